@@ -1,0 +1,76 @@
+"""Op knowledge: what each ATen overload makes of the metadata of its arguments, for plain and symbolic sizes alike.
+
+>>> import torch, meta_fns
+>>> a = meta_fns.TensorSpec.contiguous((2, 3))
+>>> b = meta_fns.TensorSpec.contiguous((3, 5))
+>>> meta_fns.infer("aten.mm.default", (a, b)).sizes
+(2, 5)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from meta_fns.errors import DataDependentOutput, DtypeError, MetaError, ShapeError, UnsupportedOp
+from meta_fns.registry import NO_CONTEXT, Aliasing, Context, Rule, aliasing, has_rule, lookup, resolve, rules
+from meta_fns.spec import TensorSpec
+
+__all__ = [
+    "Aliasing",
+    "Context",
+    "DataDependentOutput",
+    "DtypeError",
+    "MetaError",
+    "Rule",
+    "ShapeError",
+    "TensorSpec",
+    "UnsupportedOp",
+    "aliasing",
+    "has_rule",
+    "infer",
+    "lookup",
+    "rules",
+]
+
+# The modules that register rules, one a family of ops. Order does not matter: no overload may be registered twice.
+FAMILIES = ("matmul",)
+
+for _family in FAMILIES:
+    import_module(f"{__name__}.{_family}")
+
+
+def infer(
+    overload: OpOverload | str, args: Any, kwargs: dict[str, Any] | None = None, *, ctx: Context | None = None
+) -> Any:
+    """The specs that `overload(*args, **kwargs)` returns, shaped as its schema's returns.
+
+    Arguments as for the op itself, with a TensorSpec (or a torch.Tensor, whose metadata is read) for each tensor; a
+    size may be
+    symbolic wherever the schema allows a SymInt. `ctx` makes the unknown sizes of data-dependent ops.
+
+    Raises: ShapeError where eager refuses, UnsupportedOp without a rule, DataDependentOutput where a `ctx` is needed.
+    """
+    op = resolve(overload)
+    found = lookup(op)
+    if found is None:
+        raise UnsupportedOp("no rule for this operator", op=str(op))
+    args = [_as_spec(a) for a in args]
+    kwargs = {name: _as_spec(a) for name, a in kwargs.items()} if kwargs else {}
+    try:
+        if found.data_dependent:
+            return found.fn(NO_CONTEXT if ctx is None else ctx, *args, **kwargs)
+        return found.fn(*args, **kwargs)
+    except MetaError as error:
+        raise error.at(str(op)) from error.__cause__
+
+
+def _as_spec(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return TensorSpec.of(value)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
+        return type(value)(_as_spec(item) for item in value)
+    return value

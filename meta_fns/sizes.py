@@ -1,0 +1,181 @@
+"""Duck typing of sizes: `int`, torch.SymInt or any object with the symbolic protocol, behind a few functions.
+
+The protocol of a symbolic size: `+ - * // %` and comparisons with ints and each other (an `int`/`bool` when the result
+is constant),
+`sym_max(other)`, `sym_min(other)`, `at_least_one()`. Of a symbolic condition: `bool(cond)` asks (and guards),
+`known()` never guards,
+`check(message)` records a requirement, `& | ~` combine without asking.
+
+Only `if cond:` and `check` ask; everything else here is free of guards. Never use a symbolic size with `in`, as a dict
+key,
+or with `list.index`: those call `==`, whose truth value is a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from meta_fns.errors import ShapeError
+
+__all__ = [
+    "Cond",
+    "Shape",
+    "Size",
+    "at_least_one",
+    "ceil_div",
+    "check",
+    "clamp_index",
+    "is_symbolic",
+    "known",
+    "product",
+    "same",
+    "show",
+    "static",
+    "sym_max",
+    "sym_min",
+]
+
+Size: TypeAlias = Any
+"""An `int` or a symbolic integer."""
+Cond: TypeAlias = Any
+"""A `bool` or a symbolic condition."""
+Shape: TypeAlias = tuple[Size, ...]
+
+_Message: TypeAlias = str | Callable[[], str]
+
+
+def is_symbolic(x: object) -> bool:
+    """True unless `x` is a plain Python number (sizes and conditions alike)."""
+    return not isinstance(x, int)
+
+
+def static(sizes: Iterable[Size]) -> bool:
+    """True if every size is a plain `int`."""
+    for size in sizes:  # noqa: SIM110 - hot
+        if type(size) is not int:
+            return False
+    return True
+
+
+def known(cond: Cond) -> bool:
+    """True only if `cond` is statically provable; never guards."""
+    if cond is True or cond is False:
+        return cond
+    if isinstance(cond, torch.SymBool):
+        return statically_known_true(cond)
+    return bool(cond.known())
+
+
+def check(cond: Cond, message: _Message) -> None:
+    """Require `cond`: eager refuses the call where it is false.
+
+    Raises: ShapeError if it is false (symbolic conditions record a guard or a run-time assertion instead of raising
+    later).
+    """
+    if cond is True:
+        return
+    if cond is False:
+        raise ShapeError(message if isinstance(message, str) else message())
+    if isinstance(cond, torch.SymBool):
+        try:
+            torch._check(cond, message if callable(message) else lambda: message)  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            raise ShapeError(message if isinstance(message, str) else message()) from error
+        return
+    cond.check(message)
+
+
+def same(a: Size, b: Size) -> bool:
+    """True if the two sizes are the same object or provably equal; never guards. False means unknown or unequal."""
+    if a is b:
+        return True
+    if type(a) is int and type(b) is int:
+        return a == b
+    return known(a == b)
+
+
+def sym_max(a: Size, b: Size) -> Size:
+    """The larger of two sizes, without asking which."""
+    if type(a) is int:
+        if type(b) is int:
+            return a if a >= b else b
+        a, b = b, a
+    if isinstance(a, torch.SymInt):
+        return torch.sym_max(a, b)  # type: ignore[no-untyped-call]
+    return a.sym_max(b)
+
+
+def sym_min(a: Size, b: Size) -> Size:
+    """The smaller of two sizes, without asking which."""
+    if type(a) is int:
+        if type(b) is int:
+            return a if a <= b else b
+        a, b = b, a
+    if isinstance(a, torch.SymInt):
+        return torch.sym_min(a, b)  # type: ignore[no-untyped-call]
+    return a.sym_min(b)
+
+
+def at_least_one(n: Size) -> Size:
+    """`max(n, 1)`, the factor by which a dimension of size `n` multiplies the strides before it."""
+    if type(n) is int:
+        return n if n > 0 else 1
+    if isinstance(n, torch.SymInt):
+        return n if statically_known_true(n >= 1) else torch.sym_max(n, 1)  # type: ignore[no-untyped-call]
+    return n.at_least_one()
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """The product of the sizes (1 for none), ints multiplied first."""
+    number = 1
+    term: Size = None
+    for size in sizes:
+        if type(size) is int:
+            number *= size
+        else:
+            term = size if term is None else term * size
+    if term is None:
+        return number
+    return term if number == 1 else term * number
+
+
+def ceil_div(a: Size, b: Size) -> Size:
+    """`a / b` rounded up, for `b > 0`."""
+    return -(-a // b) if type(a) is int and type(b) is int else (a + (b - 1)) // b
+
+
+def clamp_index(index: Size, size: Size) -> Size:
+    """A slice bound as eager clamps it into `[0, size]`: negative counts from the end; in the simplest form that is
+    provable.
+
+    Asks (guards) only for the sign of a bound whose sign is not provable.
+    """
+    if type(index) is int and type(size) is int:
+        if index < 0:
+            index += size
+        return 0 if index < 0 else (size if index > size else index)
+    if index is size:
+        return size
+    if type(index) is int:
+        if index == 0:
+            return 0
+        if index >= _HUGE:
+            return size
+    if not known(index >= 0) and (known(index < 0) or index < 0):
+        index = sym_max(index + size, 0)
+    if known(index <= size):
+        return index
+    return size if known(index >= size) else sym_min(index, size)
+
+
+_HUGE = 2**62
+
+
+def show(sizes: Iterable[Size]) -> str:
+    """Sizes as text for messages: `(s0, 3)`."""
+    items = [str(size) for size in sizes]
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
