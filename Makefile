@@ -1,0 +1,88 @@
+# symshape: one command each. Needs make and Python 3.11+; everything else goes into .venv (delete it with `make clean-venv`).
+#
+#   make demo            trace two models, stream real traffic through symshape.compile and torch.compile side by side
+#   make test            the tests, doctests, notebooks, and a smoke run of every benchmark and fuzzer
+#   make lint            format check, lint, types
+#
+# Variables: PYTHON (which Python makes .venv), VENV, WORKERS (test processes), ARGS (passed on to the tool), NAME (one
+# benchmark or fuzzer), COUNT and SEED (fuzzers), PIP_ARGS (for pip install; pip's own configuration is honoured too).
+
+PYTHON  ?= python3
+VENV    ?= .venv
+WORKERS ?= 2
+EXTRAS  ?= cli,models,notebook,dev
+ARGS    ?=
+NAME    ?=
+COUNT   ?=
+SEED    ?=
+PIP_ARGS ?=
+
+BIN   := $(VENV)/bin
+PY    := $(BIN)/python
+STAMP := $(VENV)/.symshape-installed
+CODE  := guards meta_fns symshape tests
+TYPED := guards meta_fns symshape
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format types bench fuzz notebooks clean clean-venv
+
+help:  ## this text
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv with everything in it (the other targets do it themselves)
+
+# Redone only when what is asked for changes. pip first: an old one may not read today's metadata.
+$(STAMP): pyproject.toml constraints.txt
+	@echo "==> looking for Python 3.11 or newer"
+	@chosen=; for candidate in "$(PYTHON)" python3.13 python3.12 python3.11; do \
+	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then chosen="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$chosen" ]; then echo "error: no Python 3.11+ found; name one: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; fi; \
+	if "$(PY)" -m pip --version >/dev/null 2>&1; then \
+	    echo "==> $(VENV) is there, bringing it up to date"; \
+	else \
+	    echo "==> making $(VENV) with $$("$$chosen" --version)"; \
+	    "$$chosen" -m venv "$(VENV)" || { echo "error: '$$chosen -m venv' failed (on Debian: apt install python3-venv)" >&2; exit 1; }; \
+	fi
+	@echo "==> pip and setuptools, as pinned"
+	@"$(PY)" -m pip install --disable-pip-version-check --quiet $(PIP_ARGS) -c constraints.txt --upgrade pip setuptools
+	@echo "==> symshape with [$(EXTRAS)], as pinned in constraints.txt (torch is large: a few minutes the first time)"
+	@"$(PY)" -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt --no-build-isolation -e ".[$(EXTRAS)]"
+	@"$(PY)" -c 'import importlib.metadata as m, torch; print("==> ready: symshape", m.version("symshape"), "on torch", torch.__version__)'
+	@touch "$@"
+
+demo: $(STAMP)  ## trace models, show guards, stream real traffic (under 3 minutes)
+	@$(BIN)/symshape demo $(ARGS)
+
+test: $(STAMP)  ## tests, doctests, notebooks, smoke runs (ARGS="-k name" for some of them)
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+lint: $(STAMP)  ## format check, lint, types
+	@echo "==> ruff format --check"; $(PY) -m ruff format --check $(CODE)
+	@echo "==> ruff check"; $(PY) -m ruff check $(CODE) notebooks
+	@echo "==> mypy --strict"; $(PY) -m mypy
+
+types: $(STAMP)  ## types alone
+	@$(PY) -m mypy
+
+format: $(STAMP)  ## rewrite the code in the one format, fix what ruff can fix
+	@$(PY) -m ruff format $(CODE)
+	@$(PY) -m ruff check --fix $(CODE) notebooks
+
+bench: $(STAMP)  ## benchmarks against peers (NAME=dispatch for one, ARGS=--smoke for a quick one)
+	@$(PY) -m tests.bench $(NAME) $(ARGS)
+
+fuzz: $(STAMP)  ## fuzzers (NAME=decide COUNT=1000000 SEED=7)
+	@$(PY) -m tests.fuzz $(NAME) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
+	@for notebook in notebooks/*.ipynb; do \
+	    echo "==> $$notebook"; $(PY) -m tests.notebooks "$$notebook" || exit 1; \
+	done
+
+clean:  ## caches and build products (keeps .venv)
+	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+clean-venv: clean  ## also .venv
+	@rm -rf "$(VENV)"

@@ -1,0 +1,40 @@
+"""What every test run shares: Hypothesis profiles, threads, and which tests a machine can run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+# Before anything imports torch: with several test processes on few cores, one thread each is the fastest.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+HERE = Path(__file__).resolve().parent
+
+# Benchmarks and fuzzers are programs, not test modules (their peers may not be installed); test_smoke.py runs them.
+collect_ignore_glob = ["bench/*", "fuzz/*"]
+
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", parent=hypothesis.settings.get_profile("default"), derandomize=True)
+hypothesis.settings.register_profile("deep", parent=hypothesis.settings.get_profile("default"), max_examples=5000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all of tests/gpu as `gpu`, and skip what needs a device that is not there."""
+    for item in items:
+        if HERE / "gpu" in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+    needing = [item for item in items if item.get_closest_marker("gpu") is not None]
+    if needing and not _cuda():
+        skip = pytest.mark.skip(reason="needs CUDA")
+        for item in needing:
+            item.add_marker(skip)
+
+
+def _cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
