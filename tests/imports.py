@@ -49,6 +49,9 @@ class Package:
         graph: dict[str, set[str]] = {module: set() for module in self.files}
         for each in self.imports:
             target = each.target
+            if target.endswith(".?"):
+                graph[each.module] |= {module for module in self.files if module.rpartition(".")[0] == target[:-2]}
+                continue
             while target and target not in graph:
                 target = target.rpartition(".")[0]
             if target and target != each.module:
@@ -57,7 +60,7 @@ class Package:
 
 
 def imports_of(module: str, path: Path) -> Iterator[Import]:
-    """Every import statement of a file, nested and type-checking-only ones too, and `import_module("literal")`."""
+    """Every import statement of a file, nested and type-checking-only ones too, and `import_module(...)`."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if isinstance(node, ast.Import):
@@ -72,8 +75,7 @@ def imports_of(module: str, path: Path) -> Iterator[Import]:
                 yield Import(module, f"{base}.{alias.name}", node.lineno)
         elif isinstance(node, ast.Call) and _called(node) in {"import_module", "__import__"}:
             for argument in node.args[:1]:
-                literal = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-                yield Import(module, argument.value if literal else f"?{ast.unparse(argument)}", node.lineno)
+                yield Import(module, _computed(module, argument), node.lineno)
 
 
 def cycle(graph: Mapping[str, set[str]]) -> list[str] | None:
@@ -97,6 +99,13 @@ def cycle(graph: Mapping[str, set[str]]) -> list[str] | None:
 def _module_name(path: Path) -> str:
     parts = path.relative_to(REPOSITORY).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _computed(module: str, argument: ast.expr) -> str:
+    """What `import_module(argument)` imports; `m.?` (all below m) for `f"{__name__}.{...}"`; `?...` where unknown."""
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+        return argument.value
+    return f"{module}.?" if ast.unparse(argument).startswith("f'{__name__}.{") else f"?{ast.unparse(argument)}"
 
 
 def _called(node: ast.Call) -> str:

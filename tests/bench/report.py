@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -154,14 +153,14 @@ def device_name(device: str) -> str:
 def _commit() -> str | None:
     """The commit that was measured, with `+` where tracked files differ from it; None outside a checkout."""
     try:
-        here = Path(__file__).resolve().parent
-        run = {"cwd": here, "capture_output": True, "text": True, "check": True}
-        head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], **run).stdout.strip()  # type: ignore[call-overload]
-        changed = subprocess.run(["git", "status", "--porcelain", "-uno"], **run).stdout.strip()  # type: ignore[call-overload]
-    except (OSError, subprocess.CalledProcessError) as error:
-        print(f"commit unknown: {error}", file=sys.stderr)
+        return _git("rev-parse", "--short=12", "HEAD") + ("+" if _git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
         return None
-    return head + ("+" if changed else "")
+
+
+def _git(*words: str) -> str:
+    here = Path(__file__).resolve().parent
+    return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _slug(text: str) -> str:

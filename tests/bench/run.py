@@ -53,8 +53,8 @@ def _run_one(name: str, arguments: list[str], *, out: Path | None, strict: bool)
         print(f"not run here: {reason}\n")
         return 0
     seconds = perf_counter() - start
-    if not isinstance(report, Report):
-        print(f"error: main of bench_{name} returned {type(report).__name__}, not a Report", file=sys.stderr)
+    if not isinstance(report, Report) or report.name != name:
+        print(f"error: main of bench_{name} is to return a Report named {name!r}, not {report!r}", file=sys.stderr)
         return 1
     print(f"\n{report.text()}\n\n{seconds:.1f} s")
     folder = out or (None if "--smoke" in arguments else RESULTS)

@@ -59,8 +59,8 @@ def fuzz(
     """Run `case` with one generator a case, count the labels it returns, and collect what it raises.
 
     `case` makes its input from the generator alone, compares with its oracle, raises `Counterexample` (or anything
-    else) where they differ, and returns a label of what happened (`"proved"`, `"unknown"`) for the tally. A run of at least
-    the smoke count that never saw a label of `must_see` fails: it did not test what it says it tests.
+    else) where they differ, and returns a label of what happened (`"proved"`, `"unknown"`) for the tally. A run of
+    at least the smoke count that never saw a label of `must_see` fails: it did not test what it says it tests.
     """
     outcome = Outcome(name)
     count = args.smoke_count if args.smoke else args.count
