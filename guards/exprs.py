@@ -1,0 +1,704 @@
+"""Hash-consed integer and boolean terms in one canonical form.
+
+An integer term is a sum ``c0 + c1*m1 + ... + cn*mn`` of integer coefficients times monomials; a monomial is a product of
+atoms; an atom is a symbol or a ``//``, ``%``, ``min``, ``max`` or ``ite`` term.  On top stand the relations ``t == 0``,
+``t != 0``, ``t <= 0`` and the connectives ``and`` and ``or`` (``not`` is pushed inwards and never appears).
+
+Equal terms are the same object, so ``is`` compares them and ``hash`` is the address.  Terms are never mutated; the intern
+table holds them weakly.  Every constructor here applies only laws that hold for all integers *for which the written
+expression is defined*: a term that contains ``a // b`` or ``a % b`` speaks about values with ``b != 0``.
+
+``//`` and ``%`` are Python's: floor division, and a remainder with the sign of the divisor.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from functools import reduce
+from hashlib import blake2b
+from math import gcd
+from typing import Any, Union
+
+
+class Op(IntEnum):
+    """The kind of a term; the order is the order of printing."""
+
+    CONST = 0  # args = (value,)
+    SYMBOL = 1  # args = (name,)
+    MUL = 2  # args = atoms, at least two, sorted
+    ADD = 3  # args = (constant, ((monomial, coefficient), ...)), sorted
+    FLOORDIV = 4  # args = (dividend, divisor)
+    MOD = 5  # args = (dividend, divisor)
+    MIN = 6  # args = at least two terms, sorted
+    MAX = 7  # args = at least two terms, sorted
+    ITE = 8  # args = (condition, then, otherwise)
+    TRUE = 9
+    FALSE = 10
+    EQ = 11  # args = (t,): t == 0
+    NE = 12  # args = (t,): t != 0
+    LE = 13  # args = (t,): t <= 0
+    AND = 14  # args = at least two booleans, sorted
+    OR = 15  # args = at least two booleans, sorted
+
+
+IntLike = Union["Term", int]
+BoolLike = Union["Term", bool]
+Monomials = tuple[tuple["Term", int], ...]
+
+
+class Term:
+    """One node of the term graph.  Made only by the functions of this module; compare with ``is``.
+
+    Attributes:
+        op: the kind of the term.
+        args: its operands; what they are depends on ``op`` (see :class:`Op`).
+        order: a total order on terms that is the same on every machine.
+        depth: the length of the longest path down to a symbol or constant (which has depth 0).
+    """
+
+    __slots__ = ("__weakref__", "_digest", "_symbols", "args", "depth", "op", "order")
+
+    op: Op
+    args: tuple[Any, ...]
+    order: tuple[Any, ...]
+    depth: int
+    _symbols: frozenset[Term] | None
+    _digest: bytes | None
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether this is a relation or a connective (and not an integer)."""
+        return self.op >= Op.TRUE
+
+    @property
+    def symbols(self) -> frozenset[Term]:
+        """The symbols that occur in this term."""
+        found = self._symbols
+        if found is None:
+            if self.op is Op.SYMBOL:
+                found = frozenset((self,))
+            elif self.depth > DEEP:
+                return _symbols_of_deep(self)
+            else:
+                found = frozenset().union(*[child.symbols for child in children(self)])
+            self._symbols = found
+        return found
+
+    @property
+    def value(self) -> int:
+        """The value of a constant."""
+        assert self.op is Op.CONST
+        return self.args[0]  # type: ignore[no-any-return]
+
+    @property
+    def name(self) -> str:
+        """The name of a symbol."""
+        assert self.op is Op.SYMBOL
+        return self.args[0]  # type: ignore[no-any-return]
+
+    def __add__(self, other: IntLike) -> Term:
+        return add(self, other)
+
+    def __radd__(self, other: IntLike) -> Term:
+        return add(other, self)
+
+    def __sub__(self, other: IntLike) -> Term:
+        return sub(self, other)
+
+    def __rsub__(self, other: IntLike) -> Term:
+        return sub(other, self)
+
+    def __mul__(self, other: IntLike) -> Term:
+        return mul(self, other)
+
+    def __rmul__(self, other: IntLike) -> Term:
+        return mul(other, self)
+
+    def __floordiv__(self, other: IntLike) -> Term:
+        return floordiv(self, other)
+
+    def __rfloordiv__(self, other: IntLike) -> Term:
+        return floordiv(other, self)
+
+    def __mod__(self, other: IntLike) -> Term:
+        return mod(self, other)
+
+    def __rmod__(self, other: IntLike) -> Term:
+        return mod(other, self)
+
+    def __neg__(self) -> Term:
+        return mul(-1, self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _intern, (self.op, self.args)
+
+    def __str__(self) -> str:
+        from guards.fold import text
+
+        return text(self)
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+class _Reference(weakref.ref[Term]):
+    __slots__ = ("key",)
+    key: tuple[Op, tuple[Any, ...]]
+
+
+_table: dict[tuple[Op, tuple[Any, ...]], _Reference] = {}
+
+
+def _forget(reference: _Reference) -> None:
+    if _table.get(reference.key) is reference:
+        del _table[reference.key]
+
+
+def _intern(op: Op, args: tuple[Any, ...]) -> Term:
+    key = (op, args)
+    while True:
+        reference = _table.get(key)
+        if reference is not None:
+            found = reference()
+            if found is not None:
+                return found
+            _forget(reference)
+        term = Term.__new__(Term)
+        term.op = op
+        term.args = args
+        term._symbols = None
+        term._digest = None
+        if op is Op.ADD:
+            term.depth = 1 + max([m.depth for m, _ in args[1]])
+        elif op is Op.SYMBOL or op is Op.CONST or not args:
+            term.depth = 0
+        else:
+            term.depth = 1 + max([child.depth for child in args])
+        term.order = _order(op, args) if term.depth <= DEEP else (op + 100, term.depth, _digest(term))
+        made = _Reference(term, _forget)  # type: ignore[arg-type]
+        made.key = key
+        if _table.setdefault(key, made) is made:  # another thread may have been first
+            return term
+
+
+DEEP = 50  # terms deeper than this are walked with an explicit stack and ordered by a digest
+
+
+def postorder(term: Term) -> Iterator[Term]:
+    """The distinct terms that ``term`` is made of, operands before what uses them; safe for terms of any depth."""
+    seen = {term}
+    stack = [(term, children(term))]
+    while stack:
+        top, rest = stack[-1]
+        for child in rest:
+            if child not in seen:
+                seen.add(child)
+                stack.append((child, children(child)))
+                break
+        else:
+            stack.pop()
+            yield top
+
+
+def _symbols_of_deep(term: Term) -> frozenset[Term]:
+    for part in postorder(term):
+        if part._symbols is None:
+            below = [child.symbols for child in children(part)]
+            part._symbols = frozenset().union(*below) if part.op is not Op.SYMBOL else frozenset((part,))
+    return term.symbols
+
+
+def _digest(term: Term) -> bytes:
+    """A name for the structure of the term, the same on every machine."""
+    if term._digest is None:
+        for part in postorder(term):
+            if part._digest is None:
+                if part.op is Op.ADD:
+                    own = repr((part.args[0], [c for _, c in part.args[1]]))
+                else:
+                    own = repr(part.args) if part.op <= Op.SYMBOL else ""
+                digest = blake2b(f"{int(part.op)}{own}".encode(), digest_size=16)
+                for child in children(part):
+                    assert child._digest is not None
+                    digest.update(child._digest)
+                part._digest = digest.digest()
+    assert term._digest is not None
+    return term._digest
+
+
+_NUMBERED = re.compile(r"^(.*?)(\d{1,18})$")
+
+
+def _order(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    if op is Op.SYMBOL:
+        match = _NUMBERED.match(args[0])
+        return (Op.SYMBOL, match[1], int(match[2]), args[0]) if match else (Op.SYMBOL, args[0], -1, args[0])
+    if op is Op.CONST:
+        return (op, args[0])
+    if op is Op.ADD:
+        return (op, tuple((m.order, c) for m, c in args[1]), args[0])
+    return (op, tuple(child.order for child in args))
+
+
+def _by_order(term: Term) -> tuple[Any, ...]:
+    return term.order
+
+
+def _by_monomial(item: tuple[Term, int]) -> tuple[Any, ...]:
+    return item[0].order
+
+
+def children(term: Term) -> Iterator[Term]:
+    """The direct operands of a term (the monomials of a sum)."""
+    if term.op is Op.ADD:
+        return (m for m, _ in term.args[1])
+    if term.op is Op.CONST or term.op is Op.SYMBOL:
+        return iter(())
+    return iter(term.args)
+
+
+def interned() -> int:
+    """How many terms are alive: for tests of memory growth."""
+    return len(_table)
+
+
+# -- integers ---------------------------------------------------------------------------------------------------------
+
+_small = {value: _intern(Op.CONST, (value,)) for value in range(-64, 1025)}
+ZERO, ONE = _small[0], _small[1]
+
+
+def const(value: int) -> Term:
+    """The constant ``value``."""
+    return _small.get(value) or _intern(Op.CONST, (int(value),))
+
+
+def symbol(name: str) -> Term:
+    """The integer symbol ``name`` (an identifier)."""
+    if not name.isidentifier():
+        raise ValueError(f"a symbol's name must be an identifier, not {name!r}")
+    return _intern(Op.SYMBOL, (name,))
+
+
+def integer(value: IntLike) -> Term:
+    """``value`` as an integer term."""
+    if type(value) is Term:
+        if value.op >= Op.TRUE:
+            raise TypeError(f"an integer term is needed here, not the condition {value}")
+        return value
+    if type(value) is int:
+        return const(value)
+    if isinstance(value, int):  # bool and int subclasses
+        return const(int(value))
+    raise TypeError(f"an integer term is needed here, not {type(value).__name__}")
+
+
+def split(term: Term) -> tuple[int, Monomials]:
+    """A term as ``(constant, ((monomial, coefficient), ...))``."""
+    op = term.op
+    if op is Op.ADD:
+        return term.args  # type: ignore[return-value]
+    if op is Op.CONST:
+        return term.args[0], ()
+    return 0, ((term, 1),)
+
+
+def linear(constant: int, monomials: dict[Term, int]) -> Term:
+    """The sum ``constant + sum(coefficient * monomial)``; zero coefficients are dropped."""
+    items = [(m, c) for m, c in monomials.items() if c]
+    if not items:
+        return const(constant)
+    if len(items) == 1:
+        if constant == 0 and items[0][1] == 1:
+            return items[0][0]
+    else:
+        items.sort(key=_by_monomial)
+    return _intern(Op.ADD, (constant, tuple(items)))
+
+
+def add(a: IntLike, b: IntLike) -> Term:
+    """``a + b``"""
+    a, b = integer(a), integer(b)
+    if a is ZERO:
+        return b
+    if b is ZERO:
+        return a
+    constant_a, items_a = split(a)
+    constant_b, items_b = split(b)
+    if not items_b:
+        return linear(constant_a + constant_b, dict(items_a))
+    merged = dict(items_a)
+    for monomial, coefficient in items_b:
+        merged[monomial] = merged.get(monomial, 0) + coefficient
+    return linear(constant_a + constant_b, merged)
+
+
+def total(terms: Iterable[IntLike]) -> Term:
+    """The sum of the terms."""
+    return reduce(add, terms, ZERO)
+
+
+def scale(a: Term, factor: int) -> Term:
+    """``a * factor`` for an integer factor."""
+    if factor == 1:
+        return a
+    constant, items = split(a)
+    return linear(constant * factor, {m: c * factor for m, c in items})
+
+
+def sub(a: IntLike, b: IntLike) -> Term:
+    """``a - b``"""
+    a, b = integer(a), integer(b)
+    return ZERO if a is b else add(a, scale(b, -1))
+
+
+def factors(monomial: Term) -> tuple[Term, ...]:
+    """The atoms of a monomial, sorted, repeated as often as they occur."""
+    return monomial.args if monomial.op is Op.MUL else (monomial,)
+
+
+def _times(m: Term, n: Term) -> Term:
+    return _intern(Op.MUL, tuple(sorted(factors(m) + factors(n), key=_by_order)))
+
+
+def monomial(atoms: Iterable[Term]) -> Term:
+    """The product of atoms (1 for none)."""
+    ordered = tuple(sorted(atoms, key=_by_order))
+    return ONE if not ordered else ordered[0] if len(ordered) == 1 else _intern(Op.MUL, ordered)
+
+
+def mul(a: IntLike, b: IntLike) -> Term:
+    """``a * b``, multiplied out."""
+    a, b = integer(a), integer(b)
+    if a.op is Op.CONST:
+        return scale(b, a.args[0])
+    if b.op is Op.CONST:
+        return scale(a, b.args[0])
+    if a.op is not Op.ADD and b.op is not Op.ADD:
+        return _times(a, b)
+    constant_a, items_a = split(a)
+    constant_b, items_b = split(b)
+    merged: dict[Term, int] = {}
+    for m, c in items_a:
+        if constant_b:
+            merged[m] = merged.get(m, 0) + c * constant_b
+        for n, d in items_b:
+            product = _times(m, n)
+            merged[product] = merged.get(product, 0) + c * d
+    if constant_a:
+        for n, d in items_b:
+            merged[n] = merged.get(n, 0) + d * constant_a
+    return linear(constant_a * constant_b, merged)
+
+
+def prod(terms: Iterable[IntLike]) -> Term:
+    """The product of the terms."""
+    return reduce(mul, terms, ONE)
+
+
+def content(term: Term) -> int:
+    """The greatest common divisor of all coefficients, the constant included (0 for the term 0)."""
+    constant, items = split(term)
+    return gcd(constant, *(c for _, c in items))
+
+
+def _common_atoms(term: Term) -> list[Term]:
+    """Atoms that divide every monomial of the term (none when it has a constant part)."""
+    constant, items = split(term)
+    if constant or not items:
+        return []
+    common = list(factors(items[0][0]))
+    for m, _ in items[1:]:
+        rest = list(factors(m))
+        kept = []
+        for atom in common:
+            if atom in rest:
+                rest.remove(atom)
+                kept.append(atom)
+        common = kept
+        if not common:
+            break
+    return common
+
+
+def _without(term: Term, atoms: list[Term], number: int) -> Term:
+    """``term`` divided exactly by the product of ``atoms`` and ``number``, both known to divide it."""
+    constant, items = split(term)
+    merged: dict[Term, int] = {}
+    constant //= number
+    for m, c in items:
+        rest = list(factors(m))
+        for atom in atoms:
+            rest.remove(atom)
+        if rest:
+            merged[monomial(rest)] = c // number
+        else:
+            constant += c // number
+    return linear(constant, merged)
+
+
+def _cancel(a: Term, b: Term) -> tuple[Term, Term, list[Term], int]:
+    """``a`` and ``b`` without their common atoms and number, and those."""
+    number = gcd(content(a), content(b)) or 1
+    atoms: list[Term] = []
+    rest = _common_atoms(a)
+    for atom in _common_atoms(b):
+        if atom in rest:
+            rest.remove(atom)
+            atoms.append(atom)
+    if number == 1 and not atoms:
+        return a, b, atoms, 1
+    return _without(a, atoms, number), _without(b, atoms, number), atoms, number
+
+
+def floordiv(a: IntLike, b: IntLike) -> Term:
+    """``a // b``, rounded down.
+
+    Raises:
+        ZeroDivisionError: ``b`` is the constant 0.
+    """
+    a, b = integer(a), integer(b)
+    if b is ZERO:
+        raise ZeroDivisionError(f"{a} // 0")
+    if a.op is Op.CONST and b.op is Op.CONST:
+        return const(a.args[0] // b.args[0])
+    if a is ZERO or b is ONE:
+        return a
+    if a is b:
+        return ONE
+    a, b, _, _ = _cancel(a, b)
+    if b.op is not Op.CONST:
+        if a.op is Op.CONST and a.args[0] == 0:
+            return ZERO
+        return ONE if a is b else _intern(Op.FLOORDIV, (a, b))
+    divisor = b.args[0]
+    if divisor < 0:
+        a, divisor = scale(a, -1), -divisor
+    if divisor == 1:
+        return a
+    constant, items = split(a)
+    if not items:
+        return const(constant // divisor)
+    whole = {m: c // divisor for m, c in items}
+    rest = linear(constant % divisor, {m: c % divisor for m, c in items})
+    return add(linear(constant // divisor, whole), _divided(rest, divisor))
+
+
+def _divided(a: Term, divisor: int) -> Term:
+    """``a // divisor`` for a reduced ``a`` and a positive divisor, nested divisions merged."""
+    constant, items = split(a)
+    if not items:
+        return const(constant // divisor)
+    shared = gcd(divisor, *(c for _, c in items))
+    if shared > 1:  # the constant's remainder cannot carry: (g*x + c) // (g*d) == (x + c//g) // d
+        a = linear(constant // shared, {m: c // shared for m, c in items})
+        return floordiv(a, divisor // shared)
+    if len(items) == 1 and items[0][1] == 1 and items[0][0].op is Op.FLOORDIV:
+        inner, by = items[0][0].args
+        if by.op is Op.CONST and by.args[0] > 0:  # (x//b + c)//d == (x + b*c)//(b*d)
+            return floordiv(add(inner, by.args[0] * constant), by.args[0] * divisor)
+    return _intern(Op.FLOORDIV, (a, const(divisor)))
+
+
+def mod(a: IntLike, b: IntLike) -> Term:
+    """``a % b``, with the sign of ``b``.
+
+    Raises:
+        ZeroDivisionError: ``b`` is the constant 0.
+    """
+    a, b = integer(a), integer(b)
+    if b is ZERO:
+        raise ZeroDivisionError(f"{a} % 0")
+    if a.op is Op.CONST and b.op is Op.CONST:
+        return const(a.args[0] % b.args[0])
+    if a is ZERO or b is ONE or a is b:
+        return ZERO
+    if b.op is Op.CONST:
+        divisor = b.args[0]
+        if divisor < 0:
+            return scale(mod(scale(a, -1), -divisor), -1)
+        constant, items = split(a)
+        a = linear(constant % divisor, {m: c % divisor for m, c in items})
+        constant, items = split(a)
+        if not items:
+            return const(constant % divisor)
+        shared = gcd(divisor, *(c for _, c in items))
+        if shared > 1:  # (g*x + c) % (g*d) == g*((x + c//g) % d) + c % g
+            inner = linear(constant // shared, {m: c // shared for m, c in items})
+            return add(scale(mod(inner, divisor // shared), shared), constant % shared)
+        if len(items) == 1 and constant == 0 and items[0][1] == 1 and items[0][0].op is Op.MOD:
+            inner, by = items[0][0].args
+            if by.op is Op.CONST and by.args[0] % divisor == 0:
+                return mod(inner, divisor)
+        return _intern(Op.MOD, (a, b))
+    a, b, atoms, number = _cancel(a, b)
+    if b.op is Op.CONST or a is b or a is ZERO:
+        rest = mod(a, b) if b is not ONE else ZERO
+    else:
+        rest = _intern(Op.MOD, (a, b))
+    return scale(mul(rest, monomial(atoms)), number)
+
+
+def _extreme(op: Op, terms: Iterable[IntLike]) -> Term:
+    pick = min if op is Op.MIN else max
+    parts: dict[Term, None] = {}
+    known: int | None = None
+    for item in terms:
+        term = integer(item)
+        for part in term.args if term.op is op else (term,):
+            if part.op is Op.CONST:
+                known = part.args[0] if known is None else pick(known, part.args[0])
+            else:
+                parts[part] = None
+    best: dict[tuple[tuple[Term, int], ...], int] = {}  # terms that differ by a constant: one of them suffices
+    for part in parts:
+        constant, items = split(part)
+        best[items] = pick(best[items], constant) if items in best else constant
+    chosen = [linear(constant, dict(items)) for items, constant in best.items()]
+    if known is not None:
+        chosen.append(const(known))
+    if not chosen:
+        raise ValueError("min and max need at least one operand")
+    if len(chosen) == 1:
+        return chosen[0]
+    chosen.sort(key=_by_order)
+    return _intern(op, tuple(chosen))
+
+
+def minimum(*terms: IntLike) -> Term:
+    """The least of the terms."""
+    return _extreme(Op.MIN, terms)
+
+
+def maximum(*terms: IntLike) -> Term:
+    """The greatest of the terms."""
+    return _extreme(Op.MAX, terms)
+
+
+def ite(condition: BoolLike, then: IntLike, otherwise: IntLike) -> Term:
+    """``then if condition else otherwise``"""
+    condition, then, otherwise = boolean(condition), integer(then), integer(otherwise)
+    if condition is TRUE or then is otherwise:
+        return then
+    return otherwise if condition is FALSE else _intern(Op.ITE, (condition, then, otherwise))
+
+
+# -- booleans ---------------------------------------------------------------------------------------------------------
+
+TRUE = _intern(Op.TRUE, ())
+FALSE = _intern(Op.FALSE, ())
+
+
+def boolean(value: BoolLike) -> Term:
+    """``value`` as a boolean term."""
+    if type(value) is Term:
+        if value.op < Op.TRUE:
+            raise TypeError(f"a condition is needed here, not the integer {value}")
+        return value
+    if isinstance(value, bool):
+        return TRUE if value else FALSE
+    raise TypeError(f"a condition is needed here, not {type(value).__name__}")
+
+
+def is_zero(term: Term) -> Term:
+    """The relation ``term == 0``."""
+    constant, items = split(term)
+    if not items:
+        return TRUE if constant == 0 else FALSE
+    shared = gcd(*(c for _, c in items))
+    if constant % shared:
+        return FALSE
+    if items[0][1] < 0:
+        shared = -shared
+    if shared != 1:
+        term = linear(constant // shared, {m: c // shared for m, c in items})
+    return _intern(Op.EQ, (term,))
+
+
+def not_positive(term: Term) -> Term:
+    """The relation ``term <= 0``."""
+    constant, items = split(term)
+    if not items:
+        return TRUE if constant <= 0 else FALSE
+    shared = gcd(*(c for _, c in items))
+    if shared != 1:  # the constant is rounded towards the integers that can occur
+        term = linear(-(-constant // shared), {m: c // shared for m, c in items})
+    return _intern(Op.LE, (term,))
+
+
+def eq(a: IntLike, b: IntLike) -> Term:
+    """``a == b``"""
+    return is_zero(sub(a, b))
+
+
+def ne(a: IntLike, b: IntLike) -> Term:
+    """``a != b``"""
+    return not_(is_zero(sub(a, b)))
+
+
+def le(a: IntLike, b: IntLike) -> Term:
+    """``a <= b``"""
+    return not_positive(sub(a, b))
+
+
+def lt(a: IntLike, b: IntLike) -> Term:
+    """``a < b``"""
+    return not_positive(add(sub(a, b), ONE))
+
+
+def ge(a: IntLike, b: IntLike) -> Term:
+    """``a >= b``"""
+    return le(b, a)
+
+
+def gt(a: IntLike, b: IntLike) -> Term:
+    """``a > b``"""
+    return lt(b, a)
+
+
+def not_(condition: BoolLike) -> Term:
+    """The negation of a condition, pushed inwards."""
+    condition = boolean(condition)
+    op = condition.op
+    if op is Op.EQ:
+        return _intern(Op.NE, condition.args)
+    if op is Op.NE:
+        return _intern(Op.EQ, condition.args)
+    if op is Op.LE:
+        return not_positive(sub(ONE, condition.args[0]))
+    if op is Op.TRUE:
+        return FALSE
+    if op is Op.FALSE:
+        return TRUE
+    return (or_ if op is Op.AND else and_)(*(not_(part) for part in condition.args))
+
+
+def _connect(op: Op, unit: Term, zero: Term, conditions: Iterable[BoolLike]) -> Term:
+    parts: dict[Term, None] = {}
+    for item in conditions:
+        condition = boolean(item)
+        for part in condition.args if condition.op is op else (condition,):
+            if part is zero:
+                return zero
+            if part is not unit:
+                parts[part] = None
+    if not parts:
+        return unit
+    if len(parts) == 1:
+        return next(iter(parts))
+    if any(not_(part) in parts for part in parts if part.op < Op.AND):
+        return zero
+    return _intern(op, tuple(sorted(parts, key=_by_order)))
+
+
+def and_(*conditions: BoolLike) -> Term:
+    """The conjunction of the conditions."""
+    return _connect(Op.AND, TRUE, FALSE, conditions)
+
+
+def or_(*conditions: BoolLike) -> Term:
+    """The disjunction of the conditions."""
+    return _connect(Op.OR, FALSE, TRUE, conditions)

@@ -1,0 +1,180 @@
+"""The range domain: what values a term can have, as a pair of bounds.
+
+The functions here work on plain pairs ``(lo, hi)`` in which None means unbounded; :class:`Interval` is the public face of
+such a pair.  Every function answers an interval that contains all values that its operands allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+Pair = tuple[int | None, int | None]
+
+EVERYTHING: Pair = (None, None)
+SIZES: Pair = (0, None)
+
+
+def _bound(_: object, __: Any, value: int | None) -> None:
+    if value is not None and type(value) is not int:
+        raise TypeError(f"a bound is an integer or None, not {value!r}")
+
+
+@attrs.frozen
+class Interval:
+    """All integers from ``lo`` to ``hi``, both included; None means unbounded.
+
+    >>> Interval(2, None), 5 in Interval(2, None), Interval(3, 1).empty
+    (Interval(lo=2, hi=None), True, True)
+    """
+
+    lo: int | None = attrs.field(default=None, validator=_bound)
+    hi: int | None = attrs.field(default=None, validator=_bound)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no integer is inside."""
+        return self.lo is not None and self.hi is not None and self.lo > self.hi
+
+    @property
+    def single(self) -> int | None:
+        """The only integer inside, or None when there are others or none."""
+        return self.lo if self.lo == self.hi else None
+
+    def __contains__(self, value: int) -> bool:
+        return (self.lo is None or self.lo <= value) and (self.hi is None or value <= self.hi)
+
+    def __str__(self) -> str:
+        low = "(-inf" if self.lo is None else f"[{self.lo}"
+        return f"{low}, inf)" if self.hi is None else f"{low}, {self.hi}]"
+
+
+def meet(a: Pair, b: Pair) -> Pair:
+    """The values in both."""
+    lo = a[0] if b[0] is None else b[0] if a[0] is None or a[0] < b[0] else a[0]
+    hi = a[1] if b[1] is None else b[1] if a[1] is None or a[1] > b[1] else a[1]
+    return lo, hi
+
+
+def hull(a: Pair, b: Pair) -> Pair:
+    """The least interval around both."""
+    lo = None if a[0] is None or b[0] is None else min(a[0], b[0])
+    hi = None if a[1] is None or b[1] is None else max(a[1], b[1])
+    return lo, hi
+
+
+def scaled(pair: Pair, factor: int) -> Pair:
+    """``factor * x``"""
+    lo, hi = pair
+    if factor > 0:
+        return None if lo is None else lo * factor, None if hi is None else hi * factor
+    if factor == 0:
+        return 0, 0
+    return None if hi is None else hi * factor, None if lo is None else lo * factor
+
+
+def product(a: Pair, b: Pair) -> Pair:
+    """``x * y`` for independent ``x`` and ``y``"""
+    a_lo, a_hi = a
+    b_lo, b_hi = b
+    if a_lo is not None and b_lo is not None and a_lo >= 0 and b_lo >= 0:  # by far the most common
+        if a_hi is None or b_hi is None:
+            hi = 0 if a_hi == 0 or b_hi == 0 else None
+        else:
+            hi = a_hi * b_hi
+        return a_lo * b_lo, hi
+    ends_a = (-_INFINITY if a_lo is None else a_lo, _INFINITY if a_hi is None else a_hi)
+    ends_b = (-_INFINITY if b_lo is None else b_lo, _INFINITY if b_hi is None else b_hi)
+    corners = [_corner(x, y) for x in ends_a for y in ends_b]
+    lowest, highest = min(corners), max(corners)
+    return None if lowest == -_INFINITY else int(lowest), None if highest == _INFINITY else int(highest)
+
+
+_INFINITY = float("inf")  # compared with integers, never added to them
+
+
+def _corner(x: float, y: float) -> float:
+    if not x or not y:
+        return 0  # an infinite bound times zero is zero
+    if type(x) is int and type(y) is int:
+        return x * y
+    return _INFINITY if (x > 0) is (y > 0) else -_INFINITY
+
+
+def add(a: Pair, b: Pair) -> Pair:
+    """``x + y``"""
+    return None if a[0] is None or b[0] is None else a[0] + b[0], None if a[1] is None or b[1] is None else a[1] + b[1]
+
+
+def union(pairs: Iterable[Pair]) -> Pair:
+    """The least interval around all of them (at least one)."""
+    first, *rest = pairs
+    for pair in rest:
+        first = hull(first, pair)
+    return first
+
+
+def negated(pair: Pair) -> Pair:
+    """``-x``"""
+    lo, hi = pair
+    return None if hi is None else -hi, None if lo is None else -lo
+
+
+def power(a: Pair, exponent: int) -> Pair:
+    """``x ** exponent`` for a positive exponent (the product of equal factors, not of independent ones)"""
+    lo, hi = a
+    if exponent % 2 or (lo is not None and lo >= 0):
+        return None if lo is None else lo**exponent, None if hi is None else hi**exponent
+    if hi is not None and hi <= 0:
+        return power(negated(a), exponent)
+    return 0, None if lo is None or hi is None else max(-lo, hi) ** exponent
+
+
+def floordiv(a: Pair, b: Pair) -> Pair:
+    """``x // y`` for independent ``x`` and ``y != 0``"""
+    lo, hi = b
+    if lo is not None and lo >= 0:
+        return _divided(a, (max(lo, 1), hi))
+    if hi is not None and hi <= 0:
+        return _divided(negated(a), negated((lo, min(hi, -1))))
+    return hull(_divided(a, (1, hi)), _divided(negated(a), negated((lo, -1))))
+
+
+def _divided(a: Pair, b: Pair) -> Pair:
+    """``x // y`` for ``y >= 1``"""
+    lo, hi = a
+    least, most = b
+    assert least is not None
+    if lo is not None:
+        lo = lo // least if lo < 0 else 0 if most is None else lo // most
+    if hi is not None:
+        hi = hi // least if hi >= 0 else -1 if most is None else hi // most
+    return lo, hi
+
+
+def mod(a: Pair, b: Pair) -> Pair:
+    """``x % y`` for independent ``x`` and ``y != 0``"""
+    lo, hi = b
+    if lo is not None and lo >= 0:
+        return _remainder(a, (max(lo, 1), hi))
+    if hi is not None and hi <= 0:
+        return negated(_remainder(negated(a), negated((lo, min(hi, -1)))))
+    return hull(_remainder(a, (1, hi)), negated(_remainder(negated(a), negated((lo, -1)))))
+
+
+def _remainder(a: Pair, b: Pair) -> Pair:
+    """``x % y`` for ``y >= 1``"""
+    lo, hi = a
+    least, most = b
+    assert least is not None
+    if lo is not None and hi is not None:
+        if 0 <= lo and hi < least:
+            return a
+        if least == most and lo // least == hi // least:
+            return lo % least, hi % least
+    top = None if most is None else most - 1
+    if lo is not None and lo >= 0 and hi is not None:
+        top = hi if top is None else min(top, hi)
+    return 0, top
