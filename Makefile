@@ -21,7 +21,7 @@ BIN   := $(VENV)/bin
 PY    := $(BIN)/python
 STAMP := $(VENV)/.symshape-installed
 CODE  := guards meta_fns symshape tests
-TYPED := guards meta_fns symshape
+LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format types bench fuzz notebooks clean clean-venv
@@ -59,7 +59,7 @@ test: $(STAMP)  ## tests, doctests, notebooks, smoke runs (ARGS="-k name" for so
 
 lint: $(STAMP)  ## format check, lint, types
 	@echo "==> ruff format --check"; $(PY) -m ruff format --check $(CODE)
-	@echo "==> ruff check"; $(PY) -m ruff check $(CODE) notebooks
+	@echo "==> ruff check"; $(PY) -m ruff check $(LINTED)
 	@echo "==> mypy --strict"; $(PY) -m mypy
 
 types: $(STAMP)  ## types alone
@@ -67,7 +67,7 @@ types: $(STAMP)  ## types alone
 
 format: $(STAMP)  ## rewrite the code in the one format, fix what ruff can fix
 	@$(PY) -m ruff format $(CODE)
-	@$(PY) -m ruff check --fix $(CODE) notebooks
+	@$(PY) -m ruff check --fix $(LINTED)
 
 bench: $(STAMP)  ## benchmarks against peers (NAME=dispatch for one, ARGS=--smoke for a quick one)
 	@$(PY) -m tests.bench $(NAME) $(ARGS)

@@ -18,6 +18,7 @@ class Import:
     module: str
     target: str
     line: int
+    typing_only: bool = False
 
     @property
     def top(self) -> str:
@@ -44,10 +45,15 @@ class Package:
         found = [each for module, path in files.items() for each in imports_of(module, path)]
         return cls(name, files, tuple(found))
 
-    def edges(self) -> dict[str, set[str]]:
-        """For each module the modules of this package it imports (`from p import m` means `p.m` if that is one)."""
+    def edges(self, *, typing_only: bool) -> dict[str, set[str]]:
+        """For each module the modules of this package it imports (`from p import m` means `p.m` if that is one).
+
+        Either the imports under `if TYPE_CHECKING:`, or all others.
+        """
         graph: dict[str, set[str]] = {module: set() for module in self.files}
         for each in self.imports:
+            if each.typing_only is not typing_only:
+                continue
             target = each.target
             if target.endswith(".?"):
                 graph[each.module] |= {module for module in self.files if module.rpartition(".")[0] == target[:-2]}
@@ -62,17 +68,22 @@ class Package:
 def imports_of(module: str, path: Path) -> Iterator[Import]:
     """Every import statement of a file, nested and type-checking-only ones too, and `import_module(...)`."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    guarded = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    ]
+    typing_only = {id(inner) for node in guarded for statement in node.body for inner in ast.walk(statement)}
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(module, alias.name, node.lineno)
+                yield Import(module, alias.name, node.lineno, id(node) in typing_only)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 parent = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*parent, *([base] if base else [])])
             for alias in node.names:
-                yield Import(module, f"{base}.{alias.name}", node.lineno)
+                yield Import(module, f"{base}.{alias.name}", node.lineno, id(node) in typing_only)
         elif isinstance(node, ast.Call) and _called(node) in {"import_module", "__import__"}:
             for argument in node.args[:1]:
                 yield Import(module, _computed(module, argument), node.lineno)
