@@ -1,0 +1,287 @@
+"""A guard, and a set of guards: the condition under which one compiled graph stays valid.
+
+A guard is a condition on symbols together with the place in the user's program that needs it.  A :class:`GuardSet` is the
+conjunction of its guards and of the ranges of its symbols.  A guard whose value is undefined at some point (it divides by
+zero there) does not hold at that point; so every set is a total predicate on integers, and each has an exact complement.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+import attrs
+
+from guards import exprs
+from guards.decide import Effort
+from guards.exprs import Op, Term, symbol
+from guards.fold import evaluate, text
+from guards.minimise import Range, needed
+from guards.sources import Source, spelled
+
+Names = Mapping[str, str]
+SIZE: Range = (0, None)
+"""The range of a symbol for which none is declared: it is a size."""
+
+
+@attrs.frozen
+class Origin:
+    """Why a guard exists: the user's line that needed it, and the op and rule that asked.
+
+    >>> print(Origin("models/mlp.py", 12, "forward", "if a.size(0) > 2:"))
+    mlp.py:12 in forward (`if a.size(0) > 2:`)
+    >>> print(Origin("", 0, rule="declared range"))
+    declared range
+    """
+
+    file: str
+    line: int
+    function: str = ""
+    text: str = ""
+    op: str = ""
+    rule: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.place, self._reason()) if part)
+
+    @property
+    def place(self) -> str:
+        """The user's line in short: ``model.py:12 in forward (`if n > 2:`)``; empty when there is none."""
+        if not self.file:
+            return ""
+        where = f"{os.path.basename(self.file) or self.file}:{self.line}"
+        if self.function:
+            where += f" in {self.function}"
+        return f"{where} (`{self.text}`)" if self.text else where
+
+    def _reason(self) -> str:
+        reason = ": ".join(part for part in (self.op, self.rule) if part)
+        return f"[{reason}]" if reason and self.file else reason
+
+
+DECLARED = Origin("", 0, rule="declared range")
+"""The origin of a condition that comes from the range of a symbol."""
+
+
+@attrs.frozen
+class Guard:
+    """One condition on symbols, and why it is needed.
+
+    >>> from guards.exprs import gt, symbol
+    >>> print(Guard(gt(symbol("s0") + symbol("s1"), 2), Origin("model.py", 7)))
+    s0 + s1 > 2  # model.py:7
+    """
+
+    term: Term = attrs.field()
+    origin: Origin | None = None
+
+    @term.validator
+    def _is_condition(self, _: object, term: Term) -> None:
+        exprs.boolean(term)
+
+    def __str__(self) -> str:
+        return f"{self.text()}  # {self.origin}" if self.origin else self.text()
+
+    def text(self, names: Names | None = None) -> str:
+        """The condition as Python-like text, its symbols renamed by ``names``."""
+        return text(self.term, names)
+
+    def holds(self, values: Mapping[str, int]) -> bool:
+        """Whether the condition is defined and true at ``values``.
+
+        Raises:
+            KeyError: a symbol of the condition has no value.
+        """
+        return satisfied(self.term, values)
+
+
+@attrs.frozen
+class Violation:
+    """A guard that failed at some values.
+
+    Attributes:
+        guard: the guard.
+        text: the guard and the values that broke it, in one line.
+        values: the values of the symbols that the guard speaks about.
+    """
+
+    guard: Guard
+    text: str
+    values: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where the guard comes from."""
+        return self.guard.origin
+
+    def __str__(self) -> str:
+        return f"{self.text}  # {self.origin}" if self.origin else self.text
+
+
+def satisfied(condition: Term, values: Mapping[str, int]) -> bool:
+    """Whether a condition is defined and true at ``values``.
+
+    A relation in which something is divided by zero does not hold; ``and`` and ``or`` have their usual meaning on top.
+
+    >>> from guards.exprs import eq, or_, symbol
+    >>> n, d = symbol("n"), symbol("d")
+    >>> satisfied(eq(n % d, 0), {"n": 4, "d": 2}), satisfied(eq(n % d, 0), {"n": 4, "d": 0})
+    (True, False)
+    >>> satisfied(or_(eq(d, 0), eq(n % d, 0)), {"n": 4, "d": 0})
+    True
+    """
+    if condition.op is Op.AND:
+        return all(satisfied(part, values) for part in condition.args)
+    if condition.op is Op.OR:
+        return any(satisfied(part, values) for part in condition.args)
+    try:
+        return bool(evaluate(condition, values))
+    except ZeroDivisionError:
+        return False
+
+
+def violation(guard: Guard, values: Mapping[str, int], names: Names | None = None) -> Violation:
+    """The :class:`Violation` of ``guard`` at ``values``, spelled with ``names``.
+
+    >>> from guards.exprs import gt, symbol
+    >>> violation(Guard(gt(symbol("s0") + symbol("s1"), 2)), {"s0": 1, "s1": 0}).text
+    's0 + s1 > 2, but s0 = 1 and s1 = 0'
+    """
+    seen = tuple((s.name, values[s.name]) for s in sorted(guard.term.symbols, key=lambda s: s.order))
+    spelled = [f"{names.get(name, name) if names else name} = {value}" for name, value in seen]
+    return Violation(guard, f"{guard.text(names)}, but {listed(spelled)}" if seen else guard.text(names), seen)
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as an English list.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def range_conditions(name: str, limits: Range) -> tuple[Term, ...]:
+    """The conditions that a range puts on a symbol.
+
+    >>> [str(t) for t in range_conditions("s0", (2, 8))], [str(t) for t in range_conditions("s0", (5, 5))]
+    (['s0 >= 2', 's0 <= 8'], ['s0 == 5'])
+    """
+    low, high = limits
+    s = symbol(name)
+    if low is not None and low == high:
+        return (exprs.eq(s, low),)
+    lower = () if low is None else (exprs.ge(s, low),)
+    return lower if high is None else (*lower, exprs.le(s, high))
+
+
+def _guards(guards: Sequence[Guard | Term]) -> tuple[Guard, ...]:
+    return tuple(guard if isinstance(guard, Guard) else Guard(guard) for guard in guards)
+
+
+def _key(ranges: Mapping[str, Range]) -> frozenset[tuple[str, Range]]:
+    return frozenset(ranges.items())
+
+
+@attrs.frozen(slots=True, weakref_slot=True)
+class GuardSet:
+    """The conjunction of guards and of the ranges of their symbols.
+
+    ``ranges`` maps the name of a symbol to ``(low, high)``, both inclusive, ``None`` for no bound.  A symbol that the guards
+    mention and that has no range is a size: ``(0, None)``; the attribute ``ranges`` holds it explicitly.
+
+    >>> guards = GuardSet.read("s0 + s1 > 2", "s0 % 8 == 0", ranges={"s0": (1, 64)})
+    >>> guards.holds({"s0": 8, "s1": 0}), guards.holds({"s0": 4, "s1": 0})
+    (True, False)
+    >>> [v.text for v in guards.violations({"s0": 65, "s1": 0})]
+    ['s0 <= 64, but s0 = 65', 's0 % 8 == 0, but s0 = 65']
+    >>> dict(guards.ranges)
+    {'s0': (1, 64), 's1': (0, None)}
+    """
+
+    guards: tuple[Guard, ...] = attrs.field(default=(), converter=_guards)
+    ranges: Mapping[str, Range] = attrs.field(factory=dict, eq=_key, hash=True)
+    _conditions: tuple[Guard, ...] = attrs.field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        found = {symbol(name): (low, high) for name, (low, high) in self.ranges.items()}
+        for guard in self.guards:
+            for s in guard.term.symbols:
+                found.setdefault(s, SIZE)
+        ordered = {s.name: found[s] for s in sorted(found, key=lambda s: s.order)}
+        object.__setattr__(self, "ranges", MappingProxyType(ordered))
+        declared = [Guard(c, DECLARED) for name, limits in ordered.items() for c in range_conditions(name, limits)]
+        object.__setattr__(self, "_conditions", (*declared, *self.guards))
+
+    @classmethod
+    def read(cls, *texts: str, ranges: Mapping[str, Range] | None = None) -> GuardSet:
+        """A set from conditions in Python syntax.
+
+        Raises:
+            ParseError: a text is not a condition.
+        """
+        from guards.parse import parse
+
+        return cls(tuple(Guard(exprs.boolean(parse(condition))) for condition in texts), ranges or {})
+
+    @property
+    def conditions(self) -> tuple[Guard, ...]:
+        """Everything that must hold: the ranges, as guards, and then the guards."""
+        return self._conditions
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of the symbols that the set speaks about."""
+        return tuple(self.ranges)
+
+    @property
+    def term(self) -> Term:
+        """The whole set as one condition."""
+        return exprs.and_(*(guard.term for guard in self._conditions))
+
+    def __iter__(self) -> Iterator[Guard]:
+        return iter(self.guards)
+
+    def __len__(self) -> int:
+        return len(self.guards)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return GuardSet, (self.guards, dict(self.ranges))
+
+    def text(self, names: Names | None = None) -> str:
+        """The conditions, one a line, with their origins; trivial ranges of sizes are left out."""
+        trivial = {exprs.ge(symbol(name), 0) for name in self.ranges}
+        shown = [guard for guard in self._conditions if guard.term not in trivial]
+        lines = [(guard.text(names), guard.origin) for guard in shown]
+        width = max((len(line) for line, _ in lines), default=0)
+        return "\n".join(f"{line:{width}}  # {origin}" if origin else line for line, origin in lines)
+
+    def holds(self, values: Mapping[str, int]) -> bool:
+        """Whether every condition holds at ``values``, which names every symbol of the set.
+
+        Raises:
+            KeyError: a symbol has no value.
+        """
+        return all(satisfied(guard.term, values) for guard in self._conditions)
+
+    def violations(
+        self, values: Mapping[str, int], sources: Mapping[str, Source | str] | None = None
+    ) -> tuple[Violation, ...]:
+        """The conditions that fail at ``values``, spelled in the names that ``sources`` gives."""
+        names = spelled(sources) if sources else None
+        failed = [guard for guard in self._conditions if not satisfied(guard.term, values)]
+        return tuple(violation(guard, values, names) for guard in failed)
+
+    def minimise(self, effort: Effort = Effort.FULL) -> GuardSet:
+        """The set without the guards that the others and the ranges imply; what is not proven to be implied stays.
+
+        >>> print(GuardSet.read("s0 + s1 > 2", "s0 > 2", "s0 != 1").minimise())
+        s0 >= 3
+        """
+        kept = needed([guard.term for guard in self.guards], self.ranges, effort)
+        if len(kept) == len(self.guards):
+            return self
+        return GuardSet(tuple(self.guards[index] for index in kept), self.ranges)

@@ -1,0 +1,83 @@
+"""Which conditions of a conjunction are needed: those that the others do not imply.
+
+A condition is dropped only for a proof.  First the cheap rungs of :mod:`guards.decide` look through all conditions, then the
+whole ladder looks at what is left; what stays unknown stays in the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from guards.decide import Effort, ask
+from guards.exprs import FALSE, TRUE, Op, Term, symbol
+from guards.facts import Facts
+
+Range = tuple[int | None, int | None]
+
+
+def facts_of(ranges: Mapping[str, Range], conditions: Sequence[Term] = ()) -> Facts | None:
+    """Ranges and conditions as facts; None when a range is empty.
+
+    >>> from guards.exprs import ge, symbol
+    >>> facts_of({"s0": (0, 8)}, [ge(symbol("s0"), 2)]).interval(symbol("s0"))
+    Interval(lo=2, hi=8)
+    """
+    if any(low is not None and high is not None and low > high for low, high in ranges.values()):
+        return None
+    return Facts.make({symbol(name): limits for name, limits in ranges.items()}, conditions)
+
+
+def _weight(term: Term) -> tuple[int, ...]:
+    """How hard a condition is to read and to check: what should stay comes first."""
+    kind = {Op.EQ: 0, Op.LE: 1, Op.NE: 2, Op.AND: 3, Op.OR: 4}.get(term.op, 5)
+    return (len(term.symbols) > 1 and kind != 0, term.depth > 2, kind, term.depth, len(term.symbols))
+
+
+def needed(conditions: Sequence[Term], ranges: Mapping[str, Range], effort: Effort = Effort.FULL) -> list[int]:
+    """The indices, in order, of conditions that together with the ranges imply all of them, none implied by the others.
+
+    Where an implication is not decided, both conditions stay; a conjunction that nothing satisfies is returned whole.
+
+    >>> from guards.exprs import ge, gt, symbol
+    >>> s0, s1 = symbol("s0"), symbol("s1")
+    >>> needed([gt(s0 + s1, 2), ge(s0, 3), ge(s1, 0)], {"s0": (0, None), "s1": (0, None)})
+    [1]
+    """
+    everything = list(range(len(conditions)))
+    facts = facts_of(ranges)
+    if facts is None or FALSE in conditions:
+        return everything
+    start = facts
+    kept: list[int] = []
+    for index in sorted(everything, key=lambda i: (_weight(conditions[i]), i)):
+        term = conditions[index]
+        if term is not TRUE and ask(facts, term, effort=Effort.CHEAP, only=True) is not True:
+            facts = facts.assume(term)
+            kept.append(index)
+    if facts.contradictory:
+        return everything
+    kept.reverse()  # the heavy ones are the first to go
+    kept = _without_implied(start, kept, conditions, Effort.CHEAP)
+    if effort is Effort.FULL:
+        kept = _without_implied(start, kept, conditions, Effort.FULL)
+    return sorted(kept)
+
+
+def _without_implied(facts: Facts, indices: list[int], conditions: Sequence[Term], effort: Effort) -> list[int]:
+    """``indices`` without those whose condition the others and ``facts`` imply, tried in this order."""
+    if len(indices) == 1:
+        implied = ask(facts, conditions[indices[0]], effort=effort, only=True) is True
+        return [] if implied else indices
+    middle = len(indices) // 2
+    first, second = indices[:middle], indices[middle:]
+    if first:
+        first = _without_implied(_assume(facts, second, conditions), first, conditions, effort)
+    if second:
+        second = _without_implied(_assume(facts, first, conditions), second, conditions, effort)
+    return first + second
+
+
+def _assume(facts: Facts, indices: list[int], conditions: Sequence[Term]) -> Facts:
+    for index in indices:
+        facts = facts.assume(conditions[index])
+    return facts
