@@ -58,9 +58,11 @@ test: $(STAMP)  ## tests, doctests, notebooks, smoke runs (ARGS="-k name" for so
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 lint: $(STAMP)  ## format check, lint, types
-	@echo "==> ruff format --check"; $(PY) -m ruff format --check $(CODE)
-	@echo "==> ruff check"; $(PY) -m ruff check $(LINTED)
-	@echo "==> mypy --strict"; $(PY) -m mypy
+	@status=0; \
+	echo "==> ruff format --check"; $(PY) -m ruff format --check $(CODE) || status=1; \
+	echo "==> ruff check"; $(PY) -m ruff check $(LINTED) || status=1; \
+	echo "==> mypy --strict"; $(PY) -m mypy || status=1; \
+	exit $$status
 
 types: $(STAMP)  ## types alone
 	@$(PY) -m mypy
