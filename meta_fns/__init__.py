@@ -37,7 +37,11 @@ __all__ = [
 ]
 
 # The modules that register rules, one a family of ops. Order does not matter: no overload may be registered twice.
-FAMILIES = ("matmul",)
+FAMILIES = (
+    "matmul",
+    "pointwise",
+    "variants",
+)
 
 for _family in FAMILIES:
     import_module(f"{__name__}.{_family}")
@@ -60,12 +64,27 @@ def infer(
         raise UnsupportedOp("no rule for this operator", op=str(op))
     args = [_as_spec(a) for a in args]
     kwargs = {name: _as_spec(a) for name, a in kwargs.items()} if kwargs else {}
+    if kwargs:
+        _make_positional(op, args, kwargs)
     try:
         if found.data_dependent:
             return found.fn(NO_CONTEXT if ctx is None else ctx, *args, **kwargs)
         return found.fn(*args, **kwargs)
     except MetaError as error:
         raise error.at(str(op)) from error.__cause__
+
+
+def _make_positional(op: OpOverload, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Move arguments given by keyword to their position, as dispatch does (in place)."""
+    for argument in op._schema.arguments[len(args) :]:
+        if argument.kwarg_only or (argument.name not in kwargs and not argument.has_default_value()):
+            return
+        if argument.name in kwargs:
+            args.append(kwargs.pop(argument.name))
+        elif any(later.name in kwargs and not later.kwarg_only for later in op._schema.arguments[len(args) :]):
+            args.append(argument.default_value)
+        else:
+            return
 
 
 def _as_spec(value: Any) -> Any:
