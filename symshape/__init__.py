@@ -1,0 +1,41 @@
+"""A symbolic shape and guard engine for PyTorch programs whose sizes vary.
+
+>>> import torch, symshape
+>>> traced = symshape.trace(lambda x: x.reshape(-1), torch.ones(3, 4))
+>>> print(traced.output_specs.sizes[0])
+s0*s1
+"""
+
+from symshape.dims import Dim, Policy
+from symshape.errors import (
+    ConstraintViolation,
+    DataDependentError,
+    DimError,
+    GuardViolation,
+    InputError,
+    ProgramError,
+    RunnerError,
+    RuntimeAssertionError,
+    SymShapeError,
+    UnsupportedError,
+)
+from symshape.options import Options
+from symshape.tracing.traced import Traced, trace
+
+__all__ = [
+    "ConstraintViolation",
+    "DataDependentError",
+    "Dim",
+    "DimError",
+    "GuardViolation",
+    "InputError",
+    "Options",
+    "Policy",
+    "ProgramError",
+    "RunnerError",
+    "RuntimeAssertionError",
+    "SymShapeError",
+    "Traced",
+    "UnsupportedError",
+    "trace",
+]

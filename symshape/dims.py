@@ -1,0 +1,135 @@
+"""Dimension policies: what the caller says about a size, and how ``dynamic=...`` spells it for a whole call.
+
+>>> Dim("batch", min=1, max=64, multiple_of=8)
+Dim('batch', min=1, max=64, multiple_of=8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import attrs
+
+from symshape.errors import DimError
+
+
+class Policy(Enum):
+    """What tracing may do with one size."""
+
+    STATIC = "static"
+    """The size is a constant of the program."""
+    AUTO = "auto"
+    """A symbol; the program may specialise it."""
+    DYNAMIC = "dynamic"
+    """A symbol; an error if the program specialises it."""
+    UNBACKED = "unbacked"
+    """A symbol without a hint: the program may not even ask."""
+
+
+def _check_bound(instance: Dim, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise DimError(f"Dim({instance.name!r}): {attribute.name} must be an int, not {value!r}")
+
+
+@attrs.frozen(repr=False)
+class Dim:
+    """A named dynamic dimension.  Two dimensions with the same name are the same symbol.
+
+    Attributes:
+        name: an identifier; it becomes the symbol's name.
+        min, max: inclusive bounds in elements; ``max=None`` is unbounded.
+        multiple_of: the size is a multiple of this.
+        policy: :attr:`Policy.DYNAMIC` unless said otherwise.
+
+    Raises:
+        DimError: the name is no identifier, the bounds are not integers, or no size fits them.
+    """
+
+    name: str
+    min: int = attrs.field(default=0, validator=_check_bound)
+    max: int | None = attrs.field(default=None, validator=_check_bound)
+    multiple_of: int = attrs.field(default=1, validator=_check_bound)
+    policy: Policy = Policy.DYNAMIC
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier() or self.name.startswith("_"):
+            raise DimError(f"a Dim's name must be an identifier without a leading underscore, not {self.name!r}")
+        if self.min < 0:
+            raise DimError(f"Dim({self.name!r}): a size is never negative, but min={self.min}")
+        if self.multiple_of < 1:
+            raise DimError(f"Dim({self.name!r}): multiple_of must be at least 1, not {self.multiple_of}")
+        first = -(-self.min // self.multiple_of) * self.multiple_of
+        if self.max is not None and first > self.max:
+            raise DimError(f"{self!r}: no size fits (the first multiple of {self.multiple_of} is {first})")
+
+    def __repr__(self) -> str:
+        extra = "".join(
+            f", {name}={value!r}"
+            for name, value, default in (
+                ("min", self.min, 0),
+                ("max", self.max, None),
+                ("multiple_of", self.multiple_of, 1),
+            )
+            if value != default
+        )
+        return f"Dim({self.name!r}{extra})"
+
+
+DimLike = Dim | Policy | int | str | None
+"""What may stand for one dimension: a Dim, a policy (or its name), ``None`` (static), a string (a Dim of that name)."""
+
+
+def normalize(value: object, where: str) -> Dim | Policy:
+    """One dimension's spelling as a ``Dim`` or a ``Policy``; torch.export's ``Dim`` and ``Dim.AUTO`` hints included.
+
+    Raises:
+        DimError: ``value`` means nothing here; ``where`` names the dimension in the message.
+    """
+    if isinstance(value, (Dim, Policy)):
+        return value
+    if value is None or value is False:
+        return Policy.STATIC
+    if value is True:
+        return Policy.DYNAMIC
+    if isinstance(value, int):
+        return Policy.STATIC  # torch.export: an int says that the size is static
+    if isinstance(value, str):
+        if value in Policy._value2member_map_:
+            return Policy(value)
+        return Dim(value)
+    return _from_export(value, where)
+
+
+def _from_export(value: object, where: str) -> Dim | Policy:
+    kind = getattr(getattr(value, "type", None), "name", None)  # torch.export.Dim.AUTO / DYNAMIC / STATIC
+    if kind in ("AUTO", "DYNAMIC", "STATIC"):
+        return Policy[kind]
+    name, low, high = (getattr(value, key, None) for key in ("__name__", "min", "max"))
+    if isinstance(name, str) and isinstance(low, int):
+        limit = high if isinstance(high, int) and high < 2**62 else None
+        return Dim(name, min=low, max=limit)
+    raise DimError(f"{where}: expected a Dim, a policy, a string, an int or None, not {value!r}")
+
+
+def per_dimension(spec: object, ndim: int, where: str) -> dict[int, Dim | Policy]:
+    """A tensor's spelling (mapping from dimension, sequence, or one policy for all) as a policy for each dimension.
+
+    Raises:
+        DimError: a dimension that does not exist, or a sequence of the wrong length.
+    """
+    if spec is None:
+        return {}
+    if isinstance(spec, Mapping):
+        found: dict[int, Dim | Policy] = {}
+        for key, value in spec.items():
+            if not isinstance(key, int) or not -ndim <= key < ndim:
+                raise DimError(f"{where} has {ndim} dimension(s), so there is no dimension {key!r}")
+            found[key % ndim] = normalize(value, f"{where}.size({key})")
+        return found
+    if isinstance(spec, Sequence) and not isinstance(spec, str):
+        if len(spec) != ndim:
+            raise DimError(f"{where} has {ndim} dimension(s), but {len(spec)} were described")
+        return {d: normalize(value, f"{where}.size({d})") for d, value in enumerate(spec)}
+    return {d: normalize(spec, where) for d in range(ndim)}

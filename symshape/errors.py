@@ -1,0 +1,87 @@
+"""Every error that symshape raises on purpose: one root, one class a remedy."""
+
+from __future__ import annotations
+
+import attrs
+
+
+class SymShapeError(Exception):
+    """Root of symshape's own errors."""
+
+
+class InputError(SymShapeError):
+    """An argument cannot be traced or does not fit what was traced; change the call."""
+
+
+class DimError(SymShapeError):
+    """A dimension policy is malformed, or names an argument or dimension that does not exist; change the policy."""
+
+
+class UnsupportedError(SymShapeError):
+    """The program does something that symshape cannot trace; change the program or leave that part out."""
+
+
+class ProgramError(SymShapeError, RuntimeError):
+    """The program refuses these sizes: an operator or a ``torch._check`` failed while tracing, as it would in eager."""
+
+
+@attrs.define(auto_exc=True, str=False)
+class ConstraintViolation(SymShapeError):
+    """The program needs more of a dimension than the caller declared for it; widen the declaration or the program.
+
+    Attributes:
+        message: what was declared, what the program needs, and the line that needs it.
+        symbol: the symbol of the dimension.
+        source: the dimension in the caller's words, such as ``x.size(0)``.
+    """
+
+    message: str
+    symbol: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@attrs.define(auto_exc=True, str=False)
+class DataDependentError(SymShapeError):
+    """The program branches on a value that is only known when it runs; tell what is known with ``torch._check``.
+
+    Attributes:
+        message: the whole story, with the line that branched and the line where the symbol was born.
+        symbols: the unbacked symbols in the condition.
+        condition: the condition that could not be decided.
+        suggestions: ``torch._check(...)`` lines; each of them was tried and settles the branch.
+    """
+
+    message: str
+    symbols: tuple[str, ...] = ()
+    condition: str = ""
+    suggestions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@attrs.define(auto_exc=True, str=False)
+class GuardViolation(SymShapeError):
+    """A traced program was called with arguments outside its guards; trace again or use ``symshape.compile``.
+
+    Attributes:
+        message: one line for each violated guard, with argument, dimension, values and the line that made the guard.
+        violations: the violated guards.
+    """
+
+    message: str
+    violations: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class RuntimeAssertionError(SymShapeError, RuntimeError):
+    """A ``torch._check`` on a data-dependent value failed while the compiled program ran."""
+
+
+class RunnerError(SymShapeError):
+    """The asked-for runner cannot run this program here; choose another runner."""

@@ -1,0 +1,111 @@
+"""What happens inside, as typed events; logic emits them, displays and tests subscribe.
+
+>>> import symshape.events as events
+>>> seen = []
+>>> unsubscribe = events.subscribe(seen.append)
+>>> events.emit(events.Fallback(op="aten.foo.default", how="decomposition"))
+>>> seen[0].op
+'aten.foo.default'
+>>> unsubscribe()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+
+@attrs.frozen
+class Event:
+    """Root of all events."""
+
+
+@attrs.frozen
+class GuardAdded(Event):
+    """A guard was recorded while tracing: its text and origin."""
+
+    text: str
+    origin: str
+
+
+@attrs.frozen
+class Specialized(Event):
+    """A symbol was fixed to one value, and why."""
+
+    symbol: str
+    value: int
+    reason: str
+
+
+@attrs.frozen
+class Fallback(Event):
+    """An op without a rule of our own was inferred another way (``how``)."""
+
+    op: str
+    how: str
+
+
+@attrs.frozen
+class Traced(Event):
+    """A trace finished: the function's name, its ops, its guards, and how long it took in ms."""
+
+    function: str
+    ops: int
+    guards: int
+    milliseconds: float
+
+
+@attrs.frozen
+class CacheMiss(Event):
+    """A call found no entry, and the one-sentence reason."""
+
+    function: str
+    reason: str
+
+
+@attrs.frozen
+class Evicted(Event):
+    """An entry left the cache because the cache was full."""
+
+    function: str
+    entry: int
+
+
+@attrs.frozen
+class RunnerFallback(Event):
+    """An entry could not use the asked-for runner; which one serves instead, and why."""
+
+    wanted: str
+    used: str
+    reason: str
+
+
+@attrs.frozen
+class GraphCaptured(Event):
+    """A CUDA graph was captured for one set of sizes."""
+
+    sizes: tuple[int, ...]
+    milliseconds: float
+
+
+Subscriber = Callable[[Event], object]
+_subscribers: tuple[Subscriber, ...] = ()
+
+
+def subscribe(subscriber: Subscriber) -> Callable[[], None]:
+    """Calls ``subscriber`` with every event from now on; the answer, called, ends that."""
+    global _subscribers
+    _subscribers = (*_subscribers, subscriber)
+
+    def unsubscribe() -> None:
+        global _subscribers
+        _subscribers = tuple(each for each in _subscribers if each is not subscriber)
+
+    return unsubscribe
+
+
+def emit(event: Event) -> None:
+    """Hands ``event`` to every subscriber."""
+    for subscriber in _subscribers:
+        subscriber(event)

@@ -1,0 +1,1 @@
+"""Displays for notebooks and reports; they read data and events only."""

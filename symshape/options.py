@@ -1,0 +1,31 @@
+"""One frozen set of options."""
+
+from __future__ import annotations
+
+import attrs
+
+
+def _positive(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{attribute.name} must be a positive int, not {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """How tracing and caching behave.
+
+    Attributes:
+        specialize_zero_one: sizes 0 and 1 become constants (PyTorch's habit); off by default.
+        duck_shape: input sizes with equal hints share a symbol (PyTorch's habit); off by default.
+        max_entries: entries kept by one compiled function; the least recently used leaves first.
+        memo_size: exact argument tuples remembered for the quickest look-up.
+        max_cuda_graphs: CUDA graphs kept by one compiled function; the least recently used leaves first.
+        minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).
+    """
+
+    specialize_zero_one: bool = False
+    duck_shape: bool = False
+    max_entries: int = attrs.field(default=1024, validator=_positive)
+    memo_size: int = attrs.field(default=4096, validator=_positive)
+    max_cuda_graphs: int = attrs.field(default=64, validator=_positive)
+    minimise_guards: bool = True

@@ -1,0 +1,1 @@
+"""The recompile cache: entries, dispatch, runners."""

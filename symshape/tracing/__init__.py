@@ -1,0 +1,1 @@
+"""Symbolic tracing: environment, symbolic scalars and tensors, tracer, graph."""

@@ -1,0 +1,194 @@
+"""A call's arguments as flat leaves with the paths a user would write, and the integers that are read from them.
+
+A tensor contributes its sizes; one that is not contiguous also its strides and storage offset, a contiguous one with an offset
+its offset.  Everything else about the arguments (dtype, device, constants …) is the call's *structure*: it must be equal.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from guards.sources import IntArg, Size, Source, StorageOffset, Stride
+from symshape.errors import InputError
+
+TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+CONTIGUOUS, OFFSET, STRIDED = "contiguous", "contiguous with an offset", "strided"
+"""The layouts of a tensor argument: what besides its sizes is read."""
+
+
+@attrs.frozen
+class TensorKey:
+    """What must be equal for two tensors to run the same graph, sizes aside."""
+
+    dtype: torch.dtype
+    device: torch.device
+    ndim: int
+    requires_grad: bool
+    layout: str
+
+    def __str__(self) -> str:
+        grad = ", requires_grad" if self.requires_grad else ""
+        return f"{self.layout} {str(self.dtype).removeprefix('torch.')} tensor of {self.ndim} dim(s) on {self.device}{grad}"
+
+
+@attrs.frozen
+class ConstantKey:
+    """A constant argument: equal in type and value (floats by their digits, so that 0.0 is not -0.0)."""
+
+    kind: type
+    value: Any
+
+    def __str__(self) -> str:
+        return f"the {self.kind.__name__} {self.value!r}" if self.value is not None else "None"
+
+
+class _IntKey:
+    def __repr__(self) -> str:
+        return "an int"
+
+
+INT_KEY = _IntKey()
+LeafKey = TensorKey | ConstantKey | _IntKey
+
+
+@attrs.frozen(eq=False)
+class Call:
+    """One call, taken apart.
+
+    Attributes:
+        leaves: the arguments' leaves, in pytree order.
+        tree: how they nest in ``(args, kwargs)``.
+        paths: each leaf in the caller's words.
+        keys: each leaf's structure.
+        duplicates: for each leaf, the position of the first leaf that is the same tensor.
+    """
+
+    leaves: tuple[Any, ...]
+    tree: pytree.TreeSpec
+    paths: tuple[str, ...]
+    keys: tuple[LeafKey, ...]
+    duplicates: tuple[int, ...]
+
+
+def take_apart(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    """The call ``fn(*args, **kwargs)`` as leaves, paths and keys.
+
+    Raises:
+        InputError: an argument cannot be traced (a sparse tensor, a tensor subclass, an unhashable object).
+    """
+    flat, tree = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
+    names = parameter_names(fn, args)
+    paths = tuple(_path_text(path, names) for path, _ in flat)
+    leaves = tuple(leaf for _, leaf in flat)
+    keys = tuple(leaf_key(leaf, path) for leaf, path in zip(leaves, paths, strict=True))
+    return Call(leaves, tree, paths, keys, duplicates(leaves))
+
+
+def duplicates(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """For each leaf, the position of the first leaf that is the same tensor (its own otherwise)."""
+    first: dict[int, int] = {}
+    return tuple(
+        first.setdefault(id(leaf), position) if isinstance(leaf, torch.Tensor) else position
+        for position, leaf in enumerate(leaves)
+    )
+
+
+def parameter_names(fn: Callable[..., Any], args: Sequence[Any]) -> list[str]:
+    """A name for each positional argument."""
+    target = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    try:
+        parameters = list(inspect.signature(target).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}[{i}]" for i in range(len(args) - len(names))]
+    return names + [f"args[{i}]" for i in range(len(names), len(args))]
+
+
+def _path_text(path: Sequence[Any], names: Sequence[str]) -> str:
+    where, first, *rest = path
+    if isinstance(where, pytree.SequenceKey) and where.idx == 0:
+        start = names[first.idx]
+    else:
+        start = str(first.key)
+    return start + pytree.keystr(tuple(rest))
+
+
+def leaf_key(leaf: Any, path: str) -> LeafKey:
+    """The structure of one argument leaf.
+
+    Raises:
+        InputError: it cannot be traced; the message names ``path``.
+    """
+    if isinstance(leaf, torch.Tensor):
+        return _tensor_key(leaf, path)
+    if type(leaf) is int:
+        return INT_KEY
+    if type(leaf) is float:
+        return ConstantKey(float, repr(leaf))
+    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        raise InputError(f"argument {path} is a {type(leaf).__name__} of another tracer; pass a plain number")
+    try:
+        hash(leaf)
+    except TypeError as error:
+        raise InputError(
+            f"argument {path} is an unhashable {type(leaf).__name__}, so it can be neither traced nor guarded; pass tensors, "
+            "numbers, strings, hashable constants, or containers of them (register others with torch.utils._pytree)"
+        ) from error
+    return ConstantKey(type(leaf), leaf)
+
+
+def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
+    if type(tensor) not in TENSOR_TYPES:
+        raise InputError(f"argument {path} is a {type(tensor).__name__}; only plain tensors can be traced")
+    if tensor.layout is not torch.strided:
+        raise InputError(f"argument {path} has layout {tensor.layout}; only strided tensors can be traced")
+    return TensorKey(tensor.dtype, tensor.device, tensor.dim(), tensor.requires_grad, layout_of(tensor))
+
+
+def layout_of(tensor: torch.Tensor) -> str:
+    """Which of the three layouts a tensor has."""
+    if not tensor.is_contiguous():
+        return STRIDED
+    return OFFSET if tensor.storage_offset() else CONTIGUOUS
+
+
+def sources_of(call: Call) -> list[Source]:
+    """Where each integer of the call is read, in the order of :func:`values_of`."""
+    found: list[Source] = []
+    for path, key in zip(call.paths, call.keys, strict=True):
+        if key is INT_KEY:
+            found.append(IntArg(path))
+        elif isinstance(key, TensorKey):
+            found += [Size(path, d) for d in range(key.ndim)]
+            if key.layout is STRIDED:
+                found += [Stride(path, d) for d in range(key.ndim)]
+            if key.layout is not CONTIGUOUS:
+                found.append(StorageOffset(path))
+    return found
+
+
+def values_of(leaves: Sequence[Any], keys: Sequence[LeafKey]) -> tuple[int, ...]:
+    """The integers of a call with these keys."""
+    found: list[int] = []
+    for leaf, key in zip(leaves, keys, strict=True):
+        if type(key) is TensorKey:
+            found += leaf.shape
+            if key.layout is STRIDED:
+                found += leaf.stride()
+            if key.layout is not CONTIGUOUS:
+                found.append(leaf.storage_offset())
+        elif key is INT_KEY:
+            found.append(leaf)
+    return tuple(found)

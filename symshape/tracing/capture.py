@@ -1,0 +1,437 @@
+"""One trace from beginning to end: a call and its policies become a :class:`Program`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from guards import exprs, fold
+from guards.exprs import Term
+from guards.guard import Guard, GuardSet, Origin
+from guards.sources import IntArg, Size, Source
+from meta_fns import TensorSpec
+from symshape import events
+from symshape.dims import Dim, Policy
+from symshape.errors import DimError, UnsupportedError
+from symshape.options import Options
+from symshape.tracing import state as states
+from symshape.tracing.arguments import INT_KEY, STRIDED, Call, TensorKey, sources_of, values_of
+from symshape.tracing.codegen import Run, compile_graph
+from symshape.tracing.env import ShapeEnv, Symbol
+from symshape.tracing.floats import FloatTerm
+from symshape.tracing.graph import Graph, Input, Value, without_dead_code
+from symshape.tracing.symints import BoolNode, FloatNode, IntNode
+from symshape.tracing.tensors import SymbolicTensor
+from symshape.tracing.tracer import Tracer, TracingMode, tracing_lock
+
+Policies = Mapping[Source, Dim | Policy]
+"""What tracing may do with each integer of a call; static where nothing is said."""
+
+
+@attrs.frozen(eq=False)
+class Slot:
+    """One integer of the call: where it is read, and what the program calls it (a constant, a symbol, an expression)."""
+
+    source: Source
+    term: Term
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """A traced function, ready to be checked, explained and run.
+
+    Attributes:
+        name: the function's name.
+        call: the example call: tree, paths and keys of its arguments.
+        slots: the integers of a call, in order, in terms of the program's symbols.
+        symbols: by name.
+        guards: minimal, over the symbols.
+        graph: the ops.
+        output_specs: the result with specs for tensors and terms for sizes, in the program's own structure.
+        state: modules and other state that the function read.
+        modes: torch's modes while tracing.
+        run: the eager runner (see ``codegen.Run``).
+        milliseconds: how long tracing took.
+    """
+
+    name: str
+    call: Call
+    slots: tuple[Slot, ...]
+    symbols: Mapping[str, Symbol]
+    guards: GuardSet
+    graph: Graph
+    output_specs: Any
+    state: states.State
+    modes: tuple[Any, ...]
+    run: Run
+    milliseconds: float
+
+    @property
+    def lifted_tensors(self) -> list[torch.Tensor]:
+        """Parameters, buffers and constants, as ``run`` takes them."""
+        return [lifted.tensor for lifted in self.graph.lifted]
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Where each symbol that is read from an argument is read."""
+        return {symbol.name: symbol.sources[0] for symbol in self.symbols.values() if symbol.sources}
+
+    def slot_guards(self) -> GuardSet:
+        """The guards over slots named ``v0, v1, …``: what the dispatch tree and the check function work on."""
+        names = slot_names(len(self.slots))
+        first: dict[Term, Term] = {}
+        found: list[Guard] = []
+        for name, slot in zip(names, self.slots, strict=True):
+            if slot.term.op is exprs.Op.SYMBOL and slot.term not in first:
+                first[slot.term] = exprs.symbol(name)
+        for name, slot in zip(names, self.slots, strict=True):
+            condition = exprs.eq(exprs.symbol(name), fold.substitute(slot.term, first))
+            if condition is not exprs.TRUE:
+                static = slot.term.op is exprs.Op.CONST
+                text = f"{slot.source.text()} is {'static' if static else slot.term}"
+                found.append(Guard(condition, Origin("", 0, text=text, rule="static" if static else "layout")))
+        found += [Guard(fold.substitute(guard.term, first), guard.origin) for guard in self.guards]
+        ranges = {name: limits_of(slot.source) for name, slot in zip(names, self.slots, strict=True)}
+        return GuardSet(tuple(found), ranges)
+
+
+def slot_names(number: int) -> tuple[str, ...]:
+    """The names of the slots."""
+    return tuple(f"v{position}" for position in range(number))
+
+
+def limits_of(source: Source) -> tuple[int | None, int | None]:
+    """The range of what a source can read: any integer for an integer argument and a stride, else a size."""
+    return (None, None) if isinstance(source, IntArg) else (0, None)
+
+
+_names = count()
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """A function's or a module's name for messages."""
+    return getattr(fn, "__qualname__", None) or type(fn).__name__
+
+
+def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Options) -> Program:
+    """Traces ``fn`` on symbolic tensors for this call.
+
+    Raises:
+        SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
+    """
+    start = time.perf_counter()
+    with tracing_lock:
+        state = states.State(fn, call.leaves)
+        tracer = Tracer(ShapeEnv(), state.tensor_names())
+        arguments = _Arguments(tracer, call, policies, options)
+        args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
+        before = {key: dict(module.__dict__) for key, (_, module) in state.modules.items()}
+        try:
+            with _compiling(), TracingMode(tracer):
+                result = fn(*args, **kwargs)
+            _refuse_leaks(state, before)
+        finally:
+            _put_back(state, before)
+        _refuse_custom_gradients(result)
+        outputs, specs, tree = _outputs(tracer, result)
+        tracer.env.check_policies()
+    env = tracer.env
+    steps = without_dead_code(tracer.steps, outputs)
+    graph = Graph(tuple(arguments.inputs), tuple(tracer.lifted.values()), steps, outputs, tree)
+    ranges = {symbol.name: limits_of(symbol.sources[0]) for symbol in env.symbols.values() if symbol.backed}
+    guards = GuardSet(tuple(env.guards), ranges)
+    if options.minimise_guards:
+        guards = guards.minimise()
+    slots = tuple(arguments.slots)
+    positions: dict[str, int] = {}
+    for position, slot in enumerate(slots):
+        if slot.term.op is exprs.Op.SYMBOL:
+            positions.setdefault(slot.term.name, position)
+    run = compile_graph(graph, positions)
+    milliseconds = (time.perf_counter() - start) * 1e3
+    events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
+    # the example tensors are not kept: a program may outlive them
+    skeleton = attrs.evolve(call, leaves=tuple(None if isinstance(x, torch.Tensor) else x for x in call.leaves))
+    return Program(
+        name_of(fn),
+        skeleton,
+        slots,
+        dict(env.symbols),
+        guards,
+        graph,
+        specs,
+        state,
+        states.modes(),
+        run,
+        milliseconds,
+    )
+
+
+class _Arguments:
+    """Symbolic stand-ins for the leaves of one call."""
+
+    def __init__(self, tracer: Tracer, call: Call, policies: Policies, options: Options) -> None:
+        self.env = tracer.env
+        self.policies = policies
+        self.options = options
+        self.slots: list[Slot] = []
+        self.inputs: list[Input] = []
+        self.leaves: list[Any] = []
+        self._reserved = {dim.name for dim in policies.values() if isinstance(dim, Dim)}
+        self._number = 0
+        self._duck: dict[int, IntNode] = {}
+        sources = iter(zip(sources_of(call), values_of(call.leaves, call.keys), strict=True))
+        for position, (leaf, key, path) in enumerate(zip(call.leaves, call.keys, call.paths, strict=True)):
+            if isinstance(key, TensorKey):
+                spec = self._spec(leaf, key, sources)
+                original = call.duplicates[position]
+                if original != position:
+                    self.leaves.append(self.leaves[original])
+                    continue
+                tensor = tracer.input_tensor(spec, key.requires_grad)
+                self.inputs.append(Input(position, path, tensor._value))
+                self.leaves.append(tensor)
+            elif key is INT_KEY:
+                source, value = next(sources)
+                size = self._integer(source, value)
+                self.leaves.append(size.symint if isinstance(size, IntNode) else size)
+            else:
+                self.leaves.append(leaf)
+
+    def _spec(self, tensor: torch.Tensor, key: TensorKey, sources: Iterator[tuple[Source, int]]) -> TensorSpec:
+        sizes = tuple(self._size(*next(sources)) for _ in range(key.ndim))
+        if key.layout is not STRIDED:
+            spec = TensorSpec.contiguous(sizes, key.dtype, key.device)
+        else:
+            hints = list(tensor.shape)
+            strides = self._strides(sizes, hints, [next(sources) for _ in range(key.ndim)])
+            spec = TensorSpec(sizes, strides, 0, key.dtype, key.device)
+        if tensor.storage_offset() or key.layout is STRIDED:
+            source, offset = next(sources)
+            self.slots.append(Slot(source, exprs.const(offset)))
+            spec = spec.with_(storage_offset=offset)
+            if not isinstance(self.policies.get(source, Policy.STATIC), Dim) and (
+                self.policies.get(source, Policy.STATIC) is not Policy.STATIC
+            ):
+                self.slots.pop()
+                spec = spec.with_(storage_offset=self._symbol(source, offset, Policy.AUTO))
+        return spec
+
+    def _size(self, source: Source, hint: int) -> int | IntNode:
+        dim = self.policies.get(source, Policy.STATIC)
+        policy = dim.policy if isinstance(dim, Dim) else dim
+        special = self.options.specialize_zero_one and hint in (0, 1) and policy is not Policy.UNBACKED
+        if policy is Policy.STATIC or special:
+            self.slots.append(Slot(source, exprs.const(hint)))
+            return hint
+        if policy is Policy.UNBACKED:
+            node = self.env.new_unbacked(description=f"the size {source.text()}", source=source)
+            self.slots.append(Slot(source, node.term))
+            return node
+        if isinstance(dim, Dim) and dim.name in self.env.symbols:
+            return self._shared(dim, source, hint)
+        if self.options.duck_shape and not isinstance(dim, Dim):
+            known = self._duck.get(hint)
+            if known is not None:
+                self.env.add_source(known.term.name, source)
+                self.slots.append(Slot(source, known.term))
+                return known
+        node = self._symbol(source, hint, dim)
+        self._duck.setdefault(hint, node)
+        return node
+
+    def _shared(self, dim: Dim, source: Source, hint: int) -> IntNode:
+        symbol = self.env.symbols[dim.name]
+        if symbol.hint != hint:
+            raise DimError(
+                f"{dim!r} names {symbol.sources[0].text()} and {source.text()}, but their sizes are {symbol.hint} and {hint}"
+            )
+        self.env.add_source(dim.name, source)
+        self.slots.append(Slot(source, symbol.term))
+        return self.env.int_node(symbol.term)
+
+    def _symbol(self, source: Source, hint: int, dim: Dim | Policy) -> IntNode:
+        if isinstance(dim, Dim):
+            _check_fits(dim, source, hint)
+            name = dim.name
+        else:
+            name = self._fresh()
+        node = self.env.new_symbol(name, hint, source, dim)
+        self.slots.append(Slot(source, node.term))
+        return node
+
+    def _fresh(self) -> str:
+        while f"s{self._number}" in self._reserved:
+            self._number += 1
+        self._number += 1
+        return f"s{self._number - 1}"
+
+    def _integer(self, source: Source, hint: int) -> int | IntNode:
+        dim = self.policies.get(source, Policy.STATIC)
+        policy = dim.policy if isinstance(dim, Dim) else dim
+        if policy is Policy.STATIC:
+            self.slots.append(Slot(source, exprs.const(hint)))
+            return hint
+        if isinstance(dim, Dim):
+            return self._size(source, hint)
+        node = self.env.new_integer(self._fresh(), hint, source, policy)
+        self.slots.append(Slot(source, node.term))
+        return node
+
+    def _strides(self, sizes: Sequence[Any], hints: list[int], found: list[tuple[Source, int]]) -> tuple[Any, ...]:
+        """Strides in terms of sizes where the example's strides are products of them; constants or symbols else."""
+        strides: list[Any] = [None] * len(sizes)
+        slots: list[Slot | None] = [None] * len(sizes)
+        order = sorted(range(len(sizes)), key=lambda d: (found[d][1], hints[d]))
+        expected: Any = 1
+        expected_hint = 1
+        base = len(self.slots)
+        for d in order:
+            source, stride = found[d]
+            if stride == expected_hint:
+                strides[d] = expected
+            elif self.policies.get(source, Policy.STATIC) is Policy.STATIC:
+                strides[d] = stride
+            else:
+                strides[d] = self._symbol(source, stride, Policy.AUTO)
+                slots[d] = self.slots.pop()
+            if slots[d] is None:
+                term = strides[d].term if isinstance(strides[d], IntNode) else exprs.const(strides[d])
+                slots[d] = Slot(source, term)
+            if stride >= expected_hint:
+                expected = strides[d] * sizes[d]
+                expected_hint = stride * hints[d]
+        assert len(self.slots) == base
+        self.slots += [slot for slot in slots if slot is not None]
+        return tuple(strides)
+
+
+def _check_fits(dim: Dim, source: Source, hint: int) -> None:
+    if hint < dim.min or (dim.max is not None and hint > dim.max) or hint % dim.multiple_of:
+        raise DimError(f"{source.text()} is {hint} in this call, which {dim!r} excludes")
+
+
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """``torch.compiler.is_compiling()`` is true inside: libraries then avoid data-dependent shortcuts."""
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+
+
+def _refuse_leaks(state: states.State, before: dict[int, dict[str, Any]]) -> None:
+    for key, (name, module) in state.modules.items():
+        for attribute, value in module.__dict__.items():
+            if value is not before[key].get(attribute) and _holds_symbolic(value):
+                raise UnsupportedError(
+                    f"the function stores a tensor in {name or type(module).__name__}.{attribute}; a traced function must "
+                    "return its results (write into a buffer in place instead)"
+                )
+
+
+def _holds_symbolic(value: Any) -> bool:
+    if isinstance(value, (SymbolicTensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return True
+    if isinstance(value, (list, tuple)):
+        return any(_holds_symbolic(item) for item in value)
+    return isinstance(value, dict) and any(_holds_symbolic(item) for item in value.values())
+
+
+def _put_back(state: states.State, before: dict[int, dict[str, Any]]) -> None:
+    """Plain attributes that tracing changed (a counter, a leaked tensor) get their old values back."""
+    for key, (_, module) in state.modules.items():
+        attributes = module.__dict__
+        for attribute in [a for a in attributes if a not in before[key]]:
+            del attributes[attribute]
+        attributes.update(before[key])
+
+
+def _refuse_custom_gradients(result: Any) -> None:
+    """Replaying ATen ops would lose the backward of a ``torch.autograd.Function``."""
+    waiting = [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, SymbolicTensor)]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            raise UnsupportedError(
+                f"the function uses the autograd.Function {type(node).__name__.removesuffix('Backward')} on tensors that "
+                "require gradients, whose backward a traced graph would lose; call it under torch.no_grad(), "
+                "or train through torch.compile(backend='symshape')"
+            )
+        waiting += [parent for parent, _ in node.next_functions]
+
+
+def _outputs(tracer: Tracer, result: Any) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
+    """The result's leaves for the graph, its specs, and its structure."""
+    flat, tree = pytree.tree_flatten_with_path(result)
+    outputs: list[Any] = []
+    specs: list[Any] = []
+    for path, leaf in flat:
+        output = _output(tracer, leaf, f"result{pytree.keystr(path)}")
+        outputs.append(output)
+        specs.append(_shown_spec(tracer.env, output))
+    return tuple(outputs), pytree.tree_unflatten(specs, tree), tree
+
+
+_CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout)
+
+
+def _output(tracer: Tracer, leaf: Any, path: str) -> Any:
+    if isinstance(leaf, SymbolicTensor):
+        return leaf._value
+    if isinstance(leaf, torch.Tensor):
+        return tracer.lift(leaf).value
+    if isinstance(leaf, (torch.SymInt, torch.SymFloat)):
+        term = leaf.node.term
+        return term.value if isinstance(term, Term) and term.op is exprs.Op.CONST else term
+    if isinstance(leaf, torch.SymBool):
+        return leaf.node.term
+    if isinstance(leaf, _CONSTANTS) or isinstance(leaf, torch.memory_format):
+        return leaf
+    raise UnsupportedError(
+        f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns tensors, numbers, strings, None, "
+        "or containers of them (register others with torch.utils._pytree.register_pytree_node)"
+    )
+
+
+def _shown_spec(env: ShapeEnv, output: Any) -> Any:
+    """A spec whose sizes are terms in the names that the facts leave (``u0`` where ``s0 == u0`` was asserted …)."""
+    if isinstance(output, Value):
+        spec = output.spec
+        return spec.with_(
+            sizes=tuple(_shown_size(env, size) for size in spec.sizes),
+            strides=tuple(_shown_size(env, size) for size in spec.strides),
+            storage_offset=_shown_size(env, spec.storage_offset),
+        )
+    return env.facts.canonical(output) if type(output) is Term and not output.is_bool else output
+
+
+def _shown_size(env: ShapeEnv, size: Any) -> Any:
+    return env.size(env.facts.canonical(size.term)) if isinstance(size, IntNode) else size
+
+
+__all__ = [
+    "BoolNode",
+    "FloatNode",
+    "FloatTerm",
+    "Policies",
+    "Program",
+    "Size",
+    "Slot",
+    "capture",
+    "limits_of",
+    "name_of",
+]

@@ -1,0 +1,244 @@
+"""A graph as straight-line Python: the function that runs it op by op, and the text that people read.
+
+Names in generated source are our own (``v3``, ``s0``, ``op7``, ``c2``); texts of the user never enter it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import torch
+
+from guards import fold
+from guards.exprs import Op, Term
+from symshape.errors import RuntimeAssertionError
+from symshape.tracing.floats import FloatTerm
+from symshape.tracing.graph import Assertion, Binding, Graph, Node, Value, map_argument, values_in, written_values
+
+Run = Callable[[Sequence[Any], Sequence[torch.Tensor], Sequence[int]], list[Any]]
+"""``run(leaves, lifted, values)``: the flat outputs for the call's leaves, the lifted tensors and the call's integers."""
+
+_numbers = count()
+
+
+def compile_graph(graph: Graph, positions: Mapping[str, int]) -> Run:
+    """The function that runs ``graph``; ``positions`` says where in ``values`` each input symbol stands.
+
+    Raises (when run):
+        RuntimeAssertionError: an assertion on unbacked symbols failed.
+    """
+    writer = _Writer(graph, positions)
+    source = writer.source()
+    filename = f"<symshape graph {next(_numbers)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace = writer.namespace
+    exec(compile(source, filename, "exec"), namespace)  # the source is made of our own names only
+    run: Run = namespace["run"]
+    run.__symshape_source__ = source  # type: ignore[attr-defined]
+    return run
+
+
+def _failed(assertion: Assertion, values: Mapping[str, int]) -> None:
+    shown = ", ".join(
+        f"{s.name} = {values[s.name]}" for s in sorted(assertion.guard.term.symbols, key=lambda s: s.order)
+    )
+    message = f"{assertion.message}: " if assertion.message else ""
+    raise RuntimeAssertionError(
+        f"{message}{assertion.guard.term} does not hold ({shown}); asserted at {assertion.guard.origin}"
+    )
+
+
+class _Writer:
+    """Writes one graph's source; lives for one call of ``source``."""
+
+    def __init__(self, graph: Graph, positions: Mapping[str, int]) -> None:
+        self.graph = graph
+        self.positions = positions
+        self.namespace: dict[str, Any] = {"math": math, "failed": _failed, "clone": torch.ops.aten.clone.default}
+        self.lines: list[str] = []
+        self._objects: dict[Any, str] = {}
+        self._terms: dict[Term, str] = {}
+        self._names: dict[str, str] = {}
+        self._last_use = self._last_uses()
+
+    def source(self) -> str:
+        """The source of ``run``."""
+        self._prologue()
+        changes_grad = any(isinstance(step, Node) and step.grad is not None for step in self.graph.steps)
+        for position, step in enumerate(self.graph.steps):
+            if isinstance(step, Node):
+                self._node(step)
+            else:
+                self._assertion(step)
+            dead = self._last_use.get(position)
+            if dead:
+                self.lines.append("del " + ", ".join(dead))
+        result = ", ".join(self._argument(output) for output in self.graph.outputs)
+        self.lines.append(f"return [{result}]")
+        body = self.lines
+        if changes_grad:
+            self.namespace.update(set_grad=torch._C._set_grad_enabled, is_grad=torch.is_grad_enabled)
+            inner = "\n".join(f"        {line}" for line in body)
+            return (
+                "def run(leaves, lifted, values):\n    grad = is_grad()\n    try:\n"
+                f"{inner}\n    finally:\n        set_grad(grad)\n"
+            )
+        return "def run(leaves, lifted, values):\n" + "\n".join(f"    {line}" for line in body) + "\n"
+
+    def _last_uses(self) -> dict[int, list[str]]:
+        """For each step, the values nobody reads after it."""
+        kept = {id(value) for value in values_in(self.graph.outputs)}
+        last: dict[str, int] = {}
+        for position, step in enumerate(self.graph.steps):
+            if isinstance(step, Node):
+                for value in (*values_in(step.args), *values_in(step.kwargs), *(o for o in step.outputs if o)):
+                    if id(value) not in kept:
+                        last[value.name] = position
+        found: dict[int, list[str]] = {}
+        for name, position in last.items():
+            found.setdefault(position, []).append(name)
+        return found
+
+    def _prologue(self) -> None:
+        for each in self.graph.inputs:
+            self.lines.append(f"{each.value.name} = leaves[{each.position}]")
+        written = {id(value.storage) for node in self.graph.nodes for value in written_values(node)}
+        returned = {id(value.storage) for value in values_in(self.graph.outputs)}
+        for position, lifted in enumerate(self.graph.lifted):
+            storage = id(lifted.value.storage)
+            fresh = lifted.constant and (storage in written or storage in returned)
+            text = f"lifted[{position}]"
+            self.lines.append(f"{lifted.value.name} = {f'clone({text})' if fresh else text}")
+        used: set[Term] = set()
+        for step in self.graph.steps:
+            parts = (step.args, tuple(step.kwargs.values())) if isinstance(step, Node) else step.guard.term
+            map_argument(parts, lambda leaf: used.update(_symbols(leaf)))
+        map_argument(self.graph.outputs, lambda leaf: used.update(_symbols(leaf)))
+        for symbol in sorted(used, key=lambda each: each.order):
+            place = self.positions.get(symbol.name)
+            if place is not None:
+                self.lines.append(f"{self._symbol(symbol.name)} = values[{place}]")
+
+    def _symbol(self, name: str) -> str:
+        found = self._names.get(name)
+        if found is None:
+            found = self._names[name] = f"n{len(self._names)}"
+        return found
+
+    def _object(self, value: Any, prefix: str) -> str:
+        key = (prefix, id(value))
+        found = self._objects.get(key)
+        if found is None:
+            found = self._objects[key] = f"{prefix}{len(self._objects)}"
+            self.namespace[found] = value
+        return found
+
+    def _term(self, term: Term) -> str:
+        if term.op is Op.CONST:
+            return repr(term.value)
+        if term.op is Op.SYMBOL:
+            return self._symbol(term.name)
+        found = self._terms.get(term)
+        if found is None:
+            source = fold.python(term, {symbol.name: self._symbol(symbol.name) for symbol in term.symbols})
+            found = self._terms[term] = f"t{len(self._terms)}"
+            self.lines.append(f"{found} = {source}")
+        return found
+
+    def _argument(self, arg: Any) -> str:
+        if type(arg) is Value:
+            return arg.name
+        if type(arg) is Term:
+            return self._term(arg)
+        if type(arg) is FloatTerm:
+            names = {symbol.name: self._symbol(symbol.name) for symbol in arg.symbols()}
+            names |= {name: self._symbol(name) for name in arg.unbacked()}
+            return arg.source(names)
+        if arg is None or isinstance(arg, (bool, int, str)):
+            return repr(arg)
+        if isinstance(arg, float) and math.isfinite(arg):
+            return repr(arg)
+        if isinstance(arg, (list, tuple)):
+            return "[" + ", ".join(self._argument(item) for item in arg) + "]"
+        return self._object(arg, "c")
+
+    def _node(self, node: Node) -> None:
+        if node.grad is not None or (self.namespace.get("_grad_changed") and node.grad is None):
+            self.lines.append("set_grad(grad)" if node.grad is None else f"set_grad({node.grad})")
+            self.namespace["_grad_changed"] = node.grad is not None
+        arguments = [self._argument(arg) for arg in node.args]
+        arguments += [f"{name}={self._argument(arg)}" for name, arg in node.kwargs.items()]
+        call = f"{self._object(node.op, 'op')}({', '.join(arguments)})"
+        scalars = [binding for binding in node.bindings if binding.kind != "size"]
+        if scalars:
+            self._scalar(call, scalars[0])
+        elif node.single and node.outputs and node.outputs[0] is not None:
+            self.lines.append(f"{node.outputs[0].name} = {call}")
+        elif any(output is not None for output in node.outputs):
+            targets = ", ".join("_" if output is None else output.name for output in node.outputs)
+            self.lines.append(f"{targets}{',' if len(node.outputs) == 1 else ''} = {call}")
+        else:
+            self.lines.append(call)
+        for binding in node.bindings:
+            output = node.outputs[binding.output] if binding.kind == "size" else None
+            if output is not None:
+                self.lines.append(f"{self._symbol(binding.symbol)} = {output.name}.size({binding.dim})")
+
+    def _scalar(self, call: str, binding: Binding) -> None:
+        text = f"int({call})" if binding.kind == "bool" else call
+        self.lines.append(f"{self._symbol(binding.symbol)} = {text}")
+
+    def _assertion(self, step: Assertion) -> None:
+        condition = fold.python(step.guard.term, {s.name: self._symbol(s.name) for s in step.guard.term.symbols})
+        shown = ", ".join(f"{s.name!r}: {self._symbol(s.name)}" for s in step.guard.term.symbols)
+        self.lines.append(f"if not ({condition}): failed({self._object(step, 'a')}, {{{shown}}})")
+
+
+def _symbols(leaf: Any) -> frozenset[Term]:
+    if type(leaf) is Term:
+        return leaf.symbols
+    return leaf.symbols() if type(leaf) is FloatTerm else frozenset()
+
+
+_SHORT = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
+_SHORT |= {torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8"}
+
+
+def describe(value: Value) -> str:
+    """A value's dtype and sizes, such as ``f32[s0, 64]``."""
+    dtype = _SHORT.get(value.spec.dtype, str(value.spec.dtype).removeprefix("torch."))
+    return f"{dtype}[{', '.join(str(size) for size in value.spec.sizes)}]"
+
+
+def _shown(arg: Any) -> str:
+    if isinstance(arg, (list, tuple)):
+        return "[" + ", ".join(_shown(item) for item in arg) + "]"
+    return str(arg) if not isinstance(arg, str) else repr(arg)
+
+
+def text(graph: Graph) -> str:
+    """The graph for people: one line a step, with shapes, and the user's lines as comments where they change."""
+    lines = ["inputs:"]
+    lines += [f"  {each.value}: {describe(each.value)} = {each.path}" for each in graph.inputs]
+    if graph.lifted:
+        lines.append("lifted:")
+        lines += [f"  {each.value}: {describe(each.value)} = {each.name}" for each in graph.lifted]
+    lines.append("steps:")
+    where: tuple[object, int] | None = None
+    for step in graph.steps:
+        if isinstance(step, Assertion):
+            lines.append(f"  assert {step.guard.term}")
+            continue
+        if step.code is not None and (step.code, step.line) != where:
+            where = (step.code, step.line)
+            lines.append(f"  # {step.origin}")
+        targets = ", ".join("_" if output is None else f"{output}: {describe(output)}" for output in step.outputs)
+        arguments = [_shown(arg) for arg in step.args] + [f"{name}={_shown(arg)}" for name, arg in step.kwargs.items()]
+        bound = "".join(f"  -> {binding.symbol}" for binding in step.bindings)
+        lines.append(f"  {f'{targets} = ' if targets else ''}{step.op}({', '.join(arguments)}){bound}")
+    lines.append(f"return {_shown(graph.outputs)}")
+    return "\n".join(lines)

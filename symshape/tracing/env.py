@@ -1,0 +1,381 @@
+"""The shape environment: symbols, their hints, what is known of them, and the guards that a trace leaves.
+
+Asking is separate from recording.  ``known`` never records; ``evaluate`` answers from the facts if they settle the question
+and otherwise from the hint, which leaves a guard; ``check`` is ``torch._check``.  Answers that were proven stay proven
+because facts only grow, so they are kept in one dictionary for the life of the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from guards import exprs, fold
+from guards.decide import Effort, ask
+from guards.exprs import Op, Term
+from guards.facts import Facts
+from guards.guard import Guard, Origin
+from guards.sources import Source
+from symshape import events
+from symshape.dims import Dim, Policy
+from symshape.errors import ConstraintViolation, ProgramError
+from symshape.tracing import data_dependent
+from symshape.tracing.floats import FloatTerm
+from symshape.tracing.origins import origin
+from symshape.tracing.symints import BoolNode, FloatNode, IntNode, Message
+
+_UNSEEN = object()
+
+
+@attrs.frozen
+class Symbol:
+    """One symbol of a trace.
+
+    Attributes:
+        term: the symbol.
+        hint: its value in the example call; None for an unbacked symbol.
+        sources: where its value is read at run time; empty for an unbacked one.
+        policy: what tracing may do with it.
+        birth: the line that made an unbacked symbol, with the op.
+        description: what an unbacked symbol counts, in words.
+    """
+
+    term: Term
+    hint: int | None
+    sources: tuple[Source, ...] = ()
+    policy: Policy = Policy.AUTO
+    birth: Origin | None = None
+    description: str = ""
+
+    @property
+    def name(self) -> str:
+        """The symbol's name."""
+        return self.term.name
+
+    @property
+    def backed(self) -> bool:
+        """Whether the symbol has a hint."""
+        return self.hint is not None
+
+
+class ShapeEnv:
+    """Symbols and facts of one trace; the only mutable part of integer reasoning.
+
+    Attributes:
+        symbols: by name, in order of creation.
+        facts: what is known now.
+        guards: what the trace assumed of its inputs, in order.
+        on_assertion: called with each run-time assertion (a check on unbacked symbols).
+        current_op: the name of the op whose rule is running, for origins.
+    """
+
+    def __init__(self) -> None:
+        self.symbols: dict[str, Symbol] = {}
+        self.facts = Facts()
+        self.guards: list[Guard] = []
+        self.on_assertion: Callable[[Guard, str], None] | None = None
+        self.current_op = ""
+        self.current_rule = ""
+        self._hints: dict[str, int] = {}
+        self._hint_memo: dict[Term, int | bool | None] = {}
+        self._nodes: dict[Term, IntNode] = {}
+        self._combined: dict[tuple[Any, Term, Term], Term] = {}
+        self._true: set[Term] = {exprs.TRUE}
+        self._undecided: dict[Term, Facts] = {}
+        self._float_hints: dict[str, None] = {}
+
+    # -- symbols
+    def new_symbol(self, name: str, hint: int, source: Source, dim: Dim | Policy) -> IntNode:
+        """A backed symbol for an input size, bounded as its ``Dim`` says; the bounds become guards."""
+        term = exprs.symbol(name)
+        policy = dim.policy if isinstance(dim, Dim) else dim
+        self.symbols[name] = Symbol(term, hint, (source,), policy)
+        self._hints[name] = hint
+        self.facts = self.facts.with_symbol(term, 0, None)
+        if isinstance(dim, Dim):
+            where = Origin(file="", line=0, text=f"{dim!r} for {source.text()}", rule="declared")
+            limits = [exprs.ge(term, dim.min), exprs.eq(exprs.mod(term, dim.multiple_of), 0)]
+            if dim.max is not None:
+                limits.append(exprs.le(term, dim.max))
+            for limit in limits:
+                if limit is not exprs.TRUE and not self.known(limit):
+                    self._assume(limit, where)
+        return self.int_node(term)
+
+    def new_integer(self, name: str, hint: int, source: Source, policy: Policy) -> IntNode:
+        """A backed symbol for an integer argument: any integer, not only a size."""
+        term = exprs.symbol(name)
+        self.symbols[name] = Symbol(term, hint, (source,), policy)
+        self._hints[name] = hint
+        self.facts = self.facts.with_symbol(term, None, None)
+        return self.int_node(term)
+
+    def add_source(self, name: str, source: Source) -> None:
+        """A further place where the symbol's value is read (it must then be equal everywhere)."""
+        known = self.symbols[name]
+        self.symbols[name] = attrs.evolve(known, sources=(*known.sources, source))
+
+    def new_unbacked(
+        self, lower: Any = 0, upper: Any = None, *, description: str = "", source: Source | None = None
+    ) -> IntNode:
+        """An unbacked symbol with ``lower <= u <= upper`` (sizes, symbolic or not; None is unbounded)."""
+        name = f"u{sum(1 for each in self.symbols.values() if not each.backed)}"
+        term = exprs.symbol(name)
+        sources = () if source is None else (source,)
+        self.symbols[name] = Symbol(term, None, sources, Policy.UNBACKED, self._origin(), description)
+        low = lower if isinstance(lower, int) else None
+        self.facts = self.facts.with_symbol(term, low, upper if isinstance(upper, int) else None)
+        for limit, relation in ((lower, exprs.ge), (upper, exprs.le)):
+            if isinstance(limit, IntNode):
+                self.facts = self.facts.assume(relation(term, limit.term))
+        return self.int_node(term)
+
+    def new_float(self) -> FloatNode:
+        """An unbacked float (the value of a tensor element)."""
+        name = f"f{len(self._float_hints)}"
+        self._float_hints[name] = None
+        return FloatNode(self, FloatTerm("symbol", symbol=name))
+
+    # -- terms and nodes
+    def int_node(self, term: Term) -> IntNode:
+        """The one node for ``term``."""
+        found = self._nodes.get(term)
+        if found is None:
+            found = self._nodes[term] = IntNode(self, term)
+        return found
+
+    def size(self, term: Term) -> int | IntNode:
+        """``term`` as a size: an int where it is constant."""
+        found = self._nodes.get(term)
+        if found is not None and found.term.op is not Op.CONST:
+            return found
+        if term.op is Op.CONST:
+            return term.value
+        return self.int_node(term)
+
+    def condition(self, term: Term) -> bool | BoolNode:
+        """``term`` as a condition: a bool where it is constant."""
+        if term is exprs.TRUE:
+            return True
+        return False if term is exprs.FALSE else BoolNode(self, term)
+
+    def combine(self, function: Callable[[Term, Term], Term], a: Term, b: Term) -> Term:
+        """``function(a, b)``, remembered."""
+        key = (function, a, b)
+        found = self._combined.get(key)
+        if found is None:
+            found = self._combined[key] = function(a, b)
+        return found
+
+    def maximum(self, a: Term, b: Term) -> Term:
+        """The greater of two terms; one of them if the facts say which."""
+        if self.known(exprs.le(b, a)):
+            return a
+        return b if self.known(exprs.le(a, b)) else exprs.maximum(a, b)
+
+    def minimum(self, a: Term, b: Term) -> Term:
+        """The lesser of two terms; one of them if the facts say which."""
+        if self.known(exprs.le(a, b)):
+            return a
+        return b if self.known(exprs.le(b, a)) else exprs.minimum(a, b)
+
+    def ite(self, condition: Term, then: Term, otherwise: Term) -> Term:
+        """``then if condition else otherwise``; one of them if the facts say which."""
+        if self.known(condition):
+            return then
+        return otherwise if self.known(exprs.not_(condition)) else exprs.ite(condition, then, otherwise)
+
+    def hint(self, term: Any) -> Any:
+        """The value in the example call; None where it depends on unbacked symbols."""
+        if isinstance(term, FloatTerm):
+            if term.unbacked() or any(symbol.name not in self._hints for symbol in term.symbols()):
+                return None
+            return term.evaluate(self._hints)
+        if isinstance(term, float):
+            return term
+        found = self._hint_memo.get(term, _UNSEEN)
+        if found is _UNSEEN:
+            backed = all(symbol.name in self._hints for symbol in term.symbols)
+            found = fold.evaluate(term, self._hints) if backed else None
+            self._hint_memo[term] = found  # type: ignore[assignment]
+        return found
+
+    @property
+    def hints(self) -> Mapping[str, int]:
+        """The values of the backed symbols in the example call."""
+        return self._hints
+
+    # -- questions
+    def known(self, condition: Term) -> bool:
+        """Whether ``condition`` holds for certain.  Never records, never asks SymPy or Z3."""
+        if condition in self._true:
+            return True
+        if condition is exprs.FALSE or self._undecided.get(condition) is self.facts:
+            return False
+        if self.hint(condition) is not False and ask(self.facts, condition, effort=Effort.CHEAP, only=True):
+            self._true.add(condition)
+            return True
+        self._undecided[condition] = self.facts
+        return False
+
+    def evaluate(self, condition: Term) -> bool:
+        """The truth of ``condition`` in this trace; a guard is left where the facts do not settle it.
+
+        Raises:
+            DataDependentError: it depends on unbacked symbols and the facts do not settle it.
+        """
+        if condition in self._true:
+            return True
+        negated = exprs.not_(condition)
+        if negated in self._true:
+            return False
+        hint = self.hint(condition)
+        if hint is None:
+            answer = ask(self.facts, condition)
+            if answer is None:
+                raise data_dependent.error(self, condition)
+            self._true.add(condition if answer else negated)
+            return answer
+        chosen = condition if hint else negated
+        if ask(self.facts, chosen, only=True):
+            self._true.add(chosen)
+        else:
+            self._assume(chosen, self._origin())
+        return bool(hint)
+
+    def guard_or(self, condition: Term, fallback: bool) -> bool:
+        """PyTorch's ``guard_or_false`` / ``guard_or_true``: ``fallback`` where unbacked symbols leave it open."""
+        if self.hint(condition) is not None:
+            return self.evaluate(condition)
+        answer = ask(self.facts, condition)
+        return fallback if answer is None else answer
+
+    def check(self, condition: Term, message: Message = "") -> None:
+        """``torch._check``: where ``condition`` does not hold the program is wrong.
+
+        Raises:
+            ProgramError: it does not hold in this trace.
+        """
+        if not self.expect_true(condition, message):
+            text = message() if callable(message) else message
+            where = self._origin()
+            raise ProgramError(f"{text or f'{condition} does not hold'} (at {where})")
+
+    def expect_true(self, condition: Term, message: Message = "") -> bool:
+        """Asserts ``condition``: a guard if it is about inputs, else a run-time assertion; False if it cannot hold."""
+        if condition in self._true:
+            return True
+        hint = self.hint(condition)
+        if hint is not None:
+            return self.evaluate(condition)
+        answer = ask(self.facts, condition)
+        if answer is None:
+            where = self._origin()
+            self.facts = self.facts.assume(condition)
+            if self.on_assertion is not None:
+                text = message() if callable(message) else message
+                self.on_assertion(Guard(condition, where), text)
+        if answer is not False:
+            self._true.add(condition)
+        return answer is not False
+
+    def specialize(self, term: Term, reason: str = "") -> int:
+        """The value of ``term``, which the program turned into a plain integer; a guard fixes it.
+
+        Raises:
+            DataDependentError: it depends on unbacked symbols and the facts do not fix it.
+        """
+        if term.op is Op.CONST:
+            return term.value
+        value = self.hint(term)
+        if value is None:
+            value = data_dependent.only_value(self, term)
+            if value is None:
+                raise data_dependent.error(self, term)
+            return value
+        condition = exprs.eq(term, value)
+        if condition not in self._true and not ask(self.facts, condition, only=True):
+            where = self._origin()
+            self._assume(condition, where)
+            for symbol in term.symbols:
+                events.emit(events.Specialized(symbol.name, self._hints[symbol.name], reason or str(where)))
+        return value  # type: ignore[no-any-return]
+
+    def specialize_float(self, term: FloatTerm | float) -> float:
+        """The value of a float that the program branches on; the sizes in it are fixed by guards."""
+        if isinstance(term, float):
+            return term
+        if term.unbacked():
+            raise data_dependent.error(self, term)
+        for symbol in sorted(term.symbols(), key=lambda each: each.order):
+            self.specialize(symbol, reason=f"the program branches on the float {term}")
+        return term.evaluate(self._hints)
+
+    def contiguous(self, sizes: Any, strides: Any, order: tuple[int, ...]) -> Term:
+        """The condition that ``strides`` are those of a dense tensor laid out in ``order`` (outermost first)."""
+        terms = [_term(size) for size in sizes]
+        expected, conditions = exprs.ONE, []
+        for d in reversed(order):
+            conditions.append(exprs.or_(exprs.eq(terms[d], 1), exprs.eq(_term(strides[d]), expected)))
+            expected = exprs.mul(expected, terms[d])
+        return exprs.or_(exprs.and_(*conditions), *(exprs.eq(term, 0) for term in terms))
+
+    # -- torch asks these on ``node.shape_env``
+    def evaluate_sym_node(self, node: Any, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
+        if isinstance(node, BoolNode):
+            return self.evaluate(node.term) if fallback_value is None else self.guard_or(node.term, fallback_value)
+        return node.guard_int() if isinstance(node, IntNode) else node.guard_float()
+
+    def _maybe_evaluate_static(self, term: Any, **_: Any) -> Any:
+        if not isinstance(term, Term):
+            return None
+        if not term.is_bool:
+            return term.value if term.op is Op.CONST else None
+        if self.known(term):
+            return True
+        return False if self.known(exprs.not_(term)) else None
+
+    # -- recording
+    def _origin(self) -> Origin:
+        return origin(self.current_op, self.current_rule)
+
+    def _assume(self, condition: Term, where: Origin) -> None:
+        self.guards.append(Guard(condition, where))
+        self.facts = self.facts.assume(condition)
+        self._true.add(condition)
+        events.emit(events.GuardAdded(str(condition), str(where)))
+
+    def check_policies(self) -> None:
+        """After the trace: no symbol that was declared dynamic may have been fixed to one value.
+
+        Raises:
+            ConstraintViolation: with the declared dimension, the value, and the guards that fix it.
+        """
+        for symbol in self.symbols.values():
+            if symbol.policy is not Policy.DYNAMIC or symbol.hint is None:
+                continue
+            interval = self.facts.interval(symbol.term)
+            fixed = exprs.eq(symbol.term, symbol.hint)
+            if not (interval.lo == interval.hi is not None or ask(self.facts, fixed, effort=Effort.CHEAP, only=True)):
+                continue
+            declared = [g for g in self.guards if g.origin is not None and g.origin.rule == "declared"]
+            if any(g.term is fixed for g in declared):
+                continue  # the caller's own Dim leaves one value
+            chain = [g for g in self.guards if symbol.term in g.term.symbols and g not in declared]
+            lines = "\n".join(f"  {guard.term}   from {guard.origin}" for guard in chain)
+            source = symbol.sources[0].text()
+            raise ConstraintViolation(
+                f"{source} was declared dynamic ({symbol.name}), but the program fixes it to {symbol.hint}:\n{lines}\n"
+                f"Either declare it static (dynamic={{...: None}}), allow specialisation (Policy.AUTO), or change that line.",
+                symbol=symbol.name,
+                source=source,
+            )
+
+
+def _term(size: Any) -> Term:
+    if isinstance(size, IntNode):
+        return size.term
+    node = getattr(size, "node", None)
+    return node.term if isinstance(node, IntNode) else exprs.const(int(size))

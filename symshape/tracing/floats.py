@@ -1,0 +1,150 @@
+"""Floating-point scalars that depend on sizes: kept as written, computed again at run time.
+
+A condition on such a value can be decided only where the value is an exact ratio of integers (``s0 / 2``): then it is a
+condition on integers.  Sizes are below 2**53, where the floor, the ceiling and the order of a correctly rounded quotient
+agree with those of the exact one.  Everything else specialises (see ``symints.FloatNode``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Union
+
+import attrs
+
+from guards import exprs, fold
+from guards.exprs import Term
+
+Operand = Union["FloatTerm", Term, float]
+
+
+def _pow(a: float, b: float) -> float:
+    return float(a) ** float(b)
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
+    "from_int": (float, "float({0})"),
+    "add": (lambda a, b: a + b, "({0} + {1})"),
+    "sub": (lambda a, b: a - b, "({0} - {1})"),
+    "mul": (lambda a, b: a * b, "({0} * {1})"),
+    "truediv": (lambda a, b: a / b, "({0} / {1})"),
+    "mod": (lambda a, b: a % b, "({0} % {1})"),
+    "neg": (lambda a: -a, "(-{0})"),
+    "abs": (abs, "abs({0})"),
+    "pow": (_pow, "(float({0}) ** float({1}))"),
+    "sqrt": (math.sqrt, "math.sqrt({0})"),
+    "cos": (math.cos, "math.cos({0})"),
+    "sin": (math.sin, "math.sin({0})"),
+    "exp": (math.exp, "math.exp({0})"),
+    "log": (math.log, "math.log({0})"),
+    "log2": (math.log2, "math.log2({0})"),
+    "max": (max, "max({0}, {1})"),
+    "min": (min, "min({0}, {1})"),
+}
+"""Each operation: how it is computed, and the Python source that computes it in generated code."""
+
+
+@attrs.frozen
+class FloatTerm:
+    """A float expression: ``op`` applied to integer terms, floats and float terms; ``symbol`` names an unbacked one."""
+
+    op: str
+    args: tuple[Operand, ...] = ()
+    symbol: str = ""
+
+    def evaluate(self, values: Mapping[str, int], floats: Mapping[str, float] | None = None) -> float:
+        """The value for these sizes.  Raises KeyError for an unbacked float that ``floats`` does not hold."""
+        if self.op == "symbol":
+            return (floats or {})[self.symbol]
+        function = FUNCTIONS[self.op][0]
+        return function(*(_evaluate(arg, values, floats) for arg in self.args))
+
+    def source(self, names: Mapping[str, str]) -> str:
+        """Python source that computes the value from variables named by ``names``."""
+        if self.op == "symbol":
+            return names[self.symbol]
+        return FUNCTIONS[self.op][1].format(*(_source(arg, names) for arg in self.args))
+
+    def ratio(self) -> tuple[Term, int] | None:
+        """``(numerator, denominator > 0)`` if the value is exactly that quotient, correctly rounded; else None."""
+        if self.op == "from_int":
+            (arg,) = self.args
+            return (arg, 1) if isinstance(arg, Term) else None
+        if self.op == "neg":
+            inner = _ratio(self.args[0])
+            return None if inner is None else (exprs.scale(inner[0], -1), inner[1])
+        if self.op == "truediv":
+            top, bottom = self.args
+            whole = top if isinstance(top, Term) else _whole(top)
+            number = _positive_integer(bottom)
+            return None if whole is None or number is None else (whole, number)
+        if self.op == "mul":  # exact: times a power of two
+            for left, right in (self.args, self.args[::-1]):
+                if isinstance(right, float) and right > 0 and math.frexp(right)[0] == 0.5:
+                    inner = _ratio(left)
+                    if inner is not None:
+                        factor = Fraction(right)
+                        return exprs.scale(inner[0], factor.numerator), inner[1] * factor.denominator
+        return None
+
+    def symbols(self) -> frozenset[Term]:
+        """The integer symbols that the value depends on."""
+        found: frozenset[Term] = frozenset()
+        for arg in self.args:
+            if isinstance(arg, Term):
+                found |= arg.symbols
+            elif isinstance(arg, FloatTerm):
+                found |= arg.symbols()
+        return found
+
+    def unbacked(self) -> frozenset[str]:
+        """The names of the unbacked floats that the value depends on."""
+        if self.op == "symbol":
+            return frozenset((self.symbol,))
+        return frozenset().union(*(arg.unbacked() for arg in self.args if isinstance(arg, FloatTerm)))
+
+    def __str__(self) -> str:
+        if self.op == "symbol":
+            return self.symbol
+        return FUNCTIONS[self.op][1].format(*(str(arg) for arg in self.args))
+
+
+def _evaluate(arg: Operand, values: Mapping[str, int], floats: Mapping[str, float] | None) -> float:
+    if isinstance(arg, FloatTerm):
+        return arg.evaluate(values, floats)
+    if isinstance(arg, Term):
+        return fold.evaluate(arg, values)
+    return arg
+
+
+def _source(arg: Operand, names: Mapping[str, str]) -> str:
+    if isinstance(arg, FloatTerm):
+        return arg.source(names)
+    if isinstance(arg, Term):
+        return fold.python(arg, names)
+    return repr(arg) if math.isfinite(arg) else f"float({str(arg)!r})"
+
+
+def _ratio(arg: Operand) -> tuple[Term, int] | None:
+    if isinstance(arg, FloatTerm):
+        return arg.ratio()
+    whole = arg if isinstance(arg, Term) else _whole(arg)
+    return None if whole is None else (whole, 1)
+
+
+def _whole(arg: Operand) -> Term | None:
+    """An integer-valued operand as an integer term."""
+    if isinstance(arg, FloatTerm):
+        return arg.args[0] if arg.op == "from_int" and isinstance(arg.args[0], Term) else None
+    if isinstance(arg, Term):
+        return arg
+    return exprs.const(int(arg)) if arg.is_integer() and abs(arg) < 2**53 else None
+
+
+def _positive_integer(arg: Operand) -> int | None:
+    whole = _whole(arg)
+    if whole is None or whole.op is not exprs.Op.CONST or whole.value <= 0:
+        return None
+    return whole.value

@@ -1,0 +1,234 @@
+"""A traced program as data: values, nodes, bindings of unbacked symbols, run-time assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType
+from typing import Any
+
+import attrs
+import torch
+from torch._ops import OpOverload
+from torch.utils._pytree import TreeSpec
+
+from guards.exprs import Term
+from guards.guard import Guard, Origin
+from meta_fns import TensorSpec
+from symshape.tracing.floats import FloatTerm
+
+
+class Value:
+    """A tensor in a graph: an input, a lifted parameter, or an output of a node.  Compared by identity.
+
+    Attributes:
+        index: its number; ``v{index}`` in text and in generated code.
+        spec: sizes (int or symbolic), strides and storage offset in elements, dtype, device, layout.
+        storage: the same object for values that share memory.
+    """
+
+    __slots__ = ("index", "spec", "storage")
+
+    def __init__(self, index: int, spec: TensorSpec, storage: object) -> None:
+        self.index = index
+        self.spec = spec
+        self.storage = storage
+
+    @property
+    def name(self) -> str:
+        """The name in text and in generated code."""
+        return f"v{self.index}"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@attrs.frozen(eq=False)
+class Input:
+    """A tensor argument: its position among the call's leaves, and its path in the caller's words (``batch['ids']``)."""
+
+    position: int
+    path: str
+    value: Value
+
+
+@attrs.frozen(eq=False)
+class Lifted:
+    """A tensor that the program reads but does not take as an argument: a parameter, a buffer, or a constant.
+
+    ``constant`` marks one made inside the program (``torch.tensor([1, 2])``): each run starts from a fresh copy.
+    """
+
+    name: str
+    tensor: torch.Tensor
+    value: Value
+    constant: bool = False
+
+
+@attrs.frozen(eq=False)
+class Binding:
+    """Where an unbacked symbol gets its value: ``kind`` of ``size`` (of output ``output``, dimension ``dim``),
+    ``item`` (an integer result), ``bool`` or ``float``.
+    """
+
+    symbol: str
+    kind: str
+    output: int = 0
+    dim: int = 0
+
+
+@attrs.frozen(eq=False)
+class Node:
+    """One call of an ATen op.
+
+    Attributes:
+        op: the overload.
+        args, kwargs: as the op takes them, with ``Value`` for tensors, ``Term`` for sizes, ``FloatTerm`` for floats.
+        outputs: the tensors it returns, in order; None where it returns none there.
+        single: whether it returns one thing and not a tuple or list.
+        bindings: unbacked symbols that its result fixes.
+        grad: whether gradients are recorded, where that differs from the mode the program was called in.
+        code, line: the user's code object and line.
+    """
+
+    op: OpOverload
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outputs: tuple[Value | None, ...]
+    single: bool
+    bindings: tuple[Binding, ...] = ()
+    grad: bool | None = None
+    code: CodeType | None = None
+    line: int = 0
+
+    @property
+    def origin(self) -> Origin:
+        """The user's line that called the op."""
+        import linecache
+
+        if self.code is None:
+            return Origin(file="", line=0, op=str(self.op))
+        file = self.code.co_filename
+        text = linecache.getline(file, self.line).strip()
+        return Origin(file=file, line=self.line, function=self.code.co_qualname, text=text, op=str(self.op))
+
+
+@attrs.frozen(eq=False)
+class Assertion:
+    """A condition on unbacked symbols that is checked when the program runs, at this point."""
+
+    guard: Guard
+    message: str
+
+
+Step = Node | Assertion
+
+
+@attrs.frozen(eq=False)
+class Graph:
+    """A traced program.
+
+    Attributes:
+        inputs: tensor arguments, in order.
+        lifted: parameters, buffers and constants.
+        steps: nodes and assertions, in the order of execution.
+        outputs: leaves of the result (``Value``, ``Term``, ``FloatTerm`` or a constant).
+        output_tree: how the leaves nest.
+    """
+
+    inputs: tuple[Input, ...]
+    lifted: tuple[Lifted, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Any, ...]
+    output_tree: TreeSpec
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The op calls, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Node))
+
+    @property
+    def mutates_inputs(self) -> bool:
+        """Whether an input or a lifted tensor is written to."""
+        return bool(self.mutated)
+
+    @property
+    def mutated(self) -> tuple[Value, ...]:
+        """The inputs and lifted tensors that are written to, directly or through a view."""
+        roots = [each.value for each in (*self.inputs, *self.lifted)]
+        written = {id(value.storage) for node in self.nodes for value in written_values(node)}
+        return tuple(root for root in roots if id(root.storage) in written)
+
+    @property
+    def uses_randomness(self) -> bool:
+        """Whether a node draws random numbers."""
+        return any(torch.Tag.nondeterministic_seeded in node.op.tags for node in self.nodes)
+
+    def __str__(self) -> str:
+        from symshape.tracing.codegen import text
+
+        return text(self)
+
+
+_BATCH_NORM = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"})
+
+
+def written_values(node: Node) -> Iterator[Value]:
+    """The values that a node writes to, by its schema (and batch norm's running statistics, which its schema hides)."""
+    schema = node.op._schema
+    if schema.name in _BATCH_NORM:
+        yield from (value for value in node.args[3:5] if isinstance(value, Value))
+    if not schema.is_mutable:
+        return
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        arg = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+        yield from values_in(arg)
+
+
+def values_in(arg: Any) -> Iterator[Value]:
+    """The values in an argument, however nested."""
+    if type(arg) is Value:
+        yield arg
+    elif isinstance(arg, (tuple, list)):
+        for item in arg:
+            yield from values_in(item)
+    elif isinstance(arg, Mapping):
+        for item in arg.values():
+            yield from values_in(item)
+
+
+def map_argument(arg: Any, leaf: Callable[[Any], Any]) -> Any:
+    """``arg`` with ``leaf`` applied to every Value, Term and FloatTerm in it."""
+    if type(arg) is Value or type(arg) is Term or type(arg) is FloatTerm:
+        return leaf(arg)
+    if isinstance(arg, (tuple, list)):
+        return type(arg)(map_argument(item, leaf) for item in arg)
+    return arg
+
+
+def _is_pure(node: Node) -> bool:
+    op = node.op
+    return not (
+        op._schema.is_mutable
+        or node.bindings
+        or torch.Tag.nondeterministic_seeded in op.tags
+        or op._schema.name in _BATCH_NORM
+        or op.namespace not in ("aten", "prims")
+        or not node.outputs
+    )
+
+
+def without_dead_code(steps: list[Step], outputs: tuple[Any, ...]) -> tuple[Step, ...]:
+    """The steps without pure ATen calls whose results nobody reads."""
+    live = set(values_in(outputs))
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if isinstance(step, Node) and _is_pure(step) and not any(output in live for output in step.outputs):
+            continue
+        if isinstance(step, Node):
+            live.update(values_in(step.args))
+            live.update(values_in(step.kwargs))
+        kept.append(step)
+    kept.reverse()
+    return tuple(kept)

@@ -1,0 +1,417 @@
+"""Runs a function on symbolic tensors and writes down every ATen op: the mode, the op call, the lifting of real tensors."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import meta_fns
+from guards import exprs
+from guards.exprs import Term
+from guards.guard import Guard
+from meta_fns import TensorSpec, registry
+from symshape.errors import ProgramError, SymShapeError, UnsupportedError
+from symshape.tracing import fallbacks
+from symshape.tracing.env import ShapeEnv
+from symshape.tracing.floats import FloatTerm
+from symshape.tracing.graph import Assertion, Binding, Lifted, Node, Step, Value
+from symshape.tracing.origins import user_frame
+from symshape.tracing.symints import BoolNode, FloatNode, IntNode
+from symshape.tracing.tensors import METADATA, SymbolicTensor
+
+aten = torch.ops.aten
+_SMALL_CONSTANT = 256  # elements of a constant whose value is kept for .item()
+
+tracing_lock = threading.RLock()
+"""Held while a function is traced: torch's ``is_compiling`` flag is global."""
+
+
+@attrs.frozen(eq=False)
+class _Plan:
+    """What is the same for every call of one overload."""
+
+    rule: Callable[..., Any] | None
+    rule_name: str
+    data_dependent: bool
+    same_as: tuple[int | None, ...]
+    view_of: tuple[int | None, ...]
+    mutated: tuple[int, ...]
+    names: tuple[str, ...]
+    is_view: bool
+
+
+_plans: dict[OpOverload, _Plan] = {}
+
+
+def _plan(op: OpOverload) -> _Plan:
+    found = _plans.get(op)
+    if found is None:
+        rule = registry.lookup(op)
+        aliasing = meta_fns.aliasing(op)
+        found = _plans[op] = _Plan(
+            None if rule is None else rule.fn,
+            "" if rule is None else rule.fn.__qualname__,
+            rule is not None and rule.data_dependent,
+            aliasing.same_as,
+            aliasing.view_of,
+            aliasing.mutated,
+            aliasing.names,
+            any(owner is not None for owner in aliasing.view_of),
+        )
+    return found
+
+
+class TracingMode(TorchDispatchMode):
+    """Sends every ATen op, factories and ops on real parameters included, to the tracer."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self.tracer = tracer
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # no Dynamo frame hook around each op
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in METADATA and type(args[0]) is SymbolicTensor:
+            return METADATA[func](*args)
+        return self.tracer.dispatch(func, args, kwargs or {})
+
+
+class _Unknowns:
+    """The context that data-dependent rules get: makes unbacked symbols and remembers them for binding."""
+
+    def __init__(self, env: ShapeEnv, op: str) -> None:
+        self.env = env
+        self.op = op
+        self.made: list[IntNode] = []
+
+    def new_size(self, lower: Any, upper: Any) -> IntNode:
+        return self._new(lower, upper, f"a size of the result of {self.op}")
+
+    def new_int(self, lower: Any, upper: Any) -> IntNode:
+        return self._new(lower, upper, f"the integer read by {self.op}")
+
+    def new_float(self) -> FloatNode:
+        return self.env.new_float()
+
+    def new_bool(self) -> BoolNode:
+        node = self._new(0, 1, f"the bool read by {self.op} (1 for True)")
+        return BoolNode(self.env, exprs.eq(node.term, 1))
+
+    def _new(self, lower: Any, upper: Any, description: str) -> IntNode:
+        node = self.env.new_unbacked(lower, upper, description=description)
+        self.made.append(node)
+        return node
+
+
+class Tracer:
+    """One trace: its environment, its steps so far, and the real tensors that it read.
+
+    Attributes:
+        env: symbols, facts and guards.
+        steps: nodes and assertions in order.
+        lifted: by ``id`` of the real tensor.
+    """
+
+    def __init__(self, env: ShapeEnv, names: dict[int, str] | None = None) -> None:
+        self.env = env
+        self.steps: list[Step] = []
+        self.lifted: dict[int, Lifted] = {}
+        self._names = names or {}
+        self._count = 0
+        self._storages: dict[int, object] = {}
+        self._recording = True
+        self._grad = torch.is_grad_enabled()
+        env.on_assertion = self._assert
+
+    # -- values
+    def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
+        """A fresh graph value; without ``storage`` it shares memory with nothing."""
+        value = Value(self._count, spec, object() if storage is None else storage)
+        self._count += 1
+        return value
+
+    def input_tensor(self, spec: TensorSpec, requires_grad: bool) -> SymbolicTensor:
+        """A symbolic tensor for an argument."""
+        return SymbolicTensor.make(spec, self.new_value(spec), self, requires_grad)
+
+    def lift(self, tensor: torch.Tensor, constant: bool = False) -> Lifted:
+        """The graph's name for a real tensor that the program reads."""
+        found = self.lifted.get(id(tensor))
+        if found is None:
+            if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+                raise UnsupportedError(f"the program reads a {type(tensor).__name__}, which cannot be traced")
+            if tensor.layout is not torch.strided:
+                raise UnsupportedError(
+                    f"the program reads a tensor of layout {tensor.layout}; only strided is supported"
+                )
+            try:
+                key = tensor.untyped_storage()._cdata
+            except (RuntimeError, NotImplementedError) as error:
+                raise UnsupportedError("the program reads a tensor without storage") from error
+            storage = self._storages.setdefault(key, object())
+            name = self._names.get(id(tensor)) or f"constant{len(self.lifted)}"
+            value = self.new_value(TensorSpec.of(tensor), storage)
+            found = self.lifted[id(tensor)] = Lifted(name, tensor, value, constant)
+        return found
+
+    # -- the op call
+    def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """One ATen op: infer its outputs, write it down, answer symbolic tensors."""
+        if op is aten.lift_fresh.default and type(args[0]) is not SymbolicTensor:
+            return self._constant(args[0])
+        plan = _plans.get(op) or _plan(op)
+        if op is aten._local_scalar_dense.default and type(args[0]) is SymbolicTensor and args[0]._known is not None:
+            return args[0]._known.item()
+        specs, values = self._arguments(args)
+        if kwargs:
+            spec_kwargs, value_kwargs = self._keywords(kwargs)
+        else:
+            spec_kwargs, value_kwargs = {}, {}
+        if plan.rule is None:
+            return self._without_rule(op, plan, args, kwargs, values, value_kwargs)
+        env = self.env
+        outer = env.current_op, env.current_rule
+        env.current_op, env.current_rule = op._name, plan.rule_name
+        unknowns: _Unknowns | None = None
+        try:
+            if plan.data_dependent:
+                unknowns = _Unknowns(env, op._name)
+                result = plan.rule(unknowns, *specs, **spec_kwargs)
+            else:
+                result = plan.rule(*specs, **spec_kwargs)
+        except meta_fns.ShapeError as error:
+            raise ProgramError(f"{error} (at {env._origin()})") from error
+        except meta_fns.DataDependentOutput as error:
+            raise UnsupportedError(f"{error} (at {env._origin()})") from error
+        finally:
+            env.current_op, env.current_rule = outer
+        return self._record(op, plan, args, kwargs, values, value_kwargs, result, unknowns)
+
+    def _arguments(self, args: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+        """Arguments twice: for the rule (specs and sizes) and for the graph (values and terms)."""
+        specs: list[Any] = []
+        values: list[Any] = []
+        for arg in args:
+            kind = type(arg)
+            if kind is SymbolicTensor:
+                specs.append(arg._spec)
+                values.append(arg._value)
+            elif kind is int or kind is float or arg is None or kind is bool:
+                specs.append(arg)
+                values.append(arg)
+            elif kind is list or kind is tuple or kind is torch.Size:
+                inner, inner_values = self._arguments(arg)
+                specs.append(inner)
+                values.append(inner_values)
+            elif isinstance(arg, torch.Tensor):
+                value = self.lift(arg).value
+                specs.append(value.spec)
+                values.append(value)
+            elif isinstance(arg, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                spec, value = _scalar(arg)
+                specs.append(spec)
+                values.append(value)
+            else:
+                specs.append(arg)
+                values.append(arg)
+        return specs, tuple(values)
+
+    def _keywords(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        specs, values = self._arguments(tuple(kwargs.values()))
+        return dict(zip(kwargs, specs, strict=True)), dict(zip(kwargs, values, strict=True))
+
+    def _record(
+        self,
+        op: OpOverload,
+        plan: _Plan,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        values: tuple[Any, ...],
+        value_kwargs: dict[str, Any],
+        result: Any,
+        unknowns: _Unknowns | None = None,
+    ) -> Any:
+        """Wraps the rule's result, in the shape in which the op returns it, and writes the node down."""
+        single = not isinstance(result, (tuple, list))
+        results = (result,) if single else tuple(result)
+        outputs: list[Value | None] = []
+        wrapped: list[Any] = []
+        bindings: list[Binding] = []
+        for position, item in enumerate(results):
+            owner = plan.same_as[position] if position < len(plan.same_as) else None
+            if type(item) is TensorSpec:
+                if owner is not None:
+                    tensor = args[owner] if owner < len(args) else kwargs[plan.names[owner]]
+                    wrapped.append(self._written(tensor, item))
+                    outputs.append(None)
+                    continue
+                storage = None
+                if plan.is_view:
+                    viewed = plan.view_of[position if position < len(plan.view_of) else 0]
+                    storage = None if viewed is None else values[viewed].storage
+                value = self.new_value(item, storage)
+                outputs.append(value)
+                wrapped.append(SymbolicTensor.make(item, value, self))
+            elif isinstance(item, (list, tuple)):  # such as _foreach ops with several lists
+                raise UnsupportedError(f"{op} returns nested lists, which cannot be traced")
+            else:
+                outputs.append(None)
+                wrapped.append(self._scalar_result(item, position, bindings))
+        if unknowns is not None:
+            bindings += _size_bindings(results, unknowns.made, {binding.symbol for binding in bindings})
+        if self._recording:
+            grad = torch.is_grad_enabled()
+            frame = user_frame()
+            self.steps.append(
+                Node(
+                    op,
+                    values,
+                    value_kwargs,
+                    tuple(outputs),
+                    single,
+                    tuple(bindings),
+                    None if grad is self._grad else grad,
+                    None if frame is None else frame.f_code,
+                    0 if frame is None else frame.f_lineno,
+                )
+            )
+        if op._schema.is_mutable:
+            self._forget_constants(plan, args)
+        if single:
+            return wrapped[0] if op._schema.returns else None
+        return wrapped if isinstance(result, list) else tuple(wrapped)
+
+    def _written(self, tensor: Any, spec: TensorSpec) -> Any:
+        """The argument that an in-place op returns, with its metadata as the op leaves it."""
+        if type(tensor) is SymbolicTensor and spec is not tensor._spec:
+            tensor._spec = spec
+        return tensor
+
+    def _scalar_result(self, item: Any, position: int, bindings: list[Binding]) -> Any:
+        if type(item) is IntNode:
+            if item.term.op is exprs.Op.SYMBOL and self.env.symbols[item.term.name].hint is None:
+                bindings.append(Binding(item.term.name, "item", position))
+            return item.symint
+        if type(item) is FloatNode:
+            if isinstance(item.term, FloatTerm) and item.term.op == "symbol":
+                bindings.append(Binding(item.term.symbol, "float", position))
+            return torch.SymFloat(item)
+        if type(item) is BoolNode:
+            for symbol in item.term.symbols:
+                bindings.append(Binding(symbol.name, "bool", position))
+            return torch.SymBool(item)
+        return item
+
+    def _forget_constants(self, plan: _Plan, args: Sequence[Any]) -> None:
+        for position in plan.mutated:
+            tensor = args[position] if position < len(args) else None
+            if type(tensor) is SymbolicTensor:
+                tensor._known = None
+
+    def _constant(self, tensor: torch.Tensor) -> SymbolicTensor:
+        """A tensor that the program writes down (``torch.tensor([1, 2])``): a constant, copied afresh in each run."""
+        with _outside_modes():
+            kept = tensor.detach().clone()
+        value = self.lift(kept, constant=True).value
+        made = SymbolicTensor.make(value.spec, value, self)
+        if kept.numel() <= _SMALL_CONSTANT:
+            made._known = kept
+        return made
+
+    # -- ops without a rule of ours
+    def _without_rule(
+        self,
+        op: OpOverload,
+        plan: _Plan,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        values: tuple[Any, ...],
+        value_kwargs: dict[str, Any],
+    ) -> Any:
+        if fallbacks.is_composite(op):
+            with TracingMode(self):
+                return fallbacks.decompose(op, args, kwargs)
+        unknowns = _Unknowns(self.env, op._name)
+        inferred = fallbacks.infer(self, op, args, kwargs, unknowns)
+        result = torch.utils._pytree.tree_map(_inward, inferred)
+        return self._record(op, plan, args, kwargs, values, value_kwargs, result, unknowns)
+
+    @contextmanager
+    def inferring(self) -> Iterator[None]:
+        """Ops inside are inferred but not written down."""
+        before, self._recording = self._recording, False
+        try:
+            with TracingMode(self):
+                yield
+        finally:
+            self._recording = before
+
+    def _assert(self, guard: Guard, message: str) -> None:
+        self.steps.append(Assertion(guard, message))
+
+
+def _inward(result: Any) -> Any:
+    """A fallback's result as a rule would give it."""
+    if isinstance(result, SymbolicTensor):
+        return result._spec
+    if isinstance(result, torch.Tensor):
+        return TensorSpec.of(result)
+    if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return result.node
+    return result
+
+
+def _scalar(arg: torch.SymInt | torch.SymFloat | torch.SymBool) -> tuple[Any, Any]:
+    """A symbolic scalar for the rule and for the graph; plain where it is constant."""
+    node = arg.node
+    if not isinstance(node, (IntNode, FloatNode, BoolNode)):
+        raise SymShapeError(
+            "a torch.SymInt of another tracer reached symshape; pass plain integers, or trace outside torch.compile"
+        )
+    term = node.term
+    if isinstance(term, Term):
+        if term.op is exprs.Op.CONST:
+            return term.value, term.value
+        if term is exprs.TRUE or term is exprs.FALSE:
+            return term is exprs.TRUE, term is exprs.TRUE
+    elif isinstance(term, float):
+        return term, term
+    return node, term
+
+
+def _size_bindings(results: Sequence[Any], made: list[IntNode], bound: set[str]) -> list[Binding]:
+    """Where each new unbacked symbol can be read off the outputs."""
+    found: list[Binding] = []
+    for node in made:
+        name = node.term.name
+        if name in bound:
+            continue
+        for position, spec in enumerate(results):
+            if type(spec) is TensorSpec and any(size is node for size in spec.sizes):
+                d = next(i for i, size in enumerate(spec.sizes) if size is node)
+                found.append(Binding(name, "size", position, d))
+                break
+        else:
+            raise SymShapeError(f"internal: the unbacked symbol {name} is no size of the result")
+    return found
+
+
+@contextmanager
+def _outside_modes() -> Iterator[None]:
+    with torch.utils._python_dispatch._disable_current_modes():
+        yield
+
+
+def is_nan(value: object) -> bool:
+    """Whether a Python scalar is NaN (which never equals itself)."""
+    return isinstance(value, float) and math.isnan(value)
