@@ -6,6 +6,7 @@ from guards.errors import CannotSolve, Contradiction, FormatError, GuardsError, 
 from guards.exprs import Term, symbol
 from guards.facts import Facts
 from guards.intervals import Interval
+from guards.parse import parse
 
 __all__ = [
     "CannotSolve",
@@ -20,5 +21,6 @@ __all__ = [
     "RangeError",
     "Term",
     "ask",
+    "parse",
     "symbol",
 ]

@@ -11,7 +11,9 @@ from enum import IntEnum
 from guards import congruence, exprs
 from guards.exprs import FALSE, TRUE, Op, Term
 from guards.facts import Facts
-from guards.scope import Scope, normal_form
+from guards.refute import refutes
+from guards.rules import rewritten
+from guards.scope import Scope
 
 
 class Effort(IntEnum):
@@ -82,7 +84,7 @@ def _is_zero(scope: Scope, condition: Term) -> bool | None:
 Rung = Callable[[Scope, Term], bool]
 """Whether a formula (in canonical form) certainly has no solution in the scope."""
 
-_cheap: list[tuple[str, Rung]] = []
+_cheap: list[tuple[str, Rung]] = [("linear", refutes)]
 _dear: list[tuple[str, Rung]] = []
 
 _TRIED = {(effort, only): 1 << (2 * effort + only) for effort in (0, 1) for only in (False, True)}
@@ -149,14 +151,20 @@ def _climb(scope: Scope, condition: Term, effort: Effort, wanted: tuple[bool, ..
     if found is not None:
         return found, "interval"
     if scope.rewrites:
-        rewritten = scope.canonical(condition)
-        if rewritten is TRUE or rewritten is FALSE:
-            return rewritten is TRUE, "known"
-        if rewritten is not condition:
-            condition = rewritten
+        known = scope.canonical(condition)
+        if known is TRUE or known is FALSE:
+            return known is TRUE, "known"
+        if known is not condition:
+            condition = known
             found = look(scope, condition)
             if found is not None:
                 return found, "interval"
+    simple = rewritten(scope, condition)
+    if simple is not condition:
+        condition = simple
+        found = look(scope, condition)
+        if found is not None:
+            return found, "rules"
     goals = [(answer, exprs.not_(condition) if answer else condition) for answer in wanted]
     for rungs in (_cheap, _dear) if effort else (_cheap,):
         for name, rung in rungs:
@@ -166,4 +174,4 @@ def _climb(scope: Scope, condition: Term, effort: Effort, wanted: tuple[bool, ..
     return None, "unknown"
 
 
-__all__ = ["Effort", "ask", "counters", "normal_form", "reset_counters"]
+__all__ = ["Effort", "ask", "counters", "reset_counters"]

@@ -51,6 +51,7 @@ class Scope:
         "residue",
         "rewrites",
         "rows",
+        "simplified",
         "symbols",
     )
 
@@ -66,6 +67,7 @@ class Scope:
         self.contradictory = False
         self.answers: dict[Term, object] = {}
         self.extra: dict[str, object] = {}  # what the rungs of the ladder keep for this scope
+        self.simplified: dict[Term, Term] = {}  # what the rewrite rules made of terms
         self._bounds: dict[Term, Pair] = {}
         self._classes: dict[Term, Class] = {}
         self._canonical: dict[Term, Term] = {}

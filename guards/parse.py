@@ -1,0 +1,453 @@
+"""A safe reader of Python-syntax text into terms: through ``ast``, never ``eval``, with limits on everything.
+
+Accepted are integers, names, ``+ - * // % **`` (constant exponents), comparisons (chained too), ``and or not``, ``a if c
+else b``, and the functions in :data:`FUNCTIONS` under the names that tensor compilers use for them.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable
+from typing import NoReturn
+
+from guards import exprs
+from guards.errors import ParseError
+from guards.exprs import FALSE, TRUE, Op, Term
+
+MAX_LENGTH = 50_000  # characters
+MAX_BITS = 2048  # of a constant
+MAX_EXPONENT = 64
+MAX_MONOMIALS = 2_000  # of a sum
+_NESTING = 150  # of parentheses, calls, conditions and signs; chains of operators do not count
+_CACHE_LIMIT = 4096
+
+_cache: dict[str, Term] = {}
+
+
+def parse(text: str) -> Term:
+    """The term that ``text`` writes.
+
+    Raises:
+        ParseError: the text is not of the accepted language, or is too large.
+
+    >>> from guards import parse
+    >>> parse("s0 // 8 * 8 == s0"), parse("Eq(Mod(s0, 8), 0) and 1 <= s1 < 2**3")
+    (<s0 == 8*(s0//8)>, <s0 % 8 == 0 and s1 <= 7 and s1 >= 1>)
+    >>> parse("__import__('os')")
+    Traceback (most recent call last):
+        ...
+    guards.errors.ParseError: the name '__import__' is not allowed at character 1: "__import__('os')"
+    """
+    found = _cache.get(text)
+    if found is None:
+        found = _read(text)
+        if len(_cache) >= _CACHE_LIMIT:
+            _cache.clear()
+        _cache[text] = found
+    return found
+
+
+def _read(text: str) -> Term:
+    if not isinstance(text, str):
+        raise ParseError(f"a text is needed, not {type(text).__name__}")
+    if len(text) > MAX_LENGTH:
+        raise ParseError(f"the text has {len(text)} characters, more than {MAX_LENGTH}", text)
+    text = text.strip()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        offset = error.offset - 1 if error.offset else None
+        raise ParseError(f"not a Python expression ({error.msg})", text, offset) from None
+    except (RecursionError, MemoryError):
+        raise ParseError("nested too deeply", text) from None
+    except ValueError as error:  # null bytes, too many digits
+        raise ParseError(f"not readable ({error})", text) from None
+    reader = _Reader(text)
+    try:
+        return reader.read(tree)
+    except RecursionError:
+        raise ParseError("nested too deeply", text) from None
+
+
+class _Reader:
+    """Turns one syntax tree into a term."""
+
+    __slots__ = ("depth", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.depth = 0
+
+    def fail(self, message: str, node: ast.AST) -> NoReturn:
+        raise ParseError(message, self.source, getattr(node, "col_offset", None))
+
+    def read(self, node: ast.expr) -> Term:
+        kind = type(node)
+        if kind is ast.Name:
+            return self._name(node)  # type: ignore[arg-type]
+        if kind is ast.Constant:
+            return self._constant(node)  # type: ignore[arg-type]
+        reader = _READERS.get(kind)
+        if reader is None:
+            self.fail(f"{_describe(node)} is not allowed", node)
+        self.depth += 1
+        if self.depth > _NESTING:
+            self.fail("nested too deeply", node)
+        try:
+            return reader(self, node)
+        except ZeroDivisionError as error:
+            self.fail(f"division by zero ({error})", node)
+        finally:
+            self.depth -= 1
+
+    def integer(self, node: ast.expr) -> Term:
+        """An integer; a condition counts as 1 or 0, as in Python."""
+        term = self.read(node)
+        return exprs.ite(term, 1, 0) if term.op >= Op.TRUE else term
+
+    def condition(self, node: ast.expr) -> Term:
+        term = self.read(node)
+        if term.op < Op.TRUE:
+            self.fail(f"a condition is needed here, not the integer {_shown(term)}", node)
+        return term
+
+    def number(self, node: ast.expr, what: str, most: int) -> int:
+        term = self.integer(node)
+        if term.op is not Op.CONST or not 0 <= term.value <= most:
+            self.fail(f"{what} must be a constant from 0 to {most}", node)
+        return term.value
+
+    def _name(self, node: ast.Name) -> Term:
+        name = node.id
+        if name.startswith("__"):
+            self.fail(f"the name {name[:40]!r} is not allowed", node)
+        return exprs.symbol(name)
+
+    def _constant(self, node: ast.Constant) -> Term:
+        value = node.value
+        if value is True:
+            return TRUE
+        if value is False:
+            return FALSE
+        if type(value) is not int:
+            self.fail(f"the constant {str(value)[:40]!r} is not an integer", node)
+        return self.checked(exprs.const(value), node)
+
+    def checked(self, term: Term, node: ast.AST) -> Term:
+        """The term, unless it has grown too large."""
+        if term.op is Op.CONST:
+            if term.args[0].bit_length() > MAX_BITS:
+                self.fail(f"a constant of more than {MAX_BITS} bits", node)
+        elif term.op is Op.ADD:
+            constant, items = term.args
+            if len(items) > MAX_MONOMIALS:
+                self.fail(f"a sum of more than {MAX_MONOMIALS} parts when multiplied out", node)
+            if constant.bit_length() > MAX_BITS or items[0][1].bit_length() > MAX_BITS:
+                self.fail(f"a constant of more than {MAX_BITS} bits", node)
+        elif term.op is Op.MUL and len(term.args) > MAX_EXPONENT:
+            self.fail(f"a product of more than {MAX_EXPONENT} factors", node)
+        return term
+
+    # -- operators ----------------------------------------------------------------------------------------------------
+
+    def binary(self, node: ast.BinOp) -> Term:
+        chain = []  # a long chain of operators leans to the left: walked without recursion
+        inner: ast.expr = node
+        while isinstance(inner, ast.BinOp):
+            chain.append(inner)
+            inner = inner.left
+        left = self.read(inner)
+        while chain:
+            step = chain.pop()
+            operator = type(step.op)
+            if operator is ast.Add and chain and type(chain[-1].op) is ast.Add:
+                parts = [left, self.read(step.right)]
+                while chain and type(chain[-1].op) is ast.Add:  # a long sum is collected once
+                    step = chain.pop()
+                    parts.append(self.read(step.right))
+                left = self.checked(exprs.total([_number(part) for part in parts]), step)
+                continue
+            left = self._combine(operator, left, step)
+        return left
+
+    def _combine(self, operator: type[ast.operator], left: Term, node: ast.BinOp) -> Term:
+        if operator is ast.Pow:
+            return self.power(_number(left), self.number(node.right, "an exponent", MAX_EXPONENT), node)
+        right = self.read(node.right)
+        if operator in _LOGICAL and left.op >= Op.TRUE and right.op >= Op.TRUE:
+            return _LOGICAL[operator](left, right)
+        a, b = _number(left), _number(right)
+        if operator is ast.Add:
+            return self.checked(exprs.add(a, b), node)
+        if operator is ast.Sub:
+            return self.checked(exprs.sub(a, b), node)
+        if operator is ast.Mult:
+            return self.product(a, b, node)
+        if operator is ast.FloorDiv:
+            return exprs.floordiv(a, b)
+        if operator is ast.Mod:
+            return exprs.mod(a, b)
+        if b.op is Op.CONST and 0 <= b.value:
+            amount = b.value
+            if operator in (ast.LShift, ast.RShift) and amount <= MAX_BITS // 2:
+                shifted = exprs.const(1 << amount)
+                return self.product(a, shifted, node) if operator is ast.LShift else exprs.floordiv(a, shifted)
+            if operator is ast.BitAnd and amount & (amount + 1) == 0:
+                return exprs.mod(a, amount + 1)
+        if operator is ast.Div:
+            self.fail("'/' is not allowed: write // for integer division", node)
+        self.fail(f"the operator {_describe(node.op)} is not allowed here", node)
+
+    def product(self, a: Term, b: Term, node: ast.AST) -> Term:
+        """``a * b``, unless it grows too large when multiplied out."""
+        if len(exprs.split(a)[1]) * len(exprs.split(b)[1]) > MAX_MONOMIALS:
+            self.fail(f"a product of more than {MAX_MONOMIALS} parts when multiplied out", node)
+        return self.checked(exprs.mul(a, b), node)
+
+    def power(self, base: Term, exponent: int, node: ast.AST) -> Term:
+        """``base ** exponent``"""
+        result = exprs.ONE
+        for _ in range(exponent):
+            result = self.product(result, base, node)
+        return result
+
+    def unary(self, node: ast.UnaryOp) -> Term:
+        operator = type(node.op)
+        if operator is ast.Not:
+            return exprs.not_(self.condition(node.operand))
+        operand = self.read(node.operand)
+        if operator is ast.Invert:
+            return exprs.not_(operand) if operand.op >= Op.TRUE else exprs.sub(-1, operand)
+        operand = _number(operand)
+        return exprs.scale(operand, -1) if operator is ast.USub else operand
+
+    def logical(self, node: ast.BoolOp) -> Term:
+        join = exprs.and_ if isinstance(node.op, ast.And) else exprs.or_
+        return join(*[self.condition(part) for part in node.values])
+
+    def compare(self, node: ast.Compare) -> Term:
+        left = self.read(node.left)
+        if len(node.ops) == 1:
+            return self.relation(type(node.ops[0]), left, self.read(node.comparators[0]), node)
+        parts = []
+        for operator, item in zip(node.ops, node.comparators, strict=True):
+            right = self.read(item)
+            parts.append(self.relation(type(operator), left, right, node))
+            left = right
+        return exprs.and_(*parts)
+
+    def relation(self, operator: type[ast.cmpop], left: Term, right: Term, node: ast.AST) -> Term:
+        make = _RELATIONS.get(operator)
+        if make is None:
+            self.fail("only == != < <= > >= compare", node)
+        if left.op >= Op.TRUE and right.op >= Op.TRUE and operator in (ast.Eq, ast.NotEq):
+            same = iff(left, right)
+            return same if operator is ast.Eq else exprs.not_(same)
+        return make(_number(left), _number(right))
+
+    def conditional(self, node: ast.IfExp) -> Term:
+        return self.choose(self.condition(node.test), self.read(node.body), self.read(node.orelse))
+
+    def choose(self, condition: Term, then: Term, otherwise: Term) -> Term:
+        """``then if condition else otherwise``, for two integers or two conditions."""
+        if then.op >= Op.TRUE and otherwise.op >= Op.TRUE:
+            return exprs.or_(exprs.and_(condition, then), exprs.and_(exprs.not_(condition), otherwise))
+        return exprs.ite(condition, _number(then), _number(otherwise))
+
+    def call(self, node: ast.Call) -> Term:
+        if not isinstance(node.func, ast.Name):
+            self.fail(f"{_describe(node.func)} cannot be called", node)
+        name = node.func.id
+        if name.startswith("__"):
+            self.fail(f"the name {name[:40]!r} is not allowed", node)
+        found = FUNCTIONS.get(name)
+        if found is None:
+            self.fail(f"the function {name[:40]!r} is not known", node)
+        if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
+            self.fail(f"{name} takes plain operands only", node)
+        least, most, make = found
+        if len(node.args) < least or (most is not None and len(node.args) > most):
+            wanted = str(least) if least == most else f"at least {least}" if most is None else f"{least} to {most}"
+            self.fail(f"{name} takes {wanted} operands, not {len(node.args)}", node)
+        return make(self, node.args, node)
+
+
+def _number(term: Term) -> Term:
+    return exprs.ite(term, 1, 0) if term.op >= Op.TRUE else term
+
+
+def _shown(term: Term) -> str:
+    shown = str(term)
+    return shown if len(shown) <= 40 else shown[:37] + "..."
+
+
+def iff(a: Term, b: Term) -> Term:
+    """Whether two conditions agree.
+
+    >>> from guards.exprs import symbol, lt, ge
+    >>> x = symbol("x")
+    >>> iff(lt(x, 3), ge(2, x))
+    <True>
+    """
+    if a is b:
+        return TRUE
+    return exprs.and_(exprs.or_(exprs.not_(a), b), exprs.or_(a, exprs.not_(b)))
+
+
+def implies(a: Term, b: Term) -> Term:
+    """Whether ``b`` holds wherever ``a`` does.
+
+    >>> from guards.exprs import symbol, lt
+    >>> implies(lt(symbol("x"), 3), lt(symbol("x"), 3))
+    <True>
+    """
+    return TRUE if a is b else exprs.or_(exprs.not_(a), b)
+
+
+def _describe(node: ast.AST) -> str:
+    return f"a {type(node).__name__} expression" if isinstance(node, ast.expr) else type(node).__name__
+
+
+_RELATIONS: dict[type[ast.cmpop], Callable[[Term, Term], Term]] = {
+    ast.Eq: exprs.eq,
+    ast.NotEq: exprs.ne,
+    ast.Lt: exprs.lt,
+    ast.LtE: exprs.le,
+    ast.Gt: exprs.gt,
+    ast.GtE: exprs.ge,
+}
+_LOGICAL: dict[type[ast.operator], Callable[[Term, Term], Term]] = {
+    ast.BitAnd: exprs.and_,
+    ast.BitOr: exprs.or_,
+    ast.BitXor: lambda a, b: exprs.not_(iff(a, b)),
+    ast.RShift: implies,
+}
+_READERS: dict[type[ast.expr], Callable[[_Reader, ast.expr], Term]] = {
+    ast.BinOp: _Reader.binary,  # type: ignore[dict-item]
+    ast.UnaryOp: _Reader.unary,  # type: ignore[dict-item]
+    ast.BoolOp: _Reader.logical,  # type: ignore[dict-item]
+    ast.Compare: _Reader.compare,  # type: ignore[dict-item]
+    ast.IfExp: _Reader.conditional,  # type: ignore[dict-item]
+    ast.Call: _Reader.call,  # type: ignore[dict-item]
+}
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+Maker = Callable[[_Reader, list[ast.expr], ast.Call], Term]
+
+
+def _integers(make: Callable[..., Term]) -> Maker:
+    return lambda reader, args, node: make(*[reader.integer(part) for part in args])
+
+
+def _conditions(make: Callable[..., Term]) -> Maker:
+    return lambda reader, args, node: make(*[reader.condition(part) for part in args])
+
+
+def _comparison(operator: type[ast.cmpop]) -> Maker:
+    return lambda reader, args, node: reader.relation(operator, reader.read(args[0]), reader.read(args[1]), node)
+
+
+def ceildiv(a: Term, b: Term) -> Term:
+    """``a / b`` rounded up."""
+    return exprs.scale(exprs.floordiv(exprs.scale(a, -1), b), -1)
+
+
+def truncdiv(a: Term, b: Term) -> Term:
+    """``a / b`` rounded towards zero, as in C."""
+    return exprs.ite(iff(exprs.ge(a, 0), exprs.gt(b, 0)), exprs.floordiv(a, b), ceildiv(a, b))
+
+
+def _choice(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
+    return reader.choose(reader.condition(args[0]), reader.read(args[1]), reader.read(args[2]))
+
+
+def _piecewise(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
+    pairs: list[tuple[Term, Term]] = []
+    for part in args:
+        if not isinstance(part, ast.Tuple) or len(part.elts) != 2:
+            reader.fail("each part of Piecewise must be (value, condition)", part)
+        pairs.append((reader.read(part.elts[0]), reader.condition(part.elts[1])))
+    result, condition = pairs.pop()
+    if condition is not TRUE:
+        reader.fail("the last condition of Piecewise must be True", node)
+    for value, condition in reversed(pairs):
+        result = reader.choose(condition, value, result)
+    return result
+
+
+def _rounded(up: bool) -> Maker:
+    def make(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
+        part = args[0]
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div):
+            a, b = reader.integer(part.left), reader.integer(part.right)
+            return ceildiv(a, b) if up else exprs.floordiv(a, b)
+        return reader.integer(part)
+
+    return make
+
+
+def _absolute(a: Term) -> Term:
+    return exprs.maximum(a, exprs.scale(a, -1))
+
+
+def _clamp(a: Term, lo: Term, hi: Term) -> Term:
+    return exprs.minimum(exprs.maximum(a, lo), hi)
+
+
+def _truncmod(a: Term, b: Term) -> Term:
+    return exprs.sub(a, exprs.mul(b, truncdiv(a, b)))
+
+
+def _power(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
+    return reader.power(reader.integer(args[0]), reader.number(args[1], "an exponent", MAX_EXPONENT), node)
+
+
+def _multiply(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
+    result = exprs.ONE
+    for part in args:
+        result = reader.product(result, reader.integer(part), node)
+    return result
+
+
+def _add(*parts: Term) -> Term:
+    return exprs.total(parts)
+
+
+_same: dict[tuple[str, ...], tuple[int, int | None, Maker]] = {
+    ("min", "Min", "sym_min", "minimum"): (1, None, _integers(exprs.minimum)),
+    ("max", "Max", "sym_max", "maximum"): (1, None, _integers(exprs.maximum)),
+    ("abs", "Abs"): (1, 1, _integers(_absolute)),
+    ("clamp", "clip"): (3, 3, _integers(_clamp)),
+    ("FloorDiv", "floordiv", "floor_div", "CleanDiv", "fld"): (2, 2, _integers(exprs.floordiv)),
+    ("Mod", "mod", "floormod", "floor_mod", "PythonMod"): (2, 2, _integers(exprs.mod)),
+    ("ceildiv", "CeilDiv", "ceil_div", "cdiv"): (2, 2, _integers(ceildiv)),
+    ("truncdiv", "tdiv", "trunc_div"): (2, 2, _integers(truncdiv)),
+    ("truncmod", "tmod", "trunc_mod"): (2, 2, _integers(_truncmod)),
+    ("ModularIndexing",): (3, 3, _integers(lambda a, b, c: exprs.mod(exprs.floordiv(a, b), c))),
+    ("floor",): (1, 1, _rounded(False)),
+    ("ceil", "ceiling"): (1, 1, _rounded(True)),
+    ("pow", "Pow"): (2, 2, _power),
+    ("Add",): (1, None, _integers(_add)),
+    ("Mul",): (1, None, _multiply),
+    ("ite", "Ite", "ITE", "If", "where", "Where", "select", "Select", "sym_ite"): (3, 3, _choice),
+    ("Piecewise",): (1, None, _piecewise),
+    ("Eq", "eq"): (2, 2, _comparison(ast.Eq)),
+    ("Ne", "ne"): (2, 2, _comparison(ast.NotEq)),
+    ("Lt", "lt"): (2, 2, _comparison(ast.Lt)),
+    ("Le", "le"): (2, 2, _comparison(ast.LtE)),
+    ("Gt", "gt"): (2, 2, _comparison(ast.Gt)),
+    ("Ge", "ge"): (2, 2, _comparison(ast.GtE)),
+    ("And", "and_"): (1, None, _conditions(exprs.and_)),
+    ("Or", "or_"): (1, None, _conditions(exprs.or_)),
+    ("Not", "not_", "sym_not"): (1, 1, _conditions(exprs.not_)),
+    ("Implies", "implies"): (2, 2, _conditions(implies)),
+    ("Iff", "iff", "Equivalent"): (2, 2, _conditions(iff)),
+    ("Xor", "xor"): (2, 2, _conditions(lambda a, b: exprs.not_(iff(a, b)))),
+}
+
+FUNCTIONS: dict[str, tuple[int, int | None, Maker]] = {name: row for names, row in _same.items() for name in names}
+"""The known functions: the least and the greatest number of operands, and the maker of the term."""

@@ -1,0 +1,411 @@
+"""Refutation by linear elimination: a formula has no solution when the linear constraints that follow from it have none.
+
+What is not linear is described by linear facts about it: ``a // b`` lies between ``(a - b + 1) / b`` and ``a / b``, ``min``
+and ``max`` are bounded by their operands, and a product obeys what multiplying the bounds of its factors says.  Where that
+does not suffice the search branches: on an ``or``, on ``!=``, on which operand of ``min`` or ``max`` it is, on the
+condition of an ``ite``, and last on a fraction.  All limits are counts, so the answer is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from guards import exprs
+from guards.exprs import Op, Term
+from guards.linear import OutOfBudget, Tableau
+from guards.scope import Scope, normal_form
+
+PIVOTS = 400  # for one question
+NODES = 40  # branches of one question
+_MONOMIALS = 48  # more than this in one question: not worth it here
+_ROUNDS = 4  # of lemmas about products, at each node
+
+Row = tuple[int, tuple[tuple[Term, int], ...], bool]  # (constant, items, whether it is == 0 and not just >= 0)
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Budget:
+    __slots__ = ("nodes", "pivots")
+
+    def __init__(self) -> None:
+        self.pivots = PIVOTS
+        self.nodes = NODES
+
+
+class _Node:
+    """One branch of the search: constraints, and what is still open in it."""
+
+    __slots__ = ("budget", "extremes", "inputs", "ites", "open", "products", "rows_taken", "scope", "tableau", "unequal")
+
+    def __init__(self, scope: Scope, budget: _Budget) -> None:
+        self.scope = scope
+        self.budget = budget
+        self.tableau = Tableau(budget.pivots)
+        self.open: list[Term] = []  # disjunctions
+        self.unequal: list[Term] = []  # terms that must not be 0
+        self.extremes: list[Term] = []
+        self.ites: list[Term] = []
+        self.products: list[Term] = []
+        self.inputs: dict[Row, None] = {}
+        self.rows_taken = 0
+
+    def copy(self) -> _Node:
+        made = _Node.__new__(_Node)
+        made.scope = self.scope
+        made.budget = self.budget
+        made.tableau = self.tableau.copy()
+        made.open = self.open.copy()
+        made.unequal = self.unequal.copy()
+        made.extremes = self.extremes.copy()
+        made.ites = self.ites.copy()
+        made.products = self.products.copy()
+        made.inputs = self.inputs.copy()
+        made.rows_taken = self.rows_taken
+        return made
+
+    # -- building -----------------------------------------------------------------------------------------------------
+
+    def add(self, formula: Term) -> bool:
+        """Adds a formula; False when that is at once impossible."""
+        op = formula.op
+        if op is Op.LE:
+            return self._add_le(formula.args[0])
+        if op is Op.EQ:
+            return self.add_zero(formula.args[0])
+        if op is Op.NE:
+            self._ensure_all(formula.args[0])
+            self.unequal.append(formula.args[0])
+            return True
+        if op is Op.AND:
+            return all(self.add(part) for part in formula.args)
+        if op is Op.OR:
+            self.open.append(formula)
+            return True
+        return op is not Op.FALSE
+
+    def _add_le(self, term: Term) -> bool:
+        constant, items = exprs.split(term)
+        self._ensure_all(term)
+        form, factor = normal_form(items)
+        variable = self.tableau.form(form)
+        if factor > 0:
+            ok = self.tableau.restrict(variable, None, (-constant) // factor)
+        else:
+            ok = self.tableau.restrict(variable, -(constant // factor), None)
+        self.inputs[-constant, tuple((m, -c) for m, c in items), False] = None
+        return ok
+
+    def add_zero(self, term: Term) -> bool:
+        """Adds ``term == 0``."""
+        constant, items = exprs.split(term)
+        if not items:
+            return constant == 0
+        self._ensure_all(term)
+        form, factor = normal_form(items)
+        if constant % factor:
+            return False
+        value = -constant // factor
+        self.inputs[constant, items, True] = None
+        return self.tableau.restrict(self.tableau.form(form), value, value)
+
+    def _ensure_all(self, term: Term) -> None:
+        index = self.tableau.index
+        for monomial, _ in exprs.split(term)[1]:
+            if monomial not in index:
+                self.ensure(monomial)
+
+    def ensure(self, monomial: Term) -> None:
+        """Gives a monomial a variable, and adds what is known of it by itself."""
+        tableau = self.tableau
+        if monomial in tableau.index:
+            return
+        if len(tableau.index) >= _MONOMIALS or monomial.depth > exprs.DEEP:
+            raise _TooLarge
+        tableau.index[monomial] = tableau.variable(self.scope.bounds(monomial))
+        op = monomial.op
+        if op is Op.SYMBOL:
+            return
+        if op is Op.MUL:
+            self.products.append(monomial)
+            for atom in monomial.args:
+                if atom.op is not Op.SYMBOL:
+                    self.ensure(atom)
+        elif op is Op.FLOORDIV:
+            self._describe_quotient(monomial)
+        elif op is Op.MOD:
+            quotient = exprs.floordiv(*monomial.args)
+            rest = exprs.sub(exprs.add(monomial, exprs.mul(monomial.args[1], quotient)), monomial.args[0])
+            self.add_zero(rest)
+        elif op is Op.MIN or op is Op.MAX:
+            self.extremes.append(monomial)
+            for part in monomial.args:
+                self._bound_form(exprs.sub(part, monomial) if op is Op.MIN else exprs.sub(monomial, part), 0, None)
+        elif op is Op.ITE:
+            self.ites.append(monomial)
+
+    def _describe_quotient(self, quotient: Term) -> None:
+        dividend, divisor = quotient.args
+        if divisor.op is Op.CONST:
+            number = divisor.args[0]
+            constant, items = exprs.split(dividend)
+            rest = dict(items)
+            rest[quotient] = rest.get(quotient, 0) - number
+            self._bound_form(exprs.linear(constant, rest), 0, number - 1)
+            return
+        lo, hi = self.scope.bounds(divisor)
+        slack = exprs.sub(dividend, exprs.mul(divisor, quotient))
+        if lo is not None and lo > 0:
+            self._bound_form(slack, 0, None)
+            self._bound_form(exprs.sub(exprs.sub(divisor, slack), 1), 0, None)
+        elif hi is not None and hi < 0:
+            self._bound_form(slack, None, 0)
+            self._bound_form(exprs.sub(exprs.sub(slack, divisor), 1), 0, None)
+
+    def _bound_form(self, term: Term, lo: int | None, hi: int | None) -> bool:
+        """Adds ``lo <= term <= hi``."""
+        constant, items = exprs.split(term)
+        if not items:
+            return (lo is None or lo <= constant) and (hi is None or constant <= hi)
+        self._ensure_all(term)
+        form, factor = normal_form(items)
+        low = None if lo is None else lo - constant
+        high = None if hi is None else hi - constant
+        if factor < 0:
+            low, high = None if high is None else -high, None if low is None else -low
+            factor = -factor
+        low = None if low is None else -(-low // factor)
+        high = None if high is None else high // factor
+        if lo is not None:
+            self.inputs[constant - lo, items, False] = None
+        if hi is not None and len(items) < 4:
+            self.inputs[hi - constant, tuple((m, -c) for m, c in items), False] = None
+        return self.tableau.restrict(self.tableau.form(form), low, high)
+
+    def take_facts(self) -> bool:
+        """Adds what the scope knows about the monomials here, and about what these are tied to."""
+        scope, index = self.scope, self.tableau.index
+        symbols: set[Term] = set()
+        for monomial in index:
+            symbols |= monomial.symbols
+        for monomial in scope.ranges:
+            if monomial.op is not Op.SYMBOL and monomial not in index and not symbols.isdisjoint(monomial.symbols):
+                self.ensure(monomial)
+        waiting = list(scope.rows.items())
+        progress = True
+        while progress and waiting:
+            progress = False
+            later = []
+            for form, pair in waiting:
+                if any(m in index for m, _ in form) or any(not symbols.isdisjoint(m.symbols) for m, _ in form):
+                    progress = True
+                    for m, _ in form:
+                        symbols |= m.symbols
+                    if not self._bound_form(exprs.linear(0, dict(form)), *pair):
+                        return False
+                else:
+                    later.append((form, pair))
+            waiting = later
+        return all(self.add(part) for part in scope.residue if not symbols.isdisjoint(part.symbols))
+
+    # -- searching ----------------------------------------------------------------------------------------------------
+
+    def refuted(self) -> bool:
+        """Whether this branch has no solution."""
+        tableau = self.tableau
+        tableau.pivots = self.budget.pivots
+        try:
+            if not tableau.feasible():
+                return True
+            if self.products:
+                for attempt in range(_ROUNDS):
+                    added = self._multiply_bounds()
+                    if added is False:
+                        added = self._multiply_rows(attempt)
+                    if added is None:
+                        return True
+                    if not added:
+                        break
+                    if not tableau.feasible():
+                        return True
+        finally:
+            self.budget.pivots = tableau.pivots
+        return self._branch()
+
+    def _branch(self) -> bool:
+        choices = self._choices()
+        if choices is None:
+            return False
+        for formulas in choices:
+            self.budget.nodes -= 1
+            if self.budget.nodes < 0:
+                raise OutOfBudget
+            node = self.copy()
+            if all(node.add(formula) for formula in formulas) and not node.refuted():
+                return False
+        return True
+
+    def _number(self, monomial: Term) -> float:
+        numerator, denominator = self.tableau.at(self.tableau.index[monomial])
+        return numerator / denominator
+
+    def _at(self, term: Term) -> float:
+        """The value of a term whose monomials all have variables; used to choose, never to conclude."""
+        constant, items = exprs.split(term)
+        return constant + sum(c * self._number(m) for m, c in items)
+
+    def _choices(self) -> list[list[Term]] | None:
+        """What to try, one after the other, to cover all cases; None when nothing is open."""
+        if self.open:
+            formula = self.open.pop()
+            return [[part] for part in formula.args]
+        for position, term in enumerate(self.unequal):
+            if abs(self._at(term)) < 1:
+                del self.unequal[position]
+                return [[exprs.lt(term, 0)], [exprs.gt(term, 0)]]
+        for position, term in enumerate(self.extremes):
+            value = self._number(term)
+            for part in term.args:
+                self._ensure_all(part)
+            if all(abs(self._at(part) - value) > 1e-9 for part in term.args):
+                del self.extremes[position]
+                return [[exprs.eq(term, part)] for part in term.args]
+        for position, term in enumerate(self.ites):
+            del self.ites[position]
+            condition, then, otherwise = term.args
+            return [[condition, exprs.eq(term, then)], [exprs.not_(condition), exprs.eq(term, otherwise)]]
+        for monomial, variable in self.tableau.index.items():
+            numerator, denominator = self.tableau.at(variable)
+            if numerator % denominator:
+                below = numerator // denominator
+                return [[exprs.le(monomial, below)], [exprs.ge(monomial, below + 1)]]
+        return None
+
+    # -- products -----------------------------------------------------------------------------------------------------
+
+    def _lemma(self, constant: int, items: Iterable[tuple[Term, int]]) -> bool | None:
+        """Adds ``constant + items >= 0`` if the present point violates it; None when that is impossible."""
+        merged: dict[Term, int] = {}
+        for m, c in items:
+            merged[m] = merged.get(m, 0) + c
+        term = exprs.linear(constant, merged)
+        if term.op is Op.CONST:
+            return None if term.value < 0 else False
+        if self._at(term) > -1e-9:
+            return False
+        constant, parts = exprs.split(term)
+        form, factor = normal_form(parts)
+        variable = self.tableau.form(form)
+        if factor > 0:
+            ok = self.tableau.restrict(variable, -(constant // factor), None)
+        else:
+            ok = self.tableau.restrict(variable, None, constant // -factor)
+        return True if ok else None
+
+    def _multiply_bounds(self) -> bool | None:
+        """Adds products of the bounds of factors that the present point violates."""
+        added = False
+        for product in list(self.products):
+            atoms = exprs.factors(product)
+            seen: set[Term] = set()
+            for position, atom in enumerate(atoms):
+                if atom in seen:
+                    continue
+                seen.add(atom)
+                rest = exprs.monomial(atoms[:position] + atoms[position + 1 :])
+                self.ensure(atom)
+                self.ensure(rest)
+                if abs(self._number(product) - self._number(atom) * self._number(rest)) < 1e-9:
+                    continue
+                for lemma in self._envelope(product, atom, rest):
+                    found = self._lemma(*lemma)
+                    if found is None:
+                        return None
+                    added = added or found
+        return added
+
+    def _envelope(self, product: Term, u: Term, v: Term) -> Iterable[tuple[int, list[tuple[Term, int]]]]:
+        u_lo, u_hi = self.scope.bounds(u)
+        v_lo, v_hi = self.scope.bounds(v)
+        if u is v:
+            k = int(self._number(u) // 1)
+            yield k * (k + 1), [(product, 1), (u, -2 * k - 1)]
+        if u_lo is not None and v_lo is not None:
+            yield u_lo * v_lo, [(product, 1), (u, -v_lo), (v, -u_lo)]
+        if u_hi is not None and v_hi is not None:
+            yield u_hi * v_hi, [(product, 1), (u, -v_hi), (v, -u_hi)]
+        if u_lo is not None and v_hi is not None:
+            yield -u_lo * v_hi, [(product, -1), (u, v_hi), (v, u_lo)]
+        if u_hi is not None and v_lo is not None:
+            yield -u_hi * v_lo, [(product, -1), (u, v_lo), (v, u_hi)]
+
+    def _multiply_rows(self, attempt: int) -> bool | None:
+        """Multiplies constraints with bounds of atoms where the result speaks of monomials at hand."""
+        index = self.tableau.index
+        atoms: dict[Term, None] = {}
+        for product in self.products:
+            atoms.update(dict.fromkeys(exprs.factors(product)))
+        multipliers: list[tuple[int, tuple[tuple[Term, int], ...]]] = []
+        for atom in atoms:
+            lo, hi = self.scope.bounds(atom)
+            if lo is not None:
+                multipliers.append((-lo, ((atom, 1),)))
+            elif hi is not None:
+                multipliers.append((hi, ((atom, -1),)))
+        added = False
+        work = 0
+        for constant, items, equal in list(self.inputs):
+            if len(items) > 6:
+                continue
+            for number, factor in multipliers:
+                work += 1
+                if work > 60:
+                    return added
+                merged = _multiplied(constant, items, number, factor)
+                unknown = [m for m in merged if m is not exprs.ONE and m not in index]
+                if len(unknown) > attempt:
+                    continue
+                for m in unknown:
+                    self.ensure(m)
+                base = merged.pop(exprs.ONE, 0)
+                for sign in (1, -1) if equal else (1,):
+                    found = self._lemma(sign * base, [(m, sign * c) for m, c in merged.items()])
+                    if found is None:
+                        return None
+                    added = added or found
+        return added
+
+
+def _multiplied(
+    constant: int, items: tuple[tuple[Term, int], ...], number: int, factor: tuple[tuple[Term, int], ...]
+) -> dict[Term, int]:
+    """``(constant + items) * (number + factor)`` as monomials, ``ONE`` for the constant part."""
+    merged: dict[Term, int] = {exprs.ONE: constant * number}
+    for m, c in items:
+        merged[m] = merged.get(m, 0) + c * number
+        for n, d in factor:
+            both = exprs.monomial(exprs.factors(m) + exprs.factors(n))
+            merged[both] = merged.get(both, 0) + c * d
+    for n, d in factor:
+        merged[n] = merged.get(n, 0) + constant * d
+    return {m: c for m, c in merged.items() if c}
+
+
+def refutes(scope: Scope, formula: Term) -> bool:
+    """Whether the formula certainly has no solution in the scope."""
+    if formula.depth > exprs.DEEP:
+        return False
+    try:
+        node = _Node(scope, _Budget())
+        if not node.add(formula):
+            return True
+        if (scope.rows or scope.residue or len(scope.ranges) > len(scope.symbols)) and not node.take_facts():
+            return True
+        return node.refuted()
+    except (OutOfBudget, _TooLarge, OverflowError):
+        return False
+
+
+__all__ = ["NODES", "PIVOTS", "refutes"]

@@ -1,0 +1,390 @@
+"""The rewrite table: one law a row, applied bottom-up under what a scope knows.
+
+Each row states its law as text (``law`` holds wherever ``where`` does); the tests prove every row from that text and check
+that ``apply`` agrees with it.  A row's ``apply`` answers the rewritten term, or None when the row does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+
+import attrs
+
+from guards import exprs, fold
+from guards.exprs import DEEP, ONE, ZERO, Op, Term, children
+from guards.scope import Scope
+
+Apply = Callable[[Scope, Term], "Term | None"]
+_STEPS = 8  # rewrites of one node before it is left as it is
+
+
+@attrs.frozen
+class Rule:
+    """One law: for terms with the operator ``head``, ``law`` (an equation) holds under ``where``."""
+
+    name: str
+    head: Op
+    law: str
+    where: str
+    apply: Apply
+
+
+# -- quotients and remainders -----------------------------------------------------------------------------------------
+
+
+def _leading(divisor: Term) -> tuple[Term, int]:
+    """The monomial of the divisor with the most factors (the last in order among these), and its coefficient."""
+    return max(exprs.split(divisor)[1], key=lambda item: (len(exprs.factors(item[0])), item[0].order))
+
+
+def _exact(monomial: Term, atoms: tuple[Term, ...]) -> Term | None:
+    """``monomial`` divided by the product of ``atoms``, where they are among its factors."""
+    rest = list(exprs.factors(monomial))
+    for atom in atoms:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return exprs.monomial(rest)
+
+
+def divide(dividend: Term, divisor: Term) -> tuple[Term, Term]:
+    """``(q, r)`` with ``dividend == divisor * q + r``: polynomial division, as far as it makes ``r`` shorter.
+
+    >>> from guards.exprs import symbol
+    >>> x, y = symbol("x"), symbol("y")
+    >>> divide(x * y + x + 1, y + 1)
+    (<x>, <1>)
+    """
+    if divisor.op is Op.CONST:
+        return ZERO, dividend
+    monomial, coefficient = _leading(divisor)
+    atoms = exprs.factors(monomial)
+    quotient, rest = ZERO, dividend
+    best = quotient, rest
+    for _ in range(_STEPS):
+        for m, c in exprs.split(rest)[1]:
+            if c % coefficient == 0:
+                part = _exact(m, atoms)
+                if part is not None:
+                    break
+        else:
+            break
+        step = exprs.scale(part, c // coefficient)
+        quotient = exprs.add(quotient, step)
+        rest = exprs.sub(rest, exprs.mul(step, divisor))
+        if _size(rest) < _size(best[1]):
+            best = quotient, rest
+    return best
+
+
+def _size(term: Term) -> int:
+    return len(exprs.split(term)[1])
+
+
+def _quotient_of_multiple(scope: Scope, term: Term) -> Term | None:
+    quotient, rest = divide(*term.args)
+    return None if quotient is ZERO else exprs.add(quotient, exprs.floordiv(rest, term.args[1]))
+
+
+def _remainder_of_multiple(scope: Scope, term: Term) -> Term | None:
+    quotient, rest = divide(*term.args)
+    return None if quotient is ZERO else exprs.mod(rest, term.args[1])
+
+
+def known_quotient(scope: Scope, dividend: Term, divisor: Term) -> int | None:
+    """The value of ``dividend // divisor`` where the ranges leave only one."""
+    if divisor.op is Op.CONST:
+        number = divisor.args[0]
+        lo, hi = scope.bounds(dividend)
+        return lo // number if lo is not None and hi is not None and lo // number == hi // number else None
+    least, _ = scope.bounds(divisor)
+    if least is None or least <= 0:
+        return None
+    lo, hi = scope.bounds(dividend)
+    if lo is not None and lo >= 0:
+        if hi is not None and hi < least:
+            return 0
+        above, _ = scope.bounds(exprs.sub(divisor, dividend))
+        if above is not None and above > 0:
+            return 0
+        slack = scope.bounds(exprs.sub(dividend, divisor))[0]
+        if slack is not None and slack >= 0:
+            above, _ = scope.bounds(exprs.sub(exprs.scale(divisor, 2), dividend))
+            return 1 if above is not None and above > 0 else None
+    elif hi is not None and hi < 0:
+        slack = scope.bounds(exprs.add(dividend, divisor))[0]
+        return -1 if slack is not None and slack >= 0 else None
+    return None
+
+
+def _quotient_in_range(scope: Scope, term: Term) -> Term | None:
+    value = known_quotient(scope, *term.args)
+    return None if value is None else exprs.const(value)
+
+
+def _remainder_in_range(scope: Scope, term: Term) -> Term | None:
+    value = known_quotient(scope, *term.args)
+    return None if value is None else exprs.sub(term.args[0], exprs.scale(term.args[1], value))
+
+
+def _nested_quotient(scope: Scope, term: Term) -> Term | None:
+    inner, outer = term.args
+    if inner.op is not Op.FLOORDIV:
+        return None
+    lo, _ = scope.bounds(outer)
+    return exprs.floordiv(inner.args[0], exprs.mul(inner.args[1], outer)) if lo is not None and lo > 0 else None
+
+
+def _shared(divisor: Term, by: Term) -> Term | None:
+    """``divisor / by`` where that is exact and plain to see."""
+    constant, items = exprs.split(divisor)
+    if by.op is Op.CONST:
+        number = by.args[0]
+        return exprs.floordiv(divisor, by) if exprs.content(divisor) % number == 0 else None
+    atoms = exprs.factors(by)
+    if by.op is Op.ADD or constant:
+        return None
+    parts = [(_exact(m, atoms), c) for m, c in items]
+    if any(m is None for m, _ in parts):
+        return None
+    return exprs.total(exprs.scale(m, c) for m, c in parts if m is not None)
+
+
+def _quotient_of_remainder(scope: Scope, term: Term) -> Term | None:
+    inner, by = term.args
+    if inner.op is not Op.MOD:
+        return None
+    rest = _shared(inner.args[1], by)
+    if rest is None:
+        return None
+    lo, _ = scope.bounds(rest)
+    return exprs.mod(exprs.floordiv(inner.args[0], by), rest) if lo is not None and lo > 0 else None
+
+
+def _remainder_of_remainder(scope: Scope, term: Term) -> Term | None:
+    inner, by = term.args
+    if inner.op is not Op.MOD or _shared(inner.args[1], by) is None:
+        return None
+    return exprs.mod(inner.args[0], by)
+
+
+def _coarse(scope: Scope, dividend: Term, divisor: Term) -> tuple[Term, Term, Term, Term] | None:
+    """``(g, a, m, r)`` with ``dividend == g*a + r``, ``divisor == g*m`` and ``0 <= r < g``, not all of them trivial."""
+    constant, items = exprs.split(dividend)
+    if divisor.op is Op.CONST:
+        number = divisor.args[0]
+        for g in sorted({gcd(number, c) for _, c in items}, reverse=True):
+            if g <= 1:
+                continue
+            fine = exprs.linear(constant % g, {m: c for m, c in items if c % g})
+            lo, hi = scope.bounds(fine)
+            if lo is not None and hi is not None and lo >= 0 and hi < g and fine.op is not Op.CONST:
+                coarse = exprs.linear(constant // g, {m: c // g for m, c in items if c % g == 0})
+                return exprs.const(g), coarse, exprs.const(number // g), fine
+        return None
+    parts = exprs.split(divisor)[1]
+    if divisor.op is Op.ADD and (len(parts) != 1 or exprs.split(divisor)[0]):
+        return None
+    for atom in dict.fromkeys(exprs.factors(parts[0][0])):
+        lo, _ = scope.bounds(atom)
+        if lo is None or lo <= 0:
+            continue
+        split = [(_exact(m, (atom,)), m, c) for m, c in items]
+        if all(m is None for m, _, _ in split):
+            continue
+        fine = exprs.linear(constant, {m: c for inner, m, c in split if inner is None})
+        low, _ = scope.bounds(fine)
+        above, _ = scope.bounds(exprs.sub(atom, fine))
+        if low is not None and low >= 0 and above is not None and above > 0:
+            coarse = exprs.total(exprs.scale(inner, c) for inner, _, c in split if inner is not None)
+            rest = exprs.floordiv(divisor, atom)
+            return None if fine is ZERO else (atom, coarse, rest, fine)
+    return None
+
+
+def _coarse_quotient(scope: Scope, term: Term) -> Term | None:
+    found = _coarse(scope, *term.args)
+    return None if found is None else exprs.floordiv(found[1], found[2])
+
+
+def _coarse_remainder(scope: Scope, term: Term) -> Term | None:
+    found = _coarse(scope, *term.args)
+    return None if found is None else exprs.add(exprs.mul(found[0], exprs.mod(found[1], found[2])), found[3])
+
+
+def _fold_remainder(scope: Scope, term: Term) -> Term | None:
+    _, items = term.args
+    for monomial, c in items:
+        if monomial.op is not Op.FLOORDIV or monomial.args[1].op is not Op.CONST:
+            continue
+        dividend, divisor = monomial.args
+        number = divisor.args[0]
+        if c % number:
+            continue
+        k = -c // number
+        made = exprs.sub(term, exprs.add(exprs.scale(monomial, c), exprs.scale(dividend, k)))
+        if _size(made) + 1 < len(items):
+            return exprs.add(made, exprs.scale(exprs.mod(dividend, divisor), k))
+    return None
+
+
+# -- min, max, ite ----------------------------------------------------------------------------------------------------
+
+
+def _dominated(scope: Scope, term: Term) -> Term | None:
+    least = term.op is Op.MIN
+    parts = list(term.args)
+    for one in parts:
+        for other in parts:
+            if one is other:
+                continue
+            gap = scope.bounds(exprs.sub(one, other) if least else exprs.sub(other, one))[0]
+            if gap is not None and gap >= 0:  # `one` never beats `other`
+                rest = [part for part in parts if part is not one]
+                return (exprs.minimum if least else exprs.maximum)(*rest)
+    return None
+
+
+def _absorbed(scope: Scope, term: Term) -> Term | None:
+    opposite = Op.MAX if term.op is Op.MIN else Op.MIN
+    kept = [p for p in term.args if p.op is not opposite or all(inner not in term.args for inner in p.args)]
+    if len(kept) == len(term.args) or not kept:
+        return None
+    return (exprs.minimum if term.op is Op.MIN else exprs.maximum)(*kept)
+
+
+def _decided(scope: Scope, term: Term) -> Term | None:
+    from guards.decide import look
+
+    condition, then, otherwise = term.args
+    found = look(scope, condition)
+    return None if found is None else then if found else otherwise
+
+
+def _selection(scope: Scope, term: Term) -> Term | None:
+    condition, then, otherwise = term.args
+    if condition.op is not Op.LE:
+        return None
+    gap = exprs.sub(then, otherwise)
+    test = condition.args[0]
+    if test is gap or test is exprs.add(gap, ONE):
+        return exprs.minimum(then, otherwise)
+    opposite = exprs.scale(gap, -1)
+    return exprs.maximum(then, otherwise) if test is opposite or test is exprs.add(opposite, ONE) else None
+
+
+# -- relations --------------------------------------------------------------------------------------------------------
+
+
+def _cross_multiplied(scope: Scope, term: Term) -> Term | None:
+    argument = term.args[0]
+    constant, items = exprs.split(argument)
+    quotients = [(m, c) for m, c in items if m.op is Op.FLOORDIV and c in (1, -1)]
+    for quotient, c in quotients:
+        dividend, divisor = quotient.args
+        if divisor.op is Op.CONST:
+            continue  # linear already
+        lo, _ = scope.bounds(divisor)
+        if lo is None or lo <= 0:
+            continue
+        value = exprs.linear(-c * constant, {m: -c * d for m, d in items if m is not quotient})
+        # quotient - value <= 0 (c == 1), value - quotient <= 0 (c == -1), or quotient == value
+        slack = exprs.sub(dividend, exprs.mul(divisor, value))
+        if term.op is Op.LE:
+            return exprs.lt(slack, divisor) if c == 1 else exprs.ge(slack, 0)
+        both = exprs.and_(exprs.ge(slack, 0), exprs.lt(slack, divisor))
+        return both if term.op is Op.EQ else exprs.not_(both)
+    return None
+
+
+def _common_factor(scope: Scope, term: Term) -> Term | None:
+    argument = term.args[0]
+    if argument.op is Op.ADD and argument.args[0] == 0 and len(argument.args[1]) > 1:
+        common = exprs._common_atoms(argument)
+    else:
+        return None
+    atoms = []
+    for atom in common:
+        lo, hi = scope.bounds(atom)
+        if (lo is not None and lo > 0) or (term.op is not Op.LE and hi is not None and hi < 0):
+            atoms.append(atom)
+    if not atoms:
+        return None
+    rest = exprs._without(argument, atoms, 1)
+    if term.op is Op.LE:
+        return exprs.not_positive(rest)
+    return exprs.is_zero(rest) if term.op is Op.EQ else exprs.not_(exprs.is_zero(rest))
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+RULES: tuple[Rule, ...] = (
+    Rule("quotient of a value in one period", Op.FLOORDIV, "a // b == k", "b > 0 and k*b <= a < (k + 1)*b", _quotient_in_range),
+    Rule("remainder of a value in one period", Op.MOD, "a % b == a - k*b", "b > 0 and k*b <= a < (k + 1)*b", _remainder_in_range),
+    Rule("multiples of the divisor come out", Op.FLOORDIV, "(b*q + r) // b == q + r // b", "b != 0", _quotient_of_multiple),
+    Rule("multiples of the divisor vanish", Op.MOD, "(b*q + r) % b == r % b", "b != 0", _remainder_of_multiple),
+    Rule("quotient of a quotient", Op.FLOORDIV, "(a // b) // c == a // (b*c)", "b != 0 and c > 0", _nested_quotient),
+    Rule("quotient of a remainder", Op.FLOORDIV, "(a % (b*c)) // b == (a // b) % c", "b != 0 and c > 0", _quotient_of_remainder),
+    Rule("remainder of a remainder", Op.MOD, "(a % (b*c)) % b == a % b", "b != 0 and c != 0", _remainder_of_remainder),
+    Rule("fine part of a quotient", Op.FLOORDIV, "(g*a + r) // (g*m) == a // m", "0 <= r < g and m != 0", _coarse_quotient),
+    Rule("fine part of a remainder", Op.MOD, "(g*a + r) % (g*m) == g*(a % m) + r", "0 <= r < g and m > 0", _coarse_remainder),
+    Rule("a remainder in disguise", Op.ADD, "a - b*(a // b) == a % b", "b != 0", _fold_remainder),
+    Rule("an operand of min that never wins", Op.MIN, "min(a, b) == b", "a >= b", _dominated),
+    Rule("an operand of max that never wins", Op.MAX, "max(a, b) == b", "a <= b", _dominated),
+    Rule("min absorbs max", Op.MIN, "min(a, max(a, b)) == a", "True", _absorbed),
+    Rule("max absorbs min", Op.MAX, "max(a, min(a, b)) == a", "True", _absorbed),
+    Rule("a choice that is known", Op.ITE, "(a if c > 0 else b) == a", "c > 0", _decided),
+    Rule("a choice that is min", Op.ITE, "(a if a <= b else b) == min(a, b)", "True", _selection),
+    Rule("a quotient at most", Op.LE, "(a // b <= c) == (a - b*c < b)", "b > 0", _cross_multiplied),
+    Rule("a quotient equal", Op.EQ, "(a // b == c) == (0 <= a - b*c < b)", "b > 0", _cross_multiplied),
+    Rule("a quotient unequal", Op.NE, "(a // b != c) == (not 0 <= a - b*c < b)", "b > 0", _cross_multiplied),
+    Rule("a common factor of an order", Op.LE, "(c*a <= c*b) == (a <= b)", "c > 0", _common_factor),
+    Rule("a common factor of an equation", Op.EQ, "(c*a == c*b) == (a == b)", "c != 0", _common_factor),
+    Rule("a common factor of a difference", Op.NE, "(c*a != c*b) == (a != b)", "c != 0", _common_factor),
+)
+
+_BY_HEAD: dict[Op, tuple[Rule, ...]] = {op: tuple(rule for rule in RULES if rule.head is op) for op in Op}
+
+
+def rewritten(scope: Scope, term: Term) -> Term:
+    """``term`` in a form that is equal wherever the scope holds, and simpler where a rule fits."""
+    known = scope.simplified
+    found = known.get(term)
+    if found is None:
+        if term.depth > DEEP:
+            for part in exprs.postorder(term):
+                if part not in known:
+                    known[part] = _node(scope, part, [known[child] for child in children(part)])
+            return known[term]
+        if term.op <= Op.SYMBOL:
+            return term
+        found = known[term] = _node(scope, term, [rewritten(scope, child) for child in children(term)])
+    return found
+
+
+def _node(scope: Scope, term: Term, operands: list[Term]) -> Term:
+    for child, operand in zip(children(term), operands, strict=True):
+        if child is not operand:
+            term = fold.rebuild(term, operands)
+            break
+    for _ in range(_STEPS):
+        for rule in _BY_HEAD[term.op]:
+            made = rule.apply(scope, term)
+            if made is not None and made is not term:
+                break
+        else:
+            return term
+        term = _again(scope, made)
+    return term
+
+
+def _again(scope: Scope, term: Term) -> Term:
+    """Rewrites the new operands that a rule has made."""
+    if term.op <= Op.SYMBOL or term.depth > DEEP:
+        return term
+    operands = [rewritten(scope, child) for child in children(term)]
+    for child, operand in zip(children(term), operands, strict=True):
+        if child is not operand:
+            return fold.rebuild(term, operands)
+    return term
