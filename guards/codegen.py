@@ -1,7 +1,7 @@
 """Guard sets as Python code: the check and the explanation, written from the same conditions.
 
-The generated source is registered in :mod:`linecache`, so that a debugger steps into it and a traceback shows it.  Values
-arrive as one sequence; the names of symbols never reach the source (a slot is ``v0``, ``v1``, ...).
+The generated source is registered in :mod:`linecache`, so that a debugger steps into it and a traceback shows it.
+Values arrive as one sequence; the names of symbols never reach the source (a slot is ``v0``, ``v1``, ...).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import itertools
 import linecache
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
 
 import attrs
 
@@ -20,25 +21,20 @@ from guards.fold import python, substitute
 from guards.guard import Guard, GuardSet, Violation, violation
 
 _serial = itertools.count()
-_DEEPEST = 24  # an expression nested deeper than this is computed in steps
+DEEPEST = 24  # an expression nested deeper than this is computed in steps
 _STEPS = (Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX, Op.ITE)
 
 
-def source_function(
-    source: str, name: str, kind: str, owner: object | None = None
-) -> tuple[Callable[..., object], str]:
-    """Compiles ``source``, registers it in linecache under a name of its own, and returns its function ``name``.
-
-    The registration ends with the life of ``owner``, or of the function when no owner is given.
-    """
+def source_function(source: str, name: str, kind: str) -> FunctionType:
+    """The function ``name`` of ``source``, which is registered in linecache for as long as the function lives."""
     filename = f"<guards {kind} {next(_serial)}>"
     scope: dict[str, object] = {"_defined": _defined}
     exec(compile(source, filename, "exec"), scope)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     function = scope[name]
-    assert callable(function)
-    weakref.finalize(function if owner is None else owner, linecache.cache.pop, filename, None).atexit = False
-    return function, filename
+    assert isinstance(function, FunctionType)
+    weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
+    return function
 
 
 def _defined(test: Callable[[], bool]) -> bool:
@@ -73,11 +69,15 @@ def condition_source(term: Term, names: Mapping[str, str]) -> str:
             f"_defined(lambda: {condition_source(p, names)})" if partial(p) else python(p, names) for p in term.args
         ]
         return "(" + " or ".join(parts) + ")"
-    return python(term, names)
+    return f"({python(term, names)})" if term.op is Op.OR else python(term, names)
 
 
-class _Writer:
-    """Writes conditions; what is nested too deeply for Python's parser is computed in steps before."""
+class Writer:
+    """Writes conditions; what is nested too deeply for Python's parser is computed in steps before.
+
+    Attributes:
+        steps: the statements to run before what was written is evaluated.
+    """
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = dict(names)
@@ -85,7 +85,8 @@ class _Writer:
         self._named: dict[Term, Term] = {}
 
     def condition(self, term: Term) -> str:
-        if term.depth <= _DEEPEST:
+        """A condition as a Python expression, as :func:`condition_source` writes it."""
+        if term.depth <= DEEPEST:
             return condition_source(term, self.names)
         for part in exprs.postorder(term):
             # a part that may be undefined stays where it is: there it may never be reached
@@ -143,9 +144,8 @@ def compile_check(guard_set: GuardSet, slots: Sequence[str]) -> Check:
     names = slot_names(slots)
     require_slots(guard_set, slots)
     source = _source(guard_set.conditions, slots, names)
-    failing, filename = source_function(source, "failing", "check")
-    check = failing.__globals__["check"]  # type: ignore[attr-defined]
-    return Check(guard_set, slots, source, check, failing)  # type: ignore[arg-type]
+    failing = source_function(source, "failing", "check")
+    return Check(guard_set, slots, source, failing.__globals__["check"], failing)
 
 
 def slot_names(slots: Sequence[str]) -> dict[str, str]:
@@ -174,7 +174,7 @@ def require_slots(guard_set: GuardSet, slots: Iterable[str]) -> None:
 
 
 def _source(conditions: Sequence[Guard], slots: Sequence[str], names: Mapping[str, str]) -> str:
-    writer = _Writer(names)
+    writer = Writer(names)
     used = {s.name for guard in conditions for s in guard.term.symbols}
     written = [writer.condition(guard.term) for guard in conditions]
     undefined = [partial(guard.term) for guard in conditions]
@@ -200,7 +200,7 @@ def _explained_apart(conditions: Sequence[Guard], names: Mapping[str, str]) -> l
     """The tests of ``failing``, each with steps of its own: one that is undefined must not hide the others."""
     lines = []
     for index, guard in enumerate(conditions):
-        writer = _Writer(names)
+        writer = Writer(names)
         test = writer.condition(guard.term)
         block = [*writer.steps, f"if not ({test}): failed.append({index})"]
         if partial(guard.term):
@@ -218,7 +218,7 @@ def _unpacking(slots: Sequence[str], names: Mapping[str, str], used: set[str]) -
 
 
 def _implied(term: Term, conditions: Sequence[Guard]) -> bool:
-    """Whether the check can leave out ``term``, a bare bound of a symbol, because another condition is a tighter one."""
+    """Whether the check can leave out ``term``, a bare bound of a symbol, because of a tighter condition."""
     bound = _bare_bound(term)
     if bound is None:
         return False

@@ -225,8 +225,11 @@ def _sum(constant: int, parts: list[tuple[int, _Text]]) -> _Text:
     if not positive and constant > 0:
         positive, constant = [str(constant)], 0
     text = " + ".join(positive)
-    if negative:
-        text = f"{text} - {' - '.join(negative)}" if text else f"-{' - '.join(negative)}"
+    if negative and not text:  # a leading minus binds more strongly than `//` and `%`
+        negative[0] = next(_factor(item) if c == -1 else _product(-c, item) for c, item in parts if c < 0)
+        text = f"-{' - '.join(negative)}"
+    elif negative:
+        text = f"{text} - {' - '.join(negative)}"
     if constant:
         text += f" + {constant}" if constant > 0 else f" - {-constant}"
     if len(positive) + len(negative) == 1 and not constant and positive:

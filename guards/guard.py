@@ -1,8 +1,8 @@
 """A guard, and a set of guards: the condition under which one compiled graph stays valid.
 
-A guard is a condition on symbols together with the place in the user's program that needs it.  A :class:`GuardSet` is the
-conjunction of its guards and of the ranges of its symbols.  A guard whose value is undefined at some point (it divides by
-zero there) does not hold at that point; so every set is a total predicate on integers, and each has an exact complement.
+A guard is a condition on symbols together with the place in the user's program that needs it.  A :class:`GuardSet` is
+the conjunction of its guards and of the ranges of its symbols.  A guard whose value is undefined at some point (it
+divides by zero there) does not hold at that point; so every set is a total predicate on integers, with a complement.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+
 import attrs
 
 from guards import exprs
@@ -17,6 +18,7 @@ from guards.decide import Effort
 from guards.exprs import Op, Term, symbol
 from guards.fold import evaluate, text
 from guards.minimise import Range, needed
+from guards.parse import parse
 from guards.sources import Source, spelled
 
 Names = Mapping[str, str]
@@ -187,8 +189,8 @@ def _key(ranges: Mapping[str, Range]) -> frozenset[tuple[str, Range]]:
 class GuardSet:
     """The conjunction of guards and of the ranges of their symbols.
 
-    ``ranges`` maps the name of a symbol to ``(low, high)``, both inclusive, ``None`` for no bound.  A symbol that the guards
-    mention and that has no range is a size: ``(0, None)``; the attribute ``ranges`` holds it explicitly.
+    ``ranges`` maps the name of a symbol to ``(low, high)``, both inclusive, ``None`` for no bound.  A symbol that the
+    guards mention and that has no range is a size: ``(0, None)``; the attribute ``ranges`` holds it explicitly.
 
     >>> guards = GuardSet.read("s0 + s1 > 2", "s0 % 8 == 0", ranges={"s0": (1, 64)})
     >>> guards.holds({"s0": 8, "s1": 0}), guards.holds({"s0": 4, "s1": 0})
@@ -220,8 +222,6 @@ class GuardSet:
         Raises:
             ParseError: a text is not a condition.
         """
-        from guards.parse import parse
-
         return cls(tuple(Guard(exprs.boolean(parse(condition))) for condition in texts), ranges or {})
 
     @property

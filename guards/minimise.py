@@ -1,7 +1,7 @@
 """Which conditions of a conjunction are needed: those that the others do not imply.
 
-A condition is dropped only for a proof.  First the cheap rungs of :mod:`guards.decide` look through all conditions, then the
-whole ladder looks at what is left; what stays unknown stays in the set.
+A condition is dropped only for a proof.  First the cheap rungs of :mod:`guards.decide` look through all conditions,
+then the whole ladder looks at what is left; what stays unknown stays in the set.
 """
 
 from __future__ import annotations
