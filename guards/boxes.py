@@ -133,7 +133,8 @@ class Compiler:
         return found
 
     def test(self, box: Box, verified: frozenset[Term]) -> Test | None:
-        """A function that says whether a box holds where the ranges of the forms in ``verified`` are met already.
+        """A function that says whether a box holds where the ranges of the forms in ``verified``, and the
+        conditions in it, are met already.
 
         None when there is nothing left to test.
         """
@@ -146,11 +147,12 @@ class Compiler:
                     points.append((position, pair[0]))
                 else:
                     spans.append((form, pair))
-        if not points and not spans and not box.rest:
+        rest = tuple(term for term in box.rest if term not in verified)
+        if not points and not spans and not rest:
             return None
         points.sort()
         kinds = tuple((form, low is not None, high is not None, low == high) for form, (low, high) in spans)
-        key = (tuple(position for position, _ in points), kinds, box.rest)
+        key = (tuple(position for position, _ in points), kinds, rest)
         maker = self._makers.get(key)
         if maker is None:
             if len(self._makers) >= 4096:

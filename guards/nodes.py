@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from guards.boxes import Box, Compiler, Getter, Test, Values
@@ -49,7 +49,7 @@ class Record:
 
     def certain(self, verified: Verified) -> bool:
         """Whether nothing is left to test."""
-        return not self.box.rest and self.box.limits.keys() <= verified
+        return self.box.limits.keys() <= verified and verified.issuperset(self.box.rest)
 
     def points(self, forms: Sequence[Term]) -> tuple[int, ...] | None:
         """The value that each form must have; None unless each must have one."""
@@ -157,6 +157,42 @@ class Table:
 
 def _leaf(record: Record, verified: Verified, compiler: Compiler) -> Node:
     return Leaf((record,), verified, compiler)
+
+
+class Gate:
+    """One branch behind a test that all its records share: within it, fewer of them are uncertain."""
+
+    __slots__ = ("branch", "closed", "find", "first", "rest", "shared", "verified", "within")
+
+    def __init__(
+        self, shared: Box, branch: Node, rest: Node | None, first: int, verified: Verified, compiler: Compiler
+    ) -> None:
+        self.closed = False
+        self.shared = shared
+        self.branch = branch
+        self.rest = rest
+        self.first = first
+        self.verified = verified
+        self.within = verified.union(shared.limits, shared.rest)
+        test = compiler.test(shared, verified)
+        assert test is not None
+        self.find = _table_search(test, {True: branch}, rest, first)
+
+    def insert(self, record: Record, compiler: Compiler) -> Node:
+        """This node and one more record, of lower priority than all here."""
+        limits, box = record.box.limits, self.shared
+        if all(limits.get(f) == pair for f, pair in box.limits.items()) and set(record.box.rest).issuperset(box.rest):
+            branch = self.branch.insert(record, compiler)
+            if branch is self.branch:
+                return self
+            return Gate(box, branch, self.rest, self.first, self.verified, compiler)
+        if self.rest is None:
+            rest, first = _leaf(record, self.verified, compiler), record.priority
+        else:
+            rest, first = self.rest.insert(record, compiler), self.first
+            if rest is self.rest:
+                return self
+        return Gate(box, self.branch, rest, first, self.verified, compiler)
 
 
 def _table_search(
@@ -288,7 +324,7 @@ def _nowhere(values: Values) -> None:
     return None
 
 
-Node = Leaf | Table | Steps
+Node = Leaf | Table | Gate | Steps
 
 
 # -- choosing what to look at -----------------------------------------------------------------------------------------
@@ -401,6 +437,9 @@ def _build_steps(form: Term, records: Sequence[Record], verified: Verified, comp
             covered.append(index)
             index = _open_from(following, index + 1)
         if len(covered) > COVER:
+            shared = _shared(list(limits), within)
+            if shared is not None:
+                return _build_gate(shared, limits, records, verified, compiler)
             rest.append(record)
             continue
         certain = record.certain(within)
@@ -417,6 +456,28 @@ def _build_steps(form: Term, records: Sequence[Record], verified: Verified, comp
         branches.append(made[key] if group else None)
     node = build(rest, verified, compiler) if rest else None
     return Steps(form, bounds, branches, node, rest[0].priority if rest else 0, verified, compiler)
+
+
+def _shared(records: Sequence[Record], verified: Verified) -> Box | None:
+    """What all records ask alike beyond what is verified; None for nothing."""
+    limits = {form: pair for form, pair in records[0].box.limits.items() if form not in verified}
+    conditions = [term for term in records[0].box.rest if term not in verified]
+    for record in records:
+        limits = {form: pair for form, pair in limits.items() if record.box.limits.get(form) == pair}
+        conditions = [term for term in conditions if term in record.box.rest]
+        if not limits and not conditions:
+            return None
+    return Box(limits, tuple(conditions), ())
+
+
+def _build_gate(
+    shared: Box, members: Collection[Record], records: Sequence[Record], verified: Verified, compiler: Compiler
+) -> Node:
+    within = verified.union(shared.limits, shared.rest)
+    branch = build([record for record in records if record in members], within, compiler)
+    rest = [record for record in records if record not in members]
+    node = build(rest, verified, compiler) if rest else None
+    return Gate(shared, branch, node, rest[0].priority if rest else 0, verified, compiler)
 
 
 def _open_from(following: list[int], index: int) -> int:
