@@ -38,9 +38,19 @@ __all__ = [
 
 # The modules that register rules, one a family of ops. Order does not matter: no overload may be registered twice.
 FAMILIES = (
+    "attention",
+    "convolution",
+    "factories",
+    "indexing",
+    "joining",
     "matmul",
+    "normalization",
     "pointwise",
+    "pooling",
+    "reductions",
+    "scalar",
     "variants",
+    "views",
 )
 
 for _family in FAMILIES:

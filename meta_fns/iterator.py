@@ -41,7 +41,8 @@ def iterate(
 ) -> TensorSpec:
     """The fresh output, of `dtype`, of a pointwise op over these tensors, which are first cast to `common` if given.
 
-    `numbers`: Python numbers are operands too. Eager makes 0-d tensors of them, and no longer sees operands of one shape.
+    `numbers`: Python numbers are operands too. Eager makes 0-d tensors of them, and no longer sees operands of one
+    shape.
     """
     first = tensors[0]
     if len(tensors) == 1:

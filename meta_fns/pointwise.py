@@ -97,7 +97,8 @@ def nary(
 ) -> Callable[..., TensorSpec]:
     """The rule of an op whose first `count` arguments (TensorSpecs or numbers) are operands.
 
-    `order`: in which order the iterator looks at their strides, if not as they come. `numbers`: whether numbers among them
+    `order`: in which order the iterator looks at their strides, if not as they come. `numbers`: whether numbers among
+    them
     become 0-d tensors of the iterator, or are passed to the kernel.
     """
     good = accepted(letters)

@@ -67,7 +67,8 @@ UNARY: tuple[Row, ...] = (
 # A tensor, and a number that promotes but is passed to the kernel.
 SCALED: tuple[Row, ...] = (("clamp_max clamp_min", "same", "buihf"),)
 
-# These allocate their output like the input and not through the iterator: the layout differs for tensors that are not dense.
+# These allocate their output like the input and not through the iterator: the layout differs for tensors that are not
+# dense.
 LIKE: tuple[Row, ...] = (
     ("deg2rad rad2deg", "float", "buihf"),
     ("_conj_physical", "same", "buihfcz"),

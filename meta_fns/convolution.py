@@ -1,0 +1,145 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meta_fns import layout
+from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.registry import rule
+from meta_fns.sizes import Shape, Size, check, known, same, show, static
+from meta_fns.spec import TensorSpec
+
+__all__ = ["conv_sizes", "convolution"]
+
+
+def _each(values: Sequence[Size], n: int, name: str) -> Sequence[Size]:
+    if len(values) == n:
+        return values
+    if len(values) == 1:
+        return list(values) * n
+    raise ShapeError(f"{name} needs 1 or {n} values, got {list(values)}")
+
+
+def conv_sizes(
+    input: Shape,  # noqa: A002 - name of the schema
+    weight: Shape,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: Size,
+) -> Shape:
+    """Sizes of the output of a convolution with a batch dimension.
+
+    `(n, c, *spatial), (o, c / groups, *kernel) -> (n, o, *[(size + 2 padding - dilation (kernel - 1) - 1) // stride +
+    1])`.
+    """
+    out: list[Size] = [input[0], weight[1] * groups if transposed else weight[0]]
+    for i, (size, kernel) in enumerate(zip(input[2:], weight[2:], strict=True)):
+        reach = dilation[i] * (kernel - 1)
+        if transposed:
+            out.append((size - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i] + 1)
+            continue
+        span = size + 2 * padding[i] - reach - 1
+        if not known(span >= 0):
+            check(span >= 0, lambda: f"the kernel {show(weight[2:])} is larger than the padded input {show(input)}")
+        step = stride[i]
+        out.append(span + 1 if type(step) is int and step == 1 else span // step + 1)
+    return tuple(out)
+
+
+@rule("aten.convolution.default", "aten.convolution_overrideable.default")
+def convolution(
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: Size,
+) -> TensorSpec:
+    """A convolution over 1 to 3 spatial dimensions, with or without a batch dimension; sizes as `conv_sizes` says.
+
+    Channels-last inputs or weights give a channels-last output.
+    """
+    n = len(weight.sizes) - 2
+    if n < 1:
+        raise ShapeError(f"weight needs at least 3 dimensions, got {show(weight.sizes)}")
+    if input.dtype is not weight.dtype or (bias is not None and bias.dtype is not input.dtype):
+        raise DtypeError(f"input, weight and bias must have one dtype, got {input.dtype} and {weight.dtype}")
+    batched = len(input.sizes) == n + 2
+    if not batched:
+        if len(input.sizes) != n + 1:
+            raise ShapeError(f"input {show(input.sizes)} does not fit weight {show(weight.sizes)}")
+        input = input.view((1, *input.sizes), (input.sizes[0] * input.strides[0], *input.strides))  # noqa: A001
+    stride, padding, dilation = _each(stride, n, "stride"), _each(padding, n, "padding"), _each(dilation, n, "dilation")
+    output_padding = _each(output_padding, n, "output_padding")
+    for value in padding:
+        check(value >= 0, "padding must not be negative")
+    for value in (*stride, *dilation, groups):
+        check(value > 0, "stride, dilation and groups must be positive")
+    _check_channels(input, weight, bias, transposed, groups)
+    sizes = conv_sizes(input.sizes, weight.sizes, stride, padding, dilation, transposed, output_padding, groups)
+    for size in sizes[2:]:
+        if not known(size > 0):
+            check(size > 0, lambda: f"the output would be of sizes {show(sizes)}, from {show(input.sizes)}")
+    strides = layout.channels_last_strides(sizes) if _channels_last(input, weight) else None
+    if n == 1 and strides is None and _channels_last(_as_4d(input), _as_4d(weight)):
+        strides = _without_height(layout.channels_last_strides((*sizes[:2], 1, sizes[2])))
+    if strides is None:
+        strides = layout.contiguous_strides(sizes)
+    if not batched:
+        sizes, strides = sizes[1:], strides[1:]
+    return TensorSpec(sizes, strides, 0, input.dtype, input.device)
+
+
+def _check_channels(
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    transposed: bool,
+    groups: Size,
+) -> None:
+    channels = input.sizes[1]
+    if transposed:
+        check(
+            weight.sizes[0] == channels, lambda: f"weight {show(weight.sizes)} does not fit input {show(input.sizes)}"
+        )
+        check(channels % groups == 0, lambda: f"{channels} input channels are no multiple of {groups} groups")
+        out = weight.sizes[1] * groups
+    else:
+        wanted = weight.sizes[1] if type(groups) is int and groups == 1 else weight.sizes[1] * groups
+        if not same(wanted, channels):
+            check(wanted == channels, lambda: f"weight {show(weight.sizes)} does not fit input {show(input.sizes)}")
+        out = weight.sizes[0]
+        if not (type(groups) is int and groups == 1):
+            check(out % groups == 0, lambda: f"{out} output channels are no multiple of {groups} groups")
+            check(out >= groups, lambda: f"{out} output channels are fewer than {groups} groups")
+    if bias is not None:
+        if len(bias.sizes) != 1:
+            raise ShapeError(f"bias must be a vector, got {show(bias.sizes)}")
+        check(bias.sizes[0] == out, lambda: f"bias {show(bias.sizes)} must be of size {out}")
+
+
+def _as_4d(spec: TensorSpec) -> TensorSpec:
+    """A 3-d tensor as eager sees it: with a height of 1."""
+    a, b, c = spec.sizes
+    x, y, z = spec.strides
+    return spec.view((a, b, 1, c), (x, y, c * z, z))
+
+
+def _without_height(strides: Shape) -> Shape:
+    return (strides[0], strides[1], strides[3])
+
+
+def _channels_last(input: TensorSpec, weight: TensorSpec) -> bool:  # noqa: A002 - name of the schema
+    if len(input.sizes) not in (4, 5):
+        return False
+    return any(
+        not (spec.canonical() and not static(spec.sizes)) and layout.is_channels_last_strides(spec.sizes, spec.strides)
+        for spec in (input, weight)
+    )

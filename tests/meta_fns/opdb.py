@@ -1,0 +1,381 @@
+"""Calls that torch's own op_db makes, recorded at `__torch_dispatch__` level, and how `infer` fares on them.
+
+`record` runs the samples of OpInfos (forward, backward, in-place variants) and keeps distinct calls of each overload;
+`judge` compares `infer` with eager on one call; `vary` makes of a call another one, with other sizes.
+
+    python -m tests.meta_fns.opdb                   overloads without a rule, calls that are wrong, by overload
+    python -m tests.meta_fns.opdb --vary 20         also at twenty variations of each call
+    python -m tests.meta_fns.opdb --only aten.cat   overloads whose name starts so
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+
+import meta_fns
+from meta_fns import TensorSpec
+
+__all__ = ["Call", "Verdict", "judge", "record", "vary"]
+
+# What eager raises to refuse a call.
+REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, AssertionError)
+# Not ops on tensors of a program, or made by op_db's own machinery.
+SKIPPED = ("torch_nn.", "prims.", "jiterator", "profiler.")
+
+
+@attrs.frozen(eq=False)
+class Call:
+    """One recorded call; its tensors are copies with the metadata (and values) that the op saw."""
+
+    op: OpOverload
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    source: str = ""
+
+    def __str__(self) -> str:
+        args = [text(a) for a in self.args] + [f"{name}={text(a)}" for name, a in self.kwargs.items()]
+        return f"{self.op}({', '.join(args)})"
+
+
+@attrs.frozen
+class Verdict:
+    """What became of a call. `label`: `right`, `refused` (rightly), or what is wrong."""
+
+    label: str
+    detail: str = ""
+
+    @property
+    def fine(self) -> bool:
+        return self.label in ("right", "refused", "no rule", "skipped")
+
+
+def text(value: Any) -> str:
+    if isinstance(value, (torch.Tensor, TensorSpec)):
+        spec = value if isinstance(value, TensorSpec) else TensorSpec.of(value)
+        dtype = str(spec.dtype).removeprefix("torch.")
+        return f"{dtype}{list(spec.sizes)}/{list(spec.strides)}" + (f"+{spec.storage_offset}" * bool(spec.storage_offset))
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(text, value))}]"
+    return repr(value)
+
+
+def clone(tensor: torch.Tensor) -> torch.Tensor:
+    """The same metadata and values on storage of its own."""
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided:
+        return tensor.clone()
+    if not tensor.untyped_storage().nbytes():
+        return tensor
+    fresh = torch.empty(0, dtype=tensor.dtype)
+    return fresh.set_(tensor.untyped_storage().clone(), tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self, calls: dict[OpOverload, dict[str, Call]], source: str, most: int) -> None:
+        super().__init__()
+        self.calls, self.source, self.most = calls, source, most
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        seen = self.calls[func]
+        call = None
+        if len(seen) < self.most and not str(func).startswith(SKIPPED):
+            key = text(list(args)) + repr([(name, text(a)) for name, a in kwargs.items()])
+            if key not in seen:
+                call = Call(func, *tree_map_only(torch.Tensor, clone, (tuple(args), dict(kwargs))), self.source)
+        result = func(*args, **kwargs)
+        if call is not None:
+            seen[key] = call
+        return result
+
+
+def record(
+    names: Callable[[str], bool] | None = None,
+    *,
+    dtypes: Iterable[torch.dtype] = (torch.float32, torch.int64, torch.bool, torch.complex64),
+    most: int = 24,
+    step: int = 1,
+) -> list[Call]:
+    """Distinct calls, at most `most` an overload, that the samples of op_db's OpInfos reach.
+
+    `names` picks OpInfos; `step` takes each `step`-th of them.
+    """
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    calls: dict[OpOverload, dict[str, Call]] = defaultdict(dict)
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for info in op_db[::step]:
+            if names is None or names(info.name):
+                for dtype in dtypes:
+                    if dtype in info.dtypes:
+                        _run_info(info, dtype, calls, most)
+    return [call for found in calls.values() for call in found.values()]
+
+
+def _run_info(info: Any, dtype: torch.dtype, calls: dict[OpOverload, dict[str, Call]], most: int) -> None:
+    grad = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
+    for variant in (info.op, info.inplace_variant):
+        if variant is None:
+            continue
+        try:
+            samples = list(info.sample_inputs("cpu", dtype, requires_grad=grad))
+        except REFUSALS:
+            continue
+        for sample in samples:
+            try:
+                _run_sample(variant, sample, grad, variant is info.inplace_variant, _Recorder(calls, info.name, most))
+            except REFUSALS:
+                continue
+
+
+def _run_sample(op: Any, sample: Any, grad: bool, in_place: bool, recorder: TorchDispatchMode) -> None:
+    with recorder:
+        first = sample.input
+        if in_place and grad and isinstance(first, torch.Tensor):
+            first = first.clone()
+        outs = op(first, *sample.args, **sample.kwargs)
+        if not grad:
+            return
+        differentiable = [o for o in tree_leaves(outs) if isinstance(o, torch.Tensor) and o.requires_grad]
+        leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
+        inputs = [x for x in leaves if isinstance(x, torch.Tensor) and x.requires_grad]
+        if differentiable and inputs:
+            seeds = [torch.ones_like(o) for o in differentiable]
+            torch.autograd.grad(differentiable, inputs, seeds, allow_unused=True)
+
+
+# --- one call, eager and inferred -----------------------------------------------------------------------------------
+
+
+class _Guess:
+    """A context whose unknowns are all `value`; remembers whether it was asked and whether a bound excludes it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.outside = value, False
+
+    def new_size(self, lower: Any, upper: Any) -> Any:
+        self.outside |= self.value < lower or (upper is not None and self.value > upper)
+        return self.value
+
+    def new_int(self, lower: Any, upper: Any) -> Any:
+        return self.value
+
+    def new_float(self) -> Any:
+        return self.value
+
+    new_bool = new_float
+
+
+def eager(call: Call) -> tuple[Any, BaseException | None]:
+    """What eager returns (below autograd), or the error that it raises."""
+    args, kwargs = tree_map_only(torch.Tensor, clone, (call.args, call.kwargs))
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        try:
+            return call.op(*args, **kwargs), None
+        except REFUSALS as error:
+            return None, error
+
+
+def judge(call: Call) -> Verdict:
+    """`infer` against eager in sizes, strides, offset, dtype, device and refusal."""
+    if not meta_fns.has_rule(call.op):
+        return Verdict("no rule")
+    args, kwargs = tree_map_only(torch.Tensor, TensorSpec.of, (call.args, call.kwargs))
+    expected, error = eager(call)
+    if error is not None:
+        try:
+            got = meta_fns.infer(call.op, args, kwargs)
+        except meta_fns.DataDependentOutput:
+            return Verdict("skipped", "data-dependent")
+        except meta_fns.ShapeError:
+            return Verdict("refused")
+        except meta_fns.UnsupportedOp as unsupported:
+            return Verdict("unsupported", str(unsupported))
+        return Verdict("accepted", f"{call}\n  eager refuses: {str(error)[:300]}\n  infer {show(got)}")
+    try:
+        if meta_fns.lookup(call.op).data_dependent:  # type: ignore[union-attr]
+            return _judge_unknown(call, args, kwargs, expected)
+        got = meta_fns.infer(call.op, args, kwargs)
+    except meta_fns.ShapeError as refusal:
+        return Verdict("over-refused", f"{call}\n  infer refuses: {refusal}\n  eager {show(expected)}")
+    except meta_fns.UnsupportedOp as unsupported:
+        return Verdict("unsupported", f"{call}: {unsupported}")
+    return compare(call, got, expected)
+
+
+def _judge_unknown(call: Call, args: Any, kwargs: Any, expected: Any) -> Verdict:
+    """Right if some value of the unknowns, within their bounds, gives what eager gave."""
+    leaves = [x for x in tree_leaves(expected) if isinstance(x, torch.Tensor)]
+    values = {size: None for leaf in leaves for size in leaf.size()} or {0: None}
+    if not leaves:
+        values = {expected: None}
+    verdict = Verdict("skipped")
+    for value in values:
+        guess = _Guess(value)
+        verdict = compare(call, meta_fns.infer(call.op, args, kwargs, ctx=guess), expected)
+        if verdict.label == "right" and not guess.outside:
+            return verdict
+    return verdict if verdict.label != "right" else Verdict("size", f"{call}: the bounds exclude {values}")
+
+
+def show(value: Any) -> str:
+    return text([value])[1:-1]
+
+
+def compare(call: Call, got: Any, expected: Any) -> Verdict:
+    """The first difference between what was inferred and what eager returned."""
+    mine, theirs = _flat(got), _flat(expected)
+    shown = f"{call}\n  infer {show(got)}\n  eager {show(expected)}"
+    if len(mine) != len(theirs):
+        return Verdict("size", shown)
+    for a, b in zip(mine, theirs, strict=True):
+        if not isinstance(b, torch.Tensor):
+            if isinstance(a, TensorSpec) or (a is None) != (b is None):
+                return Verdict("size", shown)
+            continue
+        if not isinstance(a, TensorSpec):
+            return Verdict("size", shown)
+        want = TensorSpec.of(b)
+        for label in ("sizes", "dtype", "strides", "storage_offset", "device", "layout"):
+            if getattr(a, label) != getattr(want, label):
+                return Verdict(label, shown)
+    return Verdict("right")
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in _flat(item)]
+    return [value]
+
+
+# --- other sizes ----------------------------------------------------------------------------------------------------
+
+
+def vary(call: Call, rng: random.Random) -> Call | None:
+    """The call with another size somewhere: one value of a size replaced wherever it occurs (also in int arguments,
+    or not), or one dimension of one tensor alone. None if there is nothing to vary.
+    """
+    leaves, tree = tree_flatten((call.args, call.kwargs))
+    tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+    if any(t.layout is not torch.strided for t in tensors):
+        return None
+    places = [(i, d) for i, x in enumerate(leaves) if isinstance(x, torch.Tensor) for d in range(x.dim())]
+    if not places:
+        return None
+    at, dim = rng.choice(places)
+    old = leaves[at].size(dim)
+    new = rng.choice((0, 0, 1, 1, 2, 3, old + 1, old + 2, old * 2, max(old - 1, 0)))
+    if rng.random() < 0.2:
+        sizes = {at: [new if d == dim else s for d, s in enumerate(leaves[at].size())]}
+    else:
+        sizes = {
+            i: [new if s == old else s for s in x.size()] for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)
+        }
+        if rng.random() < 0.6:
+            args = _swap_ints(call, old, new)
+            leaves, tree = tree_flatten(args)
+    if any(_count(s) > 1 << 20 for s in sizes.values()):
+        return None
+    kind = rng.choice(("same", "same", "zeros"))
+    leaves = [resized(x, sizes[i], kind) if i in sizes else x for i, x in enumerate(leaves)]
+    args, kwargs = tree_unflatten(leaves, tree)
+    return Call(call.op, args, kwargs, call.source)
+
+
+def _count(sizes: Sequence[int]) -> int:
+    count = 1
+    for size in sizes:
+        count *= size
+    return count
+
+
+def _swap_ints(call: Call, old: int, new: int) -> Any:
+    """The arguments with `old` replaced in lists of ints, and in SymInt slots."""
+
+    def swap(value: Any, slot: str) -> Any:
+        if isinstance(value, (list, tuple)) and value and all(type(item) is int for item in value) and "SymInt" in slot:
+            return type(value)(new if item == old else item for item in value)
+        if type(value) is int and value == old and slot == "SymInt":
+            return new
+        return value
+
+    schema = call.op._schema.arguments
+    slots = {argument.name: str(argument.real_type) for argument in schema}
+    args = tuple(swap(value, slots[argument.name]) for value, argument in zip(call.args, schema, strict=False))
+    return args, {name: swap(value, slots[name]) for name, value in call.kwargs.items()}
+
+
+def resized(tensor: torch.Tensor, sizes: Sequence[int], kind: str) -> torch.Tensor:
+    """A tensor of other sizes laid out alike: dimensions in the same order in memory, expanded ones expanded."""
+    if list(tensor.size()) == list(sizes) and kind == "same":
+        return clone(tensor)
+    order = sorted(range(len(sizes)), key=lambda d: (tensor.stride(d), tensor.size(d), -d))
+    strides = [0] * len(sizes)
+    stride = 1
+    for d in order:
+        if tensor.stride(d) == 0 and tensor.size(d) > 1:
+            continue
+        strides[d] = stride
+        stride *= max(sizes[d], 1)
+    if all(tensor.stride(d) == 0 or tensor.size(d) < 2 for d in range(tensor.dim())) or tensor.is_contiguous():
+        if not any(tensor.stride(d) == 0 and tensor.size(d) > 1 for d in range(tensor.dim())):
+            strides = list(torch.empty(list(sizes), device="meta").stride())
+    offset = tensor.storage_offset()
+    source = tensor.detach().reshape(-1)
+    count = stride + offset
+    if kind == "zeros" or not source.numel():
+        storage = torch.zeros(count, dtype=tensor.dtype)
+    else:
+        storage = source.repeat(-(-count // source.numel()))[:count].contiguous()
+    return storage.as_strided(list(sizes), strides, offset)
+
+
+# --- the report -----------------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints what is uncovered or wrong; the exit status is 0."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vary", type=int, default=0, help="variations of each call")
+    parser.add_argument("--only", default="", help="overloads whose name starts so")
+    parser.add_argument("--info", default="", help="OpInfos whose name starts so")
+    parser.add_argument("--show", type=int, default=1, help="failures shown for each overload and label")
+    parser.add_argument("--seed", type=int, default=0)
+    known = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    calls = [c for c in record(lambda n: n.startswith(known.info)) if str(c.op).startswith(known.only)]
+    tally: Counter[str] = Counter()
+    by_op: dict[str, Counter[str]] = defaultdict(Counter)
+    rng = random.Random(known.seed)
+    for call in calls:
+        tries = [call, *(v for v in (vary(call, rng) for _ in range(known.vary)) if v is not None)]
+        for number, each in enumerate(tries):
+            verdict = judge(each)
+            label = verdict.label if number == 0 else f"varied: {verdict.label}"
+            tally[label] += 1
+            by_op[str(call.op)][label] += 1
+            if not verdict.fine and by_op[str(call.op)][label] <= known.show:
+                print(f"{label}: {verdict.detail}", flush=True)
+    missing = sorted(op for op, labels in by_op.items() if "no rule" in labels)
+    print(f"{len(by_op)} overloads, {len(missing)} without a rule: {' '.join(missing)}")
+    print(", ".join(f"{label} {count}" for label, count in tally.most_common()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
