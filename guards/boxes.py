@@ -23,6 +23,7 @@ Pair = tuple[int | None, int | None]
 Values = tuple[int, ...]
 Test = Callable[[Values], bool]
 Getter = Callable[[Values], Any]
+Atom = tuple[Term, Pair | None]
 
 
 def bounded_form(condition: Term) -> tuple[Term, Pair] | None:
@@ -57,45 +58,54 @@ def meet(a: Pair, b: Pair) -> Pair:
     return low, high
 
 
-@attrs.frozen
+def conjuncts(condition: Term) -> tuple[Term, ...]:
+    """The parts of a conjunction: none for True, the condition itself where it is none.
+
+    >>> from guards.exprs import TRUE, ge, symbol
+    >>> conjuncts(TRUE), conjuncts(ge(symbol("s0"), 1))
+    ((), (<s0 >= 1>,))
+    """
+    if condition.op is Op.AND:
+        return condition.args
+    return () if condition is exprs.TRUE else (condition,)
+
+
+@attrs.frozen(eq=False)
 class Box:
     """A conjunction as ranges of linear forms and what is left.
 
     Attributes:
         limits: a range for each form, all of them to be met.
         rest: further conditions, in order.
-        atoms: every condition by itself, before ranges of one form were met: ``(form or condition, range or None)``.
+        atoms: for each guard what it asks, before ranges of one form were met: ``(form or condition, range or None)``.
     """
 
     limits: Mapping[Term, Pair]
     rest: tuple[Term, ...]
-    atoms: tuple[tuple[Term, Pair | None], ...]
+    atoms: tuple[tuple[Atom, ...], ...]
 
     @classmethod
     def of(cls, guard_set: GuardSet, sizes: Iterable[str] = ()) -> Box:
         """The box of a guard set; bounds that every size meets are left out for the symbols in ``sizes``."""
         limits: dict[Term, Pair] = {}
         rest: dict[Term, None] = {}
-        atoms: list[tuple[Term, Pair | None]] = []
+        atoms: list[tuple[Atom, ...]] = []
         free = {symbol(name) for name in sizes}
-        pending = [guard.term for guard in reversed(guard_set.conditions)]
-        while pending:
-            condition = pending.pop()
-            if condition.op is Op.AND:
-                pending.extend(reversed(condition.args))
-                continue
-            if condition is exprs.TRUE:
-                continue
-            found = bounded_form(condition)
-            if found is None:
-                rest[condition] = None
-                atoms.append((condition, None))
-                continue
-            form, pair = found
-            if form in free and pair[1] is None and pair[0] is not None and pair[0] <= 0:
-                continue
-            limits[form] = meet(limits.get(form, (None, None)), pair)
-            atoms.append((form, pair))
+        for guard in guard_set.conditions:
+            own: list[Atom] = []
+            for condition in conjuncts(guard.term):
+                found = bounded_form(condition)
+                if found is None:
+                    rest[condition] = None
+                    own.append((condition, None))
+                    continue
+                form, pair = found
+                if form in free and pair[1] is None and pair[0] is not None and pair[0] <= 0:
+                    continue
+                limits[form] = meet(limits.get(form, (None, None)), pair)
+                own.append(found)
+            if own:
+                atoms.append(tuple(own))
         return cls(limits, tuple(rest), tuple(atoms))
 
     @property

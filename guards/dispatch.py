@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from guards.boxes import Box, Compiler, Values
+from guards.boxes import Box, Compiler, Pair, Values
 from guards.codegen import require_slots, slot_names
 from guards.exprs import Term
 from guards.fold import evaluate
@@ -166,19 +166,22 @@ class Tree(Generic[E]):
 def _distance(record: Record, values: Mapping[str, int], seen: dict[Term, int]) -> tuple[int, int]:
     """How many conditions of a record fail, and by how much."""
     failing = gap = 0
-    for term, pair in record.box.atoms:
-        if pair is None:
-            if term not in seen:
-                seen[term] = 0 if satisfied(term, values) else 1
-            failing += seen[term]
-            continue
-        if term not in seen:
-            seen[term] = evaluate(term, values)
-        value = seen[term]
-        low, high = pair
-        short = low - value if low is not None and value < low else 0
-        over = value - high if high is not None and value > high else 0
-        if short or over:
+    for atoms in record.box.atoms:
+        gaps = [_gap(term, pair, values, seen) for term, pair in atoms]
+        if any(gaps):
             failing += 1
-            gap += short + over
+            gap += sum(gaps)
     return failing, gap
+
+
+def _gap(term: Term, pair: Pair | None, values: Mapping[str, int], seen: dict[Term, int]) -> int:
+    """How far a form is from its range; 0 where it is inside, 1 for a condition that fails."""
+    if term not in seen:
+        seen[term] = evaluate(term, values) if pair is not None else 0 if satisfied(term, values) else 1
+    value = seen[term]
+    if pair is None:
+        return value
+    low, high = pair
+    if low is not None and value < low:
+        return low - value
+    return value - high if high is not None and value > high else 0
