@@ -2,7 +2,7 @@
 
 from guards.codegen import Check, compile_check
 from guards.congruence import Congruence
-from guards.decide import Effort, ask
+from guards.decide import Effort, Verdict, ask, decide, prove
 from guards.dispatch import Miss, Near, Tree
 from guards.errors import CannotSolve, Contradiction, FormatError, GuardsError, ParseError, RangeError
 from guards.exprs import Term, symbol
@@ -36,9 +36,12 @@ __all__ = [
     "Stride",
     "Term",
     "Tree",
+    "Verdict",
     "Violation",
     "ask",
     "compile_check",
+    "decide",
     "parse",
+    "prove",
     "symbol",
 ]

@@ -5,13 +5,19 @@ Asking never records anything: the same facts and the same question give the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from guards import congruence, exprs
+import attrs
+
+from guards import congruence, exprs, refute, simplify
+from guards.errors import Contradiction, ParseError, RangeError
 from guards.exprs import FALSE, TRUE, Op, Term
 from guards.facts import Facts
-from guards.refute import refutes
+from guards.intervals import Interval
+from guards.parse import parse
+from guards.points import Values, exhaust, witness
+from guards.prove import Proved, Unknown, solve_formula
 from guards.rules import rewritten
 from guards.scope import Scope
 
@@ -23,9 +29,10 @@ class Effort(IntEnum):
     FULL = 1  # everything, within a deterministic limit
 
 
-RUNGS = ("constant", "memo", "known", "interval", "rules", "linear", "sympy", "z3", "unknown")
+RUNGS = ("constant", "memo", "known", "interval", "rules", "linear", "points", "enumerate", "sympy", "z3", "unknown")
 _counts: dict[str, int] = dict.fromkeys(RUNGS, 0)
 _ANSWERS_LIMIT = 8192
+_LARGE_BOX = 60_000
 
 
 def counters() -> dict[str, int]:
@@ -81,12 +88,6 @@ def _is_zero(scope: Scope, condition: Term) -> bool | None:
     return None if congruence.meets(scope.congruence(term), 0) else False
 
 
-Rung = Callable[[Scope, Term], bool]
-"""Whether a formula (in canonical form) certainly has no solution in the scope."""
-
-_cheap: list[tuple[str, Rung]] = [("linear", refutes)]
-_dear: list[tuple[str, Rung]] = []
-
 _TRIED = {(effort, only): 1 << (2 * effort + only) for effort in (0, 1) for only in (False, True)}
 
 
@@ -133,8 +134,9 @@ def ask_scope(scope: Scope, condition: Term, effort: Effort, only: bool | None) 
     if all(tried & _TRIED[effort, answer] for answer in wanted):
         _counts["memo"] += 1
         return None
-    answer, rung = _climb(scope, condition, effort, wanted)
-    _counts[rung] += 1
+    climb = _climb(scope, condition, effort, only)
+    answer = climb.value
+    _counts[climb.rung] += 1
     if len(answers) >= _ANSWERS_LIMIT:
         answers.clear()
     if answer is None:
@@ -146,32 +148,246 @@ def ask_scope(scope: Scope, condition: Term, effort: Effort, only: bool | None) 
     return answer
 
 
-def _climb(scope: Scope, condition: Term, effort: Effort, wanted: tuple[bool, ...]) -> tuple[bool | None, str]:
+# -- the ladder -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Verdict:
+    """What was found out about a condition.
+
+    Attributes:
+        value: True: it holds for all values that the facts allow; False: for none; None: it depends, or nobody knows.
+        rung: the step of the ladder that settled it.
+        fails: values at which it does not hold, by name (only where the value is None).
+        holds: values at which it holds (only where the value is None).
+        reason: a sentence.
+    """
+
+    value: bool | None
+    rung: str
+    fails: dict[str, int] | None = None
+    holds: dict[str, int] | None = None
+    reason: str = ""
+
+    @property
+    def model(self) -> dict[str, int] | None:
+        """Values at which the condition fails, or, where none are known, at which it holds."""
+        return self.fails if self.fails is not None else self.holds
+
+
+class _Climb:
+    """One way up the ladder: which answers are still possible, and why the others are not."""
+
+    __slots__ = ("fails", "holds", "reason", "rung", "value")
+
+    def __init__(self) -> None:
+        self.value: bool | None = None
+        self.rung = "unknown"
+        self.fails: Values | None = None
+        self.holds: Values | None = None
+        self.reason = ""
+
+    def settle(self, value: bool | None, rung: str) -> _Climb:
+        self.value = value
+        self.rung = rung
+        return self
+
+
+def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> _Climb:
+    climb = _Climb()
     found = look(scope, condition)
     if found is not None:
-        return found, "interval"
+        return climb.settle(found, "interval")
+    asked = condition
     if scope.rewrites:
         known = scope.canonical(condition)
         if known is TRUE or known is FALSE:
-            return known is TRUE, "known"
+            return climb.settle(known is TRUE, "known")
         if known is not condition:
             condition = known
             found = look(scope, condition)
             if found is not None:
-                return found, "interval"
+                return climb.settle(found, "interval")
     simple = rewritten(scope, condition)
     if simple is not condition:
         condition = simple
         found = look(scope, condition)
         if found is not None:
-            return found, "rules"
-    goals = [(answer, exprs.not_(condition) if answer else condition) for answer in wanted]
-    for rungs in (_cheap, _dear) if effort else (_cheap,):
-        for name, rung in rungs:
-            for answer, formula in goals:
-                if rung(scope, formula):
-                    return answer, name
-    return None, "unknown"
+            return climb.settle(found, "rules")
+    # From here on: `condition` holds for all values when `formulas[True]` has no solution, and for none likewise.
+    formulas = {True: exprs.not_(condition), False: condition}
+    if only is not None and _excluded(climb, scope, asked, only):
+        return climb.settle(None, "points")
+    if only is not False and refute.refutes(scope, formulas[True]):
+        return climb.settle(True, "linear")
+    if only is None:
+        both = [_excluded(climb, scope, asked, answer) for answer in (True, False)]
+        if all(both):
+            return climb.settle(None, "points")
+    if only is not True and climb.holds is None and refute.refutes(scope, formulas[False]):
+        return climb.settle(False, "linear")
+    if effort is not Effort.CHEAP:
+        return _climb_on(climb, scope, asked, formulas, only)
+    return climb
 
 
-__all__ = ["Effort", "ask", "counters", "reset_counters"]
+def _excluded(climb: _Climb, scope: Scope, condition: Term, answer: bool) -> bool:
+    """Whether some point shows that the answer is impossible."""
+    point = witness(scope, condition, not answer)
+    if point is not None:
+        if answer:
+            climb.fails = point
+        else:
+            climb.holds = point
+    return point is not None
+
+
+def _climb_on(climb: _Climb, scope: Scope, asked: Term, formulas: dict[bool, Term], only: bool | None) -> _Climb:
+    """The dear rungs."""
+
+    def open_answers() -> list[bool]:
+        wanted = (True, False) if only is None else (only,)
+        return [answer for answer in wanted if (climb.fails if answer else climb.holds) is None]
+
+    for answer in open_answers():
+        if exhaust(scope, formulas[answer]):
+            return climb.settle(answer, "enumerate")
+    for answer in open_answers():
+        if simplify.refutes(scope, formulas[answer]):
+            return climb.settle(answer, "sympy")
+    for answer in open_answers():
+        outcome = solve_formula(scope, formulas[answer])
+        if isinstance(outcome, Proved):
+            return climb.settle(answer, "z3")
+        if isinstance(outcome, Unknown):
+            climb.reason = outcome.reason
+            continue
+        if answer:
+            climb.fails = outcome.model
+        else:
+            climb.holds = outcome.model
+    if not open_answers():
+        return climb.settle(None, "z3")
+    for answer in open_answers():  # Z3 gave up: a box that is not too large can still be tried completely
+        if exhaust(scope, formulas[answer], _LARGE_BOX):
+            return climb.settle(answer, "enumerate")
+    return climb
+
+
+# -- for people -------------------------------------------------------------------------------------------------------
+
+Range = tuple[int | None, int | None]
+_CONTEXTS_LIMIT = 512
+_contexts: dict[tuple[object, ...], Facts] = {}
+
+
+def facts_from(ranges: Mapping[str, Range] | None = None, assume: Iterable[str | Term] = ()) -> Facts:
+    """Facts from ranges by name and conditions as text (or terms).
+
+    Raises:
+        Contradiction: nothing satisfies all of them, and that was seen.
+        RangeError: a range is empty, or not a pair.
+        ParseError: a condition cannot be read.
+
+    >>> facts_from({"s0": (2, None)}, ["s0 % 8 == 0"])
+    Facts(s0 in [2, inf), s0 % 8 == 0)
+    """
+    assume = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
+    try:
+        key = (tuple(ranges.items()) if ranges else (), assume)
+        found = _contexts.get(key)
+    except TypeError as error:
+        raise RangeError(f"a range is a pair of integers or None: {error}") from None
+    if found is None:
+        pairs: dict[Term, Range] = {}
+        for name, pair in (ranges or {}).items():
+            pairs[exprs.symbol(name)] = _checked(name, pair)
+        found = Facts.make(pairs, [_condition(item) for item in assume])
+        if found.contradictory:
+            shown = tuple(str(condition) for condition in found.conditions)
+            raise Contradiction(f"nothing satisfies all that is assumed: {', '.join(shown)}", shown)
+        if len(_contexts) >= _CONTEXTS_LIMIT:
+            _contexts.clear()
+        _contexts[key] = found
+    return found
+
+
+def _checked(name: str, pair: object) -> Range:
+    if isinstance(pair, Interval):
+        return pair.lo, pair.hi
+    if isinstance(pair, tuple) and len(pair) == 2 and all(type(b) is int or b is None for b in pair):
+        return pair
+    raise RangeError(f"the range of {name} must be a pair of integers or None, not {pair!r}")
+
+
+def _condition(item: str | Term) -> Term:
+    term = parse(item) if isinstance(item, str) else item
+    if not term.is_bool:
+        raise ParseError(f"a condition is needed, not the integer {term}")
+    return term
+
+
+def decide(
+    query: str | Term, *, ranges: Mapping[str, Range] | None = None, assume: Iterable[str | Term] = ()
+) -> Verdict:
+    """The verdict on a condition: holds it for all values of its symbols, for none, or does it depend?
+
+    A symbol absent from ``ranges`` is a size: any integer >= 0.
+
+    Raises:
+        ParseError: ``query`` or an assumption cannot be read.
+        Contradiction: nothing satisfies the assumptions.
+
+    >>> from guards.decide import decide
+    >>> decide("s0 + s1 > 2", ranges={"s0": (2, None), "s1": (1, None)}).value
+    True
+    >>> verdict = decide("s0 == s1")
+    >>> verdict.value, verdict.fails, verdict.holds
+    (None, {'s0': 1, 's1': 6}, {'s0': 0, 's1': 0})
+    """
+    condition = _condition(query)
+    facts = facts_from(ranges, assume)
+    if condition is TRUE or condition is FALSE:
+        return Verdict(condition is TRUE, "constant", reason="it is a constant")
+    climb = _climb(facts.scope(condition), condition, Effort.FULL, None)
+    _counts[climb.rung] += 1
+    if climb.value is not None:
+        return Verdict(
+            climb.value, climb.rung, reason=f"{'always' if climb.value else 'never'}: {_BY_RUNG[climb.rung]}"
+        )
+    if climb.fails is not None and climb.holds is not None:
+        return Verdict(None, climb.rung, climb.fails, climb.holds, "it depends on the values")
+    return Verdict(None, "unknown", climb.fails, climb.holds, f"not known ({climb.reason or 'limits were reached'})")
+
+
+_BY_RUNG = {
+    "constant": "it is a constant",
+    "interval": "by the ranges and remainders of its parts",
+    "known": "by the equations assumed",
+    "rules": "by rewriting",
+    "linear": "by linear elimination",
+    "enumerate": "by trying all values",
+    "sympy": "by the signs of factors",
+    "z3": "by Z3",
+}
+
+
+def prove(
+    query: str | Term, *, ranges: Mapping[str, Range] | None = None, assume: Iterable[str | Term] = ()
+) -> bool | None:
+    """Whether a condition holds for all values (True), for none (False), or neither is known to be so (None).
+
+    A symbol absent from ``ranges`` is a size: any integer >= 0.
+
+    Raises:
+        ParseError: ``query`` or an assumption cannot be read.
+        Contradiction: nothing satisfies the assumptions.
+
+    >>> from guards.decide import prove
+    >>> prove("(s0 + 7) // 8 * 8 >= s0"), prove("s0 // 2 % 4 == 0", assume=["s0 % 8 == 0"]), prove("s0 < 5")
+    (True, True, None)
+    """
+    return ask(facts_from(ranges, assume), _condition(query))
+
+
+__all__ = ["Effort", "Verdict", "ask", "counters", "decide", "facts_from", "prove", "reset_counters"]

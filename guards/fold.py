@@ -237,8 +237,10 @@ def _sum(constant: int, parts: list[tuple[int, _Text]]) -> _Text:
     return text, _SUM
 
 
-def _relation(term: Term, operands: list[_Text], conjunction: Callable[[str, str, str], str]) -> str:
-    """A relation with its negative parts moved to the other side."""
+def balanced(
+    term: Term, operands: list[T], show: Callable[[int, list[tuple[int, T]]], str], join: Callable[[str, str, str], str]
+) -> str:
+    """A relation with its negative parts moved to the other side; ``show`` writes a sum, ``join`` a comparison."""
     argument = term.args[0]
     constant, items = exprs.split(argument)
     if argument.op is not Op.ADD:
@@ -252,17 +254,17 @@ def _relation(term: Term, operands: list[_Text], conjunction: Callable[[str, str
         if not left:
             left, right, constant = right, left, -constant
         if constant > 0 and right:
-            return conjunction(_sum(constant, left)[0], sign, _sum(0, right)[0])
-        return conjunction(_sum(0, left)[0], sign, _sum(-constant, right)[0])
+            return join(show(constant, left), sign, show(0, right))
+        return join(show(0, left), sign, show(-constant, right))
     if not left:
         if constant > 0 and len(right) > 1:
-            return conjunction(_sum(0, right)[0], ">", str(constant - 1))
-        return conjunction(_sum(0, right)[0], ">=", str(constant))
+            return join(show(0, right), ">", str(constant - 1))
+        return join(show(0, right), ">=", str(constant))
     if constant == 1 and right:
-        return conjunction(_sum(0, left)[0], "<", _sum(0, right)[0])
+        return join(show(0, left), "<", show(0, right))
     if constant > 0 and right:
-        return conjunction(_sum(constant, left)[0], "<=", _sum(0, right)[0])
-    return conjunction(_sum(0, left)[0], "<=", _sum(-constant, right)[0])
+        return join(show(constant, left), "<=", show(0, right))
+    return join(show(0, left), "<=", show(-constant, right))
 
 
 def _describe(names: Mapping[str, str] | None, cache: dict[Term, list[_Text]]) -> Algebra[_Text]:
@@ -300,7 +302,7 @@ def _describe(names: Mapping[str, str] | None, cache: dict[Term, list[_Text]]) -
         if op is Op.TRUE or op is Op.FALSE:
             return ("True" if op is Op.TRUE else "False"), _ATOM
         parts = cache.get(term.args[0], operands)
-        return _relation(term, parts, lambda a, sign, b: f"{a} {sign} {b}"), _COMPARE
+        return balanced(term, parts, lambda c, items: _sum(c, items)[0], lambda a, s, b: f"{a} {s} {b}"), _COMPARE
 
     return algebra
 

@@ -170,7 +170,7 @@ def _remainder(a: Pair, b: Pair) -> Pair:
     least, most = b
     assert least is not None
     if lo is not None and hi is not None:
-        if 0 <= lo and hi < least:
+        if lo >= 0 and hi < least:
             return a
         if least == most and lo // least == hi // least:
             return lo % least, hi % least

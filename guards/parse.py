@@ -7,7 +7,6 @@ else b``, and the functions in :data:`FUNCTIONS` under the names that tensor com
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -31,9 +30,9 @@ def parse(text: str) -> Term:
     Raises:
         ParseError: the text is not of the accepted language, or is too large.
 
-    >>> from guards import parse
+    >>> from guards.parse import parse
     >>> parse("s0 // 8 * 8 == s0"), parse("Eq(Mod(s0, 8), 0) and 1 <= s1 < 2**3")
-    (<s0 == 8*(s0//8)>, <s0 % 8 == 0 and s1 <= 7 and s1 >= 1>)
+    (<s0 == 8*(s0//8)>, <s0 % 8 == 0 and s1 >= 1 and s1 <= 7>)
     >>> parse("__import__('os')")
     Traceback (most recent call last):
         ...
@@ -55,9 +54,7 @@ def _read(text: str) -> Term:
         raise ParseError(f"the text has {len(text)} characters, more than {MAX_LENGTH}", text)
     text = text.strip()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text, mode="eval").body
+        tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
         offset = error.offset - 1 if error.offset else None
         raise ParseError(f"not a Python expression ({error.msg})", text, offset) from None
@@ -190,7 +187,7 @@ class _Reader:
             return exprs.floordiv(a, b)
         if operator is ast.Mod:
             return exprs.mod(a, b)
-        if b.op is Op.CONST and 0 <= b.value:
+        if b.op is Op.CONST and b.value >= 0:
             amount = b.value
             if operator in (ast.LShift, ast.RShift) and amount <= MAX_BITS // 2:
                 shifted = exprs.const(1 << amount)

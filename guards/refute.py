@@ -38,7 +38,18 @@ class _Budget:
 class _Node:
     """One branch of the search: constraints, and what is still open in it."""
 
-    __slots__ = ("budget", "extremes", "inputs", "ites", "open", "products", "rows_taken", "scope", "tableau", "unequal")
+    __slots__ = (
+        "budget",
+        "extremes",
+        "inputs",
+        "ites",
+        "open",
+        "products",
+        "rows_taken",
+        "scope",
+        "tableau",
+        "unequal",
+    )
 
     def __init__(self, scope: Scope, budget: _Budget) -> None:
         self.scope = scope

@@ -46,7 +46,7 @@ class Scope:
         "contradictory",
         "declared",
         "equals",
-        "extra",
+        "points",
         "ranges",
         "residue",
         "rewrites",
@@ -66,7 +66,7 @@ class Scope:
         self.residue: dict[Term, None] = {}
         self.contradictory = False
         self.answers: dict[Term, object] = {}
-        self.extra: dict[str, object] = {}  # what the rungs of the ladder keep for this scope
+        self.points: list[dict[str, int]] | None = None  # assignments that satisfy all this
         self.simplified: dict[Term, Term] = {}  # what the rewrite rules made of terms
         self._bounds: dict[Term, Pair] = {}
         self._classes: dict[Term, Class] = {}
@@ -125,7 +125,9 @@ class Scope:
             found = self.ranges.get(term)
             if found is None:  # rewritten away, or never declared: then it is a size
                 known = self.rewrites.get(term)
-                found = intervals.SIZES if known is None else meet(self.declared.get(term, EVERYTHING), self.bounds(known))
+                found = (
+                    intervals.SIZES if known is None else meet(self.declared.get(term, EVERYTHING), self.bounds(known))
+                )
             return found
         if op is Op.MUL:
             pair = self._bound_product(args)
@@ -310,7 +312,9 @@ class Scope:
         args = monomial.args
         if op is Op.FLOORDIV and args[1].op is Op.CONST:
             divisor = args[1].args[0]
-            self._narrow_sum(args[0], (None if lo is None else lo * divisor, None if hi is None else hi * divisor + divisor - 1))
+            self._narrow_sum(
+                args[0], (None if lo is None else lo * divisor, None if hi is None else hi * divisor + divisor - 1)
+            )
         elif op is Op.MIN and lo is not None:
             for part in args:
                 self._narrow_sum(part, (lo, None))
@@ -407,7 +411,9 @@ class Scope:
                 atom, coefficient = items[index]
                 if atom.op is not op or coefficient not in (1, -1):
                     continue
-                rest = exprs.linear(constant * -coefficient, dict((m, c * -coefficient) for m, c in items if m is not atom))
+                rest = exprs.linear(
+                    constant * -coefficient, {m: c * -coefficient for m, c in items if m is not atom}
+                )
                 if not contains(rest, atom):
                     if op is Op.FLOORDIV:
                         self._bracket(atom, rest, pending)
@@ -417,7 +423,7 @@ class Scope:
     def _bracket(self, atom: Term, value: Term, pending: list[Term]) -> None:
         """What ``a // b == value`` says of ``a``."""
         dividend, divisor = atom.args
-        low, high = self.bounds(divisor)
+        low, _high = self.bounds(divisor)
         if low is not None and low > 0:
             slack = exprs.sub(dividend, exprs.mul(divisor, value))
             pending += [exprs.ge(slack, 0), exprs.lt(slack, divisor)]
@@ -438,14 +444,16 @@ class Scope:
             atom, coefficient = items[index]
             if atom.op is not Op.SYMBOL or coefficient not in (1, -1) or atom in divisor.symbols:
                 continue
-            rest = exprs.linear(constant, dict((m, c) for m, c in items if m is not atom))
+            rest = exprs.linear(constant, {m: c for m, c in items if m is not atom})
             if atom in rest.symbols:
                 continue
             quotient = new_symbol(f"{divisor}\u00b7{atom.name}" + ("" if coefficient > 0 else "\u2212"))
             lo, hi = intervals.floordiv(self.bounds(dividend), self.bounds(divisor))
             self.ranges[quotient] = (lo, hi)
             if divisor.op is not Op.CONST:
-                pending += [exprs.lt(-offset, divisor)] if (self.bounds(divisor)[0] or 0) > 0 else [exprs.gt(-offset, divisor)]
+                pending += (
+                    [exprs.lt(-offset, divisor)] if (self.bounds(divisor)[0] or 0) > 0 else [exprs.gt(-offset, divisor)]
+                )
                 pending += [exprs.ge(-offset, 0)] if (self.bounds(divisor)[0] or 0) > 0 else [exprs.le(-offset, 0)]
             value = exprs.add(exprs.mul(divisor, quotient), -offset)
             return atom, exprs.mul(coefficient, exprs.sub(value, rest))
