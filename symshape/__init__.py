@@ -19,10 +19,14 @@ from symshape.errors import (
     SymShapeError,
     UnsupportedError,
 )
+from symshape.frontends.compile import Compiled, Stats, compile
 from symshape.options import Options
 from symshape.tracing.traced import Traced, trace
 
+__version__ = "0.1.0"
+
 __all__ = [
+    "Compiled",
     "ConstraintViolation",
     "DataDependentError",
     "Dim",
@@ -34,8 +38,10 @@ __all__ = [
     "ProgramError",
     "RunnerError",
     "RuntimeAssertionError",
+    "Stats",
     "SymShapeError",
     "Traced",
     "UnsupportedError",
+    "compile",
     "trace",
 ]

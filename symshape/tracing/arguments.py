@@ -77,18 +77,24 @@ class Call:
     duplicates: tuple[int, ...]
 
 
-def take_apart(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """The call ``fn(*args, **kwargs)`` as leaves, paths and keys.
+def take_apart(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, paths: bool = True) -> Call:
+    """The call ``fn(*args, **kwargs)`` as leaves, keys and (unless told not to, which is much faster) paths.
 
     Raises:
         InputError: an argument cannot be traced (a sparse tensor, a tensor subclass, an unhashable object).
     """
+    if not paths:
+        quick, tree = pytree.tree_flatten((tuple(args), kwargs))
+        try:
+            return Call(tuple(quick), tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(quick))
+        except InputError:
+            return take_apart(fn, args, kwargs)  # for the argument's name in the message
     flat, tree = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
     names = parameter_names(fn, args)
-    paths = tuple(_path_text(path, names) for path, _ in flat)
+    texts = tuple(_path_text(path, names) for path, _ in flat)
     leaves = tuple(leaf for _, leaf in flat)
-    keys = tuple(leaf_key(leaf, path) for leaf, path in zip(leaves, paths, strict=True))
-    return Call(leaves, tree, paths, keys, duplicates(leaves))
+    keys = tuple(leaf_key(leaf, path) for leaf, path in zip(leaves, texts, strict=True))
+    return Call(leaves, tree, texts, keys, duplicates(leaves))
 
 
 def duplicates(leaves: Sequence[Any]) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from symshape.tracing.arguments import INT_KEY, STRIDED, Call, TensorKey, source
 from symshape.tracing.codegen import Run, compile_graph
 from symshape.tracing.env import ShapeEnv, Symbol
 from symshape.tracing.floats import FloatTerm
+from symshape.tracing.functions import FunctionMode
 from symshape.tracing.graph import Graph, Input, Value, without_dead_code
 from symshape.tracing.symints import BoolNode, FloatNode, IntNode
 from symshape.tracing.tensors import SymbolicTensor
@@ -134,7 +135,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
         before = {key: dict(module.__dict__) for key, (_, module) in state.modules.items()}
         try:
-            with _compiling(), TracingMode(tracer):
+            with _compiling(), TracingMode(tracer), FunctionMode():
                 result = fn(*args, **kwargs)
             _refuse_leaks(state, before)
         finally:

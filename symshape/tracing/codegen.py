@@ -19,8 +19,34 @@ from symshape.errors import RuntimeAssertionError
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.graph import Assertion, Binding, Graph, Node, Value, map_argument, values_in, written_values
 
-Run = Callable[[Sequence[Any], Sequence[torch.Tensor], Sequence[int]], list[Any]]
-"""``run(leaves, lifted, values)``: the flat outputs for the call's leaves, the lifted tensors and the call's integers."""
+Run = Callable[[Sequence[Any], Sequence[int]], list[Any]]
+"""``run(leaves, values)``: the flat outputs for the call's leaves and the call's integers."""
+
+_aten = torch.ops.aten
+_BINDINGS: dict[Any, Callable[..., Any]] = {
+    _aten.add.Tensor: torch.add,
+    _aten.sub.Tensor: torch.sub,
+    _aten.mul.Tensor: torch.mul,
+    _aten.div.Tensor: torch.div,
+    _aten.neg.default: torch.neg,
+    _aten.mm.default: torch.mm,
+    _aten.bmm.default: torch.bmm,
+    _aten.addmm.default: torch.addmm,
+    _aten.t.default: torch.t,
+    _aten.transpose.int: torch.transpose,
+    _aten.permute.default: torch.permute,
+    _aten.view.default: torch.Tensor.view,
+    _aten.expand.default: torch.Tensor.expand,
+    _aten.unsqueeze.default: torch.unsqueeze,
+    _aten.relu.default: torch.relu,
+    _aten.tanh.default: torch.tanh,
+    _aten.rsqrt.default: torch.rsqrt,
+    _aten.sin.default: torch.sin,
+    _aten.cos.default: torch.cos,
+    _aten.embedding.default: torch.embedding,
+    _aten.cat.default: torch.cat,
+}
+"""Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 0.5 µs a call)."""
 
 _numbers = count()
 
@@ -58,7 +84,8 @@ class _Writer:
     def __init__(self, graph: Graph, positions: Mapping[str, int]) -> None:
         self.graph = graph
         self.positions = positions
-        self.namespace: dict[str, Any] = {"math": math, "failed": _failed, "clone": torch.ops.aten.clone.default}
+        self.namespace: dict[str, Any] = {"math": math, "failed": _failed, "clone": _aten.clone.default}
+        self.namespace["lifted"] = [each.tensor for each in graph.lifted]
         self.lines: list[str] = []
         self._objects: dict[Any, str] = {}
         self._terms: dict[Term, str] = {}
@@ -84,10 +111,10 @@ class _Writer:
             self.namespace.update(set_grad=torch._C._set_grad_enabled, is_grad=torch.is_grad_enabled)
             inner = "\n".join(f"        {line}" for line in body)
             return (
-                "def run(leaves, lifted, values):\n    grad = is_grad()\n    try:\n"
+                "def run(leaves, values):\n    grad = is_grad()\n    try:\n"
                 f"{inner}\n    finally:\n        set_grad(grad)\n"
             )
-        return "def run(leaves, lifted, values):\n" + "\n".join(f"    {line}" for line in body) + "\n"
+        return "def run(leaves, values):\n" + "\n".join(f"    {line}" for line in body) + "\n"
 
     def _last_uses(self) -> dict[int, list[str]]:
         """For each step, the values nobody reads after it."""
@@ -172,7 +199,7 @@ class _Writer:
             self.namespace["_grad_changed"] = node.grad is not None
         arguments = [self._argument(arg) for arg in node.args]
         arguments += [f"{name}={self._argument(arg)}" for name, arg in node.kwargs.items()]
-        call = f"{self._object(node.op, 'op')}({', '.join(arguments)})"
+        call = f"{self._object(_BINDINGS.get(node.op, node.op), 'op')}({', '.join(arguments)})"
         scalars = [binding for binding in node.bindings if binding.kind != "size"]
         if scalars:
             self._scalar(call, scalars[0])

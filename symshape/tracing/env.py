@@ -342,10 +342,16 @@ class ShapeEnv:
         return origin(self.current_op, self.current_rule)
 
     def _assume(self, condition: Term, where: Origin) -> None:
-        self.guards.append(Guard(condition, where))
-        self.facts = self.facts.assume(condition)
+        """Records what ``condition`` says beyond the facts: one guard for each part of a conjunction that is new."""
+        parts = _parts(condition)
+        for part in parts:
+            if len(parts) > 1 and ask(self.facts, part, only=True):
+                continue
+            self.guards.append(Guard(part, where))
+            self.facts = self.facts.assume(part)
+            self._true.add(part)
+            events.emit(events.GuardAdded(str(part), str(where)))
         self._true.add(condition)
-        events.emit(events.GuardAdded(str(condition), str(where)))
 
     def check_policies(self) -> None:
         """After the trace: no symbol that was declared dynamic may have been fixed to one value.
@@ -372,6 +378,17 @@ class ShapeEnv:
                 symbol=symbol.name,
                 source=source,
             )
+
+
+def _parts(condition: Term) -> list[Term]:
+    """A condition as a conjunction: ``a and b`` gives both, ``x*y != 0`` gives ``x != 0`` and ``y != 0``."""
+    if condition.op is Op.AND:
+        return [part for each in condition.args for part in _parts(each)]
+    if condition.op is Op.NE:
+        constant, items = exprs.split(condition.args[0])
+        if constant == 0 and len(items) == 1 and items[0][0].op is Op.MUL:
+            return [exprs.ne(atom, 0) for atom in dict.fromkeys(items[0][0].args)]
+    return [condition]
 
 
 def _term(size: Any) -> Term:

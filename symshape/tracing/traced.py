@@ -90,7 +90,6 @@ class Traced:
     def __init__(self, fn: Callable[..., Any], program: Program) -> None:
         self._fn = fn
         self.program = program
-        self._lifted = program.lifted_tensors
         self._check: Check | None = None
 
     @property
@@ -158,7 +157,7 @@ class Traced:
                 f"{self.program.name} was traced for other arguments:\n" + "\n".join(f"  {each}" for each in problems),
                 tuple(problems),
             )
-        flat = self.program.run(call.leaves, self._lifted, values)
+        flat = self.program.run(call.leaves, values)
         return pytree.tree_unflatten(flat, self.program.graph.output_tree)
 
     def to_fx(self) -> torch.fx.GraphModule:

@@ -1,0 +1,325 @@
+"""``symshape.compile``: a function that is traced when a call needs it and dispatched in microseconds when not."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from itertools import count
+from typing import Any
+
+import attrs
+import torch
+
+from guards.codegen import compile_check
+from guards.sources import Source
+from symshape import events
+from symshape.dims import Dim, Policy
+from symshape.errors import InputError
+from symshape.options import Options
+from symshape.runtime.cuda_graphs import CudaGraphRunner, GraphStore
+from symshape.runtime.entries import Branch, Entry, EntryCache
+from symshape.runtime.outputs import builder
+from symshape.runtime.quick_keys import quick_key
+from symshape.runtime.runners import RunnerName, check_name, make_runner
+from symshape.tracing.arguments import Call, sources_of, take_apart, values_of
+from symshape.tracing.capture import Program, capture, name_of, slot_names
+from symshape.tracing.policies import Dynamic, policies
+from symshape.tracing.state import modes
+from symshape.tracing.traced import check_call, structure_differences, violation_sentences
+
+_CHANGED = object()
+_TIMED_MASK = 255
+
+
+@attrs.frozen
+class Stats:
+    """Counters of one compiled function.
+
+    Attributes:
+        calls: calls so far.
+        traces: programs traced.
+        hits: calls served by an entry that was there.
+        misses: calls that needed a trace.
+        evictions: entries that left because the cache was full.
+        entries: entries now.
+        cuda_graphs: CUDA graphs now.
+        dispatch_us: median µs of the look-up of a warm hit, sampled at every 256th call; None before the first sample.
+        trace_ms: milliseconds spent tracing, in all.
+    """
+
+    calls: int
+    traces: int
+    hits: int
+    misses: int
+    evictions: int
+    entries: int
+    cuda_graphs: int
+    dispatch_us: float | None
+    trace_ms: float
+
+
+@attrs.frozen(eq=False)
+class _Miss:
+    """What a miss looked like: enough to explain it later."""
+
+    call: Call
+    values: tuple[int, ...]
+    entries: tuple[Entry, ...]
+
+
+def compile(
+    fn: Callable[..., Any] | None = None,
+    *,
+    dynamic: Dynamic = None,
+    runner: RunnerName = "auto",
+    options: Options | None = None,
+) -> Any:
+    """Answers a function that computes what ``fn`` computes, through traced programs that it keeps and reuses.
+
+    The first call is traced with static sizes; a call with other sizes is traced with those that changed as symbols; from
+    then on no call is traced until the program takes another branch.
+
+    Args:
+        fn: a function or an ``nn.Module``; without it, a decorator.
+        dynamic: ``None`` as above; ``True``: symbols from the first call on; ``False``: one program for each tuple of sizes;
+            a description by argument as in :func:`symshape.trace`.
+        runner: ``eager`` runs op by op, ``inductor`` compiles each program with Inductor, ``cudagraph`` replays a CUDA
+            graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else ``eager``.
+        options: see :class:`symshape.Options`.
+
+    Raises:
+        InputError: ``fn`` is not callable, or (when called) an argument cannot be traced.
+        RunnerError: there is no such runner.
+
+    >>> import torch, symshape
+    >>> double = symshape.compile(lambda x: x * 2)
+    >>> for n in (8, 1, 2, 0):
+    ...     assert double(torch.ones(n)).shape == (n,)
+    >>> double.stats().traces
+    2
+    """
+    if fn is None:
+        return functools.partial(compile, dynamic=dynamic, runner=runner, options=options)
+    if not callable(fn):
+        raise InputError(f"symshape.compile needs a function or a module, not a {type(fn).__name__}")
+    if isinstance(fn, Compiled):
+        raise InputError("this function is compiled already")
+    if options is not None and not isinstance(options, Options):
+        raise InputError(f"options must be a symshape.Options, not {options!r}")
+    return Compiled(fn, dynamic, check_name(runner), options or Options())
+
+
+class Compiled:
+    """A compiled function: call it like the original.
+
+    Attributes:
+        fn: the original function or module.
+    """
+
+    def __init__(self, fn: Callable[..., Any], dynamic: Dynamic, runner: RunnerName, options: Options) -> None:
+        self.fn = fn
+        self._dynamic = dynamic
+        self._runner = runner
+        self._options = options
+        self._cache = EntryCache(options.max_entries, options.memo_size)
+        self._graphs = GraphStore(options.max_cuda_graphs)
+        self._history: dict[Source, Any] = {}
+        self._lock = threading.RLock()
+        self._clock = count(1)
+        self._numbers = count()
+        self._calls = self._traces = self._misses = 0
+        self._trace_ms = 0.0
+        self._times: deque[float] = deque(maxlen=512)
+        self._last_miss: _Miss | None = None
+        if not isinstance(fn, torch.nn.Module):
+            functools.update_wrapper(self, fn, updated=())
+
+    # -- the call
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Serves the call by an entry, tracing one first if none fits."""
+        self._calls = tick = self._calls + 1
+        if not tick & _TIMED_MASK:
+            self._time_dispatch(args, kwargs)
+        branches = self._cache.branches
+        if branches:
+            branch = branches[0]
+            if kwargs:
+                leaves = (*args, *kwargs.values())
+                found = branch.memo.get((quick_key(leaves), *kwargs))
+            else:
+                leaves = args
+                found = branch.memo.get(quick_key(args))
+            if found is not None and (branch.stateless or branch.state.unchanged()):
+                entry, values = found
+                entry.last_used = tick
+                return entry.build(entry.run(leaves, values))
+        return self._slow_call(args, kwargs)
+
+    def _time_dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Now and then: how long the quick look-up of a warm call takes."""
+        for _ in range(3):  # the first warms the caches of the machine
+            start = time.perf_counter()
+            branches = self._cache.branches
+            if not branches:
+                return
+            branch = branches[0]
+            key = quick_key((*args, *kwargs.values()) if kwargs else args)
+            found = branch.memo.get((key, *kwargs) if kwargs else key)
+            if found is None or not (branch.stateless or branch.state.unchanged()):
+                return
+            elapsed = (time.perf_counter() - start) * 1e6
+        self._times.append(elapsed)
+
+    def _slow_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that the quick memo does not know: nested arguments, new sizes, or a miss."""
+        call = take_apart(self.fn, args, kwargs, paths=False)
+        structure = (modes(), str(call.tree), call.keys, call.duplicates)
+        values = values_of(call.leaves, call.keys)
+        branch = self._cache.branch()
+        entry = None
+        if branch is not None:
+            found = branch.memo.get((structure, values))
+            entry = found[0] if found is not None else self._cache.find(branch, structure, values)
+        if entry is None:
+            branch, entry = self._miss(call, structure, values, args, kwargs)
+        assert branch is not None
+        self._cache.remember(branch, (structure, values), entry, values)
+        key = quick_key((*args, *kwargs.values()))
+        if key is not None:
+            self._cache.remember(branch, (key, *kwargs) if kwargs else key, entry, values)
+        entry.last_used = self._calls
+        return entry.build(entry.run(call.leaves, values))
+
+    def _miss(
+        self, call: Call, structure: Hashable, values: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Branch, Entry]:
+        """Traces a program for the call.  Nothing changes if that fails."""
+        with self._lock:
+            branch = self._cache.branch()
+            if branch is not None:  # another thread may have been first
+                entry = self._cache.find(branch, structure, values)
+                if entry is not None:
+                    return branch, entry
+            check_call(self.fn, args, kwargs)
+            full = take_apart(self.fn, args, kwargs)
+            wanted, history = self._policies(full, values)
+            skeleton = attrs.evolve(full, leaves=tuple(None if isinstance(x, torch.Tensor) else x for x in full.leaves))
+            last = _Miss(skeleton, values, self._cache.entries)
+            if last.entries:
+                self._last_miss, before = last, self._last_miss
+            program = self._capture(full, wanted, before if last.entries else None)
+            runner_name, run = make_runner(self._runner, program, self._graphs)
+            entry = Entry(next(self._numbers), program, runner_name, run, builder(program.graph.output_tree))
+            branch, gone = self._cache.publish(branch, structure, entry)
+            for each in gone:
+                if isinstance(each.run, CudaGraphRunner):
+                    each.run.release()
+                events.emit(events.Evicted(name_of(self.fn), each.number))
+            self._history = history
+            self._misses += 1
+            self._traces += 1
+            self._trace_ms += program.milliseconds
+            if last.entries:
+                events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))
+            return branch, entry
+
+    def _capture(self, call: Call, wanted: Mapping[Source, Dim | Policy], before: _Miss | None) -> Program:
+        try:
+            return capture(self.fn, call, wanted, self._options)
+        except BaseException:
+            self._last_miss = before or self._last_miss
+            raise
+
+    def _policies(self, call: Call, values: tuple[int, ...]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
+        """The policies for a trace, and what is then known of which integers change."""
+        history = dict(self._history)
+        if self._dynamic is not None:
+            return policies(self.fn, call, self._dynamic, Policy.STATIC), history
+        wanted: dict[Source, Dim | Policy] = {}
+        for source, value in zip(sources_of(call), values, strict=True):
+            if history.setdefault(source, value) != value:
+                history[source] = _CHANGED
+            if history[source] is _CHANGED:
+                wanted[source] = Policy.AUTO
+        wanted.update(policies(self.fn, call, None, Policy.STATIC))
+        return wanted, history
+
+    # -- looking at it
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries, oldest first."""
+        return self._cache.entries
+
+    def stats(self) -> Stats:
+        """Counters and times so far."""
+        times = sorted(self._times)
+        return Stats(
+            calls=self._calls,
+            traces=self._traces,
+            hits=self._calls - self._misses,
+            misses=self._misses,
+            evictions=self._cache.evictions,
+            entries=len(self.entries),
+            cuda_graphs=len(self._graphs),
+            dispatch_us=times[len(times) // 2] if times else None,
+            trace_ms=self._trace_ms,
+        )
+
+    def explain_miss(self) -> str:
+        """Why the last recompile happened: which guard of the nearest entry failed, for which argument, in a sentence."""
+        miss = self._last_miss
+        if miss is None:
+            return "There was no recompile: no call has missed since the first trace."
+        best: tuple[int, int, list[str]] | None = None
+        for entry in miss.entries:
+            reasons = _reasons(entry.program, miss)
+            rank = (len(reasons), -entry.number)
+            if reasons and (best is None or rank < best[:2]):
+                best = (*rank, reasons)
+        if best is None:
+            return f"{name_of(self.fn)} was traced again because the module state it read has changed."
+        count_, number, reasons = best
+        more = f" (and {count_ - 1} more)" if count_ > 1 else ""
+        return f"{name_of(self.fn)} was traced again because {reasons[0]}{more}; the nearest entry is number {-number}."
+
+    def reset(self) -> None:
+        """Forgets all entries, graphs, counters and what was learnt about changing sizes."""
+        with self._lock:
+            self._cache.clear()
+            self._graphs.clear()
+            self._history = {}
+            self._calls = self._traces = self._misses = 0
+            self._cache.evictions = 0
+            self._trace_ms = 0.0
+            self._times.clear()
+            self._last_miss = None
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """So that a compiled function works as a method."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        """A compiled module answers the module's own attributes (``parameters()``, ``train()`` …)."""
+        if name.startswith("_") or name == "fn":
+            raise AttributeError(name)
+        return getattr(self.fn, name)
+
+    def __repr__(self) -> str:
+        return f"<Compiled {name_of(self.fn)}: {len(self.entries)} entries, runner {self._runner}>"
+
+
+def _reasons(program: Program, miss: _Miss) -> list[str]:
+    """Why a program does not serve a call, in sentences."""
+    differences = structure_differences_of(program, miss.call)
+    if differences:
+        return differences
+    check = compile_check(program.slot_guards(), slot_names(len(program.slots)))
+    return violation_sentences(program, check, miss.values)
+
+
+def structure_differences_of(program: Program, call: Call) -> list[str]:
+    """``structure_differences`` (a module state that changed in the meantime counts too)."""
+    return structure_differences(program, call)

@@ -1,0 +1,295 @@
+"""One CUDA graph for each exact set of sizes: static inputs, a shared pool, copied-out outputs, a bounded number.
+
+A call copies its inputs into the graph's buffers, replays, and clones the outputs on the same stream, so nothing that a later
+replay does can be seen.  Parameters and buffers are used in place; their addresses are checked on each call.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from symshape import events
+from symshape.tracing.capture import Program
+from symshape.tracing.graph import Value
+
+Runner = Callable[[Sequence[Any], Sequence[int]], list[Any]]
+
+
+class Unfit(Exception):
+    """A program that a runner cannot serve, and why."""
+
+
+@attrs.frozen
+class GraphKey:
+    """What one captured graph is for.  Made only by :meth:`CudaGraphRunner.key`, for capture and look-up alike."""
+
+    program: int
+    sizes: tuple[int, ...]
+    stream: int
+
+
+@attrs.frozen(eq=False)
+class Captured:
+    """A captured graph with its buffers.
+
+    Attributes:
+        graph: the CUDA graph.
+        inputs: static input tensors, in the order of the program's inputs.
+        outputs: for each output: how to answer it after a replay (see ``CudaGraphRunner._plan_output``).
+        addresses: data pointers of the lifted tensors at capture.
+    """
+
+    graph: torch.cuda.CUDAGraph
+    inputs: list[torch.Tensor]
+    outputs: list[Callable[[Sequence[Any]], Any]]
+    addresses: list[int]
+
+
+class GraphStore:
+    """The graphs of one compiled function: one memory pool, at most ``limit`` graphs, the least recently used leaves."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._graphs: OrderedDict[GraphKey, Captured] = OrderedDict()
+        self._pool: Any = None
+        self._programs = 0
+        self.lock = threading.RLock()
+
+    def number(self) -> int:
+        """A number for a program, unique in this store."""
+        self._programs += 1
+        return self._programs
+
+    @property
+    def pool(self) -> Any:
+        """The shared memory pool."""
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        return self._pool
+
+    def get(self, key: GraphKey) -> Captured | None:
+        """The graph for ``key``, now the most recently used."""
+        found = self._graphs.get(key)
+        if found is not None:
+            self._graphs.move_to_end(key)
+        return found
+
+    def put(self, key: GraphKey, captured: Captured) -> None:
+        """Keeps a graph; the least recently used one leaves if there are too many."""
+        self._graphs[key] = captured
+        while len(self._graphs) > self._limit:
+            self._graphs.popitem(last=False)
+
+    def drop(self, program: int) -> None:
+        """Forgets the graphs of one program."""
+        for key in [key for key in self._graphs if key.program == program]:
+            del self._graphs[key]
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def clear(self) -> None:
+        """Forgets all graphs and their pool."""
+        self._graphs.clear()
+        self._pool = None
+
+
+class CudaGraphRunner:
+    """Runs a program through CUDA graphs, one for each exact set of sizes.
+
+    ``patient`` runs a set of sizes once without a graph before capturing it, so that sizes seen only once cost no capture.
+
+    Raises:
+        Unfit: the program cannot be captured (no CUDA, data-dependent sizes, random numbers, gradients …).
+    """
+
+    def __init__(self, program: Program, eager: Runner, store: GraphStore, *, patient: bool = False) -> None:
+        self._program = program
+        self._eager = eager
+        self._store = store
+        self._number = store.number()
+        self._positions = [each.position for each in program.graph.inputs]
+        self._lifted = program.lifted_tensors
+        self._seen: set[tuple[int, ...]] | None = set() if patient else None
+        self._refused: set[tuple[int, ...]] = set()
+        self._device = _check_fit(program)
+        mutated = {id(value.storage) for value in program.graph.mutated}
+        self._written = [i for i, each in enumerate(program.graph.inputs) if id(each.value.storage) in mutated]
+        self._written_lifted = [
+            each.tensor for each in program.graph.lifted if id(each.value.storage) in mutated and not each.constant
+        ]
+        self._lock = store.lock
+
+    def __call__(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        """The flat outputs of one call."""
+        with self._lock:
+            key = self.key(values)
+            captured = self._store.get(key)
+            if captured is not None and captured.addresses != [t.data_ptr() for t in self._lifted]:
+                captured = None
+            if captured is None:
+                captured = self._capture_or_none(key, leaves, values)
+                if captured is None:
+                    return self._eager(leaves, values)
+            inputs = [leaves[position] for position in self._positions]
+            if len(inputs) == 1:
+                captured.inputs[0].copy_(inputs[0])
+            elif inputs:
+                torch._foreach_copy_(captured.inputs, inputs)
+            captured.graph.replay()
+            for position in self._written:
+                inputs[position].copy_(captured.inputs[position])
+            return [answer(leaves) for answer in captured.outputs]
+
+    def key(self, values: Sequence[int]) -> GraphKey:
+        """The key of the graph for these sizes on the current stream."""
+        return GraphKey(self._number, tuple(values), torch.cuda.current_stream(self._device).cuda_stream)
+
+    def release(self) -> None:
+        """Forgets this program's graphs."""
+        self._store.drop(self._number)
+
+    def _capture_or_none(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
+        if key.sizes in self._refused:
+            return None
+        if self._seen is not None and key.sizes not in self._seen:
+            self._seen.add(key.sizes)
+            return None
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        overlap = self._written and _overlapping([leaves[position] for position in self._positions])
+        reason = "a mutated input shares memory with another input" if overlap else None
+        if reason is None:
+            try:
+                captured = self._capture(leaves, values)
+                self._store.put(key, captured)
+                return captured
+            except Unfit as error:
+                reason = str(error)
+            except RuntimeError as error:
+                reason = f"capture failed: {error}"
+                torch.cuda.synchronize(self._device)
+        self._refused.add(key.sizes)
+        events.emit(events.RunnerFallback("cudagraph", "eager", reason))
+        return None
+
+    def _capture(self, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
+        start = time.perf_counter()
+        inputs = [_static_copy(leaves[position]) for position in self._positions]
+        static = list(leaves)
+        for position, tensor in zip(self._positions, inputs, strict=True):
+            static[position] = tensor
+        kept = [tensor.clone() for tensor in self._written_lifted]
+        side = torch.cuda.Stream(self._device)
+        side.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(side):  # warm up: libraries initialise, and the sizes prove to run
+            self._eager(static, values)
+        torch.cuda.current_stream(self._device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._store.pool, capture_error_mode="thread_local"):
+            flat = self._eager(static, values)
+        for tensor, before in zip(self._written_lifted, kept, strict=True):
+            tensor.copy_(before)
+        answers = self._plan_outputs(flat, inputs)
+        milliseconds = (time.perf_counter() - start) * 1e3
+        events.emit(events.GraphCaptured(tuple(values), milliseconds))
+        return Captured(graph, inputs, answers, [t.data_ptr() for t in self._lifted])
+
+    def _plan_outputs(self, flat: list[Any], inputs: list[torch.Tensor]) -> list[Callable[[Sequence[Any]], Any]]:
+        owners = {_storage(tensor): index for index, tensor in enumerate(inputs)}
+        lifted = {_storage(tensor) for tensor in self._lifted}
+        seen: dict[int, int] = {}
+        answers: list[Callable[[Sequence[Any]], Any]] = []
+        for index, output in enumerate(flat):
+            if not isinstance(output, torch.Tensor):
+                answers.append(lambda leaves, output=output: output)
+                continue
+            storage = _storage(output)
+            if storage in owners:
+                answers.append(self._view_of_input(output, inputs[owners[storage]], owners[storage]))
+            elif storage in lifted:
+                answers.append(lambda leaves, output=output: output)
+            elif storage in seen:
+                if flat[seen[storage]] is not output:
+                    raise Unfit("two outputs share memory")
+                raise Unfit("one tensor is returned twice")
+            elif not _is_dense(output):
+                raise Unfit("an output does not fill its memory (it is expanded)")
+            else:
+                seen[storage] = index
+                answers.append(lambda leaves, clone=output.clone: clone())
+        return answers
+
+    def _view_of_input(self, output: torch.Tensor, static: torch.Tensor, index: int) -> Callable[[Sequence[Any]], Any]:
+        """An output that is an input, or a view of one: the same view of the call's own tensor."""
+        position = self._positions[index]
+        if output is static:
+            return lambda leaves: leaves[position]
+        size, stride = output.size(), output.stride()
+        offset = output.storage_offset() - static.storage_offset()
+        return lambda leaves: leaves[position].as_strided(size, stride, leaves[position].storage_offset() + offset)
+
+
+def _check_fit(program: Program) -> torch.device:
+    graph = program.graph
+    if not torch.cuda.is_available():
+        raise Unfit("there is no CUDA device")
+    devices = {each.value.spec.device for each in graph.inputs}
+    devices |= {output.spec.device for node in graph.nodes for output in node.outputs if output is not None}
+    if len(devices) != 1 or next(iter(devices)).type != "cuda":
+        raise Unfit(f"it computes on {', '.join(sorted(map(str, devices))) or 'no device'}, not on one CUDA device")
+    if any(node.bindings for node in graph.nodes):
+        raise Unfit("it reads data on the host (data-dependent sizes or item())")
+    if graph.uses_randomness:
+        raise Unfit("it draws random numbers")
+    records = program.modes[0] and any(
+        value.spec is not None and _requires_grad(program, value) for value in _roots(program)
+    )
+    if records:
+        raise Unfit("gradients are recorded; run it under torch.no_grad() or train through torch.compile")
+    return next(iter(devices))
+
+
+def _roots(program: Program) -> list[Value]:
+    return [each.value for each in (*program.graph.inputs, *program.graph.lifted)]
+
+
+def _requires_grad(program: Program, value: Value) -> bool:
+    for lifted in program.graph.lifted:
+        if lifted.value is value:
+            return lifted.tensor.requires_grad
+    for each in program.graph.inputs:
+        if each.value is value:
+            return bool(getattr(program.call.keys[each.position], "requires_grad", False))
+    return False
+
+
+def _static_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A buffer with the tensor's sizes, strides and values."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    if tensor.numel() == 0:
+        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    if not _is_dense(tensor):
+        raise Unfit(f"an input does not fill its memory ({extent} elements of memory for {tensor.numel()})")
+    copy = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor)
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return torch.ops.aten.is_non_overlapping_and_dense(tensor)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _overlapping(tensors: Sequence[torch.Tensor]) -> bool:
+    storages = [_storage(tensor) for tensor in tensors]
+    return len(set(storages)) != len(storages)
