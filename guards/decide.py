@@ -112,6 +112,7 @@ def ask(facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bo
         return found
     if facts.contradictory:
         return None
+    exprs.boolean(condition)
     scope = facts.scope(condition)
     answer = ask_scope(scope, condition, effort, only)
     if answer is not None:

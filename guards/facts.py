@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from guards import exprs, fold
+from guards import exprs
 from guards.errors import RangeError
 from guards.exprs import Op, Term
 from guards.intervals import SIZES, Interval, Pair, meet
-from guards.scope import Scope
+from guards.scope import Scope, replaced
 
 _JOINED_LIMIT = 2048
 _single: dict[tuple[Term, Pair], Scope] = {}
@@ -186,7 +186,7 @@ class Facts:
                 if replacements is None:
                     replacements = {}
                 replacements[symbol] = scope.equals[symbol]
-        return term if replacements is None else fold.substitute(term, replacements)
+        return term if replacements is None else replaced(term, replacements) or term
 
     replace = canonical
 

@@ -135,6 +135,8 @@ def power(a: Pair, exponent: int) -> Pair:
 def floordiv(a: Pair, b: Pair) -> Pair:
     """``x // y`` for independent ``x`` and ``y != 0``"""
     lo, hi = b
+    if lo == 0 and hi == 0:
+        return EVERYTHING  # defined nowhere
     if lo is not None and lo >= 0:
         return _divided(a, (max(lo, 1), hi))
     if hi is not None and hi <= 0:
@@ -157,6 +159,8 @@ def _divided(a: Pair, b: Pair) -> Pair:
 def mod(a: Pair, b: Pair) -> Pair:
     """``x % y`` for independent ``x`` and ``y != 0``"""
     lo, hi = b
+    if lo == 0 and hi == 0:
+        return EVERYTHING  # defined nowhere
     if lo is not None and lo >= 0:
         return _remainder(a, (max(lo, 1), hi))
     if hi is not None and hi <= 0:

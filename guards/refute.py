@@ -415,7 +415,7 @@ def refutes(scope: Scope, formula: Term) -> bool:
         if (scope.rows or scope.residue or len(scope.ranges) > len(scope.symbols)) and not node.take_facts():
             return True
         return node.refuted()
-    except (OutOfBudget, _TooLarge, OverflowError):
+    except (OutOfBudget, _TooLarge, OverflowError, ZeroDivisionError):
         return False
 
 

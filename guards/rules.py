@@ -402,11 +402,17 @@ def rewritten(scope: Scope, term: Term) -> Term:
 def _node(scope: Scope, term: Term, operands: list[Term]) -> Term:
     for child, operand in zip(children(term), operands, strict=True):
         if child is not operand:
-            term = fold.rebuild(term, operands)
+            try:
+                term = fold.rebuild(term, operands)
+            except ZeroDivisionError:  # it says nothing under these facts
+                return term
             break
     for _ in range(_STEPS):
         for rule in _BY_HEAD[term.op]:
-            made = rule.apply(scope, term)
+            try:
+                made = rule.apply(scope, term)
+            except ZeroDivisionError:
+                made = None
             if made is not None and made is not term:
                 break
         else:
@@ -422,5 +428,8 @@ def _again(scope: Scope, term: Term) -> Term:
     operands = [rewritten(scope, child) for child in children(term)]
     for child, operand in zip(children(term), operands, strict=True):
         if child is not operand:
-            return fold.rebuild(term, operands)
+            try:
+                return fold.rebuild(term, operands)
+            except ZeroDivisionError:
+                return term
     return term

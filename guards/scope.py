@@ -99,7 +99,7 @@ class Scope:
             return term
         found = self._canonical.get(term)
         if found is None:
-            found = self._canonical[term] = fold.substitute(term, self.rewrites)
+            found = self._canonical[term] = replaced(term, self.rewrites) or term
         return found
 
     def bounds(self, term: Term) -> Pair:
@@ -241,7 +241,11 @@ class Scope:
         return made
 
     def _add(self, condition: Term, pending: list[Term]) -> None:
-        condition = fold.substitute(condition, self.rewrites) if self.rewrites else condition
+        if self.rewrites:
+            found = replaced(condition, self.rewrites)
+            if found is None:
+                return
+            condition = found
         op = condition.op
         if op is Op.TRUE:
             return
@@ -387,7 +391,7 @@ class Scope:
         for part in condition.args if condition.op is Op.AND else (condition,):
             if part.op is not Op.EQ:
                 continue
-            constant, items = exprs.split(fold.substitute(part.args[0], self.equals))
+            constant, items = exprs.split(replaced(part.args[0], self.equals) or part.args[0])
             for index in range(len(items) - 1, -1, -1):
                 atom, coefficient = items[index]
                 if atom.op is Op.SYMBOL and coefficient in (1, -1):
@@ -395,7 +399,7 @@ class Scope:
                     replacement = exprs.linear(constant * -coefficient, rest)
                     if atom not in replacement.symbols:
                         one = {atom: replacement}
-                        self.equals = {s: fold.substitute(t, one) for s, t in self.equals.items()}
+                        self.equals = {s: replaced(t, one) or t for s, t in self.equals.items()}
                         self.equals[atom] = replacement
                         break
 
@@ -468,12 +472,14 @@ class Scope:
                 pending.append(exprs.ge(replacement, lo))
             if hi is not None:
                 pending.append(exprs.le(replacement, hi))
-        self.rewrites = {a: fold.substitute(t, one) for a, t in self.rewrites.items()}
+        self.rewrites = {a: replaced(t, one) or t for a, t in self.rewrites.items()}
         self.rewrites[atom] = replacement
         for known, pair in list(self.ranges.items()):
             if known.op is not Op.SYMBOL and contains(known, atom):
                 del self.ranges[known]
-                moved = fold.substitute(known, one)
+                moved = replaced(known, one)
+                if moved is None:
+                    continue
                 if pair[0] is not None:
                     pending.append(exprs.ge(moved, pair[0]))
                 if pair[1] is not None:
@@ -481,7 +487,9 @@ class Scope:
         for form, pair in list(self.rows.items()):
             if any(contains(m, atom) for m, _ in form):
                 del self.rows[form]
-                moved = fold.substitute(exprs.linear(0, dict(form)), one)
+                moved = replaced(exprs.linear(0, dict(form)), one)
+                if moved is None:
+                    continue
                 if pair[0] is not None and pair[0] == pair[1]:
                     pending.append(exprs.eq(moved, pair[0]))
                     continue
@@ -505,6 +513,14 @@ def normal_form(items: Monomials) -> tuple[Monomials, int]:
     if factor == 1:
         return items, 1
     return tuple((m, c // factor) for m, c in items), factor
+
+
+def replaced(term: Term, replacements: dict[Term, Term]) -> Term | None:
+    """``term`` with parts replaced, or None where that divides by zero: there it says nothing."""
+    try:
+        return fold.substitute(term, replacements)
+    except ZeroDivisionError:
+        return None
 
 
 def contains(term: Term, part: Term) -> bool:
