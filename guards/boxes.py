@@ -14,10 +14,11 @@ from typing import Any
 import attrs
 
 from guards import exprs
-from guards.codegen import DEEPEST, Writer, partial, source_function
+from guards.codegen import DEEPEST, Writer, source_function
 from guards.exprs import Op, Term, symbol
 from guards.fold import python
 from guards.guard import GuardSet
+from guards.total import partial
 
 Pair = tuple[int | None, int | None]
 Values = tuple[int, ...]

@@ -19,6 +19,7 @@ from guards.errors import GuardsError
 from guards.exprs import Op, Term
 from guards.fold import python, substitute
 from guards.guard import Guard, GuardSet, Violation, violation
+from guards.total import partial
 
 _serial = itertools.count()
 DEEPEST = 24  # an expression nested deeper than this is computed in steps
@@ -42,16 +43,6 @@ def _defined(test: Callable[[], bool]) -> bool:
         return test()
     except ZeroDivisionError:
         return False
-
-
-def partial(term: Term) -> bool:
-    """Whether a term divides by something that is not a constant, and so may be undefined.
-
-    >>> from guards.exprs import symbol
-    >>> partial(symbol("a") // 2), partial(2 * (symbol("a") % symbol("b")))
-    (False, True)
-    """
-    return any(part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is not Op.CONST for part in exprs.postorder(term))
 
 
 def condition_source(term: Term, names: Mapping[str, str]) -> str:

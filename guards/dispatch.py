@@ -17,9 +17,10 @@ from guards.boxes import Box, Compiler, Pair, Values
 from guards.codegen import require_slots, slot_names
 from guards.exprs import Term
 from guards.fold import evaluate
-from guards.guard import GuardSet, Violation, satisfied
+from guards.guard import GuardSet, Violation
 from guards.nodes import Leaf, Node, Record, build
 from guards.sources import Source
+from guards.total import satisfied
 
 E = TypeVar("E")
 

@@ -15,15 +15,15 @@ import attrs
 
 from guards import exprs
 from guards.decide import Effort
-from guards.exprs import Op, Term, symbol
-from guards.fold import evaluate, text
-from guards.minimise import Range, needed
+from guards.exprs import Term, symbol
+from guards.fold import text
+from guards.minimise import needed
 from guards.parse import parse
+from guards.regions import SIZE, Range
 from guards.sources import Source, spelled
+from guards.total import satisfied
 
 Names = Mapping[str, str]
-SIZE: Range = (0, None)
-"""The range of a symbol for which none is declared: it is a size."""
 
 
 @attrs.frozen
@@ -118,28 +118,6 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.text}  # {self.origin}" if self.origin else self.text
-
-
-def satisfied(condition: Term, values: Mapping[str, int]) -> bool:
-    """Whether a condition is defined and true at ``values``.
-
-    A relation in which something is divided by zero does not hold; ``and`` and ``or`` have their usual meaning on top.
-
-    >>> from guards.exprs import eq, or_, symbol
-    >>> n, d = symbol("n"), symbol("d")
-    >>> satisfied(eq(n % d, 0), {"n": 4, "d": 2}), satisfied(eq(n % d, 0), {"n": 4, "d": 0})
-    (True, False)
-    >>> satisfied(or_(eq(d, 0), eq(n % d, 0)), {"n": 4, "d": 0})
-    True
-    """
-    if condition.op is Op.AND:
-        return all(satisfied(part, values) for part in condition.args)
-    if condition.op is Op.OR:
-        return any(satisfied(part, values) for part in condition.args)
-    try:
-        return bool(evaluate(condition, values))
-    except ZeroDivisionError:
-        return False
 
 
 def violation(guard: Guard, values: Mapping[str, int], names: Names | None = None) -> Violation:

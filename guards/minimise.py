@@ -1,30 +1,21 @@
 """Which conditions of a conjunction are needed: those that the others do not imply.
 
 A condition is dropped only for a proof.  First the cheap rungs of :mod:`guards.decide` look through all conditions,
-then the whole ladder looks at what is left; what stays unknown stays in the set.
+then the whole ladder looks at what is left, and at last Z3 alone, told nothing but the ranges and the conditions,
+confirms what was dropped.  What is not confirmed stays in the set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from guards import exprs
 from guards.decide import Effort, ask
-from guards.exprs import FALSE, TRUE, Op, Term, symbol
+from guards.exprs import FALSE, TRUE, Op, Term
 from guards.facts import Facts
-
-Range = tuple[int | None, int | None]
-
-
-def facts_of(ranges: Mapping[str, Range], conditions: Sequence[Term] = ()) -> Facts | None:
-    """Ranges and conditions as facts; None when a range is empty.
-
-    >>> from guards.exprs import ge, symbol
-    >>> facts_of({"s0": (0, 8)}, [ge(symbol("s0"), 2)]).interval(symbol("s0"))
-    Interval(lo=2, hi=8)
-    """
-    if any(low is not None and high is not None and low > high for low, high in ranges.values()):
-        return None
-    return Facts.make({symbol(name): limits for name, limits in ranges.items()}, conditions)
+from guards.prove import Proved, solve_formula
+from guards.regions import SIZE, Ranges, components, empty_range, facts_of
+from guards.total import total
 
 
 def _weight(term: Term) -> tuple[int, ...]:
@@ -33,7 +24,7 @@ def _weight(term: Term) -> tuple[int, ...]:
     return (len(term.symbols) > 1 and kind != 0, term.depth > 2, kind, term.depth, len(term.symbols))
 
 
-def needed(conditions: Sequence[Term], ranges: Mapping[str, Range], effort: Effort = Effort.FULL) -> list[int]:
+def needed(conditions: Sequence[Term], ranges: Ranges, effort: Effort = Effort.FULL) -> list[int]:
     """The indices, in order, of conditions that together with the ranges imply all of them, none implied by the others.
 
     Where an implication is not decided, both conditions stay; a conjunction that nothing satisfies is returned whole.
@@ -44,10 +35,10 @@ def needed(conditions: Sequence[Term], ranges: Mapping[str, Range], effort: Effo
     [1]
     """
     everything = list(range(len(conditions)))
-    facts = facts_of(ranges)
-    if facts is None or FALSE in conditions:
+    if empty_range(ranges) or FALSE in conditions:
         return everything
-    start = facts
+    conditions = [total(condition) for condition in conditions]
+    facts = start = facts_of(ranges)
     kept: list[int] = []
     for index in sorted(everything, key=lambda i: (_weight(conditions[i]), i)):
         term = conditions[index]
@@ -60,7 +51,28 @@ def needed(conditions: Sequence[Term], ranges: Mapping[str, Range], effort: Effo
     kept = _without_implied(start, kept, conditions, Effort.CHEAP)
     if effort is Effort.FULL:
         kept = _without_implied(start, kept, conditions, Effort.FULL)
+        kept += _unconfirmed(conditions, kept, ranges)
     return sorted(kept)
+
+
+def _unconfirmed(conditions: Sequence[Term], kept: Sequence[int], ranges: Ranges) -> list[int]:
+    """The dropped conditions of which Z3 does not confirm that the kept ones imply them."""
+    found: list[int] = []
+    chosen = set(kept)
+    for group in components(conditions):
+        stays = [conditions[index] for index in group if index in chosen]
+        dropped = [index for index in group if index not in chosen and conditions[index] is not TRUE]
+        if dropped and not _confirmed(stays, [conditions[index] for index in dropped], ranges):
+            found += [index for index in dropped if not _confirmed(stays, [conditions[index]], ranges)]
+    return found
+
+
+def _confirmed(kept: Sequence[Term], dropped: Sequence[Term], ranges: Ranges) -> bool:
+    counterexample = exprs.and_(*kept, exprs.or_(*map(exprs.not_, dropped)))
+    if counterexample is FALSE:
+        return True
+    own = {s.name: ranges.get(s.name, SIZE) for s in counterexample.symbols}
+    return isinstance(solve_formula(facts_of(own).scope(counterexample), counterexample), Proved)
 
 
 def _without_implied(facts: Facts, indices: list[int], conditions: Sequence[Term], effort: Effort) -> list[int]:
