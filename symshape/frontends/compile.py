@@ -68,6 +68,7 @@ class _Miss:
     call: Call
     values: tuple[int, ...]
     entries: tuple[Entry, ...]
+    modes: tuple[Any, ...]
 
 
 def compile(
@@ -119,8 +120,16 @@ class Compiled:
         fn: the original function or module.
     """
 
-    def __init__(self, fn: Callable[..., Any], dynamic: Dynamic, runner: RunnerName, options: Options) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        dynamic: Dynamic,
+        runner: RunnerName,
+        options: Options,
+        fixed_policies: Mapping[Source, Dim | Policy] | None = None,
+    ) -> None:
         self.fn = fn
+        self._fixed_policies = fixed_policies
         self._dynamic = dynamic
         self._runner = runner
         self._options = options
@@ -175,6 +184,17 @@ class Compiled:
 
     def _slow_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that the quick memo does not know: nested arguments, new sizes, or a miss."""
+        entry, values, leaves = self._find(args, kwargs)
+        return entry.build(entry.run(leaves, values))
+
+    def lookup(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, tuple[int, ...]]:
+        """The entry that serves these arguments (traced if need be), and the integers it is run with."""
+        self._calls += 1
+        return self._find(args, kwargs)[:2]
+
+    def _find(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Entry, tuple[int, ...], tuple[Any, ...]]:
         call = take_apart(self.fn, args, kwargs, paths=False)
         structure = (modes(), str(call.tree), call.keys, call.duplicates)
         values = values_of(call.leaves, call.keys)
@@ -191,7 +211,7 @@ class Compiled:
         if key is not None:
             self._cache.remember(branch, (key, *kwargs) if kwargs else key, entry, values)
         entry.last_used = self._calls
-        return entry.build(entry.run(call.leaves, values))
+        return entry, values, call.leaves
 
     def _miss(
         self, call: Call, structure: Hashable, values: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -207,7 +227,7 @@ class Compiled:
             full = take_apart(self.fn, args, kwargs)
             wanted, history = self._policies(full, values)
             skeleton = attrs.evolve(full, leaves=tuple(None if isinstance(x, torch.Tensor) else x for x in full.leaves))
-            last = _Miss(skeleton, values, self._cache.entries)
+            last = _Miss(skeleton, values, self._cache.entries, modes())
             if last.entries:
                 self._last_miss, before = last, self._last_miss
             program = self._capture(full, wanted, before if last.entries else None)
@@ -236,6 +256,8 @@ class Compiled:
     def _policies(self, call: Call, values: tuple[int, ...]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
         """The policies for a trace, and what is then known of which integers change."""
         history = dict(self._history)
+        if self._fixed_policies is not None:
+            return dict(self._fixed_policies), history
         if self._dynamic is not None:
             return policies(self.fn, call, self._dynamic, Policy.STATIC), history
         wanted: dict[Source, Dim | Policy] = {}
@@ -313,13 +335,8 @@ class Compiled:
 
 def _reasons(program: Program, miss: _Miss) -> list[str]:
     """Why a program does not serve a call, in sentences."""
-    differences = structure_differences_of(program, miss.call)
+    differences = structure_differences(program, miss.call, miss.modes)
     if differences:
         return differences
     check = compile_check(program.slot_guards(), slot_names(len(program.slots)))
     return violation_sentences(program, check, miss.values)
-
-
-def structure_differences_of(program: Program, call: Call) -> list[str]:
-    """``structure_differences`` (a module state that changed in the meantime counts too)."""
-    return structure_differences(program, call)

@@ -282,7 +282,7 @@ class _Arguments:
             return hint
         if isinstance(dim, Dim):
             return self._size(source, hint)
-        node = self.env.new_integer(self._fresh(), hint, source, policy)
+        node = self.env.new_integer(self._fresh(), hint, source, Policy.AUTO if policy is Policy.UNBACKED else policy)
         self.slots.append(Slot(source, node.term))
         return node
 

@@ -17,7 +17,7 @@ from guards.decide import Effort, ask
 from guards.exprs import Op, Term
 from guards.facts import Facts
 from guards.guard import Guard, Origin
-from guards.sources import Source
+from guards.sources import IntArg, Source
 from symshape import events
 from symshape.dims import Dim, Policy
 from symshape.errors import ConstraintViolation, ProgramError
@@ -93,7 +93,7 @@ class ShapeEnv:
         policy = dim.policy if isinstance(dim, Dim) else dim
         self.symbols[name] = Symbol(term, hint, (source,), policy)
         self._hints[name] = hint
-        self.facts = self.facts.with_symbol(term, 0, None)
+        self.facts = self.facts.with_symbol(term, None if isinstance(source, IntArg) else 0, None)
         if isinstance(dim, Dim):
             where = Origin(file="", line=0, text=f"{dim!r} for {source.text()}", rule="declared")
             limits = [exprs.ge(term, dim.min), exprs.eq(exprs.mod(term, dim.multiple_of), 0)]

@@ -184,8 +184,12 @@ class Traced:
         return traced_html(self)
 
 
-def structure_differences(program: Program, call: Call) -> list[str]:
-    """How a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state."""
+def structure_differences(program: Program, call: Call, modes: tuple[Any, ...] | None = None) -> list[str]:
+    """How a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state.
+
+    ``modes`` are torch's modes at the time of the call; the present ones if not given.
+    """
+    modes = states.modes() if modes is None else modes
     example = program.call
     if call.tree != example.tree:
         return [f"the arguments nest differently: {call.tree} instead of {example.tree}"]
@@ -198,8 +202,8 @@ def structure_differences(program: Program, call: Call) -> list[str]:
         if now != then:
             other = call.paths[now if now != call.paths.index(path) else then]
             found.append(f"{path} and {other} are {'the same tensor' if now < then else 'different tensors'} now")
-    if states.modes() != program.modes:
-        now_text, then_text = states.describe_modes(states.modes()), states.describe_modes(program.modes)
+    if modes != program.modes:
+        now_text, then_text = states.describe_modes(modes), states.describe_modes(program.modes)
         found.append(f"it runs under {now_text}, but was traced under {then_text}")
     found += [f"{name} has changed since the trace" for name in program.state.changes()]
     return found

@@ -1,0 +1,141 @@
+"""``torch.compile(model, backend="symshape")``: Dynamo finds the graph, AOTAutograd makes forward and backward, symshape runs them.
+
+Dynamo keeps one entry with symbolic sizes where sizes change; each of its graphs fans out into our own entries, by our own
+guards.  We only look at *which* sizes are symbolic and never at their values, so no guard of ours becomes one of Dynamo's.
+(Private names of torch used here were checked on 2.11 to 2.13.)
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+
+from guards.sources import IntArg, Size, Source
+from symshape.dims import Dim, Policy
+from symshape.errors import InputError
+from symshape.frontends.compile import Compiled
+from symshape.options import Options
+from symshape.runtime.entries import Entry
+from symshape.runtime.runners import RunnerName, check_name
+
+_MODES: Mapping[str | None, RunnerName] = {
+    None: "auto",
+    "default": "auto",
+    "reduce-overhead": "cudagraph",
+    "max-autotune": "inductor",
+    "max-autotune-no-cudagraphs": "inductor",
+}
+_alive: weakref.WeakSet[GraphRunner] = weakref.WeakSet()
+
+
+def symshape_backend(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compiles one graph of Dynamo's.
+
+    Args:
+        gm: the graph.
+        example_inputs: its inputs, fake; sizes may be ``torch.SymInt``.
+        mode: torch.compile's; ``reduce-overhead`` asks for CUDA graphs, ``max-autotune`` for Inductor.
+        options: ``runner`` (wins over ``mode``) and the fields of :class:`symshape.Options`.
+
+    Raises:
+        InputError: an unknown mode or option.
+    """
+    runner, chosen = _settings(mode, options)
+
+    def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return make_boxed_func(GraphRunner(graph, inputs, runner, chosen))  # type: ignore[no-any-return]
+
+    return aot_autograd(fw_compiler=compile_graph, bw_compiler=compile_graph)(gm, example_inputs)  # type: ignore[no-any-return]
+
+
+def reset() -> None:
+    """Forgets every entry of every graph compiled through this backend; ``torch._dynamo.reset()`` calls it."""
+    for graph in list(_alive):
+        graph.reset()
+
+
+symshape_backend.reset = reset  # type: ignore[attr-defined]
+
+
+def _settings(mode: str | None, options: Mapping[str, Any] | None) -> tuple[RunnerName, Options]:
+    if mode not in _MODES:
+        raise InputError(f"backend symshape knows no mode {mode!r}; choose one of {', '.join(map(str, _MODES))}")
+    rest = dict(options or {})
+    runner = check_name(rest.pop("runner", _MODES[mode]))
+    known = {field.name for field in attrs.fields(Options)}
+    unknown = sorted(set(rest) - known)
+    if unknown:
+        raise InputError(f"backend symshape has no option {unknown[0]!r}; it has runner, {', '.join(sorted(known))}")
+    return runner, Options(**rest)
+
+
+class GraphRunner:
+    """One ATen graph of AOTAutograd's: dispatches on the sizes that Dynamo left symbolic, and on nothing else.
+
+    Dynamo's and AOTAutograd's own guards hold what is static (dtypes, devices, static sizes, layouts), so a call reads only
+    the symbolic sizes and integers.
+    """
+
+    def __init__(
+        self, graph: torch.fx.GraphModule, inputs: Sequence[Any], runner: RunnerName, options: Options
+    ) -> None:
+        policies: dict[Source, Dim | Policy] = {}
+        self._sizes: list[tuple[int, int]] = []
+        self._integers: list[int] = []
+        for position, each in enumerate(inputs):
+            name = f"inputs[{position}]"
+            if isinstance(each, torch.SymInt):
+                policies[IntArg(name)] = _policy(each)
+                self._integers.append(position)
+            elif isinstance(each, torch.Tensor):
+                for d, size in enumerate(each.shape):
+                    if isinstance(size, torch.SymInt):
+                        policies[Size(name, d)] = _policy(size)
+                        self._sizes.append((position, d))
+
+        def dynamo_graph(*inputs: Any) -> Any:
+            return graph(*inputs)
+
+        self.compiled = Compiled(dynamo_graph, None, runner, options, fixed_policies=policies)
+        self._memo: dict[tuple[int, ...], tuple[Entry, tuple[int, ...]]] = {}
+        self._memo_size = options.memo_size
+        self._lock = threading.Lock()
+        _alive.add(self)
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs the graph for these inputs."""
+        key = (*[args[i].size(d) for i, d in self._sizes], *[args[i] for i in self._integers])
+        found = self._memo.get(key)
+        if found is None:
+            found = self.compiled.lookup(args, {})
+            with self._lock:
+                if len(self._memo) >= self._memo_size:
+                    self._memo = {}
+                self._memo[key] = found
+        entry, values = found
+        entry.last_used += 1
+        return entry.build(entry.run(args, values))
+
+    def reset(self) -> None:
+        """Forgets the entries."""
+        self._memo = {}
+        self.compiled.reset()
+
+
+def _policy(size: torch.SymInt) -> Dim | Policy:
+    """A symbol that the program may specialise; the same one wherever Dynamo has the same symbol."""
+    name = str(size)
+    return Dim(name, policy=Policy.AUTO) if name.isidentifier() else Policy.AUTO
