@@ -17,11 +17,14 @@ from guards import exprs
 from guards.decide import Effort
 from guards.exprs import Term, symbol
 from guards.fold import text
+from guards.intervals import meet
 from guards.minimise import needed
 from guards.parse import parse
-from guards.regions import SIZE, Range
+from guards.project import project
+from guards.regions import SIZE, Range, core, implied, range_conditions, search
+from guards.sampling import sample
 from guards.sources import Source, spelled
-from guards.total import satisfied
+from guards.total import satisfied, total
 
 Names = Mapping[str, str]
 
@@ -141,20 +144,6 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
-def range_conditions(name: str, limits: Range) -> tuple[Term, ...]:
-    """The conditions that a range puts on a symbol.
-
-    >>> [str(t) for t in range_conditions("s0", (2, 8))], [str(t) for t in range_conditions("s0", (5, 5))]
-    (['s0 >= 2', 's0 <= 8'], ['s0 == 5'])
-    """
-    low, high = limits
-    s = symbol(name)
-    if low is not None and low == high:
-        return (exprs.eq(s, low),)
-    lower = () if low is None else (exprs.ge(s, low),)
-    return lower if high is None else (*lower, exprs.le(s, high))
-
-
 def _guards(guards: Sequence[Guard | Term]) -> tuple[Guard, ...]:
     return tuple(guard if isinstance(guard, Guard) else Guard(guard) for guard in guards)
 
@@ -253,13 +242,162 @@ class GuardSet:
         failed = [guard for guard in self._conditions if not satisfied(guard.term, values)]
         return tuple(violation(guard, values, names) for guard in failed)
 
+    # -- the set as a region ------------------------------------------------------------------------------------------
+
+    def _terms(self) -> list[Term]:
+        return [guard.term for guard in self.guards]
+
+    def is_satisfiable(self) -> bool | None:
+        """Whether some values satisfy the set; None when that was not found out.
+
+        >>> GuardSet.read("s0 % 8 == 0", "s0 % 4 == 1").is_satisfiable()
+        False
+        """
+        return search(self._terms(), self.ranges).satisfiable
+
+    def implies(self, other: GuardSet) -> bool | None:
+        """Whether every point of this set is one of ``other``; symbols that this set does not know are sizes.
+
+        >>> GuardSet.read("s0 > 3").implies(GuardSet.read("s0 + s1 > 2")), GuardSet.read("s0 > 3").implies(
+        ...     GuardSet.read("s0 > 4")
+        ... )
+        (True, False)
+        """
+        ranges = {name: SIZE for name in other.ranges if name not in self.ranges}
+        undecided = False
+        for guard in other.conditions:
+            found = implied(self._terms(), {**self.ranges, **ranges}, guard.term).satisfiable
+            if found:
+                return False
+            undecided = undecided or found is None
+        return None if undecided else True
+
+    def equivalent(self, other: GuardSet) -> bool | None:
+        """Whether both sets hold for the same values.
+
+        >>> GuardSet.read("s0 > 3", "s0 != 4").equivalent(GuardSet.read("s0 >= 5"))
+        True
+        """
+        there = self.implies(other)
+        back = other.implies(self) if there is not False else False
+        return False if there is False or back is False else True if there and back else None
+
+    def disjoint(self, other: GuardSet) -> bool | None:
+        """Whether no values satisfy both sets.
+
+        >>> GuardSet.read("s0 <= 8").disjoint(GuardSet.read("s0 > 8"))
+        True
+        """
+        found = self.intersect(other).is_satisfiable()
+        return None if found is None else not found
+
+    def intersect(self, other: GuardSet) -> GuardSet:
+        """The set that holds where both hold.
+
+        >>> print(GuardSet.read("s0 > 1", ranges={"s0": (0, 9)}).intersect(GuardSet.read("s0 < 5", "s1 > s0")))
+        s0 <= 9  # declared range
+        s0 >= 2
+        s0 <= 4
+        s0 < s1
+        """
+        known = {guard.term for guard in self.guards}
+        ranges = {name: meet(self.ranges.get(name, limits), limits) for name, limits in other.ranges.items()}
+        added = tuple(guard for guard in other.guards if guard.term not in known)
+        return GuardSet(self.guards + added, {**self.ranges, **ranges})
+
+    def negate(self) -> GuardSet:
+        """The set that holds exactly where this one does not, among values that its symbols may have at all.
+
+        A symbol whose range allows nothing below 0 is a size, and stays one; any other symbol may have any value.
+
+        >>> print(GuardSet.read("s0 + s1 > 2", ranges={"s0": (0, 8)}).negate())
+        s0 >= 9 or s0 + s1 <= 2  # complement
+        """
+        ranges = {name: _universe(limits) for name, limits in self.ranges.items()}
+        return GuardSet((Guard(_complement(self.conditions, ranges), COMPLEMENT),), ranges)
+
+    def difference(self, other: GuardSet) -> GuardSet:
+        """The set that holds where this one holds and ``other`` does not.
+
+        >>> print(GuardSet.read("s0 > 2").difference(GuardSet.read("s0 % 8 == 0")))
+        s0 >= 3
+        s0 % 8 != 0  # complement
+        """
+        ranges = {name: SIZE for name in other.ranges if name not in self.ranges} | dict(self.ranges)
+        return GuardSet((*self.guards, Guard(_complement(other.conditions, ranges), COMPLEMENT)), ranges)
+
     def minimise(self, effort: Effort = Effort.FULL) -> GuardSet:
         """The set without the guards that the others and the ranges imply; what is not proven to be implied stays.
 
         >>> print(GuardSet.read("s0 + s1 > 2", "s0 > 2", "s0 != 1").minimise())
         s0 >= 3
         """
-        kept = needed([guard.term for guard in self.guards], self.ranges, effort)
+        kept = needed(self._terms(), self.ranges, effort)
         if len(kept) == len(self.guards):
             return self
         return GuardSet(tuple(self.guards[index] for index in kept), self.ranges)
+
+    def project(self, name: str) -> Projection:
+        """The values of one symbol for which the rest of the set can hold.
+
+        >>> found = GuardSet.read("s0 + s1 > 2", "s1 <= 1").project("s0")
+        >>> print(found.guard_set), found.exact
+        s0 >= 2
+        (None, True)
+        """
+        found = project(self._terms(), self.ranges, name)
+        wide = _universe(self.ranges.get(name, SIZE))
+        return Projection(name, GuardSet(found.conditions, {name: wide}), found.exact)
+
+    def sample(self, count: int = 1, seed: int = 0) -> list[dict[str, int]]:
+        """Up to ``count`` different points of the set, spread over it; the same ones for the same ``seed``.
+
+        >>> GuardSet.read("s0 % 8 == 0", ranges={"s0": (1, 8)}).sample(2)
+        [{'s0': 8}]
+        """
+        return sample(self._terms(), self.ranges, count, seed)
+
+    def core(self) -> GuardSet | None:
+        """Fewest conditions that contradict each other, as a set; None unless the set is proven to hold nowhere.
+
+        >>> print(GuardSet.read("s0 > s1", "s0 != 7", "s1 > s0").core())
+        s1 < s0
+        s0 < s1
+        """
+        conditions = self.conditions
+        free = dict.fromkeys(self.ranges, (None, None))
+        found = core([guard.term for guard in conditions], free)
+        return None if found is None else GuardSet(tuple(conditions[index] for index in found), free)
+
+
+COMPLEMENT = Origin("", 0, rule="complement")
+"""The origin of a guard that says that another set does not hold."""
+
+
+def _universe(limits: Range) -> Range:
+    return SIZE if limits[0] is not None and limits[0] >= 0 else (None, None)
+
+
+def _complement(conditions: Sequence[Guard], ranges: Mapping[str, Range]) -> Term:
+    """That one of the conditions fails; what the ranges imply cannot."""
+    sure = {c for name, limits in ranges.items() for c in range_conditions(name, limits)}
+    return exprs.or_(*(exprs.not_(total(guard.term)) for guard in conditions if guard.term not in sure))
+
+
+@attrs.frozen
+class Projection:
+    """The shadow of a guard set on one symbol.
+
+    Attributes:
+        symbol: the name of the symbol.
+        guard_set: holds for every value of the symbol for which the rest can hold.
+        exact: whether it holds for no other.
+    """
+
+    symbol: str
+    guard_set: GuardSet
+    exact: bool
+
+    def __str__(self) -> str:
+        shown = " and ".join(self.guard_set.text().splitlines()) or f"any {self.symbol}"
+        return shown if self.exact else f"at most: {shown}"

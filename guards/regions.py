@@ -53,6 +53,20 @@ def empty_range(ranges: Ranges) -> bool:
     return any(low is not None and high is not None and low > high for low, high in ranges.values())
 
 
+def range_conditions(name: str, limits: Range) -> tuple[Term, ...]:
+    """The conditions that a range puts on a symbol.
+
+    >>> [str(t) for t in range_conditions("s0", (2, 8))], [str(t) for t in range_conditions("s0", (5, 5))]
+    (['s0 >= 2', 's0 <= 8'], ['s0 == 5'])
+    """
+    low, high = limits
+    s = symbol(name)
+    if low is not None and low == high:
+        return (exprs.eq(s, low),)
+    lower = () if low is None else (exprs.ge(s, low),)
+    return lower if high is None else (*lower, exprs.le(s, high))
+
+
 def facts_of(ranges: Ranges, conditions: Iterable[Term] = ()) -> Facts:
     """Ranges, none of them empty, and conditions, read as total, as facts.
 
