@@ -38,18 +38,22 @@ __all__ = [
 
 # The modules that register rules, one a family of ops. Order does not matter: no overload may be registered twice.
 FAMILIES = (
+    "activations_backward",
     "attention",
     "convolution",
     "factories",
     "indexing",
     "joining",
+    "losses",
     "matmul",
     "normalization",
+    "normalization_backward",
     "pointwise",
     "pooling",
     "reductions",
     "scalar",
     "variants",
+    "view_scatter",
     "views",
 )
 
