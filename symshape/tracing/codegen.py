@@ -15,6 +15,7 @@ import torch
 
 from guards import fold
 from guards.exprs import Op, Term
+from meta_fns import TensorSpec
 from symshape.errors import RuntimeAssertionError
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.graph import Assertion, Binding, Graph, Node, Value, map_argument, values_in, written_values
@@ -237,8 +238,13 @@ _SHORT |= {torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int
 
 def describe(value: Value) -> str:
     """A value's dtype and sizes, such as ``f32[s0, 64]``."""
-    dtype = _SHORT.get(value.spec.dtype, str(value.spec.dtype).removeprefix("torch."))
-    return f"{dtype}[{', '.join(str(size) for size in value.spec.sizes)}]"
+    return describe_spec(value.spec)
+
+
+def describe_spec(spec: TensorSpec) -> str:
+    """A tensor's dtype and sizes, such as ``f32[s0, 64]``."""
+    dtype = _SHORT.get(spec.dtype, str(spec.dtype).removeprefix("torch."))
+    return f"{dtype}[{', '.join(str(size) for size in spec.sizes)}]"
 
 
 def _shown(arg: Any) -> str:

@@ -1,0 +1,34 @@
+"""How a trace looks in a notebook.  All text of the user's program is escaped."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Protocol
+
+from guards import html
+from symshape.explore.rows import Table, guards_table, inputs_table, outputs_table, symbols_table
+from symshape.tracing.capture import Program
+from symshape.tracing.codegen import text
+
+
+class HasProgram(Protocol):
+    """What has been traced, such as a :class:`symshape.Traced`."""
+
+    @property
+    def program(self) -> Program:
+        """The traced program."""
+
+
+def traced_html(traced: HasProgram) -> str:
+    """A traced function: its symbols, inputs, guards with their origins, outputs, and (folded) its ops."""
+    program = traced.program
+    ops = len(program.graph.nodes)
+    heading = f"<b>{escape(program.name)}</b>: {ops} ops, {len(program.guards)} guards, traced in {program.milliseconds:.0f} ms"
+    tables = (symbols_table(program), inputs_table(program), guards_table(program), outputs_table(program))
+    graph = f"<details><summary>the {ops} ops</summary><pre>{escape(text(program.graph))}</pre></details>"
+    return f"<div><p>{heading}</p>{''.join(table_html(table) for table in tables if table.rows)}{graph}</div>"
+
+
+def table_html(table: Table) -> str:
+    """One table."""
+    return html.table(table.columns, table.rows, caption=table.title, code=table.code)

@@ -1,0 +1,195 @@
+"""Runs a program through Inductor: one artefact for as many sizes as Inductor's own guards allow.
+
+Inductor compiles for symbolic sizes of torch's ShapeEnv and may assume more of them than we do.  What it assumed is read
+back as terms and checked on every new tuple of sizes; sizes outside get an artefact of their own.  (Private names of torch
+used here were checked on 2.11 to 2.13.)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from guards.codegen import Check, compile_check
+from guards.errors import GuardsError
+from guards.exprs import Op, Term
+from guards.guard import Guard, GuardSet
+from guards.parse import parse
+from guards.sources import IntArg
+from symshape import events
+from symshape.errors import SymShapeError
+from symshape.runtime.cuda_graphs import Unfit
+from symshape.tracing.capture import Program, slot_names
+from symshape.tracing.floats import FloatTerm
+from symshape.tracing.fx import to_fx
+from symshape.tracing.graph import Node, Value
+
+Runner = Callable[[Sequence[Any], Sequence[int]], list[Any]]
+_MAX_ARTEFACTS = 16
+
+
+@attrs.frozen(eq=False)
+class Artefact:
+    """One compilation.
+
+    Attributes:
+        call: Inductor's callable, on tensors and integers in order.
+        check: what Inductor assumed, over the call's integers; None for these exact integers only.
+        exact: the integers it was compiled for.
+    """
+
+    call: Callable[..., Any]
+    check: Check | None
+    exact: tuple[int, ...]
+
+    def serves(self, values: tuple[int, ...]) -> bool:
+        """Whether the artefact is valid for these integers."""
+        return values == self.exact if self.check is None else bool(self.check.check(values))
+
+
+class InductorRunner:
+    """Runs a program through Inductor, compiled when first called.
+
+    Raises:
+        Unfit: the program reads data on the host or switches gradients inside.
+    """
+
+    def __init__(self, program: Program, eager: Runner) -> None:
+        graph = program.graph
+        if any(node.bindings for node in graph.nodes):
+            raise Unfit("it reads data on the host (data-dependent sizes or item())")
+        if any(isinstance(step, Node) and step.grad is not None for step in graph.steps):
+            raise Unfit("it turns gradients on or off inside")
+        if any(isinstance(output, (Term, FloatTerm)) for output in graph.outputs):
+            raise Unfit("it returns sizes")
+        self._program = program
+        self._eager = eager
+        self._artefacts: tuple[Artefact, ...] = ()
+        self._memo: dict[tuple[int, ...], Artefact] = {}
+        self._lock = threading.RLock()
+        self._failed = False
+        inputs = {each.position for each in graph.inputs}
+        integers = {slot.source.arg for slot in program.slots if isinstance(slot.source, IntArg)}
+        self._positions = [i for i, path in enumerate(program.call.paths) if i in inputs or path in integers]
+        self._lifted = [each.tensor for each in graph.lifted if not each.constant]
+        self._direct = {each.value: each.position for each in graph.inputs}
+
+    def __call__(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        """The flat outputs of one call."""
+        key = tuple(values)
+        artefact = self._memo.get(key) or self._find(leaves, key)
+        if artefact is None:
+            return self._eager(leaves, values)
+        results = iter(artefact.call(*[leaves[i] for i in self._positions], *self._lifted))
+        flat = []
+        for output in self._program.graph.outputs:
+            if isinstance(output, Value):
+                result = next(results)
+                direct = self._direct.get(output)
+                flat.append(result if direct is None else leaves[direct])
+            else:
+                flat.append(output)
+        return flat
+
+    def _find(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact | None:
+        with self._lock:
+            if self._failed:
+                return None
+            found = next((each for each in self._artefacts if each.serves(key)), None)
+            if found is None:
+                if len(self._artefacts) >= _MAX_ARTEFACTS:
+                    return None
+                try:
+                    found = self._compile(leaves, key)
+                except (torch._inductor.exc.InductorError, SymShapeError, GuardsError) as error:
+                    self._failed = True
+                    events.emit(events.RunnerFallback("inductor", "eager", f"{type(error).__name__}: {error}"))
+                    return None
+                self._artefacts = (*self._artefacts, found)
+            self._memo = {**self._memo, key: found} if len(self._memo) < 4096 else {key: found}
+            return found
+
+    def _compile(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact:
+        from torch._inductor.compile_fx import compile_fx
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        module = to_fx(self._program, lifted_as_inputs=True)
+        _only_tensors(module)
+        mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False, specialize_zero_one=False), allow_non_fake_inputs=True)
+        symbols: dict[str, str] = {}
+        fakes = [self._fake(mode, leaves[i], self._program.call.paths[i], symbols) for i in self._positions]
+        fakes += [mode.from_tensor(tensor, static_shapes=True) for tensor in self._lifted]
+        context = torch._guards.TracingContext(mode)
+        with torch._guards.tracing(context):
+            call = compile_fx(module, fakes)
+        return Artefact(call, self._assumed(mode.shape_env, symbols), key)
+
+    def _fake(self, mode: Any, leaf: Any, path: str, symbols: dict[str, str]) -> Any:
+        """A fake argument; sizes that are symbols of ours are symbols of torch's, remembered by slot."""
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+        names = slot_names(len(self._program.slots))
+        slots = [(name, slot) for name, slot in zip(names, self._program.slots, strict=True) if slot.source.arg == path]
+        if not isinstance(leaf, torch.Tensor):
+            ((name, slot),) = slots
+            if slot.term.op is Op.CONST:
+                return leaf
+            source = ConstantSource(f"symshape_{name}")
+            symbol = mode.shape_env.create_symbol(leaf, source, DimDynamic.DYNAMIC, positive=None)
+            symbols[str(symbol)] = name
+            return mode.shape_env.create_symintnode(symbol, hint=leaf, source=source)
+        sizes = slots[: leaf.dim()]
+        dynamic = [DimDynamic.STATIC if s.term.op is Op.CONST else DimDynamic.DYNAMIC for _, s in sizes]
+        context = StatelessSymbolicContext(dynamic_sizes=dynamic)
+        fake = mode.from_tensor(leaf, symbolic_context=context, source=ConstantSource(f"symshape_{slots[0][0]}" if slots else "t"))
+        for size, (name, _) in zip(fake.shape, sizes, strict=True):
+            if isinstance(size, torch.SymInt):
+                symbols[str(size.node.expr)] = name
+        return fake
+
+    def _assumed(self, shape_env: Any, symbols: dict[str, str]) -> Check | None:
+        """What torch's ShapeEnv recorded, as a check over our slots; None (exact sizes only) where we cannot read it."""
+        conditions: list[Guard] = []
+        try:
+            for guard in shape_env.guards:
+                conditions.append(Guard(parse(_renamed(str(guard.expr), symbols))))
+            for symbol, bounds in shape_env.var_to_range.items():
+                name = symbols.get(str(symbol))
+                if name is None:
+                    continue
+                low, high = int(max(bounds.lower, -(2**62))), int(min(bounds.upper, 2**62))
+                conditions.append(Guard(parse(f"{low} <= {name}")))
+                conditions.append(Guard(parse(f"{name} <= {high}")))
+            if shape_env.replacements and any(str(s) not in symbols for s in shape_env.replacements):
+                return None
+            for symbol, value in shape_env.replacements.items():
+                conditions.append(Guard(parse(_renamed(f"{symbol} == {value}", symbols))))
+        except (GuardsError, KeyError, OverflowError, TypeError):
+            return None
+        names = slot_names(len(self._program.slots))
+        ranges = {name: (None, None) for name in names}
+        return compile_check(GuardSet(tuple(conditions), ranges), names)
+
+
+def _renamed(text: str, symbols: dict[str, str]) -> str:
+    """torch's symbols in a condition, renamed to slots.  Raises KeyError for a symbol that is none of the arguments'."""
+    import re
+
+    def slot(match: re.Match[str]) -> str:
+        word = match[0]
+        return symbols[word] if re.fullmatch(r"[sz]\d+", word) else word
+
+    return re.sub(r"[A-Za-z_]\w*", slot, text)
+
+
+def _only_tensors(module: torch.fx.GraphModule) -> None:
+    """Leaves only tensors among the outputs: the rest is known without running."""
+    output = next(node for node in module.graph.nodes if node.op == "output")
+    output.args = ([each for each in output.args[0] if isinstance(each, torch.fx.Node)],)
+    module.recompile()
