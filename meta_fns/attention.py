@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from meta_fns import layout
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.registry import rule
-from meta_fns.sizes import check, same, show
+from meta_fns.sizes import Size, at_least_one, check, same, show
 from meta_fns.spec import TensorSpec
 
 __all__ = ["flash_attention_for_cpu"]
@@ -23,8 +24,8 @@ def flash_attention_for_cpu(
     attn_mask: TensorSpec | None = None,
     scale: float | None = None,
 ) -> tuple[TensorSpec, TensorSpec]:
-    """`(b, h, s, d), (b, h, t, d), (b, h, t, d) -> (b, h, s, d)` stored as `(b, s, h, d)`, and logsumexp `(b, h, s)`
-    as `(b, s, h)`.
+    """`(b, h, s, d), (b, h, t, d), (b, h, t, d) -> (b, h, s, d)`, laid out like query; logsumexp `(b, h, s)` as `(b,
+    s, h)`.
     """
     for name, spec in (("query", query), ("key", key), ("value", value)):
         if len(spec.sizes) != 4:
@@ -38,11 +39,23 @@ def flash_attention_for_cpu(
     for mine, other in ((d, key.sizes[3]), (d, value.sizes[3]), (t, value.sizes[2]), (b, key.sizes[0])):
         if mine is not other and not same(mine, other):
             check(mine == other, lambda: f"sizes differ: {show(query.sizes)}, {show(key.sizes)}, {show(value.sizes)}")
+    if attn_mask is not None:
+        _check_mask(attn_mask, query, t)
+    if query.canonical():
+        output = query.fresh()
+    else:
+        strides = layout.like_strides(query.sizes, query.strides, None)
+        output = TensorSpec(query.sizes, strides, 0, query.dtype, query.device)
+    heads = at_least_one(h)
     dtype = torch.float64 if query.dtype is torch.float64 else torch.float32
-    output = TensorSpec.contiguous((b, s, h, d), query.dtype, query.device)
-    logsumexp = TensorSpec.contiguous((b, s, h), dtype, query.device)
-    o, l = output.strides, logsumexp.strides
-    return (
-        output.view((b, h, s, d), (o[0], o[2], o[1], o[3])),
-        logsumexp.view((b, h, s), (l[0], l[2], l[1])),
-    )
+    logsumexp = TensorSpec((b, h, s), (at_least_one(s) * heads, 1, heads), 0, dtype, query.device)
+    return output, logsumexp
+
+
+def _check_mask(mask: TensorSpec, query: TensorSpec, keys: Size) -> None:
+    if len(mask.sizes) not in (2, 4):
+        raise ShapeError(f"attn_mask must have 2 or 4 dimensions, got {show(mask.sizes)}")
+    if mask.dtype is not query.dtype and mask.dtype is not torch.float32:
+        raise DtypeError(f"attn_mask must be of query's dtype {query.dtype}, got {mask.dtype}")
+    full = (*query.sizes[:3], keys)
+    layout.expand(mask.sizes, mask.strides, full if len(mask.sizes) == 4 else full[2:])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from meta_fns import layout
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.registry import rule
-from meta_fns.sizes import Shape, Size, check, known, same, show, static
+from meta_fns.sizes import Shape, Size, check, empty, known, same, show, static
 from meta_fns.spec import TensorSpec
 
 __all__ = ["conv_sizes", "convolution"]
@@ -62,20 +62,18 @@ def convolution(
     output_padding: Sequence[Size],
     groups: Size,
 ) -> TensorSpec:
-    """A convolution over 1 to 3 spatial dimensions, with or without a batch dimension; sizes as `conv_sizes` says.
+    """A convolution over 1 to 3 spatial dimensions; sizes as `conv_sizes` says.
 
-    Channels-last inputs or weights give a channels-last output.
+    Channels-last inputs or weights give a channels-last output. (Over one dimension eager makes the input contiguous
+    first.)
     """
     n = len(weight.sizes) - 2
     if n < 1:
         raise ShapeError(f"weight needs at least 3 dimensions, got {show(weight.sizes)}")
     if input.dtype is not weight.dtype or (bias is not None and bias.dtype is not input.dtype):
         raise DtypeError(f"input, weight and bias must have one dtype, got {input.dtype} and {weight.dtype}")
-    batched = len(input.sizes) == n + 2
-    if not batched:
-        if len(input.sizes) != n + 1:
-            raise ShapeError(f"input {show(input.sizes)} does not fit weight {show(weight.sizes)}")
-        input = input.view((1, *input.sizes), (input.sizes[0] * input.strides[0], *input.strides))  # noqa: A001
+    if len(input.sizes) != n + 2:
+        raise ShapeError(f"input {show(input.sizes)} does not fit weight {show(weight.sizes)}")
     stride, padding, dilation = _each(stride, n, "stride"), _each(padding, n, "padding"), _each(dilation, n, "dilation")
     output_padding = _each(output_padding, n, "output_padding")
     for value in padding:
@@ -87,13 +85,17 @@ def convolution(
     for size in sizes[2:]:
         if not known(size > 0):
             check(size > 0, lambda: f"the output would be of sizes {show(sizes)}, from {show(input.sizes)}")
-    strides = layout.channels_last_strides(sizes) if _channels_last(input, weight) else None
-    if n == 1 and strides is None and _channels_last(_as_4d(input), _as_4d(weight)):
-        strides = _without_height(layout.channels_last_strides((*sizes[:2], 1, sizes[2])))
-    if strides is None:
+    if empty(input.sizes):
         strides = layout.contiguous_strides(sizes)
-    if not batched:
-        sizes, strides = sizes[1:], strides[1:]
+    elif n == 1:
+        strides = layout.contiguous_strides(sizes)
+        seen = input if static(input.sizes) and input.is_contiguous() else input.fresh()
+        if _like_channels_last(_as_4d(seen)) or _like_channels_last(_as_4d(weight)):
+            strides = _without_height(layout.channels_last_strides((*sizes[:2], 1, sizes[2])))
+    elif _like_channels_last(input) or _like_channels_last(weight):
+        strides = layout.channels_last_strides(sizes)
+    else:
+        strides = layout.contiguous_strides(sizes)
     return TensorSpec(sizes, strides, 0, input.dtype, input.device)
 
 
@@ -136,10 +138,7 @@ def _without_height(strides: Shape) -> Shape:
     return (strides[0], strides[1], strides[3])
 
 
-def _channels_last(input: TensorSpec, weight: TensorSpec) -> bool:  # noqa: A002 - name of the schema
-    if len(input.sizes) not in (4, 5):
+def _like_channels_last(spec: TensorSpec) -> bool:
+    if spec.canonical() and not static(spec.sizes):
         return False
-    return any(
-        not (spec.canonical() and not static(spec.sizes)) and layout.is_channels_last_strides(spec.sizes, spec.strides)
-        for spec in (input, weight)
-    )
+    return layout.is_channels_last_strides(spec.sizes, spec.strides)

@@ -26,11 +26,12 @@ def target_device(device: Any, default: torch.device = CPU) -> torch.device:
     if device is None:
         return default
     found = device if isinstance(device, torch.device) else torch.device(device)
-    if found.index is None and found.type != "cpu" and found.type != "meta":
-        if found.type == default.type:
-            return default
-        return torch.device(found.type, 0 if not torch.cuda.is_available() else torch.cuda.current_device())
-    return found
+    index: int | None = found.index
+    if index is not None or found.type in ("cpu", "meta"):
+        return found
+    if found.type == default.type:
+        return default
+    return torch.device(found.type, torch.cuda.current_device() if torch.cuda.is_available() else 0)
 
 
 def _need_strided(layout_: Any) -> None:
@@ -100,6 +101,7 @@ def full(
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """A new contiguous tensor; without a dtype that of the number (int64 for ints)."""
+    need_number_fits(fill_value, dtype)
     return fresh(size, dtype or number_dtype(fill_value), device, layout)
 
 
@@ -121,6 +123,12 @@ def empty_strided(
         check(item >= 0, lambda: f"a negative stride in {show(stride)}")
     dtype = dtype or torch.get_default_dtype()
     return TensorSpec(_sizes(size), tuple(stride), 0, dtype, target_device(device))
+
+
+def need_number_fits(value: Any, dtype: torch.dtype | None) -> None:
+    """Raises: DtypeError for a complex number into a real dtype."""
+    if isinstance(value, complex) and dtype is not None and not dtype.is_complex:
+        raise DtypeError(f"{value} cannot be converted to {dtype}")
 
 
 @rule("aten.scalar_tensor.default")
@@ -203,16 +211,14 @@ def _arange_size(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Size:
 
 
 def _arange_static(start: float, end: float, step: float, dtype: torch.dtype) -> int:
-    if dtype is torch.int64:
-        start, end, step = int(start), int(end), int(step)
-    if step == 0:
+    if step == 0 or (dtype is torch.int64 and int(step) == 0):
         raise ShapeError("arange: step must not be 0")
     if not all(math.isfinite(n) for n in (start, end)):
         raise ShapeError(f"arange: unsupported range {start} to {end}")
     if (end - start) * (1 if step > 0 else -1) < 0:
         raise ShapeError(f"arange: bounds {start}, {end} are inconsistent with the sign of step {step}")
     if dtype is torch.int64:
-        return -int((start - end) // step)
+        return -((int(start) - int(end)) // int(step))
     return math.ceil((float(end) - float(start)) / float(step))
 
 
@@ -262,6 +268,7 @@ def full_like(
     memory_format: torch.memory_format | None = None,
 ) -> TensorSpec:
     """A new tensor in the likeness of another, its dtype too (not that of the number)."""
+    need_number_fits(fill_value, dtype or self.dtype)
     return like(self, dtype, device, layout, memory_format)
 
 
@@ -317,6 +324,7 @@ def new_full(
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """A new contiguous tensor of the given sizes, of the dtype and on the device of another."""
+    need_number_fits(fill_value, dtype or self.dtype)
     return _new(self, size, dtype, device, layout)
 
 
@@ -346,8 +354,16 @@ def copy(self: TensorSpec, src: TensorSpec, non_blocking: bool = False) -> Tenso
 @rule("aten.fill.Scalar", "aten.fill.Tensor")
 def fill(self: TensorSpec, value: Any) -> TensorSpec:
     """A number, or a 0-d tensor, in the likeness of `self`."""
-    if type(value) is TensorSpec and value.sizes:
+    if type(value) is not TensorSpec:
+        need_number_fits(value, self.dtype)
+    elif value.sizes:
         raise ShapeError(f"fill needs a 0-d value, got {show(value.sizes)}")
+    return like(self, None, None, None, None)
+
+
+@rule("aten.zero.default")
+def zero(self: TensorSpec) -> TensorSpec:
+    """Zeros in the likeness of `self`."""
     return like(self, None, None, None, None)
 
 

@@ -10,8 +10,9 @@ from meta_fns import layout
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.iterator import output_strides
 from meta_fns.registry import Context, rule
-from meta_fns.sizes import Shape, Size, check, known, product, same, show, static
+from meta_fns.sizes import Shape, Size, check, empty, known, product, same, show, static
 from meta_fns.spec import TensorSpec
+from meta_fns.view_algebra import view_strides
 
 __all__ = ["IndexPlan", "embedding", "gather", "index", "index_plan"]
 
@@ -60,7 +61,7 @@ def gather(self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool =
     """`self` along `dim` at the positions in `index`, whose sizes the result has; elsewhere index may not be larger."""
     at = layout.wrap_dim(dim, len(self.sizes))
     result = TensorSpec.contiguous(index.sizes, self.dtype, self.device)
-    if any(type(size) is int and size == 0 for size in index.sizes):
+    if empty(index.sizes):
         return result
     need_index_dtype("index", index)
     if max(len(self.sizes), 1) != max(len(index.sizes), 1):
@@ -105,17 +106,15 @@ class IndexPlan:
         after = len(self.sizes) - self.before - len(self.index_sizes)
         found = [(self.sizes, self.strides)]
         for index in self.indices:
-            # A reshape that puts dimensions of size 1 before and after.
-            sizes = (*((1,) * self.before), *index.sizes, *((1,) * after))
-            strides = view_strides_with_ones(index.sizes, index.strides, self.before, after)
+            # Eager expands them, makes them int64, and reshapes them: dimensions of size 1 before and after.
+            whole, strides_of_whole = layout.expand(index.sizes, index.strides, self.index_sizes)
+            if index.dtype is torch.int32:
+                strides_of_whole = layout.like_strides(whole, strides_of_whole, None)
+            sizes = (*((1,) * self.before), *whole, *((1,) * after))
+            strides = view_strides(whole, strides_of_whole, sizes)
+            assert strides is not None
             found.append((sizes, strides))
         return found
-
-
-def view_strides_with_ones(sizes: Shape, strides: Shape, before: int, after: int) -> Shape:
-    """Strides after adding dimensions of size 1 at both ends, as a view gives them."""
-    outer = sizes[0] * strides[0] if sizes else 1
-    return (*((outer,) * before), *strides, *((1,) * after))
 
 
 def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | None]) -> IndexPlan:
@@ -123,6 +122,8 @@ def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | No
 
     Raises: ShapeError if the indices do not fit or do not broadcast; DataDependentOutput for masks without a context.
     """
+    if not indices:
+        raise ShapeError("at least one index must be given")
     expanded: list[TensorSpec | None] = []
     for item in indices:
         if item is None:
@@ -137,7 +138,9 @@ def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | No
     given = [i for i, item in enumerate(expanded) if item is not None]
     tensors = [item for item in expanded if item is not None]
     if not tensors:
-        raise ShapeError("at least one index must be a tensor")
+        if not empty(self.sizes):
+            raise ShapeError("at least one index must be a tensor")
+        return IndexPlan(self.sizes, self.strides, len(self.sizes), (), [])
     try:
         index_sizes = layout.broadcast(*[t.sizes for t in tensors])
     except ShapeError as error:
@@ -145,7 +148,7 @@ def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | No
     kept = [i for i in range(len(self.sizes)) if i >= len(expanded) or expanded[i] is None]
     adjacent = given[-1] - given[0] + 1 == len(given)
     before = given[0] if adjacent else 0
-    if not _some_zero(index_sizes):
+    if not empty(index_sizes):
         for i in given:
             size = self.sizes[i]
             if type(size) is int and size == 0:
@@ -158,10 +161,6 @@ def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | No
     zeros = (0,) * len(index_sizes)
     strides = (*(self.strides[i] for i in head), *zeros, *(self.strides[i] for i in tail))
     return IndexPlan(sizes, strides, before, index_sizes, tensors)
-
-
-def _some_zero(sizes: Shape) -> bool:
-    return any(type(size) is int and size == 0 for size in sizes)
 
 
 def _mask_vectors(ctx: Context, self: TensorSpec, mask: TensorSpec, at: int) -> list[TensorSpec]:

@@ -12,7 +12,7 @@ import torch
 
 from meta_fns import layout
 from meta_fns.errors import DtypeError
-from meta_fns.sizes import Shape, Size, at_least_one, same, static
+from meta_fns.sizes import Shape, Size, at_least_one, empty, same, static
 from meta_fns.spec import TensorSpec
 
 __all__ = ["common_device", "iterate", "output_strides"]
@@ -47,19 +47,19 @@ def iterate(
     first = tensors[0]
     if len(tensors) == 1:
         sizes, device = first.sizes, first.device
-        if first.canonical() and not (numbers and _has_zero(sizes)):
+        if first.canonical() and not (numbers and empty(sizes)):
             return first.fresh(None, dtype)
     else:
         device = first.device if _one_device(tensors) else common_device(tensors)
         sizes = first.sizes
-        empty = numbers and _has_zero(sizes)
+        gap = numbers and empty(sizes)
         for tensor in tensors:
             if tensor.sizes is not sizes:
                 sizes = layout.broadcast(*[t.sizes for t in tensors])
-                empty = _has_zero(sizes) and (numbers or not all(layout.same_shape(t.sizes, sizes) for t in tensors))
+                gap = empty(sizes) and (numbers or not all(layout.same_shape(t.sizes, sizes) for t in tensors))
                 break
         for tensor in tensors:
-            if empty or not tensor.canonical():
+            if gap or not tensor.canonical():
                 break
         else:
             # Tensors that are contiguous before broadcasting give a contiguous output; share strides if one is
@@ -72,13 +72,6 @@ def iterate(
     if numbers and static(sizes):
         views.append(((), ()))
     return TensorSpec(sizes, output_strides(sizes, views), 0, dtype, device)
-
-
-def _has_zero(sizes: Shape) -> bool:
-    for size in sizes:  # noqa: SIM110 - hot
-        if type(size) is int and size == 0:
-            return True
-    return False
 
 
 def _one_device(tensors: Sequence[TensorSpec]) -> bool:

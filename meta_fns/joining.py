@@ -10,7 +10,7 @@ from meta_fns import layout
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.promote import result_type
 from meta_fns.registry import rule
-from meta_fns.sizes import Size, check, same, show
+from meta_fns.sizes import Size, check, known, same, show
 from meta_fns.spec import TensorSpec
 
 __all__ = ["cat", "repeat", "stack"]
@@ -31,6 +31,8 @@ def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
             raise ShapeError(f"tensors[{i}] is 0-d and cannot be concatenated")
     counted = _without_legacy_empty(tensors)
     first = counted[0]
+    if len(first.sizes) == 1 and all(same(t.sizes[0], 0) for t in counted):
+        dim = 0
     at = layout.wrap_dim(dim, len(first.sizes))
     total: Size = first.sizes[at]
     for i, tensor in enumerate(counted[1:]):
@@ -102,10 +104,10 @@ def repeat(self: TensorSpec, repeats: Sequence[Size]) -> TensorSpec:
     lead = len(repeats) - len(self.sizes)
     if lead < 0:
         raise ShapeError(f"{len(repeats)} counts are fewer than the dimensions of {show(self.sizes)}")
-    for count in repeats:
-        if not (type(count) is int and count >= 0):
-            check(count >= 0, lambda: f"counts must not be negative, got {show(repeats)}")
     sizes = [*repeats[:lead]]
     for size, count in zip(self.sizes, repeats[lead:], strict=True):
         sizes.append(size if type(count) is int and count == 1 else size * count)
+    for size in sizes:
+        if not known(size >= 0):
+            check(size >= 0, lambda: f"counts must not be negative, got {show(repeats)}")
     return TensorSpec.contiguous(sizes, self.dtype, self.device)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.layout import expand
 from meta_fns.registry import rule
-from meta_fns.sizes import Size, check, same, show
+from meta_fns.sizes import Size, check, empty, same, show
 from meta_fns.spec import TensorSpec
 
 
@@ -25,6 +27,12 @@ def need_same_dtype(a: TensorSpec, b: TensorSpec, names: str) -> None:
         raise DtypeError(f"{names} must be on one device, got {a.device} and {b.device}")
 
 
+def need_product(dtype: torch.dtype, sizes: tuple[Size, ...]) -> None:
+    """Raises: DtypeError for bool matrices, unless there is nothing to multiply."""
+    if dtype is torch.bool and not empty(sizes):
+        raise DtypeError("matrix products are not implemented for bool")
+
+
 def inner(a: Size, b: Size, left: TensorSpec, right: TensorSpec) -> None:
     """Require that the contracted sizes agree."""
     if a is not b and not same(a, b):
@@ -40,6 +48,7 @@ def mm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
     n, k = self.sizes
     k2, m = mat2.sizes
     inner(k, k2, self, mat2)
+    need_product(self.dtype, (n, k, m))
     return TensorSpec.contiguous((n, m), self.dtype, self.device)
 
 
@@ -48,13 +57,16 @@ def bmm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
     """`(b, n, k) @ (b, k, m) -> (b, n, m)`."""
     need_dim("self", self, 3)
     need_dim("mat2", mat2, 3)
-    need_same_dtype(self, mat2, "self and mat2")
     b, n, k = self.sizes
     b2, k2, m = mat2.sizes
+    # Eager looks at the dtypes no earlier than there is something to multiply.
+    if not empty((b, n, k, m)):
+        need_same_dtype(self, mat2, "self and mat2")
+        need_product(self.dtype, (b, n, k, m))
     if b is not b2 and not same(b, b2):
         check(b == b2, lambda: f"batch sizes differ: {show(self.sizes)} @ {show(mat2.sizes)}")
     inner(k, k2, self, mat2)
-    return TensorSpec.contiguous((b, n, m), self.dtype, self.device)
+    return TensorSpec.contiguous((b, n, m), mat2.dtype, self.device)
 
 
 @rule("aten.addmm.default")
@@ -67,6 +79,7 @@ def addmm(self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, *, beta: Any = 1
     n, k = mat1.sizes
     k2, m = mat2.sizes
     inner(k, k2, mat1, mat2)
+    need_product(mat1.dtype, (n, m))
     expand(self.sizes, self.strides, (n, m))
     return TensorSpec.contiguous((n, m), mat1.dtype, mat1.device)
 

@@ -9,7 +9,7 @@ import torch
 from meta_fns import layout
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.registry import rule
-from meta_fns.sizes import Size, check, same, show
+from meta_fns.sizes import Size, check, empty, known, same, show, static
 from meta_fns.spec import TensorSpec
 
 __all__ = ["batch_norm", "layer_norm", "softmax"]
@@ -21,7 +21,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
     """Softmax along `dim`, contiguous; `half_to_float` (CUDA) reads float16 and gives float32."""
     layout.wrap_dim(dim, len(self.sizes))
-    if not self.dtype.is_floating_point:
+    if not self.dtype.is_floating_point and not empty(self.sizes):
         raise DtypeError(f"softmax is not implemented for {self.dtype}")
     if half_to_float:
         if self.device.type == "cpu" or self.dtype is not torch.float16:
@@ -73,6 +73,10 @@ def layer_norm(
     n = len(normalized_shape)
     if n < 1 or len(input.sizes) < n:
         raise ShapeError(f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}")
+    given = [p.dtype for p in (weight, bias) if p is not None]
+    mixed = input.dtype in _HALVES and all(dtype is torch.float32 for dtype in given)
+    if not mixed and any(dtype is not input.dtype for dtype in given):
+        raise DtypeError(f"parameters of {given} do not go with an input of {input.dtype}")
     lead = len(input.sizes) - n
     for name, sizes in (
         ("input", input.sizes[lead:]),
@@ -115,8 +119,12 @@ def batch_norm(
         ("running_var", running_var),
     ):
         _per_channel(name, spec, channels)
-    if not training and (running_mean is None or running_var is None):
+    if not training and not empty(input.sizes) and (running_mean is None or running_var is None):
         raise ShapeError("running_mean and running_var must be given in evaluation mode")
+    if training and input.device.type == "cpu":
+        for size in input.sizes:
+            if not known(size != 0):
+                check(size != 0, lambda: f"training needs at least one element, got {show(input.sizes)}")
     output = _batch_norm_output(input)
     count = channels if training or input.device.type != "cpu" else 0
     if not training and input.device.type != "cpu":
@@ -154,7 +162,7 @@ def batch_norm_no_stats(
 
 
 def _batch_norm_output(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of the schema
-    if input.canonical():
+    if input.canonical() or (static(input.sizes) and input.is_contiguous()):
         return input.fresh()
     found = layout.suggested_format(input.sizes, input.strides)
     strides = layout.strides_of_format(input.sizes, found)

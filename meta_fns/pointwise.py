@@ -64,6 +64,7 @@ def unary(kind: str, letters: str) -> Callable[..., TensorSpec]:
     """The rule of an op over one tensor."""
     good = accepted(letters)
     compute, output = _COMPUTE[kind], _OUTPUT[kind]
+    by_parts = kind in ("real", "angle")
 
     def fn(self: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
         dtype = self.dtype
@@ -72,6 +73,9 @@ def unary(kind: str, letters: str) -> Callable[..., TensorSpec]:
         if kind == "same":
             return self.fresh() if self.canonical() else iterate((self,), dtype)
         common = compute(dtype)
+        if by_parts and dtype.is_complex:
+            strides = layout.like_strides(self.sizes, self.strides, None)
+            return TensorSpec(self.sizes, strides, 0, output(common), self.device)
         return iterate((self,), output(common), common)
 
     return fn
@@ -268,7 +272,7 @@ def equal(ctx: Context, self: TensorSpec, other: TensorSpec) -> Any:
 def native_dropout_backward(grad_output: TensorSpec, mask: TensorSpec, scale: Any) -> TensorSpec:
     """`grad_output * mask * scale`."""
     product = iterate((grad_output, mask), grad_output.dtype, grad_output.dtype)
-    return iterate((product,), grad_output.dtype, numbers=True)
+    return iterate((product,), promote.result_type((product, scale)), numbers=True)
 
 
 @rule("aten.abs_.default")

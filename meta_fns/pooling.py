@@ -63,8 +63,9 @@ def max_pool2d_with_indices(
         raise ShapeError(f"needs 3 or 4 dimensions, got {show(self.sizes)}")
     if self.dtype is torch.bool or self.dtype.is_complex:
         raise DtypeError(f"max_pool2d is not implemented for {self.dtype}")
-    for i, size in enumerate(self.sizes[-3:] if n == 4 else self.sizes):
-        check(size != 0, lambda: f"only the batch may be empty, got {show(self.sizes)}") if i or n == 4 else None
+    for size in self.sizes[-3:]:
+        if not known(size != 0):
+            check(size != 0, lambda: f"only the batch may be empty, got {show(self.sizes)}")
     for k, s, p, d in zip(kernel, step, pad, spread, strict=True):
         if k < 1 or s < 1 or d < 1:
             raise ShapeError("kernel_size, stride and dilation must be positive")

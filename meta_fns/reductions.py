@@ -11,7 +11,7 @@ from meta_fns import layout
 from meta_fns.errors import DtypeError
 from meta_fns.promote import is_float, sum_dtype, to_real
 from meta_fns.registry import rule
-from meta_fns.sizes import Shape, check, show
+from meta_fns.sizes import Shape, check, empty, show
 from meta_fns.spec import TensorSpec
 
 __all__ = ["need_nonempty", "reduce_to", "reduced_dims", "reduced_sizes"]
@@ -74,7 +74,8 @@ def nansum(
     self: TensorSpec, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> TensorSpec:
     """The sum over dimensions, NaN counting as 0."""
-    if self.dtype.is_complex:
+    converted = self.dtype.is_floating_point and dtype is not None and dtype.is_complex
+    if self.dtype.is_complex or (converted and not empty(self.sizes)):
         raise DtypeError("nansum is not implemented for complex tensors")
     return reduce_to(self, dim, keepdim, sum_dtype(self.dtype, dtype))
 
@@ -127,8 +128,7 @@ def all_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> TensorSpec:
 def all_dims(self: TensorSpec, dim: Sequence[int] | None = None, keepdim: bool = False) -> TensorSpec:
     """Whether all (any) elements are true, over dimensions; an empty list reduces nothing."""
     if dim is not None and not dim:
-        dtype = _truth_dtype(self)
-        return TensorSpec(self.sizes, layout.like_strides(self.sizes, self.strides, None), 0, dtype, self.device)
+        return self.fresh(None, _truth_dtype(self))
     return reduce_to(self, dim, keepdim, _truth_dtype(self))
 
 
@@ -141,7 +141,7 @@ def _real(self: TensorSpec, name: str) -> torch.dtype:
 @rule("aten.amax.default", "aten.amin.default")
 def amax(self: TensorSpec, dim: Sequence[int] = (), keepdim: bool = False) -> TensorSpec:
     """The largest (smallest) elements over dimensions, which may not be empty."""
-    dtype = _real(self, "amax")
+    dtype = self.dtype if empty(self.sizes) else _real(self, "amax")
     need_nonempty(self, reduced_dims(dim, len(self.sizes)), "a maximum")
     return reduce_to(self, dim, keepdim, dtype)
 
@@ -229,4 +229,4 @@ def logcumsumexp(self: TensorSpec, dim: int) -> TensorSpec:
     layout.wrap_dim(dim, len(self.sizes))
     if not is_float(self.dtype):
         raise DtypeError(f"logcumsumexp is not implemented for {self.dtype}")
-    return TensorSpec(self.sizes, layout.like_strides(self.sizes, self.strides, None), 0, self.dtype, self.device)
+    return self.fresh()

@@ -29,6 +29,7 @@ __all__ = [
     "ceil_div",
     "check",
     "clamp_index",
+    "empty",
     "is_symbolic",
     "known",
     "product",
@@ -173,6 +174,16 @@ def clamp_index(index: Size, size: Size) -> Size:
 
 
 _HUGE = 2**62
+
+
+def empty(sizes: Iterable[Size]) -> bool:
+    """True if one of the sizes is the int 0. Kernels of such tensors never run, so eager does not refuse their
+    dtypes.
+    """
+    for size in sizes:  # noqa: SIM110 - hot
+        if type(size) is int and size == 0:
+            return True
+    return False
 
 
 def show(sizes: Iterable[Size]) -> str:

@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 from meta_fns import layout
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.registry import Rule, deriver, lookup
-from meta_fns.sizes import check, same, show
+from meta_fns.sizes import check, empty, same, show
 from meta_fns.spec import TensorSpec
 
 __all__ = ["derive", "need_writable", "written"]
@@ -19,12 +19,15 @@ __all__ = ["derive", "need_writable", "written"]
 # In-place ops whose write converts to any dtype, so that the dtype of the functional result does not matter.
 _CONVERTING = frozenset({"copy_", "fill_", "masked_fill_", "index_put_", "index_fill_", "masked_scatter_", "zero_"})
 # In-place ops that eager still lets write to a tensor whose elements share memory (with a warning).
-_OVERLAPPING = frozenset({"masked_fill_", "index_put_"})
+_OVERLAPPING = frozenset(
+    f"aten.{name}"
+    for name in ("masked_fill_.Scalar", "masked_fill_.Tensor", "index_put_.default", "fill_.Scalar", "zero_.default")
+)
 
 
 def need_writable(spec: TensorSpec) -> None:
     """Raises: ShapeError if two elements of `spec` provably share memory (an expanded dimension)."""
-    if any(type(size) is int and size == 0 for size in spec.sizes):
+    if empty(spec.sizes):
         return
     for size, stride in zip(spec.sizes, spec.strides, strict=True):
         if type(stride) is int and stride == 0 and not same(size, 1):
@@ -96,7 +99,7 @@ def derive(op: OpOverload) -> Rule | None:
             return None
         if torch.Tag.inplace_view in op.tags:
             return Rule(str(op), found.fn)
-        return Rule(str(op), _in_place(found.fn, name in _CONVERTING, name in _OVERLAPPING))
+        return Rule(str(op), _in_place(found.fn, name in _CONVERTING, str(op) in _OVERLAPPING))
     return None
 
 

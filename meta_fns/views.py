@@ -116,6 +116,12 @@ def reshape(self: TensorSpec, shape: Sequence[Size]) -> TensorSpec:
     return self.fresh(sizes) if strides is None else self.view(sizes, strides)
 
 
+@rule("aten.view_copy.default")
+def view_copy(self: TensorSpec, size: Sequence[Size]) -> TensorSpec:
+    """A contiguous copy under other sizes."""
+    return self.fresh(view_algebra.infer_sizes(self.sizes, size))
+
+
 @rule("aten._reshape_alias.default")
 def reshape_alias(self: TensorSpec, size: Sequence[Size], stride: Sequence[Size]) -> TensorSpec:
     """The view that the caller worked out."""
@@ -367,8 +373,10 @@ def view_as_complex(self: TensorSpec) -> TensorSpec:
         raise ShapeError("view_as_complex needs at least one dimension")
     check(self.sizes[-1] == 2, lambda: f"the last dimension must be of size 2, got {show(self.sizes)}")
     check(self.strides[-1] == 1, lambda: f"the last stride must be 1, got {show(self.strides)}")
-    for stride in self.strides[:-1]:
-        check(stride % 2 == 0, lambda: f"strides must be even, got {show(self.strides)}")
+    for size, stride in zip(self.sizes[:-1], self.strides[:-1], strict=True):
+        even = stride % 2 == 0
+        if not known(even):
+            check(even | (size <= 1), lambda: f"strides must be even, got {show(self.strides)}")
     check(self.storage_offset % 2 == 0, lambda: f"the storage offset must be even, got {self.storage_offset}")
     strides = tuple(stride // 2 for stride in self.strides[:-1])
     return TensorSpec(self.sizes[:-1], strides, self.storage_offset // 2, dtype, self.device)

@@ -24,7 +24,9 @@ def values(sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
 
 
 def odd_tensor(rng: random.Random, sizes: Sequence[int], dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor of these sizes whose layout is one of: contiguous, permuted, sliced, stepped, offset, expanded, channels last."""
+    """A tensor of these sizes whose layout is one of: contiguous, permuted, sliced, stepped, offset, expanded,
+    channels last.
+    """
     sizes = list(sizes)
     n = len(sizes)
     kind = rng.choice(("plain", "plain", "permuted", "sliced", "stepped", "offset", "expanded", "last"))
@@ -95,7 +97,8 @@ def _layout_clone(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def check_call(overload: Any, *args: Any, refusals: bool = True, **kwargs: Any) -> bool:
-    """Assert that `infer` says what eager does, in all metadata; or refuses where eager refuses. True if eager accepted.
+    """Assert that `infer` says what eager does, in all metadata; or refuses where eager refuses. True if eager
+    accepted.
 
     `refusals=False` lets `infer` accept what eager refuses.
     """

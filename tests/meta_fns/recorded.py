@@ -1,4 +1,6 @@
-"""Calls of ATen overloads as op_db's samples make them, recorded below autograd, and their comparison with the rules."""
+"""Calls of ATen overloads as op_db's samples make them, recorded below autograd, and their comparison with the
+rules.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Answers:
 
     def new_size(self, lower: Any, upper: Any) -> int:
         size = self.sizes.pop(0)
-        assert size >= lower and (upper is None or size <= upper)
+        assert size >= lower
+        assert upper is None or size <= upper
         return size
 
     def new_int(self, lower: Any, upper: Any) -> Any:

@@ -59,6 +59,7 @@ def test_dtype(name: str) -> None:
     accepted = 0
     for dtype in ALL_DTYPES:
         accepted += check_call(name, *fill(op, [values([2, 3], dtype)] * tensors))
+        check_call(name, *fill(op, [values([0, 3], dtype)] * tensors))
         if tensors == 2:
             for other in ALL_DTYPES:
                 for sizes in ([3], []):

