@@ -8,12 +8,13 @@ from itertools import combinations
 import attrs
 
 from guards import exprs
-from guards.exprs import Term, symbol
+from guards.exprs import Term
 from guards.fold import substitute
-from guards.regions import SIZE, Ranges, Values, components, holds, range_conditions, search
+from guards.intervals import Interval
+from guards.regions import SIZE, Ranges, Values, components, facts_of, holds, range_conditions, search
 from guards.total import satisfied, total
 
-_LINE = 4096  # a single value is moved step by step so far before a solver is asked
+_LINE = 512  # a single value is moved step by step so far before a solver is asked
 _SUBSETS = 400  # sets of symbols looked at
 _DECISIONS = 60  # of the solver, for one set of symbols
 
@@ -116,18 +117,23 @@ def _moving(
         return None, True
     left = [row for row in dict.fromkeys(left) if row is not exprs.TRUE]
     here = {s.name: values[s.name] for s in free}
+    facts = facts_of(dict.fromkeys(here, (None, None)), left)
+    if facts.contradictory:
+        return None, True
     if len(free) == 1:
-        found = _along_line(left, free[0], here[free[0].name], bound)
+        found = _along_line(left, free[0], here[free[0].name], bound, facts.interval(free[0]))
         if found is not None:
             return found, True
     return _by_solver(left, free, here, bound)
 
 
-def _along_line(rows: Sequence[Term], s: Term, start: int, bound: int | None) -> Values | None:
-    last = _LINE if bound is None else min(bound - 1, _LINE)
-    for step in range(1, last + 1):
+def _along_line(rows: Sequence[Term], s: Term, start: int, bound: int | None, within: Interval) -> Values | None:
+    """The nearest value of one symbol, looked for step by step where the rows may hold at all."""
+    low, high = within.lo, within.hi
+    first = max(1, 0 if low is None else low - start, 0 if high is None else start - high)
+    for step in range(first, first + _LINE if bound is None else min(bound, first + _LINE)):
         for value in (start + step, start - step):
-            if all(satisfied(row, {s.name: value}) for row in rows):
+            if value in within and all(satisfied(row, {s.name: value}) for row in rows):
                 return {s.name: value}
     return None
 

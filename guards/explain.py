@@ -1,0 +1,221 @@
+"""Why a guard set does not hold, in sentences with the user's own names and lines.
+
+``sources`` maps the name of a symbol to where its value is read (:mod:`guards.sources`); a symbol without a source
+keeps its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from guards.decide import Effort
+from guards.dispatch import Miss
+from guards.guard import DECLARED, Guard, GuardSet, Violation, listed
+from guards.minimise import needed
+from guards.nearest import Nearest, nearest
+from guards.regions import search
+from guards.sources import Source, spelled
+
+Sources = Mapping[str, Source | str]
+_MOST = 3  # violations told in one explanation
+
+
+@attrs.frozen
+class Explanation:
+    """Why values do not satisfy a guard set.
+
+    Attributes:
+        violations: the guards responsible: every other guard that fails follows from these.
+        nearest: the nearest values that satisfy the set; None where none were found.
+        text: all of it in one sentence.
+    """
+
+    violations: tuple[Violation, ...]
+    nearest: Nearest | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def explain(
+    guard_set: GuardSet, values: Mapping[str, int], sources: Sources | None = None, *, entry: str = "the entry"
+) -> Explanation | None:
+    """Why ``values`` do not satisfy the set; None when they do.
+
+    >>> from guards.guard import Origin
+    >>> from guards.parse import parse
+    >>> from guards.sources import Size
+    >>> origin = Origin("model.py", 12, text="if a.size(0) + b.size(0) > 2:")
+    >>> guards = GuardSet([Guard(parse("s0 + s1 > 2"), origin)])
+    >>> print(explain(guards, {"s0": 1, "s1": 1}, {"s0": Size("a", 0), "s1": Size("b", 0)}))
+    a.size(0) is 1 and b.size(0) is 1, but the entry traced at model.py:12 (`if a.size(0) + b.size(0) > 2:`) needs
+    a.size(0) + b.size(0) > 2; nearest passing input: a.size(0) = 2
+    """
+    violated = guard_set.violations(values, sources)
+    if not violated:
+        return None
+    free = dict.fromkeys(guard_set.ranges, (None, None))
+    kept = needed([violation.guard.term for violation in violated], free, Effort.CHEAP)
+    responsible = tuple(violated[index] for index in kept)
+    names = spelled(sources or {})
+    found = nearest([guard.term for guard in guard_set], guard_set.ranges, {n: values[n] for n in guard_set.ranges})
+    told = [_told(violation, names, entry) for violation in responsible[:_MOST]]
+    if len(responsible) > _MOST:
+        told.append(f"and {len(responsible) - _MOST} more guards fail")
+    return Explanation(responsible, found, "; ".join([*told, _way_out(guard_set, found, names)]))
+
+
+def _told(violation: Violation, names: Mapping[str, str], entry: str) -> str:
+    seen = listed([f"{names.get(name, name)} is {value}" for name, value in violation.values])
+    return f"{seen}, but {_needs(violation.guard, names, entry)}" if seen else _needs(violation.guard, names, entry)
+
+
+def _needs(guard: Guard, names: Mapping[str, str], entry: str) -> str:
+    origin, wanted = guard.origin, guard.text(names)
+    if origin is None:
+        return f"{entry} needs {wanted}"
+    if origin == DECLARED:
+        return f"the declared range needs {wanted}"
+    if origin.place:
+        return f"{entry} traced at {origin.place} needs {wanted}"
+    return f"{entry} needs {wanted} ({origin})"
+
+
+def _way_out(guard_set: GuardSet, found: Nearest | None, names: Mapping[str, str]) -> str:
+    if found is None:
+        return "no input passes" if guard_set.is_satisfiable() is False else "no passing input was found"
+    inputs = listed([f"{names.get(name, name)} = {found.values[name]}" for name in found.changed])
+    return f"{'nearest' if found.certain else 'a'} passing input: {inputs}"
+
+
+def explain_miss(miss: Miss[object], sources: Sources | None = None) -> str:
+    """Why the nearest entry of a miss does not serve the call, in one sentence.
+
+    >>> from guards.dispatch import Tree
+    >>> from guards.sources import Size
+    >>> tree = Tree(["s0", "s1"])
+    >>> tree.insert(GuardSet.read("s0 == 8", "s1 == 4"), "first")
+    >>> tree.insert(GuardSet.read("s0 == 16", "s1 == 2"), "second")
+    >>> explain_miss(tree.miss((7, 4)), {"s0": Size("x", 0), "s1": Size("x", 1)})
+    'x.size(0) is 7, but the nearest of 2 entries needs x.size(0) == 8; nearest passing input: x.size(0) = 8'
+    """
+    if not miss.nearest:
+        return "there are no entries yet"
+    entry = "the entry" if miss.entries == 1 else f"the nearest of {miss.entries} entries"
+    found = explain(miss.nearest[0].guard_set, miss.values, sources, entry=entry)
+    return found.text if found is not None else f"{entry} holds"
+
+
+# -- two sets ---------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Distinction:
+    """What tells two guard sets apart.
+
+    Attributes:
+        first: conditions of the first set that the second does not imply.
+        second: conditions of the second set that the first does not imply.
+        only_first: values that satisfy the first set alone, where some were found.
+        only_second: values that satisfy the second set alone, where some were found.
+        text: all of it in sentences.
+    """
+
+    first: tuple[Guard, ...]
+    second: tuple[Guard, ...]
+    only_first: Mapping[str, int] | None
+    only_second: Mapping[str, int] | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def distinguish(first: GuardSet, second: GuardSet, sources: Sources | None = None) -> Distinction:
+    """What distinguishes two guard sets, for instance those of two entries of one cache.
+
+    >>> print(distinguish(GuardSet.read("s0 > 2", "s1 == 4"), GuardSet.read("s0 > 9", "s1 == 4")))
+    the second alone asks s0 >= 10; only the first holds for s0 = 3 and s1 = 4
+    """
+    names = spelled(sources or {})
+    own = [_not_implied(a, b) for a, b in ((first, second), (second, first))]
+    points = [a.difference(b) if asked else None for a, b, asked in ((first, second, own[1]), (second, first, own[0]))]
+    found = [None if s is None else search([g.term for g in s], s.ranges).model for s in points]
+    parts = []
+    for word, guards in zip(("first", "second"), own, strict=True):
+        if guards:
+            parts.append(f"the {word} alone asks {listed([guard.text(names) for guard in guards])}")
+    for word, point in zip(("first", "second"), found, strict=True):
+        if point is not None:
+            shown = listed([f"{names.get(name, name)} = {value}" for name, value in point.items()])
+            parts.append(f"only the {word} holds for {shown}")
+    text = "; ".join(parts) or "both hold for the same values"
+    return Distinction(tuple(own[0]), tuple(own[1]), found[0], found[1], text)
+
+
+def _not_implied(guards: GuardSet, by: GuardSet) -> list[Guard]:
+    return [
+        guard
+        for guard in guards.conditions
+        if by.implies(GuardSet((guard,), dict.fromkeys((s.name for s in guard.term.symbols), (None, None)))) is not True
+    ]
+
+
+# -- contradictions ---------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Conflict:
+    """Why what the user declared cannot hold together with what the program needs.
+
+    Attributes:
+        declared: the declared conditions that take part.
+        program: the guards of the program that take part, with their origins.
+        text: the chain in sentences.
+    """
+
+    declared: tuple[Guard, ...]
+    program: tuple[Guard, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | None = None) -> Conflict | None:
+    """The shortest chain of guards that contradicts what was declared; None unless a contradiction is proven.
+
+    >>> from guards.guard import Origin
+    >>> from guards.parse import parse
+    >>> from guards.sources import Size
+    >>> program = GuardSet([
+    ...     Guard(parse("s0 == s1"), Origin("model.py", 3, text="a + b")),
+    ...     Guard(parse("s1 == 16"), Origin("model.py", 9, text="b.view(16)")),
+    ... ])
+    >>> names = {"s0": Size("a", 0), "s1": Size("b", 0)}
+    >>> print(explain_conflict(GuardSet((), {"s0": (2, 8)}), program, names))
+    declared a.size(0) <= 8 contradicts the program: a.size(0) == b.size(0) by model.py:3 (`a + b`), and
+    b.size(0) == 16 by model.py:9 (`b.view(16)`)
+    """
+    whole = GuardSet((*declared.conditions, *program.conditions), _unbounded(declared, program))
+    found = whole.core()
+    if found is None:
+        return None
+    names = spelled(sources or {})
+    said = {guard.term for guard in declared.conditions}
+    ours = tuple(guard for guard in found if guard.term in said)
+    theirs = tuple(guard for guard in found if guard.term not in said)
+    shown = listed([guard.text(names) for guard in ours])
+    chain = ", and ".join(f"{g.text(names)} by {g.origin}" if g.origin else g.text(names) for g in theirs)
+    if not theirs:
+        return Conflict(ours, theirs, f"what was declared contradicts itself: {shown}")
+    if not ours:
+        return Conflict(ours, theirs, f"the program contradicts itself: {chain}")
+    return Conflict(ours, theirs, f"declared {shown} contradicts the program: {chain}")
+
+
+def _unbounded(*sets: GuardSet) -> dict[str, tuple[int | None, int | None]]:
+    return dict.fromkeys((name for guards in sets for name in guards.ranges), (None, None))
