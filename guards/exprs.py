@@ -13,6 +13,7 @@ expression is defined*: a term that contains ``a // b`` or ``a % b`` speaks abou
 
 from __future__ import annotations
 
+import itertools
 import re
 import weakref
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,7 @@ from enum import IntEnum
 from functools import reduce
 from hashlib import blake2b
 from math import gcd
+from operator import attrgetter
 from typing import Any, Union
 
 
@@ -43,6 +45,10 @@ class Op(IntEnum):
     AND = 14  # args = at least two booleans, sorted
     OR = 15  # args = at least two booleans, sorted
 
+
+# The members used on hot paths, looked up once.
+_CONST, _SYMBOL, _MUL, _ADD, _FLOORDIV, _MOD = Op.CONST, Op.SYMBOL, Op.MUL, Op.ADD, Op.FLOORDIV, Op.MOD
+_EQ, _NE, _LE, _AND, _OR, _TRUE = Op.EQ, Op.NE, Op.LE, Op.AND, Op.OR, Op.TRUE
 
 IntLike = Union["Term", int]
 BoolLike = Union["Term", bool]
@@ -150,6 +156,11 @@ class _Reference(weakref.ref[Term]):
 
 
 _table: dict[tuple[Op, tuple[Any, ...]], _Reference] = {}
+_KEPT = 8192
+_kept: list[Term | None] = [
+    None
+] * _KEPT  # the newest terms stay alive for a while: what is made again is often among them
+_next = itertools.count()
 
 
 def _forget(reference: _Reference) -> None:
@@ -166,24 +177,38 @@ def _intern(op: Op, args: tuple[Any, ...]) -> Term:
             if found is not None:
                 return found
             _forget(reference)
-        term = Term.__new__(Term)
+        term = _new(Term)
         term.op = op
         term.args = args
         term._symbols = None
         term._digest = None
-        if op is Op.ADD:
-            term.depth = 1 + max([m.depth for m, _ in args[1]])
-        elif op is Op.SYMBOL or op is Op.CONST or not args:
-            term.depth = 0
+        if op is _ADD:
+            depth = 1 + max([m.depth for m, _ in args[1]])
+            order: tuple[Any, ...] = (op, tuple([(m.order, c) for m, c in args[1]]), args[0])
+        elif op is _SYMBOL:
+            match = _NUMBERED.match(args[0])
+            depth, order = 0, (op, match[1], int(match[2]), args[0]) if match else (op, args[0], -1, args[0])
+        elif op is _CONST or not args:
+            depth, order = 0, (op, *args)
         else:
-            term.depth = 1 + max([child.depth for child in args])
-        term.order = _order(op, args) if term.depth <= DEEP else (op + 100, term.depth, _digest(term))
+            depth = 1 + max([child.depth for child in args])
+            order = (op, tuple([child.order for child in args]))
+        term.depth = depth
+        term.order = order if depth <= DEEP else (op + 100, depth, _digest(term))
         made = _Reference(term, _forget)  # type: ignore[arg-type]
         made.key = key
         if _table.setdefault(key, made) is made:  # another thread may have been first
+            _kept[next(_next) % _KEPT] = term
             return term
 
 
+def release() -> None:
+    """Lets go of the newest terms, which are kept alive for a while: for tests of memory growth."""
+    _kept[:] = [None] * _KEPT
+
+
+_new = object.__new__
+_NUMBERED = re.compile(r"^(.*?)(\d{1,18})$")
 DEEP = 50  # terms deeper than this are walked with an explicit stack and ordered by a digest
 
 
@@ -229,26 +254,7 @@ def _digest(term: Term) -> bytes:
     return term._digest
 
 
-_NUMBERED = re.compile(r"^(.*?)(\d{1,18})$")
-
-
-def _order(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    if op is Op.SYMBOL:
-        match = _NUMBERED.match(args[0])
-        return (Op.SYMBOL, match[1], int(match[2]), args[0]) if match else (Op.SYMBOL, args[0], -1, args[0])
-    if op is Op.CONST:
-        return (op, args[0])
-    if op is Op.ADD:
-        return (op, tuple((m.order, c) for m, c in args[1]), args[0])
-    return (op, tuple(child.order for child in args))
-
-
-def _by_order(term: Term) -> tuple[Any, ...]:
-    return term.order
-
-
-def _by_monomial(item: tuple[Term, int]) -> tuple[Any, ...]:
-    return item[0].order
+_by_order = attrgetter("order")
 
 
 def children(term: Term) -> Iterator[Term]:
@@ -286,7 +292,7 @@ def symbol(name: str) -> Term:
 def integer(value: IntLike) -> Term:
     """``value`` as an integer term."""
     if type(value) is Term:
-        if value.op >= Op.TRUE:
+        if value.op >= _TRUE:
             raise TypeError(f"an integer term is needed here, not the condition {value}")
         return value
     if type(value) is int:
@@ -299,46 +305,77 @@ def integer(value: IntLike) -> Term:
 def split(term: Term) -> tuple[int, Monomials]:
     """A term as ``(constant, ((monomial, coefficient), ...))``."""
     op = term.op
-    if op is Op.ADD:
+    if op is _ADD:
         return term.args  # type: ignore[return-value]
-    if op is Op.CONST:
+    if op is _CONST:
         return term.args[0], ()
     return 0, ((term, 1),)
 
 
 def linear(constant: int, monomials: dict[Term, int]) -> Term:
     """The sum ``constant + sum(coefficient * monomial)``; zero coefficients are dropped."""
-    items = [(m, c) for m, c in monomials.items() if c]
+    count = len(monomials)
+    if count > 1:
+        items = tuple([(m, c) for m in sorted(monomials, key=_by_order) if (c := monomials[m])])
+        if len(items) > 1:
+            return _intern(_ADD, (constant, items))
+    else:
+        items = tuple([(m, c) for m, c in monomials.items() if c])
     if not items:
         return const(constant)
-    if len(items) == 1:
-        if constant == 0 and items[0][1] == 1:
-            return items[0][0]
-    else:
-        items.sort(key=_by_monomial)
-    return _intern(Op.ADD, (constant, tuple(items)))
+    if constant == 0 and items[0][1] == 1:
+        return items[0][0]
+    return _intern(_ADD, (constant, items))
 
 
 def add(a: IntLike, b: IntLike) -> Term:
     """``a + b``"""
-    a, b = integer(a), integer(b)
-    if a is ZERO:
-        return b
-    if b is ZERO:
-        return a
-    constant_a, items_a = split(a)
-    constant_b, items_b = split(b)
-    if not items_b:
-        return linear(constant_a + constant_b, dict(items_a))
-    merged = dict(items_a)
-    for monomial, coefficient in items_b:
-        merged[monomial] = merged.get(monomial, 0) + coefficient
-    return linear(constant_a + constant_b, merged)
+    return _plus(integer(a), integer(b), 1)
+
+
+def sub(a: IntLike, b: IntLike) -> Term:
+    """``a - b``"""
+    return _plus(integer(a), integer(b), -1)
+
+
+def _plus(a: Term, b: Term, factor: int) -> Term:
+    """``a + factor * b`` for a factor 1 or -1."""
+    if a is b and factor < 0:
+        return ZERO
+    op = a.op
+    constant, items = a.args if op is _ADD else (a.args[0], ()) if op is _CONST else (0, ((a, 1),))
+    op = b.op
+    if op is _CONST:
+        shift = b.args[0]
+        if not shift:
+            return a
+        if not items:
+            return const(constant + factor * shift)
+        constant += factor * shift
+        return (
+            items[0][0] if not constant and len(items) == 1 and items[0][1] == 1 else _intern(_ADD, (constant, items))
+        )
+    merged = dict(items)
+    if op is _ADD:
+        shift, others = b.args
+        constant += factor * shift
+        for m, c in others:
+            merged[m] = merged.get(m, 0) + factor * c
+    else:
+        merged[b] = merged.get(b, 0) + factor
+    return linear(constant, merged)
 
 
 def total(terms: Iterable[IntLike]) -> Term:
     """The sum of the terms."""
-    return reduce(add, terms, ZERO)
+    constant = 0
+    merged: dict[Term, int] = {}
+    for item in terms:
+        shift, items = split(integer(item))
+        constant += shift
+        for m, c in items:
+            merged[m] = merged.get(m, 0) + c
+    return linear(constant, merged)
 
 
 def scale(a: Term, factor: int) -> Term:
@@ -346,13 +383,17 @@ def scale(a: Term, factor: int) -> Term:
     if factor == 1:
         return a
     constant, items = split(a)
-    return linear(constant * factor, {m: c * factor for m, c in items})
+    if not factor or not items:
+        return const(constant * factor)
+    return (
+        _intern(_ADD, (constant * factor, tuple([(m, c * factor) for m, c in items])))
+        if not _plain(constant, items, factor)
+        else items[0][0]
+    )
 
 
-def sub(a: IntLike, b: IntLike) -> Term:
-    """``a - b``"""
-    a, b = integer(a), integer(b)
-    return ZERO if a is b else add(a, scale(b, -1))
+def _plain(constant: int, items: Monomials, factor: int) -> bool:
+    return constant == 0 and len(items) == 1 and items[0][1] * factor == 1
 
 
 def factors(monomial: Term) -> tuple[Term, ...]:
@@ -361,7 +402,7 @@ def factors(monomial: Term) -> tuple[Term, ...]:
 
 
 def _times(m: Term, n: Term) -> Term:
-    return _intern(Op.MUL, tuple(sorted(factors(m) + factors(n), key=_by_order)))
+    return _intern(_MUL, tuple(sorted(factors(m) + factors(n), key=_by_order)))
 
 
 def monomial(atoms: Iterable[Term]) -> Term:
@@ -402,7 +443,7 @@ def prod(terms: Iterable[IntLike]) -> Term:
 def content(term: Term) -> int:
     """The greatest common divisor of all coefficients, the constant included (0 for the term 0)."""
     constant, items = split(term)
-    return gcd(constant, *(c for _, c in items))
+    return gcd(constant, *[c for _, c in items])
 
 
 def _common_atoms(term: Term) -> list[Term]:
@@ -461,46 +502,67 @@ def floordiv(a: IntLike, b: IntLike) -> Term:
         ZeroDivisionError: ``b`` is the constant 0.
     """
     a, b = integer(a), integer(b)
-    if b is ZERO:
-        raise ZeroDivisionError(f"{a} // 0")
-    if a.op is Op.CONST and b.op is Op.CONST:
-        return const(a.args[0] // b.args[0])
-    if a is ZERO or b is ONE:
+    if b.op is _CONST:
+        return _divided(a, b.args[0])
+    if a is ZERO:
         return a
     if a is b:
         return ONE
     a, b, _, _ = _cancel(a, b)
-    if b.op is not Op.CONST:
-        if a.op is Op.CONST and a.args[0] == 0:
-            return ZERO
-        return ONE if a is b else _intern(Op.FLOORDIV, (a, b))
-    divisor = b.args[0]
-    if divisor < 0:
-        a, divisor = scale(a, -1), -divisor
-    if divisor == 1:
-        return a
+    if b.op is _CONST:
+        return _divided(a, b.args[0])
+    return ZERO if a is ZERO else ONE if a is b else _intern(_FLOORDIV, (a, b))
+
+
+def _reduced(a: Term, divisor: int) -> tuple[int, Monomials, bool]:
+    """Constant and items modulo a positive divisor, and whether anything was taken away."""
     constant, items = split(a)
-    if not items:
-        return const(constant // divisor)
-    whole = {m: c // divisor for m, c in items}
-    rest = linear(constant % divisor, {m: c % divisor for m, c in items})
-    return add(linear(constant // divisor, whole), _divided(rest, divisor))
+    if 0 <= constant < divisor:
+        for _, c in items:
+            if not 0 <= c < divisor:
+                break
+        else:
+            return constant, items, False
+    return constant % divisor, tuple([(m, r) for m, c in items if (r := c % divisor)]), True
 
 
 def _divided(a: Term, divisor: int) -> Term:
-    """``a // divisor`` for a reduced ``a`` and a positive divisor, nested divisions merged."""
-    constant, items = split(a)
+    """``a // divisor``: whole parts come out, common factors cancel, nested divisions merge."""
+    if divisor == 1:
+        return a
+    if divisor <= 0:
+        if not divisor:
+            raise ZeroDivisionError(f"{a} // 0")
+        return _divided(scale(a, -1), -divisor)
+    constant, items, changed = _reduced(a, divisor)
     if not items:
-        return const(constant // divisor)
-    shared = gcd(divisor, *(c for _, c in items))
-    if shared > 1:  # the constant's remainder cannot carry: (g*x + c) // (g*d) == (x + c//g) // d
-        a = linear(constant // shared, {m: c // shared for m, c in items})
-        return floordiv(a, divisor // shared)
-    if len(items) == 1 and items[0][1] == 1 and items[0][0].op is Op.FLOORDIV:
+        rest = const(constant // divisor)
+    else:
+        shared = gcd(divisor, *[c for _, c in items])
+        if shared > 1:  # the constant's remainder cannot carry: (g*x + c) // (g*d) == (x + c//g) // d
+            rest = _divided(linear(constant // shared, {m: c // shared for m, c in items}), divisor // shared)
+        else:
+            rest = _merged(constant, items, divisor) or _intern(
+                _FLOORDIV, (_sum(constant, items) if changed else a, const(divisor))
+            )
+    if not changed:
+        return rest
+    whole, parts = split(a)
+    return _plus(linear(whole // divisor, {m: c // divisor for m, c in parts}), rest, 1)
+
+
+def _merged(constant: int, items: Monomials, divisor: int) -> Term | None:
+    """``(x//b + c) // d`` as ``(x + b*c) // (b*d)``, where the dividend is of that form."""
+    if len(items) == 1 and items[0][1] == 1 and items[0][0].op is _FLOORDIV:
         inner, by = items[0][0].args
-        if by.op is Op.CONST and by.args[0] > 0:  # (x//b + c)//d == (x + b*c)//(b*d)
-            return floordiv(add(inner, by.args[0] * constant), by.args[0] * divisor)
-    return _intern(Op.FLOORDIV, (a, const(divisor)))
+        if by.op is _CONST:
+            return _divided(_plus(inner, const(by.args[0] * constant), 1), by.args[0] * divisor)
+    return None
+
+
+def _sum(constant: int, items: Monomials) -> Term:
+    """A sum from items that are in canonical form already (at least one)."""
+    return items[0][0] if not constant and len(items) == 1 and items[0][1] == 1 else _intern(_ADD, (constant, items))
 
 
 def mod(a: IntLike, b: IntLike) -> Term:
@@ -510,36 +572,40 @@ def mod(a: IntLike, b: IntLike) -> Term:
         ZeroDivisionError: ``b`` is the constant 0.
     """
     a, b = integer(a), integer(b)
-    if b is ZERO:
-        raise ZeroDivisionError(f"{a} % 0")
-    if a.op is Op.CONST and b.op is Op.CONST:
-        return const(a.args[0] % b.args[0])
-    if a is ZERO or b is ONE or a is b:
+    if b.op is _CONST:
+        return _remainder(a, b.args[0])
+    if a is ZERO or a is b:
         return ZERO
-    if b.op is Op.CONST:
-        divisor = b.args[0]
-        if divisor < 0:
-            return scale(mod(scale(a, -1), -divisor), -1)
-        constant, items = split(a)
-        a = linear(constant % divisor, {m: c % divisor for m, c in items})
-        constant, items = split(a)
-        if not items:
-            return const(constant % divisor)
-        shared = gcd(divisor, *(c for _, c in items))
-        if shared > 1:  # (g*x + c) % (g*d) == g*((x + c//g) % d) + c % g
-            inner = linear(constant // shared, {m: c // shared for m, c in items})
-            return add(scale(mod(inner, divisor // shared), shared), constant % shared)
-        if len(items) == 1 and constant == 0 and items[0][1] == 1 and items[0][0].op is Op.MOD:
-            inner, by = items[0][0].args
-            if by.op is Op.CONST and by.args[0] % divisor == 0:
-                return mod(inner, divisor)
-        return _intern(Op.MOD, (a, b))
     a, b, atoms, number = _cancel(a, b)
-    if b.op is Op.CONST or a is b or a is ZERO:
-        rest = mod(a, b) if b is not ONE else ZERO
+    if b.op is _CONST:
+        rest = _remainder(a, b.args[0])
     else:
-        rest = _intern(Op.MOD, (a, b))
-    return scale(mul(rest, monomial(atoms)), number)
+        rest = ZERO if a is b or a is ZERO else _intern(_MOD, (a, b))
+    return scale(mul(rest, monomial(atoms)), number) if atoms or number != 1 else rest
+
+
+def _remainder(a: Term, divisor: int) -> Term:
+    """``a % divisor``: multiples vanish, common factors come out, nested remainders merge."""
+    if divisor <= 1:
+        if divisor == 1:
+            return ZERO
+        if not divisor:
+            raise ZeroDivisionError(f"{a} % 0")
+        return scale(_remainder(scale(a, -1), -divisor), -1)
+    constant, items, changed = _reduced(a, divisor)
+    if not items:
+        return const(constant)
+    shared = gcd(divisor, *[c for _, c in items])
+    if shared > 1:  # (g*x + c) % (g*d) == g*((x + c//g) % d) + c % g
+        inner = linear(constant // shared, {m: c // shared for m, c in items})
+        return _plus(scale(_remainder(inner, divisor // shared), shared), const(constant % shared), 1)
+    if changed:
+        a = _sum(constant, items)
+    if len(items) == 1 and not constant and items[0][1] == 1 and items[0][0].op is _MOD:
+        inner, by = items[0][0].args
+        if by.op is _CONST and by.args[0] % divisor == 0:
+            return _remainder(inner, divisor)
+    return _intern(_MOD, (a, const(divisor)))
 
 
 def _extreme(op: Op, terms: Iterable[IntLike]) -> Term:
@@ -549,23 +615,49 @@ def _extreme(op: Op, terms: Iterable[IntLike]) -> Term:
     for item in terms:
         term = integer(item)
         for part in term.args if term.op is op else (term,):
-            if part.op is Op.CONST:
+            if part.op is _CONST:
                 known = part.args[0] if known is None else pick(known, part.args[0])
             else:
                 parts[part] = None
-    best: dict[tuple[tuple[Term, int], ...], int] = {}  # terms that differ by a constant: one of them suffices
+    best: dict[Monomials, int] = {}  # terms that differ by a constant: one of them suffices
     for part in parts:
         constant, items = split(part)
         best[items] = pick(best[items], constant) if items in best else constant
-    chosen = [linear(constant, dict(items)) for items, constant in best.items()]
     if known is not None:
-        chosen.append(const(known))
-    if not chosen:
+        best[()] = known
+    if not best:
         raise ValueError("min and max need at least one operand")
-    if len(chosen) == 1:
-        return chosen[0]
+    if len(best) == 1:
+        ((items, constant),) = best.items()
+        return linear(constant, dict(items))
+    return _shifted(op, best)
+
+
+def _shifted(op: Op, operands: dict[Monomials, int]) -> Term:
+    """``min`` or ``max`` of sums (items to constant), what all of them share taken out: terms, factor and sign."""
+    common = dict(min(operands, key=len))
+    for items in operands:
+        found = dict(items)
+        common = {m: c for m, c in common.items() if found.get(m) == c}
+        if not common:
+            break
+    reduced = {tuple([item for item in items if item[0] not in common]): c for items, c in operands.items()}
+    first = min((items for items in reduced if items), key=lambda items: [(m.order, c) for m, c in items])
+    shift = reduced[first]
+    factor = gcd(*[c for items in reduced for _, c in items], *[c - shift for c in reduced.values()])
+    weight = sum([c for items in reduced for _, c in items])
+    if weight < 0 or (weight == 0 and op is Op.MIN):  # min(-x, -y) is -max(x, y)
+        factor = -factor
+        op = Op.MAX if op is Op.MIN else Op.MIN
+    if factor == 1 and not common and not shift:
+        chosen = [linear(c, dict(items)) for items, c in reduced.items()]
+    else:
+        chosen = [linear((c - shift) // factor, {m: d // factor for m, d in items}) for items, c in reduced.items()]
     chosen.sort(key=_by_order)
-    return _intern(op, tuple(chosen))
+    result = _intern(op, tuple(chosen))
+    if factor == 1 and not common and not shift:
+        return result
+    return _plus(scale(result, factor), linear(shift, common), 1)
 
 
 def minimum(*terms: IntLike) -> Term:
@@ -608,7 +700,7 @@ def is_zero(term: Term) -> Term:
     constant, items = split(term)
     if not items:
         return TRUE if constant == 0 else FALSE
-    shared = gcd(*(c for _, c in items))
+    shared = gcd(*[c for _, c in items])
     if constant % shared:
         return FALSE
     if items[0][1] < 0:
@@ -623,7 +715,7 @@ def not_positive(term: Term) -> Term:
     constant, items = split(term)
     if not items:
         return TRUE if constant <= 0 else FALSE
-    shared = gcd(*(c for _, c in items))
+    shared = gcd(*[c for _, c in items])
     if shared != 1:  # the constant is rounded towards the integers that can occur
         term = linear(-(-constant // shared), {m: c // shared for m, c in items})
     return _intern(Op.LE, (term,))
@@ -646,34 +738,52 @@ def le(a: IntLike, b: IntLike) -> Term:
 
 def lt(a: IntLike, b: IntLike) -> Term:
     """``a < b``"""
-    return not_positive(add(sub(a, b), ONE))
+    return not_positive(_plus(sub(a, b), ONE, 1))
 
 
 def ge(a: IntLike, b: IntLike) -> Term:
     """``a >= b``"""
-    return le(b, a)
+    return not_positive(sub(b, a))
 
 
 def gt(a: IntLike, b: IntLike) -> Term:
     """``a > b``"""
-    return lt(b, a)
+    return not_positive(_plus(sub(b, a), ONE, 1))
+
+
+_NEGATIONS = 16384
+_negations: dict[Term, Term] = {}
 
 
 def not_(condition: BoolLike) -> Term:
     """The negation of a condition, pushed inwards."""
     condition = boolean(condition)
+    found = _negations.get(condition)
+    if found is not None:
+        return found
+    if condition.depth > DEEP:
+        for part in postorder(condition):
+            if part.op >= _TRUE and part not in _negations:
+                _negate(part)
+    return _negate(condition)
+
+
+def _negate(condition: Term) -> Term:
     op = condition.op
-    if op is Op.EQ:
-        return _intern(Op.NE, condition.args)
-    if op is Op.NE:
-        return _intern(Op.EQ, condition.args)
-    if op is Op.LE:
-        return not_positive(sub(ONE, condition.args[0]))
-    if op is Op.TRUE:
-        return FALSE
-    if op is Op.FALSE:
-        return TRUE
-    return (or_ if op is Op.AND else and_)(*(not_(part) for part in condition.args))
+    if op is _LE:
+        result = not_positive(_plus(ONE, condition.args[0], -1))
+    elif op is _EQ:
+        result = _intern(_NE, condition.args)
+    elif op is _NE:
+        result = _intern(_EQ, condition.args)
+    elif op is _AND or op is _OR:
+        result = (or_ if op is _AND else and_)(*[not_(part) for part in condition.args])
+    else:
+        result = FALSE if op is _TRUE else TRUE
+    if len(_negations) >= _NEGATIONS:
+        _negations.clear()
+    _negations[condition] = result
+    return result
 
 
 def _connect(op: Op, unit: Term, zero: Term, conditions: Iterable[BoolLike]) -> Term:
