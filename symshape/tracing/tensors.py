@@ -56,14 +56,13 @@ class SymbolicTensor(torch.Tensor):
         answer = METADATA.get(func)
         if answer is not None:
             return answer(*args)
-        for arg in args:
-            if type(arg) is SymbolicTensor:
+        for arg in torch.utils._pytree.tree_leaves((args, kwargs)):
+            if type(arg) is SymbolicTensor and not arg._tracer.closed:
                 return arg._tracer.dispatch(func, args, kwargs or {})
-            if isinstance(arg, (list, tuple)):
-                for item in arg:
-                    if type(item) is SymbolicTensor:
-                        return item._tracer.dispatch(func, args, kwargs or {})
-        raise UnsupportedError(f"{func} was called on a symbolic tensor outside of its trace")
+        raise UnsupportedError(
+            f"{func} was called on a symbolic tensor whose trace is over; a traced function must hand its tensors out as "
+            "results, not through side effects"
+        )
 
     def tolist(self) -> Any:
         """Nested lists of symbolic scalars; the sizes must be static."""

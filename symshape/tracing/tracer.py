@@ -1,8 +1,7 @@
-"""Runs a function on symbolic tensors and writes down every ATen op: the mode, the op call, the lifting of real tensors."""
+"""Runs a function on symbolic tensors and writes down every ATen op: the mode, the op call, lifting of real tensors."""
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from symshape.errors import ProgramError, SymShapeError, UnsupportedError
 from symshape.tracing import fallbacks
 from symshape.tracing.env import ShapeEnv
 from symshape.tracing.floats import FloatTerm
-from symshape.tracing.graph import Assertion, Binding, Lifted, Node, Step, Value
+from symshape.tracing.graph import Assertion, Binding, Lifted, Node, Step, Value, values_in
 from symshape.tracing.origins import user_frame
 from symshape.tracing.symints import BoolNode, FloatNode, IntNode
 from symshape.tracing.tensors import METADATA, SymbolicTensor
@@ -120,6 +119,7 @@ class Tracer:
         env: symbols, facts and guards.
         steps: nodes and assertions in order.
         lifted: by ``id`` of the real tensor.
+        closed: whether the trace is over.
     """
 
     def __init__(self, env: ShapeEnv, names: dict[int, str] | None = None) -> None:
@@ -129,8 +129,11 @@ class Tracer:
         self._names = names or {}
         self._count = 0
         self._storages: dict[int, object] = {}
+        self._constants: dict[int, list[SymbolicTensor]] = {}
         self._recording = True
+        self._inner_unknowns: list[IntNode] = []
         self._grad = torch.is_grad_enabled()
+        self.closed = False
         env.on_assertion = self._assert
 
     # -- values
@@ -183,6 +186,7 @@ class Tracer:
         outer = env.current_op, env.current_rule
         env.current_op, env.current_rule = op._name, plan.rule_name
         unknowns: _Unknowns | None = None
+        start = len(self.steps)
         try:
             if plan.data_dependent:
                 unknowns = _Unknowns(env, op._name)
@@ -195,7 +199,7 @@ class Tracer:
             raise UnsupportedError(f"{error} (at {env._origin()})") from error
         finally:
             env.current_op, env.current_rule = outer
-        return self._record(op, plan, args, kwargs, values, value_kwargs, result, unknowns)
+        return self._record(op, plan, args, kwargs, values, value_kwargs, result, start, unknowns)
 
     def _arguments(self, args: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
         """Arguments twice: for the rule (specs and sizes) and for the graph (values and terms)."""
@@ -204,6 +208,10 @@ class Tracer:
         for arg in args:
             kind = type(arg)
             if kind is SymbolicTensor:
+                if arg._tracer is not self:
+                    raise UnsupportedError(
+                        "the program uses a tensor that an earlier trace left behind (a side effect)"
+                    )
                 specs.append(arg._spec)
                 values.append(arg._value)
             elif kind is int or kind is float or arg is None or kind is bool:
@@ -239,9 +247,13 @@ class Tracer:
         values: tuple[Any, ...],
         value_kwargs: dict[str, Any],
         result: Any,
+        start: int,
         unknowns: _Unknowns | None = None,
     ) -> Any:
-        """Wraps the rule's result, in the shape in which the op returns it, and writes the node down."""
+        """Wraps the rule's result, in the shape in which the op returns it, and writes the node down at ``start``.
+
+        Assertions that the rule made come after the node: it may be what binds their symbols.
+        """
         single = not isinstance(result, (tuple, list))
         results = (result,) if single else tuple(result)
         outputs: list[Value | None] = []
@@ -268,11 +280,12 @@ class Tracer:
                 outputs.append(None)
                 wrapped.append(self._scalar_result(item, position, bindings))
         if unknowns is not None:
-            bindings += _size_bindings(results, unknowns.made, {binding.symbol for binding in bindings})
+            bindings += self._size_bindings(op, results, unknowns.made, {binding.symbol for binding in bindings})
         if self._recording:
             grad = torch.is_grad_enabled()
             frame = user_frame()
-            self.steps.append(
+            self.steps.insert(
+                start,
                 Node(
                     op,
                     values,
@@ -283,19 +296,46 @@ class Tracer:
                     None if grad is self._grad else grad,
                     None if frame is None else frame.f_code,
                     0 if frame is None else frame.f_lineno,
-                )
+                ),
             )
         if op._schema.is_mutable:
-            self._forget_constants(plan, args)
+            self._forget_constants(plan, values, value_kwargs)
         if single:
             return wrapped[0] if op._schema.returns else None
         return wrapped if isinstance(result, list) else tuple(wrapped)
 
     def _written(self, tensor: Any, spec: TensorSpec) -> Any:
         """The argument that an in-place op returns, with its metadata as the op leaves it."""
-        if type(tensor) is SymbolicTensor and spec is not tensor._spec:
+        if type(tensor) is SymbolicTensor:
             tensor._spec = spec
+        elif spec.sizes != tensor.shape or spec.strides != tensor.stride():
+            name = self.lift(tensor).name
+            raise UnsupportedError(f"the program changes the shape of {name} in place, which is no argument of it")
         return tensor
+
+    def _size_bindings(
+        self, op: OpOverload, results: Sequence[Any], made: list[IntNode], bound: set[str]
+    ) -> list[Binding]:
+        """Where each new unbacked symbol can be read off the outputs."""
+        if not self._recording:  # inside a fake implementation: its own result has to show them
+            self._inner_unknowns += made
+            return []
+        found: list[Binding] = []
+        for node in made:
+            name = node.term.name
+            if name in bound:
+                continue
+            for position, spec in enumerate(results):
+                if type(spec) is TensorSpec and any(size is node for size in spec.sizes):
+                    d = next(i for i, size in enumerate(spec.sizes) if size is node)
+                    found.append(Binding(name, "size", position, d))
+                    break
+            else:
+                raise UnsupportedError(
+                    f"{op} makes a size that depends on data ({name}), but none of its results has a dimension of that "
+                    "very size, so a graph could not read it; let the fake implementation return it as a size of its own"
+                )
+        return found
 
     def _scalar_result(self, item: Any, position: int, bindings: list[Binding]) -> Any:
         if type(item) is IntNode:
@@ -307,16 +347,17 @@ class Tracer:
                 bindings.append(Binding(item.term.symbol, "float", position))
             return torch.SymFloat(item)
         if type(item) is BoolNode:
-            for symbol in item.term.symbols:
-                bindings.append(Binding(symbol.name, "bool", position))
+            bindings += [Binding(symbol.name, "bool", position) for symbol in item.term.symbols]
             return torch.SymBool(item)
         return item
 
-    def _forget_constants(self, plan: _Plan, args: Sequence[Any]) -> None:
+    def _forget_constants(self, plan: _Plan, values: tuple[Any, ...], value_kwargs: dict[str, Any]) -> None:
+        """Written memory holds no known constants any more, whichever tensor views it."""
         for position in plan.mutated:
-            tensor = args[position] if position < len(args) else None
-            if type(tensor) is SymbolicTensor:
-                tensor._known = None
+            written = values[position] if position < len(values) else value_kwargs.get(plan.names[position])
+            for value in values_in(written):
+                for tensor in self._constants.pop(id(value.storage), ()):
+                    tensor._known = None
 
     def _constant(self, tensor: torch.Tensor) -> SymbolicTensor:
         """A tensor that the program writes down (``torch.tensor([1, 2])``): a constant, copied afresh in each run."""
@@ -326,6 +367,7 @@ class Tracer:
         made = SymbolicTensor.make(value.spec, value, self)
         if kept.numel() <= _SMALL_CONSTANT:
             made._known = kept
+            self._constants.setdefault(id(value.storage), []).append(made)
         return made
 
     # -- ops without a rule of ours
@@ -342,9 +384,14 @@ class Tracer:
             with TracingMode(self):
                 return fallbacks.decompose(op, args, kwargs)
         unknowns = _Unknowns(self.env, op._name)
-        inferred = fallbacks.infer(self, op, args, kwargs, unknowns)
+        start = len(self.steps)
+        outer, self._inner_unknowns = self._inner_unknowns, unknowns.made
+        try:
+            inferred = fallbacks.infer(self, op, args, kwargs, unknowns)
+        finally:
+            self._inner_unknowns = outer
         result = torch.utils._pytree.tree_map(_inward, inferred)
-        return self._record(op, plan, args, kwargs, values, value_kwargs, result, unknowns)
+        return self._record(op, plan, args, kwargs, values, value_kwargs, result, start, unknowns)
 
     @contextmanager
     def inferring(self) -> Iterator[None]:
@@ -389,29 +436,7 @@ def _scalar(arg: torch.SymInt | torch.SymFloat | torch.SymBool) -> tuple[Any, An
     return node, term
 
 
-def _size_bindings(results: Sequence[Any], made: list[IntNode], bound: set[str]) -> list[Binding]:
-    """Where each new unbacked symbol can be read off the outputs."""
-    found: list[Binding] = []
-    for node in made:
-        name = node.term.name
-        if name in bound:
-            continue
-        for position, spec in enumerate(results):
-            if type(spec) is TensorSpec and any(size is node for size in spec.sizes):
-                d = next(i for i, size in enumerate(spec.sizes) if size is node)
-                found.append(Binding(name, "size", position, d))
-                break
-        else:
-            raise SymShapeError(f"internal: the unbacked symbol {name} is no size of the result")
-    return found
-
-
 @contextmanager
 def _outside_modes() -> Iterator[None]:
     with torch.utils._python_dispatch._disable_current_modes():
         yield
-
-
-def is_nan(value: object) -> bool:
-    """Whether a Python scalar is NaN (which never equals itself)."""
-    return isinstance(value, float) and math.isnan(value)
