@@ -192,9 +192,7 @@ class Compiled:
         self._calls += 1
         return self._find(args, kwargs)[:2]
 
-    def _find(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Entry, tuple[int, ...], tuple[Any, ...]]:
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, tuple[int, ...], tuple[Any, ...]]:
         call = take_apart(self.fn, args, kwargs, paths=False)
         structure = (modes(), str(call.tree), call.keys, call.duplicates)
         values = values_of(call.leaves, call.keys)

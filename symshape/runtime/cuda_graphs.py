@@ -16,10 +16,15 @@ import attrs
 import torch
 
 from symshape import events
+from symshape.runtime.fusion import fuse
 from symshape.tracing.capture import Program
-from symshape.tracing.graph import Value
+from symshape.tracing.codegen import compile_graph
+from symshape.tracing.graph import Value, values_in
 
 Runner = Callable[[Sequence[Any], Sequence[int]], list[Any]]
+
+_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+"""The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
 
 
 class Unfit(Exception):
@@ -113,6 +118,7 @@ class CudaGraphRunner:
     def __init__(self, program: Program, eager: Runner, store: GraphStore, *, patient: bool = False) -> None:
         self._program = program
         self._eager = eager
+        self._captured_run = _fused(program, eager)
         self._store = store
         self._number = store.number()
         self._positions = [each.position for each in program.graph.inputs]
@@ -150,7 +156,7 @@ class CudaGraphRunner:
 
     def key(self, values: Sequence[int]) -> GraphKey:
         """The key of the graph for these sizes on the current stream."""
-        return GraphKey(self._number, tuple(values), torch.cuda.current_stream(self._device).cuda_stream)
+        return GraphKey(self._number, tuple(values), _current_stream(self._device.index or 0))
 
     def release(self) -> None:
         """Forgets this program's graphs."""
@@ -190,11 +196,11 @@ class CudaGraphRunner:
         side = torch.cuda.Stream(self._device)
         side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(side):  # warm up: libraries initialise, and the sizes prove to run
-            self._eager(static, values)
+            self._captured_run(static, values)
         torch.cuda.current_stream(self._device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._store.pool, capture_error_mode="thread_local"):
-            flat = self._eager(static, values)
+            flat = self._captured_run(static, values)
         for tensor, before in zip(self._written_lifted, kept, strict=True):
             tensor.copy_(before)
         answers = self._plan_outputs(flat, inputs)
@@ -237,12 +243,22 @@ class CudaGraphRunner:
         return lambda leaves: leaves[position].as_strided(size, stride, leaves[position].storage_offset() + offset)
 
 
+def _fused(program: Program, eager: Runner) -> Runner:
+    """What is captured: the program with kernels merged where that is exact; as it is where autocast is on."""
+    graph = fuse(program.graph)
+    if graph is program.graph or len(program.modes) > 3:
+        return eager
+    return compile_graph(graph, program.positions)
+
+
 def _check_fit(program: Program) -> torch.device:
     graph = program.graph
     if not torch.cuda.is_available():
         raise Unfit("there is no CUDA device")
-    devices = {each.value.spec.device for each in graph.inputs}
-    devices |= {output.spec.device for node in graph.nodes for output in node.outputs if output is not None}
+    read = {value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))}
+    read.update(values_in(graph.outputs))
+    devices = {value.spec.device for value in read} | {each.value.spec.device for each in graph.inputs}
+    devices |= {node.outputs[0].spec.device for node in graph.nodes if node.outputs and node.outputs[0] is not None}
     if len(devices) != 1 or next(iter(devices)).type != "cuda":
         raise Unfit(f"it computes on {', '.join(sorted(map(str, devices))) or 'no device'}, not on one CUDA device")
     if any(node.bindings for node in graph.nodes):

@@ -120,7 +120,9 @@ class InductorRunner:
 
         module = to_fx(self._program, lifted_as_inputs=True)
         _only_tensors(module)
-        mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False, specialize_zero_one=False), allow_non_fake_inputs=True)
+        mode = FakeTensorMode(
+            shape_env=ShapeEnv(duck_shape=False, specialize_zero_one=False), allow_non_fake_inputs=True
+        )
         symbols: dict[str, str] = {}
         fakes = [self._fake(mode, leaves[i], self._program.call.paths[i], symbols) for i in self._positions]
         fakes += [mode.from_tensor(tensor, static_shapes=True) for tensor in self._lifted]
@@ -147,7 +149,9 @@ class InductorRunner:
         sizes = slots[: leaf.dim()]
         dynamic = [DimDynamic.STATIC if s.term.op is Op.CONST else DimDynamic.DYNAMIC for _, s in sizes]
         context = StatelessSymbolicContext(dynamic_sizes=dynamic)
-        fake = mode.from_tensor(leaf, symbolic_context=context, source=ConstantSource(f"symshape_{slots[0][0]}" if slots else "t"))
+        fake = mode.from_tensor(
+            leaf, symbolic_context=context, source=ConstantSource(f"symshape_{slots[0][0]}" if slots else "t")
+        )
         for size, (name, _) in zip(fake.shape, sizes, strict=True):
             if isinstance(size, torch.SymInt):
                 symbols[str(size.node.expr)] = name
@@ -173,12 +177,12 @@ class InductorRunner:
         except (GuardsError, KeyError, OverflowError, TypeError):
             return None
         names = slot_names(len(self._program.slots))
-        ranges = {name: (None, None) for name in names}
+        ranges = dict.fromkeys(names, (None, None))
         return compile_check(GuardSet(tuple(conditions), ranges), names)
 
 
 def _renamed(text: str, symbols: dict[str, str]) -> str:
-    """torch's symbols in a condition, renamed to slots.  Raises KeyError for a symbol that is none of the arguments'."""
+    """Torch's symbols in a condition, renamed to slots.  Raises KeyError for a symbol that is none of the arguments'."""
     import re
 
     def slot(match: re.Match[str]) -> str:

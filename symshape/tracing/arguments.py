@@ -1,7 +1,8 @@
 """A call's arguments as flat leaves with the paths a user would write, and the integers that are read from them.
 
-A tensor contributes its sizes; one that is not contiguous also its strides and storage offset, a contiguous one with an offset
-its offset.  Everything else about the arguments (dtype, device, constants …) is the call's *structure*: it must be equal.
+A tensor contributes its sizes; one that is not contiguous also its strides and storage offset, a contiguous one with
+an offset its offset.  Everything else about the arguments (dtype, device, constants …) is the call's *structure*: it
+must be equal.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class TensorKey:
 
     def __str__(self) -> str:
         grad = ", requires_grad" if self.requires_grad else ""
-        return f"{self.layout} {str(self.dtype).removeprefix('torch.')} tensor of {self.ndim} dim(s) on {self.device}{grad}"
+        dtype = str(self.dtype).removeprefix("torch.")
+        return f"{self.layout} {dtype} tensor of {self.ndim} dim(s) on {self.device}{grad}"
 
 
 @attrs.frozen
@@ -149,8 +151,8 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
         hash(leaf)
     except TypeError as error:
         raise InputError(
-            f"argument {path} is an unhashable {type(leaf).__name__}, so it can be neither traced nor guarded; pass tensors, "
-            "numbers, strings, hashable constants, or containers of them (register others with torch.utils._pytree)"
+            f"argument {path} is an unhashable {type(leaf).__name__}, so it can be neither traced nor guarded; "
+            "pass tensors, numbers, strings, hashable constants, or containers of them (register others with torch.utils._pytree)"
         ) from error
     return ConstantKey(type(leaf), leaf)
 

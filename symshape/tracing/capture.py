@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from guards import exprs, fold
 from guards.exprs import Term
 from guards.guard import Guard, GuardSet, Origin
-from guards.sources import IntArg, Size, Source
+from guards.sources import IntArg, Source
 from meta_fns import TensorSpec
 from symshape import events
 from symshape.dims import Dim, Policy
@@ -25,10 +25,9 @@ from symshape.tracing import state as states
 from symshape.tracing.arguments import INT_KEY, STRIDED, Call, TensorKey, sources_of, values_of
 from symshape.tracing.codegen import Run, compile_graph
 from symshape.tracing.env import ShapeEnv, Symbol
-from symshape.tracing.floats import FloatTerm
 from symshape.tracing.functions import FunctionMode
 from symshape.tracing.graph import Graph, Input, Value, without_dead_code
-from symshape.tracing.symints import BoolNode, FloatNode, IntNode
+from symshape.tracing.symints import IntNode
 from symshape.tracing.tensors import SymbolicTensor
 from symshape.tracing.tracer import Tracer, TracingMode, tracing_lock
 
@@ -38,7 +37,7 @@ Policies = Mapping[Source, Dim | Policy]
 
 @attrs.frozen(eq=False)
 class Slot:
-    """One integer of the call: where it is read, and what the program calls it (a constant, a symbol, an expression)."""
+    """One integer of the call: where it is read, and what the program calls it (a constant, a symbol, a formula)."""
 
     source: Source
     term: Term
@@ -80,6 +79,11 @@ class Program:
         return [lifted.tensor for lifted in self.graph.lifted]
 
     @property
+    def positions(self) -> dict[str, int]:
+        """Where in a call's integers each input symbol stands."""
+        return symbol_positions(self.slots)
+
+    @property
     def sources(self) -> dict[str, Source]:
         """Where each symbol that is read from an argument is read."""
         return {symbol.name: symbol.sources[0] for symbol in self.symbols.values() if symbol.sources}
@@ -101,6 +105,15 @@ class Program:
         found += [Guard(fold.substitute(guard.term, first), guard.origin) for guard in self.guards]
         ranges = {name: limits_of(slot.source) for name, slot in zip(names, self.slots, strict=True)}
         return GuardSet(tuple(found), ranges)
+
+
+def symbol_positions(slots: Sequence[Slot]) -> dict[str, int]:
+    """For each symbol, the first slot that holds it."""
+    positions: dict[str, int] = {}
+    for position, slot in enumerate(slots):
+        if slot.term.op is exprs.Op.SYMBOL:
+            positions.setdefault(slot.term.name, position)
+    return positions
 
 
 def slot_names(number: int) -> tuple[str, ...]:
@@ -151,11 +164,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
     if options.minimise_guards:
         guards = guards.minimise()
     slots = tuple(arguments.slots)
-    positions: dict[str, int] = {}
-    for position, slot in enumerate(slots):
-        if slot.term.op is exprs.Op.SYMBOL:
-            positions.setdefault(slot.term.name, position)
-    run = compile_graph(graph, positions)
+    run = compile_graph(graph, symbol_positions(slots))
     milliseconds = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
     # the example tensors are not kept: a program may outlive them
@@ -252,7 +261,8 @@ class _Arguments:
         symbol = self.env.symbols[dim.name]
         if symbol.hint != hint:
             raise DimError(
-                f"{dim!r} names {symbol.sources[0].text()} and {source.text()}, but their sizes are {symbol.hint} and {hint}"
+                f"{dim!r} names {symbol.sources[0].text()} and {source.text()}, "
+                f"but their sizes are {symbol.hint} and {hint}"
             )
         self.env.add_source(dim.name, source)
         self.slots.append(Slot(source, symbol.term))
@@ -335,8 +345,8 @@ def _refuse_leaks(state: states.State, before: dict[int, dict[str, Any]]) -> Non
         for attribute, value in module.__dict__.items():
             if value is not before[key].get(attribute) and _holds_symbolic(value):
                 raise UnsupportedError(
-                    f"the function stores a tensor in {name or type(module).__name__}.{attribute}; a traced function must "
-                    "return its results (write into a buffer in place instead)"
+                    f"the function stores a tensor in {name or type(module).__name__}.{attribute}; "
+                    "a traced function must return its results (write into a buffer in place instead)"
                 )
 
 
@@ -368,8 +378,8 @@ def _refuse_custom_gradients(result: Any) -> None:
         seen.add(node)
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             raise UnsupportedError(
-                f"the function uses the autograd.Function {type(node).__name__.removesuffix('Backward')} on tensors that "
-                "require gradients, whose backward a traced graph would lose; call it under torch.no_grad(), "
+                f"the function uses the autograd.Function {type(node).__name__.removesuffix('Backward')} "
+                "on tensors that require gradients, whose backward a traced graph would lose; call it under torch.no_grad(), "
                 "or train through torch.compile(backend='symshape')"
             )
         waiting += [parent for parent, _ in node.next_functions]
@@ -387,7 +397,8 @@ def _outputs(tracer: Tracer, result: Any) -> tuple[tuple[Any, ...], Any, pytree.
     return tuple(outputs), pytree.tree_unflatten(specs, tree), tree
 
 
-_CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout)
+_CONSTANTS = (type(None), bool, int, float, complex, str, bytes)
+_CONSTANTS += (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 def _output(tracer: Tracer, leaf: Any, path: str) -> Any:
@@ -400,11 +411,11 @@ def _output(tracer: Tracer, leaf: Any, path: str) -> Any:
         return term.value if isinstance(term, Term) and term.op is exprs.Op.CONST else term
     if isinstance(leaf, torch.SymBool):
         return leaf.node.term
-    if isinstance(leaf, _CONSTANTS) or isinstance(leaf, torch.memory_format):
+    if isinstance(leaf, _CONSTANTS):
         return leaf
     raise UnsupportedError(
-        f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns tensors, numbers, strings, None, "
-        "or containers of them (register others with torch.utils._pytree.register_pytree_node)"
+        f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns tensors, numbers, "
+        "strings, None, or containers of them (register others with torch.utils._pytree.register_pytree_node)"
     )
 
 
@@ -422,17 +433,3 @@ def _shown_spec(env: ShapeEnv, output: Any) -> Any:
 
 def _shown_size(env: ShapeEnv, size: Any) -> Any:
     return env.size(env.facts.canonical(size.term)) if isinstance(size, IntNode) else size
-
-
-__all__ = [
-    "BoolNode",
-    "FloatNode",
-    "FloatTerm",
-    "Policies",
-    "Program",
-    "Size",
-    "Slot",
-    "capture",
-    "limits_of",
-    "name_of",
-]

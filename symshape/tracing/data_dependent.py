@@ -32,7 +32,7 @@ def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
     if isinstance(asked, FloatTerm):
         names = tuple(sorted(asked.unbacked()))
         return DataDependentError(
-            f"the program needs the value of {asked}, which is read from a tensor's data and is known only at run time.\n"
+            f"the program needs the value of {asked}, which is read from a tensor's data, known only at run time.\n"
             f"  needed at {env._origin()}\n"
             "  No torch._check can give a float's value: compute with it as a tensor (torch.where), "
             "or pass it to the function as a float argument.",

@@ -1,8 +1,8 @@
 """The shape environment: symbols, their hints, what is known of them, and the guards that a trace leaves.
 
-Asking is separate from recording.  ``known`` never records; ``evaluate`` answers from the facts if they settle the question
-and otherwise from the hint, which leaves a guard; ``check`` is ``torch._check``.  Answers that were proven stay proven
-because facts only grow, so they are kept in one dictionary for the life of the environment.
+Asking is separate from recording.  ``known`` never records; ``evaluate`` answers from the facts if they settle the
+question and otherwise from the hint, which leaves a guard; ``check`` is ``torch._check``.  Answers that were proven stay
+proven because facts only grow, so they are kept in one dictionary for the life of the environment.
 """
 
 from __future__ import annotations
@@ -324,6 +324,7 @@ class ShapeEnv:
 
     # -- torch asks these on ``node.shape_env``
     def evaluate_sym_node(self, node: Any, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
+        """The value of a node, guarded; ``fallback_value`` where unbacked symbols leave it open."""
         if isinstance(node, BoolNode):
             return self.evaluate(node.term) if fallback_value is None else self.guard_or(node.term, fallback_value)
         return node.guard_int() if isinstance(node, IntNode) else node.guard_float()
@@ -374,7 +375,8 @@ class ShapeEnv:
             source = symbol.sources[0].text()
             raise ConstraintViolation(
                 f"{source} was declared dynamic ({symbol.name}), but the program fixes it to {symbol.hint}:\n{lines}\n"
-                f"Either declare it static (dynamic={{...: None}}), allow specialisation (Policy.AUTO), or change that line.",
+                f"Either declare it static (dynamic={{...: None}}), allow specialisation (Policy.AUTO), "
+                "or change that line.",
                 symbol=symbol.name,
                 source=source,
             )

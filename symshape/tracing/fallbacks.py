@@ -1,8 +1,8 @@
 """Ops without a rule of our own: composites are taken apart; others are inferred by what torch registered for them.
 
 In order: a custom op's ``register_fake``; a Python meta function; a decomposition.  Each runs on symbolic tensors with
-recording off, so the graph keeps the op itself and computes what eager computes.  (Private names of torch used here were
-checked on 2.11 to 2.13.)
+recording off, so the graph keeps the op itself and computes what eager computes.  (Private names of torch used here
+were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _FakeContext:
     def __init__(self, unknowns: Any) -> None:
         self._unknowns = unknowns
 
-    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> torch.SymInt:
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> torch.SymInt:  # noqa: A002
         """A size that depends on the data."""
         return self._unknowns.new_size(min, max).symint  # type: ignore[no-any-return]
 

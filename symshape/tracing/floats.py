@@ -1,8 +1,8 @@
 """Floating-point scalars that depend on sizes: kept as written, computed again at run time.
 
-A condition on such a value can be decided only where the value is an exact ratio of integers (``s0 / 2``): then it is a
-condition on integers.  Sizes are below 2**53, where the floor, the ceiling and the order of a correctly rounded quotient
-agree with those of the exact one.  Everything else specialises (see ``symints.FloatNode``).
+A condition on such a value can be decided only where the value is an exact ratio of integers (``s0 / 2``): then it is
+a condition on integers.  Sizes are below 2**53, where the floor, the ceiling and the order of a correctly rounded
+quotient agree with those of the exact one.  Everything else specialises (see ``symints.FloatNode``).
 """
 
 from __future__ import annotations

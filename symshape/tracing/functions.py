@@ -1,7 +1,6 @@
-"""Torch functions answered before C++: questions about shapes, and ``reshape``.
+"""Torch functions answered before C++: questions about shapes, and the composites of ``composites.py``.
 
-C++ would come back to Python for each piece of a shape; here ``x.shape`` is one look.  And C++'s ``reshape`` asks whether sizes
-are 0 or 1 on its way to a decision that the strides' structure settles, which would leave guards that no program needs.
+C++ would come back to Python for each piece of a shape; here ``x.shape`` is one look.
 """
 
 from __future__ import annotations
@@ -12,13 +11,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from meta_fns.errors import ShapeError
-from meta_fns.view_algebra import infer_sizes, view_strides
-from symshape.errors import ProgramError
-from symshape.tracing.symints import IntNode
+from symshape.tracing import composites
 from symshape.tracing.tensors import SymbolicTensor, outward
-
-aten = torch.ops.aten
 
 
 def _size(tensor: SymbolicTensor, dim: int | None = None) -> Any:
@@ -35,44 +29,6 @@ def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
     return tuple(outward(stride) for stride in strides) if dim is None else outward(strides[dim])
 
 
-def _inward(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Sizes as a user wrote them (a list, or one by one) as sizes for rules."""
-    if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
-        sizes = tuple(sizes[0])
-    return tuple(
-        size.node if isinstance(size, torch.SymInt) and isinstance(size.node, IntNode) else size for size in sizes
-    )
-
-
-def _reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
-    spec = tensor._spec
-    try:
-        sizes = infer_sizes(spec.sizes, _inward(shape))
-        viewable = view_strides(spec.sizes, spec.strides, sizes) is not None
-    except ShapeError as error:
-        raise ProgramError(f"{error} (at {tensor._tracer.env._origin()})") from error
-    outer = [outward(size) for size in sizes]
-    if viewable:
-        return tensor.view(outer)
-    return aten._unsafe_view(tensor.clone(memory_format=torch.contiguous_format), outer)  # type: ignore[no-any-return]
-
-
-def _flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> torch.Tensor:
-    sizes = list(tensor._spec.sizes)
-    number = len(sizes)
-    if not number:
-        return _reshape(tensor, 1)
-    start, end = (range(-number, number).index(d) % number for d in (start_dim, end_dim))
-    if start > end:
-        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
-    if start == end:
-        return tensor
-    merged: Any = 1
-    for size in sizes[start : end + 1]:
-        merged = size * merged
-    return _reshape(tensor, *sizes[:start], merged, *sizes[end + 1 :])
-
-
 _handlers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.shape.__get__: lambda t: _size(t),
     torch.Tensor.size: _size,
@@ -81,10 +37,14 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.ndim.__get__: lambda t: len(t._spec.sizes),
     torch.Tensor.dtype.__get__: lambda t: t._spec.dtype,
     torch.Tensor.device.__get__: lambda t: t._spec.device,
-    torch.Tensor.reshape: _reshape,
-    torch.reshape: lambda input, shape: _reshape(input, *shape),
-    torch.Tensor.flatten: _flatten,
-    torch.flatten: lambda input, start_dim=0, end_dim=-1: _flatten(input, start_dim, end_dim),
+    torch.Tensor.reshape: composites.reshape,
+    torch.reshape: lambda input, shape: composites.reshape(input, *shape),  # noqa: A006 - torch's own name
+    torch.Tensor.flatten: composites.flatten,
+    torch.flatten: composites.flatten,
+    torch.nn.functional.linear: composites.linear,
+    torch.matmul: composites.matmul,
+    torch.Tensor.matmul: composites.matmul,
+    torch.Tensor.__matmul__: composites.matmul,
 }
 
 
@@ -97,3 +57,21 @@ class FunctionMode(TorchFunctionMode):
             if handler is not None:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
         return func(*args, **kwargs) if kwargs else func(*args)
+
+    def __enter__(self) -> FunctionMode:
+        self._attention = torch.nn.functional.scaled_dot_product_attention
+        torch.nn.functional.scaled_dot_product_attention = _with_plain_flags(self._attention)
+        return super().__enter__()  # type: ignore[no-any-return]
+
+    def __exit__(self, *error: Any) -> None:
+        torch.nn.functional.scaled_dot_product_attention = self._attention
+        super().__exit__(*error)
+
+
+def _with_plain_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with symbolic flags decided first (``is_causal=n > 1``): C++ refuses them before any mode is asked."""
+
+    def plain(arg: Any) -> Any:
+        return bool(arg) if type(arg) is torch.SymBool else arg
+
+    return lambda *args, **kwargs: function(*map(plain, args), **{name: plain(arg) for name, arg in kwargs.items()})

@@ -44,7 +44,7 @@ class Value:
 
 @attrs.frozen(eq=False)
 class Input:
-    """A tensor argument: its position among the call's leaves, and its path in the caller's words (``batch['ids']``)."""
+    """A tensor argument: its position among the call's leaves, and its path in the caller's words."""
 
     position: int
     path: str

@@ -20,9 +20,9 @@ Dynamic = bool | None | Mapping[str, Any] | Sequence[Any]
 def policies(fn: Callable[..., Any], call: Call, dynamic: Dynamic, default: Policy) -> dict[Source, Dim | Policy]:
     """What tracing may do with each integer of the call.
 
-    ``dynamic=True`` makes every size and integer a symbol that the program may specialise, ``False`` none; a description
-    makes what it names dynamic and leaves the rest static; ``None`` gives tensors' sizes the policy ``default``.  Marks of
-    ``torch._dynamo`` on the tensors themselves come last and win.
+    ``dynamic=True`` makes every size and integer a symbol that the program may specialise, ``False`` none; a
+    description makes what it names dynamic and leaves the rest static; ``None`` gives tensors' sizes the policy
+    ``default``.  Marks of ``torch._dynamo`` on the tensors themselves come last and win.
 
     Raises:
         DimError: the description names an argument or a dimension that does not exist, or says nothing sensible.

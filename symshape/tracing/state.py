@@ -1,6 +1,7 @@
 """What a traced function reads besides its arguments: modules, closures, globals, and torch's own modes.
 
-Module training flags, plain attributes, parameters and buffers are compared by identity, submodules too; a change is a miss.
+Module training flags, plain attributes, parameters and buffers are compared by identity, submodules too; a change is
+a miss.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The nodes inside ``torch.SymInt``, ``torch.SymBool`` and ``torch.SymFloat``, and the same objects as duck-typed sizes.
+"""The nodes inside ``torch.SymInt``, ``SymBool`` and ``SymFloat``, and the same objects as duck-typed sizes.
 
 An :class:`IntNode` plays two parts.  To torch it is a SymNode: C++ and ``torch.SymInt`` call ``add``, ``guard_bool`` …
-(protocol checked on torch 2.11 to 2.13: ``torch/csrc/utils/python_symnode.h`` and ``torch/fx/experimental/sym_node.py``).
-To ``meta_fns`` it is a size: ``+ - * // % == <`` and the methods of ``meta_fns/sizes.py``.  In both parts it holds a term and
-leaves every decision to its environment.
+(protocol checked on torch 2.11 to 2.13: ``torch/csrc/utils/python_symnode.h``, ``torch/fx/experimental/sym_node.py``).
+To ``meta_fns`` it is a size: ``+ - * // % == <`` and the methods of ``meta_fns/sizes.py``.  In both parts it holds a
+term and leaves every decision to its environment.
 """
 
 from __future__ import annotations
@@ -515,7 +515,7 @@ def _float_method(op: str) -> Callable[..., Any]:
 
 
 class FloatNode(Node):
-    """A float that depends on sizes or on data; conditions on it become integer conditions where it is an exact ratio."""
+    """A float that depends on sizes or on data; conditions on it become integer ones where it is an exact ratio."""
 
     __slots__ = ()
     term: FloatTerm | float
@@ -642,7 +642,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 def _constant_ratio(value: float) -> tuple[Term, int] | None:
-    """A float as an exact ratio, for comparing with a rounded quotient: only where rounding cannot change the answer."""
+    """A float as an exact ratio, to compare with a rounded quotient: only where rounding cannot change the answer."""
     if not math.isfinite(value):
         return None
     numerator, denominator = value.as_integer_ratio()

@@ -34,11 +34,12 @@ def trace(
 
     Args:
         fn: a function or an ``nn.Module``.
-        args, kwargs: an example call.  Nothing is computed with the tensors' data.
+        *args: an example call.  Nothing is computed with the tensors' data.
         dynamic: which sizes become symbols.  ``None``: every size of every tensor (integers stay constants); ``True``:
             integer arguments too; ``False``: none; a mapping from argument names, or torch.export's ``dynamic_shapes``
             spelling: those it names, each a ``Dim``, a policy, a string or ``None`` for static.
         options: see :class:`symshape.Options`.
+        **kwargs: the example call's keyword arguments.
 
     Raises:
         InputError: an argument cannot be traced.
@@ -170,7 +171,7 @@ class Traced:
         """The program as text: one line an op, with shapes and the user's lines; printed unless told otherwise."""
         shown = text(self.program.graph)
         if print_output:
-            print(shown)
+            print(shown)  # noqa: T201 - asked for
         return shown
 
     def __repr__(self) -> str:
