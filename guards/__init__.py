@@ -1,23 +1,31 @@
 """Integer reasoning about sizes, usable with no tensor in sight."""
 
+from guards.certify import Certificate, certify
 from guards.codegen import Check, compile_check
 from guards.congruence import Congruence
 from guards.decide import Effort, Verdict, ask, decide, prove
 from guards.dispatch import Miss, Near, Tree
 from guards.errors import CannotSolve, Contradiction, FormatError, GuardsError, ParseError, RangeError
+from guards.exchange import from_json, to_json
+from guards.explain import Conflict, Distinction, Explanation, distinguish, explain, explain_conflict, explain_miss
 from guards.exprs import Term, symbol
 from guards.facts import Facts
-from guards.guard import Guard, GuardSet, Origin, Violation
+from guards.guard import Guard, GuardSet, Origin, Projection, Violation
 from guards.intervals import Interval
+from guards.nearest import Nearest
 from guards.parse import parse
 from guards.sources import IntArg, Size, Source, StorageOffset, Stride
 
 __all__ = [
     "CannotSolve",
+    "Certificate",
     "Check",
+    "Conflict",
     "Congruence",
     "Contradiction",
+    "Distinction",
     "Effort",
+    "Explanation",
     "Facts",
     "FormatError",
     "Guard",
@@ -27,8 +35,10 @@ __all__ = [
     "Interval",
     "Miss",
     "Near",
+    "Nearest",
     "Origin",
     "ParseError",
+    "Projection",
     "RangeError",
     "Size",
     "Source",
@@ -39,9 +49,16 @@ __all__ = [
     "Verdict",
     "Violation",
     "ask",
+    "certify",
     "compile_check",
     "decide",
+    "distinguish",
+    "explain",
+    "explain_conflict",
+    "explain_miss",
+    "from_json",
     "parse",
     "prove",
     "symbol",
+    "to_json",
 ]
