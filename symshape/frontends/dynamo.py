@@ -24,6 +24,7 @@ from symshape.frontends.compile import Compiled
 from symshape.options import Options
 from symshape.runtime.entries import Entry
 from symshape.runtime.runners import RunnerName, check_name
+from symshape.tracing.origins import at, location_in
 
 _MODES: Mapping[str | None, RunnerName] = {
     None: "auto",
@@ -82,6 +83,14 @@ def _settings(mode: str | None, options: Mapping[str, Any] | None) -> tuple[Runn
     return runner, Options(**rest)
 
 
+class _Interpreter(torch.fx.Interpreter):
+    """Runs a graph node by node, each at the user's line that Dynamo noted for it."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        with at(location_in(n.stack_trace)):
+            return super().run_node(n)
+
+
 class GraphRunner:
     """One ATen graph of AOTAutograd's: dispatches on the sizes that Dynamo left symbolic, and on nothing else.
 
@@ -107,7 +116,9 @@ class GraphRunner:
                         self._sizes.append((position, d))
 
         def dynamo_graph(*inputs: Any) -> Any:
-            return graph(*inputs)
+            return _Interpreter(module).run(*inputs) if module is not None else graph(*inputs)
+
+        module = graph if isinstance(graph, torch.fx.GraphModule) else getattr(graph, "__self__", None)
 
         self.compiled = Compiled(dynamo_graph, None, runner, options, fixed_policies=policies)
         self._memo: dict[tuple[int, ...], tuple[Entry, tuple[int, ...]]] = {}

@@ -261,13 +261,13 @@ def text(graph: Graph) -> str:
         lines.append("lifted:")
         lines += [f"  {each.value}: {describe(each.value)} = {each.name}" for each in graph.lifted]
     lines.append("steps:")
-    where: tuple[object, int] | None = None
+    where: tuple[str, int, str] | None = None
     for step in graph.steps:
         if isinstance(step, Assertion):
             lines.append(f"  assert {step.guard.term}")
             continue
-        if step.code is not None and (step.code, step.line) != where:
-            where = (step.code, step.line)
+        if step.location is not None and step.location != where:
+            where = step.location
             lines.append(f"  # {step.origin}")
         targets = ", ".join("_" if output is None else f"{output}: {describe(output)}" for output in step.outputs)
         arguments = [_shown(arg) for arg in step.args] + [f"{name}={_shown(arg)}" for name, arg in step.kwargs.items()]

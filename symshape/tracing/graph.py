@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import CodeType
 from typing import Any
 
 import attrs
@@ -15,6 +14,7 @@ from guards.exprs import Term
 from guards.guard import Guard, Origin
 from meta_fns import TensorSpec
 from symshape.tracing.floats import FloatTerm
+from symshape.tracing.origins import Location, origin_of
 
 
 class Value:
@@ -87,7 +87,7 @@ class Node:
         single: whether it returns one thing and not a tuple or list.
         bindings: unbacked symbols that its result fixes.
         grad: whether gradients are recorded, where that differs from the mode the program was called in.
-        code, line: the user's code object and line.
+        location: the user's file, line and function.
     """
 
     op: OpOverload
@@ -97,19 +97,12 @@ class Node:
     single: bool
     bindings: tuple[Binding, ...] = ()
     grad: bool | None = None
-    code: CodeType | None = None
-    line: int = 0
+    location: Location | None = None
 
     @property
     def origin(self) -> Origin:
         """The user's line that called the op."""
-        import linecache
-
-        if self.code is None:
-            return Origin(file="", line=0, op=str(self.op))
-        file = self.code.co_filename
-        text = linecache.getline(file, self.line).strip()
-        return Origin(file=file, line=self.line, function=self.code.co_qualname, text=text, op=str(self.op))
+        return origin_of(self.location, str(self.op))
 
 
 @attrs.frozen(eq=False)

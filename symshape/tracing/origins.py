@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import linecache
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
@@ -32,11 +36,48 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+Location = tuple[str, int, str]
+"""A place in the user's program: file, line, function."""
+
+_stated: ContextVar[Location | None] = ContextVar("stated", default=None)
+
+
+@contextmanager
+def at(location: Location | None) -> Iterator[None]:
+    """Inside, the user's line is this one: for programs run from a graph, whose own frames say nothing."""
+    token = _stated.set(location)
+    try:
+        yield
+    finally:
+        _stated.reset(token)
+
+
+def user_location() -> Location | None:
+    """Where in the user's program we are."""
+    stated = _stated.get()
+    if stated is not None:
+        return stated
+    frame = user_frame()
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+
+
 def origin(op: str = "", rule: str = "") -> Origin:
     """The user's file, line and source text, with the op and the rule that were asking."""
-    frame = user_frame()
-    if frame is None:
+    return origin_of(user_location(), op, rule)
+
+
+def origin_of(location: Location | None, op: str = "", rule: str = "") -> Origin:
+    """A location with its source text."""
+    if location is None:
         return Origin(file="", line=0, op=op, rule=rule)
-    code = frame.f_code
-    text = linecache.getline(code.co_filename, frame.f_lineno).strip()
-    return Origin(file=code.co_filename, line=frame.f_lineno, function=code.co_qualname, text=text, op=op, rule=rule)
+    file, line, function = location
+    return Origin(file, line, function, linecache.getline(file, line).strip(), op, rule)
+
+
+_TRACE_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+
+
+def location_in(stack_trace: str | None) -> Location | None:
+    """The innermost line of the user's program in a stack trace as FX nodes keep them."""
+    lines = [match for match in _TRACE_LINE.findall(stack_trace or "") if _is_users(match[0])]
+    return (lines[-1][0], int(lines[-1][1]), lines[-1][2]) if lines else None

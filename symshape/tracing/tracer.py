@@ -22,7 +22,7 @@ from symshape.tracing import fallbacks
 from symshape.tracing.env import ShapeEnv
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.graph import Assertion, Binding, Lifted, Node, Step, Value, values_in
-from symshape.tracing.origins import user_frame
+from symshape.tracing.origins import user_location
 from symshape.tracing.symints import BoolNode, FloatNode, IntNode
 from symshape.tracing.tensors import METADATA, SymbolicTensor
 
@@ -283,7 +283,6 @@ class Tracer:
             bindings += self._size_bindings(op, results, unknowns.made, {binding.symbol for binding in bindings})
         if self._recording:
             grad = torch.is_grad_enabled()
-            frame = user_frame()
             self.steps.insert(
                 start,
                 Node(
@@ -294,8 +293,7 @@ class Tracer:
                     single,
                     tuple(bindings),
                     None if grad is self._grad else grad,
-                    None if frame is None else frame.f_code,
-                    0 if frame is None else frame.f_lineno,
+                    user_location(),
                 ),
             )
         if op._schema.is_mutable:
