@@ -10,9 +10,9 @@ from enum import IntEnum
 
 import attrs
 
-from guards import congruence, exprs, refute, simplify
+from guards import cases, exprs, refute, simplify
 from guards.errors import Contradiction, ParseError, RangeError
-from guards.exprs import FALSE, TRUE, Op, Term
+from guards.exprs import FALSE, TRUE, Term
 from guards.facts import Facts
 from guards.intervals import Interval
 from guards.parse import parse
@@ -29,7 +29,20 @@ class Effort(IntEnum):
     FULL = 1  # everything, within a deterministic limit
 
 
-RUNGS = ("constant", "memo", "known", "interval", "rules", "linear", "points", "enumerate", "sympy", "z3", "unknown")
+RUNGS = (
+    "constant",
+    "memo",
+    "known",
+    "interval",
+    "rules",
+    "linear",
+    "points",
+    "enumerate",
+    "cases",
+    "sympy",
+    "z3",
+    "unknown",
+)
 _counts: dict[str, int] = dict.fromkeys(RUNGS, 0)
 _ANSWERS_LIMIT = 8192
 _LARGE_BOX = 60_000
@@ -44,48 +57,6 @@ def reset_counters() -> None:
     """Sets all counters to zero."""
     for rung in _counts:
         _counts[rung] = 0
-
-
-# -- the cheap rungs --------------------------------------------------------------------------------------------------
-
-
-def look(scope: Scope, condition: Term) -> bool | None:
-    """What ranges, remainders and what was assumed say about a condition."""
-    op = condition.op
-    if op is Op.LE:
-        lo, hi = scope.bounds(condition.args[0])
-        if hi is not None and hi <= 0:
-            return True
-        return False if lo is not None and lo > 0 else None
-    if op is Op.EQ or op is Op.NE:
-        found = _is_zero(scope, condition)
-        return found if found is None or op is Op.EQ else not found
-    if op is Op.TRUE:
-        return True
-    if op is Op.FALSE:
-        return False
-    if condition in scope.residue:
-        return True
-    stop = op is Op.OR
-    undecided = False
-    for part in condition.args:
-        found = look(scope, part)
-        if found is stop:
-            return stop
-        undecided = undecided or found is None
-    return None if undecided else not stop
-
-
-def _is_zero(scope: Scope, condition: Term) -> bool | None:
-    term = condition.args[0]
-    lo, hi = scope.bounds(term)
-    if (lo is not None and lo > 0) or (hi is not None and hi < 0):
-        return False
-    if lo == 0 and hi == 0:
-        return True
-    if scope.residue and (condition if condition.op is Op.NE else exprs.not_(condition)) in scope.residue:
-        return False
-    return None if congruence.meets(scope.congruence(term), 0) else False
 
 
 _TRIED = {(effort, only): 1 << (2 * effort + only) for effort in (0, 1) for only in (False, True)}
@@ -196,7 +167,7 @@ class _Climb:
 
 def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> _Climb:
     climb = _Climb()
-    found = look(scope, condition)
+    found = scope.look(condition)
     if found is not None:
         return climb.settle(found, "interval")
     asked = condition
@@ -206,13 +177,13 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
             return climb.settle(known is TRUE, "known")
         if known is not condition:
             condition = known
-            found = look(scope, condition)
+            found = scope.look(condition)
             if found is not None:
                 return climb.settle(found, "interval")
     simple = rewritten(scope, condition)
     if simple is not condition:
         condition = simple
-        found = look(scope, condition)
+        found = scope.look(condition)
         if found is not None:
             return climb.settle(found, "rules")
     # From here on: `condition` holds for all values when `formulas[True]` has no solution, and for none likewise.
@@ -253,6 +224,9 @@ def _climb_on(climb: _Climb, scope: Scope, asked: Term, formulas: dict[bool, Ter
     for answer in open_answers():
         if exhaust(scope, formulas[answer]):
             return climb.settle(answer, "enumerate")
+    for answer in open_answers():
+        if cases.refutes(scope, formulas[answer]):
+            return climb.settle(answer, "cases")
     for answer in open_answers():
         if simplify.refutes(scope, formulas[answer]):
             return climb.settle(answer, "sympy")
@@ -369,6 +343,7 @@ _BY_RUNG = {
     "linear": "by linear elimination",
     "enumerate": "by trying all values",
     "sympy": "by the signs of factors",
+    "cases": "by looking at all cases",
     "z3": "by Z3",
 }
 

@@ -635,7 +635,7 @@ def _extreme(op: Op, terms: Iterable[IntLike]) -> Term:
 
 def _shifted(op: Op, operands: dict[Monomials, int]) -> Term:
     """``min`` or ``max`` of sums (items to constant), what all of them share taken out: terms, factor and sign."""
-    common = dict(min(operands, key=len))
+    common = dict(min(operands, key=lambda items: len(items)))
     for items in operands:
         found = dict(items)
         common = {m: c for m, c in common.items() if found.get(m) == c}

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from guards import exprs
+from guards.assuming import declare
 from guards.errors import RangeError
-from guards.exprs import Op, Term
+from guards.exprs import FALSE, TRUE, Op, Term
 from guards.intervals import SIZES, Interval, Pair, meet
 from guards.scope import Scope, replaced
 
@@ -26,7 +27,10 @@ def _scope_of(symbol: Term, pair: Pair) -> Scope:
     if found is None:
         if len(_single) >= _JOINED_LIMIT:
             _single.clear()
-        found = _single[key] = Scope({symbol: pair})
+        found = Scope({symbol: pair})
+        if pair[0] is not None and pair[0] == pair[1]:
+            declare(found)
+        _single[key] = found
     return found
 
 
@@ -75,9 +79,22 @@ class Facts:
         made = cls()
         for symbol, pair in ranges.items():
             made._declare(symbol, pair)
-        for condition in conditions:
-            made = made.assume(condition)
+        known = {exprs.boolean(condition): None for condition in conditions}
+        known.pop(TRUE, None)
+        if known:
+            made._learn(list(known))
         return made
+
+    def _learn(self, conditions: list[Term]) -> None:
+        self._conditions.update(dict.fromkeys(conditions))
+        if FALSE in conditions:
+            self.contradictory = True
+            return
+        scopes = {self._scopes.get(s) or _scope_of(s, SIZES) for condition in conditions for s in condition.symbols}
+        scope = (scopes.pop() if len(scopes) == 1 else join(scopes)).assume(*conditions)
+        self.contradictory = self.contradictory or scope.contradictory
+        for symbol in scope.symbols:
+            self._scopes[symbol] = scope
 
     def _declare(self, symbol: Term, pair: Pair) -> None:
         if symbol.op is not Op.SYMBOL:
@@ -116,18 +133,10 @@ class Facts:
         The same object when the condition adds nothing.
         """
         condition = exprs.boolean(condition)
-        if condition is exprs.TRUE or condition in self._conditions:
+        if condition is TRUE or condition in self._conditions:
             return self
         made = self._copy()
-        made._conditions[condition] = None
-        if condition is exprs.FALSE:
-            made.contradictory = True
-            return made
-        scope = self.scope(condition).assume(condition)
-        if scope.contradictory:
-            made.contradictory = True
-        for symbol in scope.symbols:
-            made._scopes[symbol] = scope
+        made._learn([condition])
         return made
 
     def scope(self, term: Term) -> Scope:

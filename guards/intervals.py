@@ -149,6 +149,8 @@ def _divided(a: Pair, b: Pair) -> Pair:
     lo, hi = a
     least, most = b
     assert least is not None
+    if most is not None and most < least:
+        return EVERYTHING  # defined nowhere
     if lo is not None:
         lo = lo // least if lo < 0 else 0 if most is None else lo // most
     if hi is not None:

@@ -195,10 +195,10 @@ class _Node:
             self.inputs[hi - constant, tuple((m, -c) for m, c in items), False] = None
         return self.tableau.restrict(self.tableau.form(form), low, high)
 
-    def take_facts(self) -> bool:
-        """Adds what the scope knows about the monomials here, and about what these are tied to."""
+    def take_facts(self, about: Iterable[Term] = ()) -> bool:
+        """Adds what the scope knows about the monomials here (and the symbols ``about``), and what these are tied to."""
         scope, index = self.scope, self.tableau.index
-        symbols: set[Term] = set()
+        symbols: set[Term] = set(about)
         for monomial in index:
             symbols |= monomial.symbols
         for monomial in scope.ranges:
@@ -238,6 +238,8 @@ class _Node:
                     if added is None:
                         return True
                     if not added:
+                        if attempt < 2:
+                            continue  # the next attempt may name one more monomial
                         break
                     if not tableau.feasible():
                         return True
@@ -320,6 +322,11 @@ class _Node:
         added = False
         for product in list(self.products):
             atoms = exprs.factors(product)
+            if len(atoms) == 2 and atoms[0] is not atoms[1]:
+                found = self._multiply_squares(product, *atoms)
+                if found is None:
+                    return None
+                added = added or found
             seen: set[Term] = set()
             for position, atom in enumerate(atoms):
                 if atom in seen:
@@ -337,6 +344,17 @@ class _Node:
                     added = added or found
         return added
 
+    def _multiply_squares(self, product: Term, u: Term, v: Term) -> bool | None:
+        """``(u - v)**2 >= 0`` and ``(u + v)**2 >= 0``, where both squares are at hand."""
+        squares = [(exprs.mul(u, u), 1), (exprs.mul(v, v), 1)]
+        if any(square not in self.tableau.index for square, _ in squares):
+            return False
+        less = self._lemma(0, [*squares, (product, -2)])
+        if less is None:
+            return None
+        more = self._lemma(0, [*squares, (product, 2)])
+        return None if more is None else less or more
+
     def _envelope(self, product: Term, u: Term, v: Term) -> Iterable[tuple[int, list[tuple[Term, int]]]]:
         u_lo, u_hi = self.scope.bounds(u)
         v_lo, v_hi = self.scope.bounds(v)
@@ -353,7 +371,7 @@ class _Node:
             yield -u_hi * v_lo, [(product, -1), (u, v_lo), (v, u_hi)]
 
     def _multiply_rows(self, attempt: int) -> bool | None:
-        """Multiplies constraints with bounds of atoms where the result speaks of monomials at hand."""
+        """Multiplies constraints with bounds of atoms where the result names at most ``attempt`` new monomials."""
         index = self.tableau.index
         atoms: dict[Term, None] = {}
         for product in self.products:
@@ -419,4 +437,15 @@ def refutes(scope: Scope, formula: Term) -> bool:
         return False
 
 
-__all__ = ["NODES", "PIVOTS", "refutes"]
+def refutes_all(scope: Scope, formula: Term) -> bool:
+    """As :func:`refutes`, with all that the scope knows about the symbols of the formula taken in."""
+    if formula.depth > exprs.DEEP:
+        return False
+    try:
+        node = _Node(scope, _Budget())
+        return not node.add(formula) or not node.take_facts(formula.symbols) or node.refuted()
+    except (OutOfBudget, _TooLarge, OverflowError, ZeroDivisionError):
+        return False
+
+
+__all__ = ["NODES", "PIVOTS", "refutes", "refutes_all"]

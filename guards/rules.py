@@ -169,6 +169,16 @@ def _remainder_of_remainder(scope: Scope, term: Term) -> Term | None:
     return exprs.mod(inner.args[0], by)
 
 
+def _inner_remainder(scope: Scope, term: Term) -> Term | None:
+    dividend, by = term.args
+    constant, items = exprs.split(dividend)
+    for monomial, c in items:
+        if monomial.op is Op.MOD and (monomial.args[1] is by or _shared(monomial.args[1], by) is not None):
+            rest = exprs.linear(constant, {m: d for m, d in items if m is not monomial})
+            return exprs.mod(exprs.add(rest, exprs.scale(monomial.args[0], c)), by)
+    return None
+
+
 def _coarse(scope: Scope, dividend: Term, divisor: Term) -> tuple[Term, Term, Term, Term] | None:
     """``(g, a, m, r)`` with ``dividend == g*a + r``, ``divisor == g*m`` and ``0 <= r < g``, not all of them trivial."""
     constant, items = exprs.split(dividend)
@@ -255,10 +265,8 @@ def _absorbed(scope: Scope, term: Term) -> Term | None:
 
 
 def _decided(scope: Scope, term: Term) -> Term | None:
-    from guards.decide import look
-
     condition, then, otherwise = term.args
-    found = look(scope, condition)
+    found = scope.look(condition)
     return None if found is None else then if found else otherwise
 
 
@@ -351,6 +359,13 @@ RULES: tuple[Rule, ...] = (
         _quotient_of_remainder,
     ),
     Rule("remainder of a remainder", Op.MOD, "(a % (b*c)) % b == a % b", "b != 0 and c != 0", _remainder_of_remainder),
+    Rule(
+        "a remainder in a remainder",
+        Op.MOD,
+        "(k*(a % (b*c)) + r) % b == (k*a + r) % b",
+        "b != 0 and c != 0",
+        _inner_remainder,
+    ),
     Rule(
         "fine part of a quotient",
         Op.FLOORDIV,

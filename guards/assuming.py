@@ -1,0 +1,390 @@
+"""How a scope learns a condition: as a range, a bound of a linear form, a rewrite, or as it stands.
+
+Everything here works on a scope that is still being made; once :func:`assume` has returned it, it is never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd, isqrt
+
+from guards import exprs, intervals
+from guards.exprs import Op, Term
+from guards.intervals import Pair, meet
+from guards.scope import Scope, contains, new_symbol, normal_form, replaced
+
+_ROUNDS = 4  # how often ranges are propagated through all rows after new conditions
+_WIDEST = 10**12  # bounds beyond this are not propagated (a chain of doublings would never end)
+_SOLVABLE = (Op.SYMBOL, Op.FLOORDIV, Op.MIN, Op.MAX, Op.ITE)  # atoms that an equation may rewrite, best first
+_STEPS = 400  # conditions that one call may work off, those that it derives included
+
+
+def assume(scope: Scope, conditions: Iterable[Term]) -> Scope:
+    """``scope`` and more conditions (whose symbols it must have)."""
+    made = Scope({})
+    made._take(scope)
+    made.symbols = scope.symbols
+    learning = _Learning(made)
+    for condition in conditions:
+        made.conditions += (condition,)
+        _equate(made, condition)
+        learning.pending.append(condition)
+        learning.work()
+    learning.finish()
+    return made
+
+
+def declare(scope: Scope) -> None:
+    """Rewrites symbols whose declared range has one value only."""
+    learning = _Learning(scope)
+    for symbol, (lo, hi) in scope.declared.items():
+        if lo is not None and lo == hi:
+            learning.rewrite(symbol, exprs.const(lo))
+    learning.work()
+
+
+def _equate(scope: Scope, condition: Term) -> None:
+    """Keeps ``equals``, the rewrites for showing, up to date with a new condition."""
+    for part in condition.args if condition.op is Op.AND else (condition,):
+        if part.op is not Op.EQ:
+            continue
+        constant, items = exprs.split(replaced(part.args[0], scope.equals) or part.args[0])
+        for atom, coefficient in reversed(items):
+            if atom.op is Op.SYMBOL and coefficient in (1, -1):
+                rest = {m: c * -coefficient for m, c in items if m is not atom}
+                replacement = exprs.linear(constant * -coefficient, rest)
+                if atom not in replacement.symbols:
+                    one = {atom: replacement}
+                    scope.equals = {s: replaced(t, one) or t for s, t in scope.equals.items()}
+                    scope.equals[atom] = replacement
+                    break
+
+
+class _Learning:
+    """A scope being made and the conditions that it has yet to take in."""
+
+    __slots__ = ("pending", "scope", "steps")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.pending: list[Term] = []
+        self.steps = _STEPS
+
+    def work(self) -> None:
+        """Takes in what is pending."""
+        scope = self.scope
+        while self.pending and not scope.contradictory:
+            self.steps -= 1
+            condition = self.pending.pop()
+            if self.steps < 0:  # enough: keep it as it stands
+                scope.residue[condition] = None
+                continue
+            self.add(condition)
+
+    def finish(self) -> None:
+        """Propagates ranges until nothing new comes out, within limits."""
+        for _ in range(_ROUNDS):
+            if self.scope.contradictory or not (self.propagate() or self.pending):
+                return
+            self.work()
+
+    def changed(self) -> None:
+        self.scope._bounds.clear()
+        self.scope._classes.clear()
+
+    # -- taking in ----------------------------------------------------------------------------------------------------
+
+    def add(self, condition: Term) -> None:
+        scope = self.scope
+        if scope.rewrites:
+            found = replaced(condition, scope.rewrites)
+            if found is None:
+                return
+            condition = found
+        op = condition.op
+        if op is Op.TRUE:
+            return
+        if op is Op.FALSE:
+            scope.contradictory = True
+        elif op is Op.AND:
+            self.pending.extend(condition.args)
+        elif op is Op.LE:
+            self.add_row(condition.args[0], False)
+        elif op is Op.EQ:
+            self.add_equation(condition.args[0])
+        else:
+            scope.residue[condition] = None
+            self.sharpen(condition)
+
+    def sharpen(self, condition: Term) -> None:
+        """Draws from a ``!=`` the bound that it excludes, and from an ``or`` the part that alone is possible."""
+        scope = self.scope
+        if condition.op is Op.NE:
+            lo, hi = scope.bounds(condition.args[0])
+            if lo == 0 or hi == 0:
+                term = condition.args[0]
+                self.pending.append(exprs.ge(term, 1) if lo == 0 else exprs.le(term, -1))
+        elif condition.op is Op.OR:
+            left = [part for part in condition.args if scope.look(part) is not False]
+            if len(left) == len(condition.args):
+                return
+            scope.residue.pop(condition, None)
+            self.pending.append(exprs.or_(*left))
+
+    def add_row(self, term: Term, equation: bool) -> None:
+        """Records ``term <= 0``, or ``term == 0``."""
+        scope = self.scope
+        constant, items = exprs.split(term)
+        form, factor = normal_form(items)
+        if equation:
+            if constant % factor:
+                scope.contradictory = True
+                return
+            pair: Pair = (-constant // factor, -constant // factor)
+        elif factor > 0:
+            pair = (None, -constant // factor)
+        else:
+            pair = (-(constant // factor), None)
+        if len(form) == 1:
+            self.narrow(form[0][0], pair)
+            return
+        known = scope.rows.get(form)
+        pair = pair if known is None else meet(known, pair)
+        if pair == known:
+            return
+        scope.rows[form] = pair
+        self.changed()
+        if pair[0] is None or pair[1] is None:
+            return
+        if pair[0] > pair[1]:
+            scope.contradictory = True
+        elif pair[0] == pair[1] and not equation:  # two bounds that meet are an equation
+            del scope.rows[form]
+            self.pending.append(exprs.eq(exprs.linear(0, dict(form)), pair[0]))
+
+    def narrow(self, monomial: Term, pair: Pair) -> None:
+        """Records a range of a monomial and what it says of the atoms inside."""
+        scope = self.scope
+        old = scope.bounds(monomial)
+        new = meet(old, pair)
+        if new == old:
+            return
+        if new[0] is not None and new[0] == new[1] and monomial.op is Op.SYMBOL:
+            scope.ranges[monomial] = new
+            self.changed()
+            self.rewrite(monomial, exprs.const(new[0]))
+            return
+        if new[0] is not None and new[1] is not None and new[0] > new[1]:
+            scope.contradictory = True
+            return
+        scope.ranges[monomial] = new
+        self.changed()
+        self.narrow_inside(monomial, new)
+
+    def narrow_inside(self, monomial: Term, pair: Pair) -> None:
+        lo, hi = pair
+        op = monomial.op
+        args = monomial.args
+        if op is Op.FLOORDIV and args[1].op is Op.CONST:
+            d = args[1].args[0]
+            self.between(args[0], None if lo is None else lo * d, None if hi is None else hi * d + d - 1)
+        elif op is Op.MIN and lo is not None:
+            for part in args:
+                self.between(part, lo, None)
+        elif op is Op.MAX and hi is not None:
+            for part in args:
+                self.between(part, None, hi)
+        elif op is Op.MUL and hi is not None:
+            if len(args) == 2 and args[0] is args[1]:
+                if hi < 0:
+                    self.scope.contradictory = True
+                else:
+                    self.narrow(args[0], (-isqrt(hi), isqrt(hi)))
+                return
+            for index, atom in enumerate(args):  # x*y <= hi with y >= least > 0 and x >= 0
+                if self.scope.contradictory or monomial not in self.scope.ranges:
+                    return
+                low, _ = self.scope.bounds(atom)
+                least, _ = self.scope._bound_product(args[:index] + args[index + 1 :])
+                if least is not None and least > 0 and low is not None and low >= 0:
+                    self.narrow(atom, (None, hi // least))
+
+    def between(self, term: Term, lo: int | None, hi: int | None) -> None:
+        """Has ``lo <= term <= hi`` taken in."""
+        if lo is not None:
+            self.pending.append(exprs.ge(term, lo))
+        if hi is not None:
+            self.pending.append(exprs.le(term, hi))
+
+    def propagate(self) -> bool:
+        """Draws ranges of atoms from rows, and what ``!=`` and ``or`` say once more; whether anything is new."""
+        scope = self.scope
+        changed = False
+        for form, pair in list(scope.rows.items()):
+            for index, (monomial, coefficient) in enumerate(form):
+                if form not in scope.rows:
+                    break
+                rest = scope._bound_sum(0, form[:index] + form[index + 1 :])
+                lo = None if pair[0] is None or rest[1] is None else pair[0] - rest[1]
+                hi = None if pair[1] is None or rest[0] is None else pair[1] - rest[0]
+                if coefficient < 0:
+                    lo, hi, coefficient = None if hi is None else -hi, None if lo is None else -lo, -coefficient
+                lo = None if lo is None or abs(lo) > _WIDEST else -(-lo // coefficient)
+                hi = None if hi is None or abs(hi) > _WIDEST else hi // coefficient
+                if lo is None and hi is None:
+                    continue
+                old = scope.bounds(monomial)
+                if meet(old, (lo, hi)) != old:
+                    changed = True
+                    self.narrow(monomial, (lo, hi))
+                    if scope.contradictory:
+                        return True
+        for condition in list(scope.residue):
+            self.sharpen(condition)
+        return changed
+
+    # -- equations ----------------------------------------------------------------------------------------------------
+
+    def add_equation(self, term: Term) -> None:
+        """Takes in ``term == 0``: solved for an atom where that is possible."""
+        found = self.solved(term)
+        if found is None:
+            if not self.scope.contradictory:
+                self.add_row(term, True)
+        else:
+            self.rewrite(*found)
+
+    def solved(self, term: Term) -> tuple[Term, Term] | None:
+        """An atom to replace and its replacement, drawn from ``term == 0``."""
+        constant, items = exprs.split(term)
+        if len(items) == 1 and items[0][0].op is Op.MOD:
+            divided = self.divided(items[0][0], constant // items[0][1])
+            if divided is not None:
+                return divided
+        for op in _SOLVABLE:
+            for atom, coefficient in reversed(items):
+                if atom.op is not op or coefficient not in (1, -1):
+                    continue
+                rest = exprs.linear(constant * -coefficient, {m: c * -coefficient for m, c in items if m is not atom})
+                if not contains(rest, atom):
+                    if op is not Op.SYMBOL:
+                        self.pending += self.meaning(atom, rest)
+                    return atom, rest
+        return self.parametrised(constant, items)
+
+    def parametrised(self, constant: int, items: exprs.Monomials) -> tuple[Term, Term] | None:
+        """Solves an equation without unit coefficients by a new symbol (as Pugh's Omega test does)."""
+        if len(items) < 2:
+            return None
+        atom, coefficient = min(items, key=lambda item: (abs(item[1]), item[0].op is not Op.SYMBOL))
+        if atom.op is not Op.SYMBOL or any(atom in m.symbols for m, _ in items if m is not atom):
+            return None
+        sign = 1 if coefficient > 0 else -1
+        least = abs(coefficient)
+        # t = atom + sum(q * m) + q0 turns the equation into least*t + sum(r * m) + r0 == 0 with smaller r
+        parts = {m: (sign * c) // least for m, c in items if m is not atom}
+        whole = exprs.linear((sign * constant) // least, parts)
+        fresh = new_symbol(f"{least}:{atom.name}")
+        lo, hi = self.scope.bounds(exprs.add(atom, whole))
+        self.scope.ranges[fresh] = (lo, hi)
+        rest = {m: (sign * c) % least for m, c in items if m is not atom}
+        self.pending.append(exprs.is_zero(exprs.linear((sign * constant) % least, {fresh: least, **rest})))
+        return atom, exprs.sub(fresh, whole)
+
+    def meaning(self, atom: Term, value: Term) -> list[Term]:
+        """What ``atom == value`` says of the operands of the atom."""
+        args = atom.args
+        if atom.op is Op.FLOORDIV:
+            low, _ = self.scope.bounds(args[1])
+            if low is None or low <= 0:
+                return []
+            slack = exprs.sub(args[0], exprs.mul(args[1], value))
+            return [exprs.ge(slack, 0), exprs.lt(slack, args[1])]
+        if atom.op is Op.ITE:
+            yes = exprs.and_(args[0], exprs.eq(value, args[1]))
+            return [exprs.or_(yes, exprs.and_(exprs.not_(args[0]), exprs.eq(value, args[2])))]
+        below = exprs.le if atom.op is Op.MIN else exprs.ge
+        return [exprs.or_(*[exprs.eq(value, part) for part in args]), *[below(value, part) for part in args]]
+
+    def divided(self, remainder: Term, offset: int) -> tuple[Term, Term] | None:
+        """Solves ``a % b + offset == 0`` for a symbol in ``a`` by a new symbol, in effect for ``a // b``."""
+        scope = self.scope
+        dividend, divisor = remainder.args
+        lo, hi = scope.bounds(remainder)
+        if (lo is not None and -offset < lo) or (hi is not None and -offset > hi):
+            scope.contradictory = True
+            return None
+        if divisor.op is Op.CONST:
+            return self.divided_by_number(dividend, divisor.args[0], -offset)
+        lo, hi = scope.bounds(divisor)
+        positive = lo is not None and lo > 0
+        if not positive and not (hi is not None and hi < 0):
+            return None
+        constant, items = exprs.split(dividend)
+        for atom, coefficient in reversed(items):
+            if atom.op is not Op.SYMBOL or coefficient not in (1, -1) or atom in divisor.symbols:
+                continue
+            rest = exprs.linear(constant, {m: c for m, c in items if m is not atom})
+            if atom in rest.symbols:
+                continue
+            quotient = new_symbol(f"{divisor}\u00b7{atom.name}")
+            scope.ranges[quotient] = intervals.floordiv(scope.bounds(dividend), scope.bounds(divisor))
+            if positive:
+                self.pending += [exprs.lt(-offset, divisor), exprs.ge(-offset, 0)]
+            else:
+                self.pending += [exprs.gt(-offset, divisor), exprs.le(-offset, 0)]
+            value = exprs.add(exprs.mul(divisor, quotient), -offset)
+            return atom, exprs.mul(coefficient, exprs.sub(value, rest))
+        return None
+
+    def divided_by_number(self, dividend: Term, number: int, rest: int) -> tuple[Term, Term] | None:
+        """Solves ``dividend % number == rest`` for a symbol whose coefficient has an inverse."""
+        constant, items = exprs.split(dividend)
+        best = None
+        for atom, coefficient in items:
+            if atom.op is Op.SYMBOL and gcd(coefficient, number) == 1:
+                others = {m: c for m, c in items if m is not atom}
+                if not any(atom in m.symbols for m in others) and (best is None or abs(coefficient) <= abs(best[1])):
+                    best = atom, coefficient, others
+        if best is None:
+            return None
+        atom, coefficient, others = best
+        inverse = coefficient if coefficient in (1, -1) else pow(coefficient, -1, number)
+        # coefficient*atom + others + constant == rest (mod number)
+        value = exprs.linear((rest - constant) * inverse, {m: -c * inverse for m, c in others.items()})
+        if not others:
+            value = exprs.const((rest - constant) * inverse % number)
+        quotient = new_symbol(f"{number}\u00b7{atom.name}")
+        lo, hi = self.scope.bounds(exprs.sub(atom, value))
+        self.scope.ranges[quotient] = (None if lo is None else -(-lo // number), None if hi is None else hi // number)
+        return atom, exprs.add(exprs.scale(quotient, number), value)
+
+    def rewrite(self, atom: Term, replacement: Term) -> None:
+        """Replaces ``atom`` everywhere."""
+        scope = self.scope
+        one = {atom: replacement}
+        if atom.op is Op.SYMBOL:
+            self.between(replacement, *scope.ranges.pop(atom, intervals.SIZES))
+        scope.rewrites = {a: replaced(t, one) or t for a, t in scope.rewrites.items()}
+        scope.rewrites[atom] = replacement
+        for known, pair in list(scope.ranges.items()):
+            if known.op is not Op.SYMBOL and contains(known, atom):
+                del scope.ranges[known]
+                moved = replaced(known, one)
+                if moved is not None:
+                    self.between(moved, *pair)
+        for form, pair in list(scope.rows.items()):
+            if any(contains(m, atom) for m, _ in form):
+                del scope.rows[form]
+                moved = replaced(exprs.linear(0, dict(form)), one)
+                if moved is None:
+                    continue
+                if pair[0] is not None and pair[0] == pair[1]:
+                    self.pending.append(exprs.eq(moved, pair[0]))
+                else:
+                    self.between(moved, *pair)
+        for condition in list(scope.residue):
+            if contains(condition, atom):
+                del scope.residue[condition]
+                self.pending.append(condition)
+        self.changed()

@@ -1,0 +1,135 @@
+"""Refutation by cases: a formula has no solution when each case of something that it depends on has none.
+
+The formula is assumed, so that all that follows from it is seen; then the search splits on an ``or``, on which operand a
+``min`` or ``max`` is, on the condition of an ``ite``, on the few values of a symbol, on its sign, or on its remainder, and
+in each case lets the scope and linear elimination conclude.  The limits are counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import lcm
+
+from guards import exprs, refute
+from guards.exprs import DEEP, Op, Term
+from guards.rules import rewritten
+from guards.scope import Scope
+
+NODES = 48  # cases of one question
+_DEPTH = 5
+_VALUES = 8  # a symbol with at most so many values is split into them
+_PERIOD = 16  # remainders are split up to this modulus
+_LARGEST = 40  # atoms of a formula worth looking at
+
+
+class _Spent(Exception):
+    pass
+
+
+class _Search:
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = NODES
+
+    def refuted(self, scope: Scope, formula: Term, depth: int) -> bool:
+        """Whether the formula has no solution in the scope."""
+        if formula.op is Op.OR:
+            return all(self.refuted(scope, part, depth) for part in formula.args)
+        self.left -= 1
+        if self.left < 0:
+            raise _Spent
+        inner = scope.assume(formula)
+        if inner.contradictory:
+            return True
+        try:
+            live = rewritten(inner, inner.canonical(formula))
+        except ZeroDivisionError:
+            return False
+        if inner.look(live) is False or refute.refutes_all(inner, live):
+            return True
+        if depth <= 0:
+            return False
+        choices = _choices(inner, live)
+        if choices is None:
+            return False
+        return all(self.refuted(inner, exprs.and_(live, choice), depth - 1) for choice in choices)
+
+
+def _choices(scope: Scope, formula: Term) -> list[Term] | None:
+    """Conditions of which one must hold, to look at one after the other; None when nothing suggests itself."""
+    for condition in scope.residue:
+        if condition.op is Op.OR and not condition.symbols.isdisjoint(formula.symbols):
+            return list(condition.args)
+    atoms = list(_atoms(formula))
+    if len(atoms) > _LARGEST:
+        return None
+    for atom in atoms:
+        split = _split_atom(atom)
+        if split is not None:
+            return split
+    symbols = sorted(formula.symbols, key=lambda s: s.order)
+    for symbol in symbols:
+        lo, hi = scope.bounds(symbol)
+        if lo is not None and hi is not None and hi - lo < _VALUES:
+            return [exprs.eq(symbol, value) for value in range(lo, hi + 1)]
+    for symbol in symbols:
+        period = _period(symbol, atoms)
+        if 1 < period <= _PERIOD:
+            return [exprs.eq(exprs.mod(symbol, period), rest) for rest in range(period)]
+    for atom in atoms:
+        if atom.op is Op.MUL:
+            for part in atom.args:
+                lo, hi = scope.bounds(part)
+                if (lo is None or lo < 0) and (hi is None or hi > 0):
+                    return [exprs.gt(part, 0), exprs.eq(part, 0), exprs.lt(part, 0)]
+    for condition in (formula, *scope.residue):
+        if condition.op is Op.NE and not condition.symbols.isdisjoint(formula.symbols):
+            return [exprs.gt(condition.args[0], 0), exprs.lt(condition.args[0], 0)]
+    return None
+
+
+def _atoms(formula: Term) -> Iterable[Term]:
+    return (part for part in exprs.postorder(formula) if Op.MUL <= part.op <= Op.ITE and part.op is not Op.ADD)
+
+
+def _split_atom(atom: Term) -> list[Term] | None:
+    if atom.op is Op.ITE:
+        condition, then, otherwise = atom.args
+        yes = exprs.and_(condition, exprs.eq(atom, then))
+        return [yes, exprs.and_(exprs.not_(condition), exprs.eq(atom, otherwise))]
+    if atom.op is Op.MIN or atom.op is Op.MAX:
+        below = exprs.le if atom.op is Op.MIN else exprs.ge
+        return [
+            exprs.and_(*[below(part, other) for other in atom.args if other is not part], exprs.eq(atom, part))
+            for part in atom.args
+        ]
+    return None
+
+
+def _period(symbol: Term, atoms: list[Term]) -> int:
+    """A number such that only the remainder of the symbol matters to the quotients and remainders by constants."""
+    period = 1
+    for atom in atoms:
+        if atom.op in (Op.FLOORDIV, Op.MOD) and atom.args[1].op is Op.CONST and symbol in atom.args[0].symbols:
+            period = lcm(period, atom.args[1].args[0])
+            if period > _PERIOD:
+                return 0
+    return period
+
+
+def refutes(scope: Scope, formula: Term) -> bool:
+    """Whether the formula certainly has no solution in the scope.
+
+    >>> from guards.exprs import symbol, ne
+    >>> from guards.facts import Facts
+    >>> x = symbol("x")
+    >>> refutes(Facts().scope(x), ne((x * x + x) % 2, 0))
+    True
+    """
+    if formula.depth > DEEP:
+        return False
+    try:
+        return _Search().refuted(scope, formula, _DEPTH)
+    except _Spent:
+        return False
