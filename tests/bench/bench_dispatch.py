@@ -1,9 +1,10 @@
 """Dispatch of a warm call of a two-tensor function: ``symshape.compile`` against ``torch.compile(backend="eager")``.
 
-Both run the same op eagerly behind their guards, so a call minus the plain function is what dispatch costs.  Ours is
-measured at 1 to 256 entries, once where the exact sizes were seen before (the memo answers) and once where each call brings
-sizes that were not (the dispatch tree answers); torch's at 1, 8, 64 and 128 entries with its recompile limit raised.  Each
-sample calls all entries in turn (one entry: the same one again and again), and everything is sampled in turn in one process.
+Both run the same op eagerly behind their guards, so a call minus the plain function is what dispatch costs. Ours is
+measured at 1 to 256 entries, once where the exact sizes were seen before (the memo answers) and once where each call
+brings sizes that were not (the dispatch tree answers); torch's at 1, 8, 64 and 128 entries with its recompile limit
+raised. Each sample calls all entries in turn (one entry: the same one again and again), and everything is sampled in
+turn in one process.
 """
 
 from __future__ import annotations
