@@ -1,22 +1,22 @@
 """What a traced function reads besides its arguments: modules, closures, globals, and torch's own modes.
 
-Module training flags, plain attributes, parameters and buffers are compared by identity, submodules too; a change is
-a miss.
+Each place that ``reachable`` finds is compared with what it held: parameters, buffers, submodules and other objects by
+identity, plain values by value, lists and dictionaries item by item, hooks by presence.  A change is a miss.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import types
-from collections.abc import Callable, Iterable, Iterator
-from operator import is_, itemgetter
+from collections.abc import Callable, Collection, Iterable
+from operator import attrgetter, is_, itemgetter
 from typing import Any
 
-import attrs
 import torch
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+from symshape.tracing.reachable import PLAIN, Cell, Container, Reachable
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_dtype = attrgetter("dtype")
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 _is_grad_enabled = torch.is_grad_enabled
@@ -48,62 +48,49 @@ def describe_modes(key: tuple[Any, ...]) -> str:
     return ", ".join(parts)
 
 
-@attrs.frozen(eq=False)
-class _Cell:
-    """One place that was read: how to read it again, what was found, and its name."""
-
-    owner: Any  # a dict or a closure cell
-    key: str
-    value: Any
-    name: str
-
-    def read(self) -> Any:
-        if isinstance(self.owner, types.CellType):
-            try:
-                return self.owner.cell_contents
-            except ValueError:
-                return _MISSING
-        return self.owner.get(self.key, _MISSING)
-
-
-_MISSING = object()
-
-
 class State:
     """The state that one program was traced in; ``unchanged`` is what each call asks.
 
     Attributes:
         modules: the modules that the function can reach, with names.
+        containers: the lists, dictionaries and sets that it can reach.
     """
 
-    __slots__ = ("_cells", "_getters", "_owners", "_rest", "_values", "modules")
+    __slots__ = (
+        "_cells",
+        "_dtypes",
+        "_getters",
+        "_hooked",
+        "_owners",
+        "_rest",
+        "_tensors",
+        "_unhooked",
+        "_values",
+        "containers",
+        "modules",
+    )
 
     def __init__(self, fn: Callable[..., Any], constants: Iterable[Any] = ()) -> None:
-        outside = list(_outside_values(fn))
-        roots = [("", fn)] if isinstance(fn, torch.nn.Module) else []
-        roots += [(cell.name, cell.value) for cell in outside if isinstance(cell.value, torch.nn.Module)]
-        owner = getattr(fn, "__self__", None)
-        if isinstance(owner, torch.nn.Module):
-            roots.append(("self", owner))
-        roots += [(f"argument{i}", each) for i, each in enumerate(constants) if isinstance(each, torch.nn.Module)]
-        self.modules: dict[int, tuple[str, torch.nn.Module]] = {}
-        for prefix, root in roots:
-            for name, module in root.named_modules():
-                self.modules.setdefault(id(module), (".".join(part for part in (prefix, name) if part), module))
-        self._cells = [cell for cell in outside if isinstance(cell.value, (*_PLAIN, torch.nn.Module))]
-        for name, module in self.modules.values():
-            self._cells += _module_cells(name, module)
+        found = Reachable(fn, constants)
+        self.modules = found.modules
+        self.containers = found.containers
+        self._cells = found.cells
+        self._tensors = list({id(c.value): c.value for c in self._cells if isinstance(c.value, torch.Tensor)}.values())
+        self._dtypes = list(map(_dtype, self._tensors))
+        hooks = [getattr(module, name) for _, module in self.modules.values() for name in _HOOKS]
+        self._unhooked = [each for each in hooks if not each]
+        self._hooked = [(each, tuple(each.values())) for each in hooks if each]
         self._compile()
 
     def _compile(self) -> None:
         """Groups the cells by dictionary, so that one C-level getter reads each dictionary."""
-        groups: dict[int, list[_Cell]] = {}
-        self._rest: list[_Cell] = []
+        groups: dict[int, list[Cell]] = {}
+        self._rest: list[Cell] = []
         for cell in self._cells:
-            if isinstance(cell.owner, dict):
-                groups.setdefault(id(cell.owner), []).append(cell)
-            else:
+            if isinstance(cell.owner, types.CellType):
                 self._rest.append(cell)
+            else:
+                groups.setdefault(id(cell.owner), []).append(cell)
         self._owners = [cells[0].owner for cells in groups.values()]
         self._getters: list[Callable[[Any], Any]] = []
         self._values: list[Any] = []
@@ -117,7 +104,7 @@ class State:
     @property
     def empty(self) -> bool:
         """Whether the function reads nothing that can change."""
-        return not self._cells
+        return not self._cells and not self.containers
 
     def unchanged(self) -> bool:
         """Whether every place still holds the very object that it held when the program was traced."""
@@ -127,63 +114,50 @@ class State:
                     return self._equal_enough()
         except KeyError:
             return False
-        return all(cell.read() is cell.value for cell in self._rest) or self._equal_enough()
+        for cell in self._rest:
+            if cell.read() is not cell.value:
+                return self._equal_enough()
+        for container in self.containers:
+            items = container.read()
+            if len(items) != len(container.items) or not all(map(is_, items, container.items)):
+                return self._equal_enough()
+        return not any(self._unhooked) and list(map(_dtype, self._tensors)) == self._dtypes and self._same_hooks()
+
+    def _same_hooks(self) -> bool:
+        return all(tuple(table.values()) == hooks for table, hooks in self._hooked)
 
     def _equal_enough(self) -> bool:
         return not self.changes()
 
     def changes(self) -> list[str]:
         """What is different now, for people."""
-        return [cell.name for cell in self._cells if not _same(cell.read(), cell.value)]
+        found = [cell.name for cell in self._cells if not _same(cell.read(), cell.value)]
+        found += [each.name for each in self.containers if not _same_items(each.read(), each.items)]
+        if any(self._unhooked) or not self._same_hooks():
+            found.append("a module's hooks")
+        for cell in self._cells:
+            if isinstance(cell.value, torch.Tensor) and cell.name not in found:
+                then = next(d for t, d in zip(self._tensors, self._dtypes, strict=True) if t is cell.value)
+                if cell.value.dtype is not then:
+                    found.append(f"{cell.name} (its dtype)")
+        return found
+
+    def forget_containers(self, gone: Collection[Container]) -> None:
+        """Stops comparing some containers: those that the program itself changes."""
+        self.containers = [each for each in self.containers if each not in gone]
 
     def tensor_names(self) -> dict[int, str]:
-        """The names of parameters and buffers, by id."""
+        """The names of parameters, buffers and other tensors, by id."""
         found: dict[int, str] = {}
-        for prefix, module in self.modules.values():
-            for table in (module._parameters, module._buffers):
-                for name, tensor in table.items():
-                    if tensor is not None:
-                        found.setdefault(id(tensor), f"{prefix}.{name}" if prefix else name)
+        for cell in self._cells:
+            if isinstance(cell.value, torch.Tensor):
+                found.setdefault(id(cell.value), cell.name)
         return found
 
 
 def _same(now: Any, then: Any) -> bool:
-    return now is then or (type(now) is type(then) and isinstance(now, _PLAIN) and repr(now) == repr(then))
+    return now is then or (type(now) is type(then) and isinstance(now, PLAIN) and repr(now) == repr(then))
 
 
-def _module_cells(name: str, module: torch.nn.Module) -> Iterator[_Cell]:
-    prefix = f"{name}." if name else ""
-    for table in (module._parameters, module._buffers, module._modules):
-        for key, value in table.items():
-            yield _Cell(table, key, value, prefix + key)
-    attributes = module.__dict__
-    for key, value in attributes.items():
-        if isinstance(value, _PLAIN) and not key.startswith("_"):
-            yield _Cell(attributes, key, value, prefix + key)
-
-
-def _outside_values(fn: Callable[..., Any]) -> Iterator[_Cell]:
-    """Closure cells, globals and defaults that the function's own code names."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    target = inspect.unwrap(fn.forward if isinstance(fn, torch.nn.Module) else fn)
-    function = getattr(target, "__func__", target)
-    code = getattr(function, "__code__", None)
-    if not isinstance(code, types.CodeType):
-        return
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
-        try:
-            yield _Cell(cell, name, cell.cell_contents, name)
-        except ValueError:
-            continue
-    for name in sorted(_global_names(code)):
-        if name in function.__globals__:
-            yield _Cell(function.__globals__, name, function.__globals__[name], name)
-
-
-def _global_names(code: types.CodeType) -> set[str]:
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _global_names(constant)
-    return names
+def _same_items(now: tuple[Any, ...], then: tuple[Any, ...]) -> bool:
+    return len(now) == len(then) and all(map(_same, now, then))
