@@ -432,4 +432,4 @@ def _shown_spec(env: ShapeEnv, output: Any) -> Any:
 
 
 def _shown_size(env: ShapeEnv, size: Any) -> Any:
-    return env.size(env.facts.canonical(size.term)) if isinstance(size, IntNode) else size
+    return env.size(env.facts.canonical(env.tidy(size.term))) if isinstance(size, IntNode) else size

@@ -8,6 +8,7 @@ proven because facts only grow, so they are kept in one dictionary for the life 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import attrs
@@ -207,6 +208,19 @@ class ShapeEnv:
         """The values of the backed symbols in the example call."""
         return self._hints
 
+    def tidy(self, term: Term) -> Term:
+        """An equal term, as far as the facts go, in which a ``min`` or ``max`` that they decide is gone."""
+        if not any(part.op in (Op.MIN, Op.MAX) for part in exprs.postorder(term)):
+            return term
+        return fold.fold(term, self._tidied)
+
+    def _tidied(self, term: Term, operands: list[Term]) -> Term:
+        if term.op is Op.MIN:
+            return reduce(self.minimum, operands)
+        if term.op is Op.MAX:
+            return reduce(self.maximum, operands)
+        return fold.rebuild(term, operands)
+
     # -- questions
     def known(self, condition: Term) -> bool:
         """Whether ``condition`` holds for certain.  Never records, never asks SymPy or Z3."""
@@ -344,9 +358,9 @@ class ShapeEnv:
 
     def _assume(self, condition: Term, where: Origin) -> None:
         """Records what ``condition`` says beyond the facts: one guard for each part of a conjunction that is new."""
-        parts = _parts(condition)
+        parts = [part for each in _parts(condition) for part in _parts(self.tidy(each))]
         for part in parts:
-            if len(parts) > 1 and ask(self.facts, part, only=True):
+            if part is not condition and ask(self.facts, part, only=True):
                 continue
             self.guards.append(Guard(part, where))
             self.facts = self.facts.assume(part)
@@ -383,9 +397,20 @@ class ShapeEnv:
 
 
 def _parts(condition: Term) -> list[Term]:
-    """A condition as a conjunction: ``a and b`` gives both, ``x*y != 0`` gives ``x != 0`` and ``y != 0``."""
+    """A condition as a conjunction: ``a and b`` gives both, ``x*y != 0`` gives ``x != 0`` and ``y != 0``,
+
+    ``x == min(x, c)`` gives ``x <= c``.
+    """
     if condition.op is Op.AND:
         return [part for each in condition.args for part in _parts(each)]
+    if condition.op is Op.EQ:
+        term = condition.args[0]
+        for monomial, coefficient in exprs.split(term)[1]:
+            if monomial.op in (Op.MIN, Op.MAX) and abs(coefficient) == 1:
+                rest = exprs.sub(monomial, exprs.scale(term, coefficient))  # the condition says: monomial == rest
+                if rest in monomial.args:
+                    relation = exprs.le if monomial.op is Op.MIN else exprs.ge
+                    return [relation(rest, other) for other in monomial.args if other is not rest]
     if condition.op is Op.NE:
         constant, items = exprs.split(condition.args[0])
         if constant == 0 and len(items) == 1 and items[0][0].op is Op.MUL:
