@@ -14,6 +14,9 @@ from guards.guard import Guard, GuardSet, Origin, Projection, Violation
 from guards.intervals import Interval
 from guards.nearest import Nearest
 from guards.parse import parse
+from guards.prove import smtlib
+from guards.simplify import latex
+from guards.solve import bounds, simplify, solve
 from guards.sources import IntArg, Size, Source, StorageOffset, Stride
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "Verdict",
     "Violation",
     "ask",
+    "bounds",
     "certify",
     "compile_check",
     "decide",
@@ -57,8 +61,12 @@ __all__ = [
     "explain_conflict",
     "explain_miss",
     "from_json",
+    "latex",
     "parse",
     "prove",
+    "simplify",
+    "smtlib",
+    "solve",
     "symbol",
     "to_json",
 ]

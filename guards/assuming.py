@@ -287,6 +287,7 @@ class _Learning:
         fresh = new_symbol(f"{least}:{atom.name}")
         lo, hi = self.scope.bounds(exprs.add(atom, whole))
         self.scope.ranges[fresh] = (lo, hi)
+        self.scope.fresh[fresh] = exprs.ONE, atom, exprs.scale(whole, -1)
         rest = {m: (sign * c) % least for m, c in items if m is not atom}
         self.pending.append(exprs.is_zero(exprs.linear((sign * constant) % least, {fresh: least, **rest})))
         return atom, exprs.sub(fresh, whole)
@@ -334,7 +335,11 @@ class _Learning:
             else:
                 self.pending += [exprs.gt(-offset, divisor), exprs.le(-offset, 0)]
             value = exprs.add(exprs.mul(divisor, quotient), -offset)
-            return atom, exprs.mul(coefficient, exprs.sub(value, rest))
+            value = exprs.mul(coefficient, exprs.sub(value, rest))
+            scope.fresh[quotient] = divisor, atom, exprs.sub(value, exprs.mul(exprs.scale(divisor, coefficient), quotient))
+            if coefficient < 0:
+                scope.fresh[quotient] = exprs.scale(divisor, -1), *scope.fresh[quotient][1:]
+            return atom, value
         return None
 
     def divided_by_number(self, dividend: Term, number: int, rest: int) -> tuple[Term, Term] | None:
@@ -357,6 +362,7 @@ class _Learning:
         quotient = new_symbol(f"{number}\u00b7{atom.name}")
         lo, hi = self.scope.bounds(exprs.sub(atom, value))
         self.scope.ranges[quotient] = (None if lo is None else -(-lo // number), None if hi is None else hi // number)
+        self.scope.fresh[quotient] = exprs.const(number), atom, value
         return atom, exprs.add(exprs.scale(quotient, number), value)
 
     def rewrite(self, atom: Term, replacement: Term) -> None:

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import attrs
 
-from guards import cases, exprs, refute, simplify
+from guards import cases, exprs, refute
 from guards.errors import Contradiction, ParseError, RangeError
 from guards.exprs import FALSE, TRUE, Term
 from guards.facts import Facts
@@ -20,6 +20,7 @@ from guards.points import Values, exhaust, witness
 from guards.prove import Proved, Unknown, solve_formula
 from guards.rules import rewritten
 from guards.scope import Scope
+from guards.simplify import refutes as refuted_by_factors
 
 
 class Effort(IntEnum):
@@ -228,7 +229,7 @@ def _climb_on(climb: _Climb, scope: Scope, asked: Term, formulas: dict[bool, Ter
         if cases.refutes(scope, formulas[answer]):
             return climb.settle(answer, "cases")
     for answer in open_answers():
-        if simplify.refutes(scope, formulas[answer]):
+        if refuted_by_factors(scope, formulas[answer]):
             return climb.settle(answer, "sympy")
     for answer in open_answers():
         outcome = solve_formula(scope, formulas[answer])

@@ -44,6 +44,7 @@ class _Node:
         "inputs",
         "ites",
         "open",
+        "point",
         "products",
         "rows_taken",
         "scope",
@@ -55,6 +56,7 @@ class _Node:
         self.scope = scope
         self.budget = budget
         self.tableau = Tableau(budget.pivots)
+        self.point: dict[Term, float] = {}  # where the tableau stands, in floating point: to choose by, never to conclude
         self.open: list[Term] = []  # disjunctions
         self.unequal: list[Term] = []  # terms that must not be 0
         self.extremes: list[Term] = []
@@ -68,6 +70,7 @@ class _Node:
         made.scope = self.scope
         made.budget = self.budget
         made.tableau = self.tableau.copy()
+        made.point = {}
         made.open = self.open.copy()
         made.unequal = self.unequal.copy()
         made.extremes = self.extremes.copy()
@@ -227,6 +230,7 @@ class _Node:
         """Whether this branch has no solution."""
         tableau = self.tableau
         tableau.pivots = self.budget.pivots
+        self.point = {}
         try:
             if not tableau.feasible():
                 return True
@@ -241,6 +245,7 @@ class _Node:
                         if attempt < 2:
                             continue  # the next attempt may name one more monomial
                         break
+                    self.point = {}
                     if not tableau.feasible():
                         return True
         finally:
@@ -261,13 +266,19 @@ class _Node:
         return True
 
     def _number(self, monomial: Term) -> float:
-        numerator, denominator = self.tableau.at(self.tableau.index[monomial])
-        return numerator / denominator
+        found = self.point.get(monomial)
+        if found is None:
+            numerator, denominator = self.tableau.at(self.tableau.index[monomial])
+            found = self.point[monomial] = numerator / denominator
+        return found
 
     def _at(self, term: Term) -> float:
         """The value of a term whose monomials all have variables; used to choose, never to conclude."""
         constant, items = exprs.split(term)
-        return constant + sum(c * self._number(m) for m, c in items)
+        total: float = constant
+        for m, c in items:
+            total += c * self._number(m)
+        return total
 
     def _choices(self) -> list[list[Term]] | None:
         """What to try, one after the other, to cover all cases; None when nothing is open."""

@@ -27,6 +27,7 @@ class Scope:
             greatest common divisor, the first coefficient positive.
         rewrites: atoms that are always replaced, and by what (never by something that can be rewritten again).
         equals: the rewrites among the symbols that came from outside, for showing.
+        fresh: for each new symbol ``k`` made by a rewrite ``atom -> factor*k + value``: factor, atom and value.
         conditions: all that was assumed, as it was given.
         residue: rewritten conditions that are neither ranges nor rows (``!=``, ``or``).
         contradictory: whether nothing can satisfy it, as far as cheap means saw.
@@ -43,6 +44,7 @@ class Scope:
         "contradictory",
         "declared",
         "equals",
+        "fresh",
         "points",
         "ranges",
         "residue",
@@ -59,6 +61,7 @@ class Scope:
         self.rows: dict[Monomials, Pair] = {}
         self.rewrites: dict[Term, Term] = {}
         self.equals: dict[Term, Term] = {}
+        self.fresh: dict[Term, tuple[Term, Term, Term]] = {}
         self.conditions: tuple[Term, ...] = ()
         self.residue: dict[Term, None] = {}
         self.contradictory = False
@@ -84,6 +87,7 @@ class Scope:
         self.rows.update(other.rows)
         self.rewrites.update(other.rewrites)
         self.equals.update(other.equals)
+        self.fresh.update(other.fresh)
         self.conditions += other.conditions
         self.residue.update(other.residue)
         self.contradictory |= other.contradictory
