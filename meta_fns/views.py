@@ -10,7 +10,7 @@ import torch
 from meta_fns import layout, view_algebra
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.registry import rule
-from meta_fns.sizes import Size, ceil_div, check, clamp_index, known, same, show, sym_max, sym_min
+from meta_fns.sizes import Size, at_least_one, ceil_div, check, clamp_index, known, same, show, sym_max, sym_min
 from meta_fns.spec import TensorSpec
 
 __all__ = ["count_of", "slice_dim", "view"]
@@ -140,7 +140,11 @@ def unsqueeze(self: TensorSpec, dim: int) -> TensorSpec:
     """A new dimension of size 1."""
     sizes, strides = self.sizes, self.strides
     at = layout.wrap_dim(dim, len(sizes) + 1)
-    stride = 1 if at >= len(sizes) else sizes[at] * strides[at]
+    if at >= len(sizes):
+        stride: Size = 1
+    else:  # a symbolic size that may be 0 counts as 1, so that a contiguous tensor stays so by structure; for such an
+        size = sizes[at]  # empty tensor eager says 0, a stride that nothing can be read with
+        stride = (size if type(size) is int else at_least_one(size)) * strides[at]
     return self.view((*sizes[:at], 1, *sizes[at:]), (*strides[:at], stride, *strides[at:]))
 
 
