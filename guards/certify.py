@@ -16,7 +16,7 @@ from guards.exprs import FALSE, Op, Term
 from guards.facts import Facts
 from guards.guard import GuardSet
 from guards.regions import SIZE, Range, Values, empty_range, facts_of, holds, search
-from guards.total import total
+from guards.total import guarded
 
 PARTS = 20_000  # cuts after which it is given up
 _DEPTH = 400  # cuts on the way to one part
@@ -61,8 +61,8 @@ def certify(contract: GuardSet | Mapping[str, Range], guard_sets: Sequence[Guard
     ranges = {name: SIZE for guards in guard_sets for name in guards.ranges} | dict(declared.ranges)
     if empty_range(ranges) or FALSE in terms:
         return Certificate(True, None, 0, "no call can miss: the contract allows none")
-    entries = [[total(guard.term) for guard in guards.conditions] for guards in guard_sets]
     start = facts_of(ranges, terms)
+    entries = [[guarded(guard.term, start) for guard in guards.conditions] for guards in guard_sets]
     return _Cover(terms, ranges, entries).run(start)
 
 
@@ -70,7 +70,7 @@ class _Cover:
     """One proof, as a walk over the parts that are left to look at."""
 
     def __init__(self, contract: Sequence[Term], ranges: Mapping[str, Range], entries: Sequence[list[Term]]) -> None:
-        self.contract = [total(term) for term in contract]
+        self.contract = contract
         self.ranges = ranges
         self.entries = entries
         self.parts = 0

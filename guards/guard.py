@@ -24,7 +24,7 @@ from guards.project import project
 from guards.regions import SIZE, Range, core, implied, range_conditions, search
 from guards.sampling import sample
 from guards.sources import Source, spelled
-from guards.total import satisfied, total
+from guards.total import guarded, satisfied
 
 Names = Mapping[str, str]
 
@@ -381,7 +381,7 @@ def _universe(limits: Range) -> Range:
 def _complement(conditions: Sequence[Guard], ranges: Mapping[str, Range]) -> Term:
     """That one of the conditions fails; what the ranges imply cannot."""
     sure = {c for name, limits in ranges.items() for c in range_conditions(name, limits)}
-    return exprs.or_(*(exprs.not_(total(guard.term)) for guard in conditions if guard.term not in sure))
+    return exprs.or_(*(exprs.not_(guarded(guard.term)) for guard in conditions if guard.term not in sure))
 
 
 @attrs.frozen

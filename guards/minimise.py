@@ -15,7 +15,7 @@ from guards.exprs import FALSE, TRUE, Op, Term
 from guards.facts import Facts
 from guards.prove import Proved, solve_formula
 from guards.regions import SIZE, Ranges, components, empty_range, facts_of
-from guards.total import total
+from guards.total import guarded
 
 
 def _weight(term: Term) -> tuple[int, ...]:
@@ -37,8 +37,8 @@ def needed(conditions: Sequence[Term], ranges: Ranges, effort: Effort = Effort.F
     everything = list(range(len(conditions)))
     if empty_range(ranges) or FALSE in conditions:
         return everything
-    conditions = [total(condition) for condition in conditions]
     facts = start = facts_of(ranges)
+    conditions = [guarded(condition, start) for condition in conditions]
     kept: list[int] = []
     for index in sorted(everything, key=lambda i: (_weight(conditions[i]), i)):
         term = conditions[index]

@@ -12,7 +12,7 @@ from guards.exprs import Term
 from guards.fold import substitute
 from guards.intervals import Interval
 from guards.regions import SIZE, Ranges, Values, components, facts_of, holds, range_conditions, search
-from guards.total import satisfied, total
+from guards.total import guarded, satisfied
 
 _LINE = 512  # a single value is moved step by step so far before a solver is asked
 _SUBSETS = 400  # sets of symbols looked at
@@ -46,7 +46,7 @@ def nearest(conditions: Sequence[Term], ranges: Ranges, values: Mapping[str, int
     """
     named = {s.name: SIZE for condition in conditions for s in condition.symbols}
     ranges = {**named, **ranges}
-    rows = [total(c) for c in conditions]
+    rows = [guarded(c) for c in conditions]
     rows += [c for name, limits in ranges.items() for c in range_conditions(name, limits)]
     moved: Values = dict(values)
     certain = True
@@ -107,12 +107,7 @@ def _moving(
 ) -> tuple[Values | None, bool]:
     """The nearest point that moves ``free`` alone, by less than ``bound``; and whether that is the whole truth."""
     fixed = {s: exprs.const(values[s.name]) for row in rows for s in row.symbols if s not in free}
-    left: list[Term] = []
-    for row in rows:
-        try:
-            left.append(substitute(row, fixed))
-        except ZeroDivisionError:  # undefined whatever the free symbols are: unless within an `or`, it fails
-            return None, row.op < exprs.Op.AND
+    left = [substitute(row, fixed) for row in rows]
     if exprs.FALSE in left:
         return None, True
     left = [row for row in dict.fromkeys(left) if row is not exprs.TRUE]

@@ -12,7 +12,7 @@ from guards.exprs import FALSE, Op, Term, symbol
 from guards.fold import substitute
 from guards.intervals import Pair, meet
 from guards.regions import SIZE, Ranges, Search, components, empty_range, facts_of, range_conditions, search
-from guards.total import total
+from guards.total import guarded
 
 _ROWS = 200  # eliminating a symbol must not make more conditions than this
 _LISTED = 64  # a range of at most so many values is tried value by value
@@ -47,7 +47,7 @@ def project(conditions: Sequence[Term], ranges: Ranges, name: str) -> Shadow:
     """
     if empty_range(ranges) or FALSE in conditions:
         return NOTHING
-    rows = [total(condition) for condition in conditions]
+    rows = [guarded(condition, facts_of(ranges)) for condition in conditions]
     rows += [c for other, limits in ranges.items() for c in range_conditions(other, limits)]
     target = symbol(name)
     if name not in ranges:

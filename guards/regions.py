@@ -17,7 +17,7 @@ from guards.exprs import FALSE, TRUE, Term, symbol
 from guards.facts import Facts
 from guards.points import points
 from guards.prove import Proved, Refuted, solve_formula
-from guards.total import satisfied, total
+from guards.total import guarded, satisfied, total
 
 Range = tuple[int | None, int | None]
 Ranges = Mapping[str, Range]
@@ -74,8 +74,10 @@ def facts_of(ranges: Ranges, conditions: Iterable[Term] = ()) -> Facts:
     >>> facts_of({"s0": (0, 8)}, [ge(symbol("s0"), 2)]).interval(symbol("s0"))
     Interval(lo=2, hi=8)
     """
-    pairs = {symbol(name): limits for name, limits in ranges.items()}
-    return Facts.make(pairs, [total(condition) for condition in conditions])
+    facts = Facts.make({symbol(name): limits for name, limits in ranges.items()})
+    for condition in conditions:
+        facts = facts.assume(total(condition, facts))
+    return facts
 
 
 def components(conditions: Sequence[Term]) -> list[list[int]]:
@@ -115,7 +117,7 @@ def search(conditions: Sequence[Term], ranges: Ranges) -> Search:
     model = {name: _default(limits) for name, limits in ranges.items()}
     undecided = ""
     for group in components(conditions):
-        found = _search_component([total(conditions[index]) for index in group], ranges)
+        found = _search_component([conditions[index] for index in group], ranges)
         if found.satisfiable is False:
             return NOWHERE
         if found.model is None:
@@ -149,13 +151,15 @@ def _default(limits: Range) -> int:
 
 
 def _search_component(conditions: Sequence[Term], ranges: Ranges) -> Search:
-    """As :func:`search`, for total conditions that are connected by their symbols."""
-    whole = exprs.and_(*conditions)
+    """As :func:`search`, for conditions that are connected by their symbols."""
+    symbols = {s for condition in conditions for s in condition.symbols}
+    own = {s.name: ranges.get(s.name, SIZE) for s in sorted(symbols, key=lambda s: s.order)}
+    bare = facts_of(own)
+    whole = exprs.and_(*(total(condition, bare) for condition in conditions))
     if whole is FALSE:
         return NOWHERE
     if whole is TRUE:
-        return Search(True, {})
-    own = {s.name: ranges.get(s.name, SIZE) for s in sorted(whole.symbols, key=lambda s: s.order)}
+        return Search(True, {name: _default(limits) for name, limits in own.items()})
     facts = facts_of(own, conditions)
     if facts.contradictory:
         return NOWHERE
@@ -163,11 +167,11 @@ def _search_component(conditions: Sequence[Term], ranges: Ranges) -> Search:
         if holds(conditions, own, point):
             return Search(True, {name: point[name] for name in own})
     # the bare ranges and the whole conjunction: the verdict rests on Z3 alone
-    found = solve_formula(facts_of(own).scope(whole), whole)
+    found = solve_formula(bare.scope(whole), whole)
     if isinstance(found, Proved):
         return NOWHERE
     if isinstance(found, Refuted):
-        return Search(True, found.model)
+        return Search(True, {name: found.model.get(name, _default(limits)) for name, limits in own.items()})
     return Search(None, None, found.reason)
 
 
@@ -179,14 +183,16 @@ def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term) -> Sear
     >>> implied([ge(s0, 3)], {}, gt(s0 + s1, 2)).satisfiable, implied([ge(s0, 2)], {}, gt(s0 + s1, 2)).model
     (False, {'s0': 2, 's1': 0})
     """
-    wanted = total(condition)
     if empty_range(ranges):
         return NOWHERE
+    ranges = {s.name: SIZE for s in condition.symbols} | dict(ranges)
     facts = facts_of(ranges, conditions)
-    if facts.contradictory or ask(facts, wanted, effort=Effort.CHEAP, only=True) is True:
+    if facts.contradictory:
         return NOWHERE
-    missing = {s.name: SIZE for s in wanted.symbols if s.name not in ranges}
-    return search([*conditions, exprs.not_(wanted)], {**ranges, **missing})
+    wanted = guarded(condition, facts)
+    if ask(facts, wanted, effort=Effort.CHEAP, only=True) is True:
+        return NOWHERE
+    return search([*conditions, exprs.not_(wanted)], ranges)
 
 
 def core(conditions: Sequence[Term], ranges: Ranges) -> list[int] | None:

@@ -10,7 +10,6 @@ from guards import exprs
 from guards.exprs import FALSE, Term, symbol
 from guards.facts import Facts
 from guards.regions import SIZE, Ranges, Values, empty_range, facts_of, holds, search
-from guards.total import total
 
 _POOL = 4  # candidates for each point wanted
 _TRIES = 6  # walks for each candidate
@@ -92,7 +91,6 @@ def _fill(
     rng: random.Random,
 ) -> None:
     """Further points, each found by a solver outside of those in the pool, in a random direction where there is one."""
-    asked = [total(condition) for condition in conditions]
     names = list(ranges)
     while len(pool) < count:
         other = [exprs.or_(*(exprs.ne(symbol(name), point[name]) for name in names)) for point in pool.values()]
@@ -101,9 +99,9 @@ def _fill(
             name = rng.choice(names)
             middle = rng.choice(list(pool.values()))[name]
             beyond = exprs.gt(symbol(name), middle) if rng.random() < 0.7 else exprs.lt(symbol(name), middle)
-            found = search([*asked, *other, beyond], ranges).model
+            found = search([*conditions, *other, beyond], ranges).model
         if found is None:
-            found = search([*asked, *other], ranges).model
+            found = search([*conditions, *other], ranges).model
         if found is None:
             return
         pool[tuple(found[name] for name in names)] = {name: found[name] for name in names}

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from guards import exprs
-from guards.exprs import TRUE, Op, Term, children
-from guards.fold import evaluate, fold
+from guards.exprs import Op, Term
+from guards.facts import Facts
+from guards.fold import evaluate, fold, rebuild
 
 
 def partial(term: Term) -> bool:
@@ -45,24 +46,69 @@ def satisfied(condition: Term, values: Mapping[str, int]) -> bool:
         return False
 
 
-def total(condition: Term) -> Term:
-    """The condition, and that it is defined.
+def total(condition: Term, facts: Facts | None = None) -> Term:
+    """The condition, and that it is defined: what to assume.
+
+    A divisor that ``facts`` keep away from 0 needs nothing.
 
     >>> from guards.exprs import ge, eq, symbol
     >>> n, d = symbol("n"), symbol("d")
     >>> str(total(eq(n % d, 0))), str(total(ge(n // 2, 1)))
     ('n % d == 0 and d != 0', 'n//2 >= 1')
     """
+    if condition.op is Op.AND:
+        return exprs.and_(*(total(part, facts) for part in condition.args))
+    if condition.op is Op.OR or not partial(condition):
+        return guarded(condition, facts)
+    return exprs.and_(condition, _Divisors(facts).defined(condition))
+
+
+def guarded(condition: Term, facts: Facts | None = None) -> Term:
+    """The condition, and that it is defined, as a term that is defined everywhere: what to negate, and to ask.
+
+    To divide by zero is read as to divide by one, beside the condition that this does not happen: so the term may stand
+    below ``or`` and ``not``, whereas a partial one there would silently narrow what the whole speaks about.
+
+    >>> from guards.exprs import eq, symbol
+    >>> str(guarded(eq(symbol("n") % symbol("d"), 0)))
+    'n % (1 if d == 0 else d) == 0 and d != 0'
+    """
+    if not partial(condition):
+        return condition
     if condition.op is Op.AND or condition.op is Op.OR:
-        return (exprs.and_ if condition.op is Op.AND else exprs.or_)(*map(total, condition.args))
-    return exprs.and_(condition, fold(condition, _defined)) if partial(condition) else condition
+        connect = exprs.and_ if condition.op is Op.AND else exprs.or_
+        return connect(*(guarded(part, facts) for part in condition.args))
+    divisors = _Divisors(facts)
+    return exprs.and_(fold(condition, divisors.replace), divisors.defined(condition))
 
 
-def _defined(term: Term, operands: list[Term]) -> Term:
-    if term.op is Op.ITE:
-        asked, then, otherwise = operands
-        condition = term.args[0]
-        return exprs.and_(asked, exprs.or_(exprs.not_(condition), then), exprs.or_(condition, otherwise))
-    if term.op in (Op.FLOORDIV, Op.MOD) and term.args[1].op is not Op.CONST:
-        return exprs.and_(*operands, exprs.ne(term.args[1], 0))
-    return exprs.and_(*operands) if any(True for _ in children(term)) else TRUE
+class _Divisors:
+    """The two readings of a term whose divisors may be 0."""
+
+    def __init__(self, facts: Facts | None) -> None:
+        self.facts = facts
+
+    def may_be_zero(self, divisor: Term) -> bool:
+        if divisor.op is Op.CONST:
+            return False
+        return self.facts is None or 0 in self.facts.interval(divisor)
+
+    def replace(self, term: Term, operands: list[Term]) -> Term:
+        if term.op in (Op.FLOORDIV, Op.MOD) and self.may_be_zero(term.args[1]):
+            divisor = exprs.ite(exprs.eq(operands[1], 0), 1, operands[1])
+            return (exprs.floordiv if term.op is Op.FLOORDIV else exprs.mod)(operands[0], divisor)
+        return rebuild(term, operands)
+
+    def defined(self, term: Term) -> Term:
+        parts: dict[Term, Term] = {}  # with safe divisors: a divisor may itself divide
+        fold(term, self.replace, parts)
+        return fold(term, lambda part, operands: self._defined(part, operands, parts))
+
+    def _defined(self, term: Term, operands: list[Term], safe: dict[Term, Term]) -> Term:
+        if term.op is Op.ITE:
+            asked, then, otherwise = operands
+            condition = safe[term.args[0]]
+            return exprs.and_(asked, exprs.or_(exprs.not_(condition), then), exprs.or_(condition, otherwise))
+        if term.op in (Op.FLOORDIV, Op.MOD) and self.may_be_zero(term.args[1]):
+            return exprs.and_(*operands, exprs.ne(safe[term.args[1]], 0))
+        return exprs.and_(*operands)
