@@ -8,7 +8,7 @@ from typing import Protocol
 from guards import html
 from symshape.explore.rows import Table, guards_table, inputs_table, outputs_table, symbols_table
 from symshape.tracing.capture import Program
-from symshape.tracing.codegen import text
+from symshape.tracing.graph import text
 
 
 class HasProgram(Protocol):
@@ -23,7 +23,8 @@ def traced_html(traced: HasProgram) -> str:
     """A traced function: its symbols, inputs, guards with their origins, outputs, and (folded) its ops."""
     program = traced.program
     ops = len(program.graph.nodes)
-    heading = f"<b>{escape(program.name)}</b>: {ops} ops, {len(program.guards)} guards, traced in {program.milliseconds:.0f} ms"
+    counts = f"{ops} ops, {len(program.guards)} guards, traced in {program.milliseconds:.0f} ms"
+    heading = f"<b>{escape(program.name)}</b>: {counts}"
     tables = (symbols_table(program), inputs_table(program), guards_table(program), outputs_table(program))
     graph = f"<details><summary>the {ops} ops</summary><pre>{escape(text(program.graph))}</pre></details>"
     return f"<div><p>{heading}</p>{''.join(table_html(table) for table in tables if table.rows)}{graph}</div>"

@@ -11,8 +11,8 @@ from guards.guard import Guard
 from guards.sources import spelled
 from meta_fns import TensorSpec
 from symshape.tracing.capture import Program
-from symshape.tracing.codegen import describe_spec
 from symshape.tracing.env import Symbol
+from symshape.tracing.graph import describe_spec
 
 
 @attrs.frozen
@@ -59,6 +59,17 @@ def guards_table(program: Program) -> Table:
         rows,
         code=frozenset({"guard", "in your words", "line"}),
     )
+
+
+def short_guards_table(program: Program) -> Table:
+    """Each guard in symbols, and its origin in one cell: for narrow places."""
+    rows = tuple((guard.text(), _origin_lines(guard)) for guard in program.guards)
+    return Table(f"guards ({len(rows)})", ("guard", "needed by"), rows, code=frozenset({"guard"}))
+
+
+def _origin_lines(guard: Guard) -> str:
+    place, line, asked = origin_cells(guard)
+    return "\n".join(part for part in (" ".join(p for p in (place, asked and f"[{asked}]") if p), line) if part)
 
 
 def origin_cells(guard: Guard) -> tuple[str, str, str]:

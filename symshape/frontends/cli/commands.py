@@ -1,0 +1,124 @@
+"""The commands.  Everything they do is in the library; here are words, options and exit codes."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import Annotated
+
+import attrs
+import torch
+import typer
+from rich.console import Console
+from rich.text import Text
+
+import guards
+from guards.errors import GuardsError
+from symshape.errors import InputError, SymShapeError
+from symshape.explore.tables import terminal_table
+from symshape.frontends.cli.environment import versions_table
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Symbolic shapes for PyTorch: shapes as formulas, guards with their reasons, calls sent to the right graph.",
+)
+
+
+class Exit(IntEnum):
+    """Exit codes of ``symshape prove``."""
+
+    ALWAYS = 0
+    NEVER = 1
+    USAGE = 2
+    DEPENDS = 3
+
+
+_RANGE = re.compile(r"^\s*(?P<name>\w+)\s*=\s*(?P<low>-?\d+)?\s*(?P<colon>:)?\s*(?P<high>-?\d+)?\s*$")
+
+
+def read_range(text: str) -> tuple[str, tuple[int | None, int | None]]:
+    """A range as the command line spells it: ``s0=2:64``, ``s0=2:``, ``s0=:64``, ``s0=:`` (any integer) or ``s0=8``.
+
+    Raises:
+        ValueError: it is spelled otherwise.
+    """
+    match = _RANGE.match(text)
+    if match is None or not (match["colon"] or match["low"]):
+        raise ValueError(f"{text!r} is not a range; write NAME=LOW:HIGH, with either bound left out if there is none")
+    low = None if match["low"] is None else int(match["low"])
+    high = None if match["high"] is None else int(match["high"])
+    return match["name"], (low, high if match["colon"] else low)
+
+
+@app.command()
+def prove(
+    query: Annotated[str, typer.Argument(help="A condition in Python's syntax, such as '(s0 + 7) // 8 * 8 >= s0'.")],
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option("--range", "-r", metavar="NAME=LOW:HIGH", help="Bounds of a symbol. Default: a size, 0 or more."),
+    ] = None,
+    assume: Annotated[
+        list[str] | None, typer.Option("--assume", "-a", metavar="CONDITION", help="What is known to hold.")
+    ] = None,
+) -> None:
+    """Say whether a condition holds for all sizes (exit code 0), for none (1), or depends or is unknown (3)."""
+    console = Console(soft_wrap=True)
+    try:
+        bounds = dict(read_range(text) for text in ranges or [])
+        verdict = guards.decide(query, ranges=bounds, assume=assume or [])
+    except (GuardsError, ValueError) as error:
+        typer.echo(f"symshape prove: {error}", err=True)
+        raise typer.Exit(Exit.USAGE) from None
+    if verdict.value is not None:
+        console.print(Text(verdict.reason, "green" if verdict.value else "red"))
+        raise typer.Exit(Exit.ALWAYS if verdict.value else Exit.NEVER)
+    console.print(Text(verdict.reason, "yellow"))
+    for words, values in (("holds at", verdict.holds), ("fails at", verdict.fails)):
+        if values is not None:
+            console.print(Text(f"  {words} {', '.join(f'{name} = {value}' for name, value in values.items())}"))
+    raise typer.Exit(Exit.DEPENDS)
+
+
+@app.command()
+def env() -> None:
+    """Print the versions and devices that results depend on."""
+    Console().print(terminal_table(versions_table()))
+
+
+@app.command()
+def demo(
+    model: Annotated[list[str] | None, typer.Option(help="gpt2 or llama; may be given twice. Default: both.")] = None,
+    requests: Annotated[int, typer.Option(min=2, max=2000, help="Requests of the bundled trace.")] = 300,
+    window: Annotated[float, typer.Option(help="Requests that arrive within so many ms form a batch.")] = 250.0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: CUDA if there is a device.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Of the random weights and tokens.")] = 0,
+) -> None:
+    """Trace two models, show their guards, stream real traffic through symshape.compile and torch.compile."""
+    from symshape.frontends.cli.demo import Settings, run_demo
+
+    try:
+        chosen = _device(device)
+        settings = Settings(requests=requests, window_s=window / 1e3, device=chosen, seed=seed)
+        mismatches = run_demo(Console(), attrs.evolve(settings, models=tuple(model)) if model else settings)
+    except SymShapeError as error:
+        typer.echo(f"symshape demo: {error}", err=True)
+        raise typer.Exit(Exit.USAGE) from None
+    raise typer.Exit(1 if mismatches else 0)
+
+
+def _device(name: str) -> torch.device:
+    """The device of that name; ``auto`` is CUDA where there is one.
+
+    Raises:
+        InputError: there is no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
+    return device

@@ -1,0 +1,175 @@
+"""The demo: two models traced and shown, then real traffic through symshape.compile and torch.compile side by side."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import attrs
+import torch
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from symshape.explore.rows import Table, inputs_table, outputs_table, short_guards_table, symbols_table
+from symshape.explore.tables import terminal_table
+from symshape.explore.traffic import ATTRIBUTION, batches, bundled_requests
+from symshape.frontends.cli.environment import versions_table
+from symshape.frontends.cli.models import MODELS, POSITIONS, make_inputs, make_model
+from symshape.frontends.cli.streams import Arguments, DynamoLane, Lane, Summary, SymShapeLane, closing, run_stream
+from symshape.tracing.traced import trace
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """What the demo runs.
+
+    Attributes:
+        models: names from ``models.MODELS``.
+        requests: how many requests of the bundled trace.
+        window_s: requests that arrive within so many seconds form a batch.
+        max_batch: the largest batch.
+        device: where the models are.
+        seed: of weights and tokens.
+    """
+
+    models: tuple[str, ...] = tuple(MODELS)
+    requests: int = 300
+    window_s: float = 0.25
+    max_batch: int = 8
+    device: torch.device = attrs.field(factory=lambda: torch.device("cpu"))
+    seed: int = 0
+
+
+def run_demo(console: Console, settings: Settings) -> int:
+    """Runs the demo; the number of symshape's results that differ from eager's."""
+    start = time.perf_counter()
+    console.print(terminal_table(versions_table(settings.device)))
+    calls, stream_text = _stream(settings)
+    mismatches = 0
+    for name in settings.models:
+        shown = MODELS[name][0]
+        console.rule(f"[bold]{shown} transformers model[/]", align="left")
+        model = make_model(name, settings.device, settings.seed)
+        with console.status(f"tracing the {shown} model"), torch.no_grad():
+            _show_trace(console, model, calls)
+        console.print(Text(f"Streaming {stream_text}; twice."))
+        lanes = _lanes(model)
+        with closing(lanes), _progress(console, shown, 2 * len(calls)) as progress, _quiet_dynamo():
+            run_stream(model, lanes, calls, tick=partial(progress.advance, progress.task_ids[0]))
+        summaries = [Summary.of(lane, len(calls)) for lane in lanes]
+        console.print(terminal_table(comparison(f"{shown} model: {len(calls)} calls, twice", summaries)))
+        _show_notes(console, lanes)
+        ours = [each for lane, each in zip(lanes, summaries, strict=True) if isinstance(lane, SymShapeLane)]
+        mismatches += sum(each.mismatches for each in ours)
+    colour = "red" if mismatches else "green"
+    verdict = (
+        "every result of symshape equals eager's" if not mismatches else f"{mismatches} results differ from eager's"
+    )
+    console.print(Text(f"{verdict} ({time.perf_counter() - start:.0f} s in all)", f"bold {colour}"))
+    return mismatches
+
+
+def _stream(settings: Settings) -> tuple[list[Arguments], str]:
+    """The calls, and what they are in words."""
+    requests = bundled_requests(settings.requests)
+    found = batches(requests, window_s=settings.window_s, max_batch=settings.max_batch, longest=POSITIONS)
+    generator = torch.Generator().manual_seed(settings.seed)
+    calls: list[Arguments] = [make_inputs(batch, generator, settings.device).arguments for batch in found]
+    sizes = {(batch.size, batch.longest) for batch in found}
+    minutes = requests[-1].arrival_s / 60
+    words = (
+        f"{len(requests)} requests in {minutes:.1f} min of the {ATTRIBUTION}; "
+        f"within {settings.window_s * 1e3:.0f} ms = one batch, lengths scaled to {POSITIONS} tokens: "
+        f"{len(calls)} calls of {len(sizes)} different sizes"
+    )
+    return calls, words
+
+
+def _show_trace(console: Console, model: torch.nn.Module, calls: Sequence[Arguments]) -> None:
+    """Traces one call with every size a symbol, and prints what was found."""
+    example = max(calls[:8], key=lambda arguments: arguments["input_ids"].numel())
+    traced = trace(model, input_ids=example["input_ids"], attention_mask=example["attention_mask"])
+    program = traced.program
+    sizes = " x ".join(map(str, example["input_ids"].shape))
+    words = (
+        f"One call of {sizes} tokens, traced in {program.milliseconds:.0f} ms with every batch and sequence size "
+        f"as a symbol: {len(traced.graph.nodes)} ops, {len(traced.guards)} guards."
+    )
+    console.print(Text(words))
+    for table in (symbols_table(program), inputs_table(program), short_guards_table(program), outputs_table(program)):
+        console.print(terminal_table(table, limit=12))
+
+
+def _lanes(model: torch.nn.Module) -> list[Lane]:
+    lanes: list[Lane] = [SymShapeLane(model, "eager"), DynamoLane(model)]
+    if next(model.parameters()).device.type == "cuda":
+        lanes.append(SymShapeLane(model, "cudagraph"))
+    return lanes
+
+
+def comparison(title: str, summaries: Sequence[Summary]) -> Table:
+    """The lanes side by side."""
+    rows = [
+        ("graphs compiled", *(str(each.compiles) for each in summaries)),
+        ("seconds in calls that compiled", *(f"{each.compiling_s:.2f}" for each in summaries)),
+        ("fallbacks to eager", *(str(each.fallbacks) for each in summaries)),
+        ("dispatch of new sizes, µs a call", *(_figure(each.new_us) for each in summaries)),
+        ("dispatch of known sizes, µs a call", *(_figure(each.seen_us) for each in summaries)),
+        ("first pass, s", *(f"{each.first_s:.2f}" for each in summaries)),
+        ("second pass, s", *(f"{each.again_s:.2f}" for each in summaries)),
+        ("results that differ from eager's", *(str(each.mismatches) for each in summaries)),
+    ]
+    if any(each.problem for each in summaries):
+        rows.append(("the first that differs", *(each.problem for each in summaries)))
+    names = tuple(each.name for each in summaries)
+    return Table(title, ("", *names), tuple(rows), numbers=frozenset(names))
+
+
+NOTES = (
+    "Dispatch is the host's time of a call outside the compiled graph, measured alike for all: the median over the "
+    'stream, calls that compiled left out. Both run their graph op by op (backend="eager", runner="eager"); Dynamo\'s '
+    "is one of torch functions, symshape's one of ATen ops. A fallback is a call that no compiled graph served."
+)
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"
+
+
+def _show_notes(console: Console, lanes: Sequence[Lane]) -> None:
+    """What the figures mean, and what the cache says about itself."""
+    console.print(Text(NOTES, "dim"))
+    ours = [lane for lane in lanes if isinstance(lane, SymShapeLane)]
+    for lane in ours:
+        graphs = lane.compiled.stats().cuda_graphs
+        if graphs:
+            console.print(Text(f"{lane.name}: {graphs} CUDA graphs, one for each size that came"))
+        for reason in dict.fromkeys(event.reason for event in lane.events):
+            console.print(Text(f"{lane.name} fell back to eager: {reason}"))
+    miss = Text(ours[0].compiled.explain_miss())
+    console.print(Panel(miss, title="why symshape traced the last time", title_align="left"))
+
+
+def _progress(console: Console, name: str, total: int) -> Progress:
+    progress = Progress(
+        TextColumn("streaming"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console, transient=True
+    )
+    progress.add_task(name, total=total)
+    return progress
+
+
+@contextmanager
+def _quiet_dynamo() -> Iterator[None]:
+    """Dynamo's warnings (the recompile limit) would tear the progress bar; the table counts what they are about."""
+    logger = logging.getLogger("torch._dynamo")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,34 @@
+"""What is installed: the versions and devices that results depend on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Iterator
+
+import torch
+
+from symshape.explore.rows import Table
+
+_PACKAGES = ("symshape", "torch", "attrs", "sympy", "z3-solver", "transformers", "triton")
+
+
+def versions_table(device: torch.device | None = None) -> Table:
+    """Versions of Python and of the packages, the devices, and ``device`` as the one in use."""
+    return Table("environment", ("what", "which"), tuple(_rows(device)))
+
+
+def _rows(device: torch.device | None) -> Iterator[tuple[str, str]]:
+    yield "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    for package in _PACKAGES:
+        try:
+            yield package, importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            yield package, "not installed"
+    yield "CPU threads", str(torch.get_num_threads())
+    for index in range(torch.cuda.device_count()):
+        yield f"cuda:{index}", f"{torch.cuda.get_device_name(index)} (CUDA {torch.version.cuda})"
+    if not torch.cuda.is_available():
+        yield "cuda", "none"
+    if device is not None:
+        yield "running on", str(device)

@@ -1,0 +1,87 @@
+"""The demo's models: transformers architectures in small, with random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import torch
+
+from symshape.errors import InputError
+from symshape.explore.traffic import Batch
+
+VOCABULARY = 512
+POSITIONS = 256
+"""The longest sequence that the models take, in tokens."""
+
+
+@attrs.frozen
+class Inputs:
+    """One call of a language model: token ids and the attention mask, both ``(batch, sequence)``."""
+
+    input_ids: torch.Tensor
+    attention_mask: torch.Tensor
+
+    @property
+    def arguments(self) -> dict[str, torch.Tensor]:
+        """The keyword arguments of the call."""
+        return {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
+
+
+def _gpt2() -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=VOCABULARY, n_positions=POSITIONS, n_embd=64, n_layer=4, n_head=4, use_cache=False)
+    )
+
+
+def _llama() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=POSITIONS,
+            use_cache=False,
+        )
+    )
+
+
+MODELS: Mapping[str, tuple[str, Callable[[], Any]]] = {
+    "gpt2": ("GPT-2-shaped", _gpt2),
+    "llama": ("Llama-shaped", _llama),
+}
+"""By name: how to call it, and how to make it."""
+
+
+def make_model(name: str, device: torch.device, seed: int = 0) -> torch.nn.Module:
+    """A model of the table in evaluation mode; the same seed gives the same weights.
+
+    Raises:
+        InputError: there is no such model, or transformers is not installed.
+    """
+    if name not in MODELS:
+        raise InputError(f"there is no model {name!r}; choose from {', '.join(MODELS)}")
+    try:
+        import transformers
+    except ModuleNotFoundError:
+        raise InputError("the demo's models come from transformers: pip install 'symshape[models]'") from None
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    torch.manual_seed(seed)
+    model: torch.nn.Module = MODELS[name][1]()
+    return model.eval().to(device)
+
+
+def make_inputs(batch: Batch, generator: torch.Generator, device: torch.device) -> Inputs:
+    """Random tokens for a batch, padded on the right to its longest request, with the mask that says so."""
+    ids = torch.randint(0, VOCABULARY, (batch.size, batch.longest), generator=generator)
+    lengths = torch.tensor(batch.lengths).unsqueeze(1)
+    mask = (torch.arange(batch.longest).unsqueeze(0) < lengths).long()
+    return Inputs((ids * mask).to(device), mask.to(device))
