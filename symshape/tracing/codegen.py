@@ -1,4 +1,4 @@
-"""A graph as straight-line Python: the function that runs it op by op, and the text that people read.
+"""A graph as straight-line Python: the function that runs it op by op.
 
 Names in generated source are our own (``v3``, ``s0``, ``op7``, ``c2``); texts of the user never enter it.
 """
@@ -15,7 +15,6 @@ import torch
 
 from guards import fold
 from guards.exprs import Op, Term
-from meta_fns import TensorSpec
 from symshape.errors import RuntimeAssertionError
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.graph import Assertion, Binding, Graph, Node, Value, map_argument, values_in, written_values
@@ -230,48 +229,3 @@ def _symbols(leaf: Any) -> frozenset[Term]:
     if type(leaf) is Term:
         return leaf.symbols
     return leaf.symbols() if type(leaf) is FloatTerm else frozenset()
-
-
-_SHORT = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
-_SHORT |= {torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8"}
-
-
-def describe(value: Value) -> str:
-    """A value's dtype and sizes, such as ``f32[s0, 64]``."""
-    return describe_spec(value.spec)
-
-
-def describe_spec(spec: TensorSpec) -> str:
-    """A tensor's dtype and sizes, such as ``f32[s0, 64]``."""
-    dtype = _SHORT.get(spec.dtype, str(spec.dtype).removeprefix("torch."))
-    return f"{dtype}[{', '.join(str(size) for size in spec.sizes)}]"
-
-
-def _shown(arg: Any) -> str:
-    if isinstance(arg, (list, tuple)):
-        return "[" + ", ".join(_shown(item) for item in arg) + "]"
-    return str(arg) if not isinstance(arg, str) else repr(arg)
-
-
-def text(graph: Graph) -> str:
-    """The graph for people: one line a step, with shapes, and the user's lines as comments where they change."""
-    lines = ["inputs:"]
-    lines += [f"  {each.value}: {describe(each.value)} = {each.path}" for each in graph.inputs]
-    if graph.lifted:
-        lines.append("lifted:")
-        lines += [f"  {each.value}: {describe(each.value)} = {each.name}" for each in graph.lifted]
-    lines.append("steps:")
-    where: tuple[str, int, str] | None = None
-    for step in graph.steps:
-        if isinstance(step, Assertion):
-            lines.append(f"  assert {step.guard.term}")
-            continue
-        if step.location is not None and step.location != where:
-            where = step.location
-            lines.append(f"  # {step.origin}")
-        targets = ", ".join("_" if output is None else f"{output}: {describe(output)}" for output in step.outputs)
-        arguments = [_shown(arg) for arg in step.args] + [f"{name}={_shown(arg)}" for name, arg in step.kwargs.items()]
-        bound = "".join(f"  -> {binding.symbol}" for binding in step.bindings)
-        lines.append(f"  {f'{targets} = ' if targets else ''}{step.op}({', '.join(arguments)}){bound}")
-    lines.append(f"return {_shown(graph.outputs)}")
-    return "\n".join(lines)

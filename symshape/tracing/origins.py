@@ -16,10 +16,12 @@ import torch
 
 import guards
 import meta_fns
-import symshape
 from guards.guard import Origin
 
-_OURS = tuple(str(Path(package.__file__ or "").parent) + "/" for package in (guards, meta_fns, symshape, torch))
+_HERE = Path(__file__).parent.parent
+_OURS = tuple(
+    f"{folder}/" for folder in (_HERE, *(Path(each.__file__ or "").parent for each in (guards, meta_fns, torch)))
+)
 _MACHINERY = ("<string>", "<frozen", str(Path(linecache.__file__).parent / "contextlib.py"))
 
 
