@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import attrs
 
-from guards import exprs
+from guards import exprs, html
 from guards.decide import Effort
 from guards.exprs import Term, symbol
 from guards.fold import text
@@ -58,6 +58,16 @@ class Origin:
         if self.function:
             where += f" in {self.function}"
         return f"{where} (`{self.text}`)" if self.text else where
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """The parts for a table: where, the source text there, and the op and rule that asked.
+
+        >>> Origin("models/mlp.py", 12, "forward", "x.view(-1, 8)", "aten::view", "view").cells
+        ('mlp.py:12 in forward', 'x.view(-1, 8)', 'aten::view: view')
+        """
+        asked = ": ".join(part for part in (self.op, self.rule) if part)
+        return attrs.evolve(self, text="").place, self.text, asked
 
     def _reason(self) -> str:
         reason = ": ".join(part for part in (self.op, self.rule) if part)
@@ -220,11 +230,18 @@ class GuardSet:
 
     def text(self, names: Names | None = None) -> str:
         """The conditions, one a line, with their origins; trivial ranges of sizes are left out."""
-        trivial = {exprs.ge(symbol(name), 0) for name in self.ranges}
-        shown = [guard for guard in self._conditions if guard.term not in trivial]
-        lines = [(guard.text(names), guard.origin) for guard in shown]
+        lines = [(guard.text(names), guard.origin) for guard in self._shown()]
         width = max((len(line) for line, _ in lines), default=0)
         return "\n".join(f"{line:{width}}  # {origin}" if origin else line for line, origin in lines)
+
+    def _shown(self) -> list[Guard]:
+        trivial = {exprs.ge(symbol(name), 0) for name in self.ranges}
+        return [guard for guard in self._conditions if guard.term not in trivial]
+
+    def _repr_html_(self) -> str:
+        rows = [(guard.text(), *(guard.origin.cells if guard.origin else ("", "", ""))) for guard in self._shown()]
+        columns = ("guard", "needed at", "line", "asked by")
+        return html.table(columns, rows, caption=f"guards ({len(rows)})", code=("guard", "line"))
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether every condition holds at ``values``, which names every symbol of the set.

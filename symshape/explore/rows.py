@@ -74,11 +74,7 @@ def _origin_lines(guard: Guard) -> str:
 
 def origin_cells(guard: Guard) -> tuple[str, str, str]:
     """A guard's origin as file and line, source text, and the op or rule that asked."""
-    origin = guard.origin
-    if origin is None:
-        return "", "", ""
-    place = attrs.evolve(origin, text="", op="", rule="").place
-    return place, origin.text, ": ".join(part for part in (origin.op, origin.rule) if part)
+    return ("", "", "") if guard.origin is None else guard.origin.cells
 
 
 def inputs_table(program: Program) -> Table:
