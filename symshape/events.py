@@ -105,6 +105,11 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
     return unsubscribe
 
 
+def anybody() -> bool:
+    """Whether there is a subscriber: for events that take time to make."""
+    return bool(_subscribers)
+
+
 def emit(event: Event) -> None:
     """Hands ``event`` to every subscriber."""
     for subscriber in _subscribers:

@@ -6,14 +6,13 @@ import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
 import attrs
 import torch
 
-from guards.codegen import compile_check
 from guards.sources import Source
 from symshape import events
 from symshape.dims import Dim, Policy
@@ -22,10 +21,10 @@ from symshape.options import Options
 from symshape.runtime.cuda_graphs import CudaGraphRunner, GraphStore
 from symshape.runtime.entries import Branch, Entry, EntryCache
 from symshape.runtime.outputs import builder
-from symshape.runtime.quick_keys import quick_key
+from symshape.runtime.quick_keys import quick_key, read
 from symshape.runtime.runners import RunnerName, check_name, make_runner
 from symshape.tracing.arguments import Call, sources_of, take_apart, values_of
-from symshape.tracing.capture import Program, capture, name_of, slot_names
+from symshape.tracing.capture import capture, name_of
 from symshape.tracing.policies import Dynamic, policies
 from symshape.tracing.state import modes
 from symshape.tracing.traced import check_call, structure_differences, violation_sentences
@@ -67,8 +66,8 @@ class _Miss:
 
     call: Call
     values: tuple[int, ...]
-    entries: tuple[Entry, ...]
     modes: tuple[Any, ...]
+    entries: Mapping[Entry, tuple[str, ...]]  # with what had changed in the state that each was traced in
 
 
 def compile(
@@ -192,46 +191,40 @@ class Compiled:
         self._calls += 1
         return self._find(args, kwargs)[:2]
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, tuple[int, ...], tuple[Any, ...]]:
-        call = take_apart(self.fn, args, kwargs, paths=False)
-        structure = (modes(), str(call.tree), call.keys, call.duplicates)
-        values = values_of(call.leaves, call.keys)
-        branch = self._cache.branch()
-        entry = None
-        if branch is not None:
-            found = branch.memo.get((structure, values))
-            entry = found[0] if found is not None else self._cache.find(branch, structure, values)
-        if entry is None:
-            branch, entry = self._miss(call, structure, values, args, kwargs)
-        assert branch is not None
-        self._cache.remember(branch, (structure, values), entry, values)
-        key = quick_key((*args, *kwargs.values()))
-        if key is not None:
-            self._cache.remember(branch, (key, *kwargs) if kwargs else key, entry, values)
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, tuple[int, ...], Sequence[Any]]:
+        reading = read(args, kwargs)
+        if reading is None:
+            call = take_apart(self.fn, args, kwargs, paths=False)
+            leaves: Sequence[Any] = call.leaves
+            structure: Hashable = (modes(), call.tree, call.keys, call.duplicates)
+            values = values_of(call.leaves, call.keys)
+        else:
+            leaves, structure, values = reading
+        found = self._cache.find(structure, values)
+        branch, entry = found or self._miss(structure, values, args, kwargs)
+        if reading is not None:
+            key = quick_key((*args, *kwargs.values()))
+            if key is not None:
+                self._cache.remember(branch, (key, *kwargs) if kwargs else key, entry, values)
         entry.last_used = self._calls
-        return entry, values, call.leaves
+        return entry, values, leaves
 
     def _miss(
-        self, call: Call, structure: Hashable, values: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, structure: Hashable, values: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Branch, Entry]:
         """Traces a program for the call.  Nothing changes if that fails."""
         with self._lock:
-            branch = self._cache.branch()
-            if branch is not None:  # another thread may have been first
-                entry = self._cache.find(branch, structure, values)
-                if entry is not None:
-                    return branch, entry
+            found = self._cache.find(structure, values)
+            if found is not None:  # another thread was first
+                return found
             check_call(self.fn, args, kwargs)
             full = take_apart(self.fn, args, kwargs)
             wanted, history = self._policies(full, values)
-            skeleton = attrs.evolve(full, leaves=tuple(None if isinstance(x, torch.Tensor) else x for x in full.leaves))
-            last = _Miss(skeleton, values, self._cache.entries, modes())
-            if last.entries:
-                self._last_miss, before = last, self._last_miss
-            program = self._capture(full, wanted, before if last.entries else None)
+            miss = self._missed(full, values)
+            program = capture(self.fn, full, wanted, self._options)
             runner_name, run = make_runner(self._runner, program, self._graphs)
             entry = Entry(next(self._numbers), program, runner_name, run, builder(program.graph.output_tree))
-            branch, gone = self._cache.publish(branch, structure, entry)
+            branch, gone = self._cache.publish(structure, entry)
             for each in gone:
                 if isinstance(each.run, CudaGraphRunner):
                     each.run.release()
@@ -240,16 +233,21 @@ class Compiled:
             self._misses += 1
             self._traces += 1
             self._trace_ms += program.milliseconds
-            if last.entries:
-                events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))
+            if miss is not None:
+                self._last_miss = miss
+                if events.anybody():
+                    events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))
             return branch, entry
 
-    def _capture(self, call: Call, wanted: Mapping[Source, Dim | Policy], before: _Miss | None) -> Program:
-        try:
-            return capture(self.fn, call, wanted, self._options)
-        except BaseException:
-            self._last_miss = before or self._last_miss
-            raise
+    def _missed(self, call: Call, values: tuple[int, ...]) -> _Miss | None:
+        """What can be said of a miss only now: the state changes; None for the first trace."""
+        entries = self._cache.entries
+        if not entries:
+            return None
+        skeleton = attrs.evolve(call, leaves=tuple(None if isinstance(x, torch.Tensor) else x for x in call.leaves))
+        changes = {id(branch): tuple(branch.state.changes()) for branch in self._cache.branches}
+        places = {entry: changes[id(branch)] for branch in self._cache.branches for entry in branch.entries()}
+        return _Miss(skeleton, values, modes(), places)
 
     def _policies(self, call: Call, values: tuple[int, ...]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
         """The policies for a trace, and what is then known of which integers change."""
@@ -294,13 +292,13 @@ class Compiled:
         if miss is None:
             return "There was no recompile: no call has missed since the first trace."
         best: tuple[int, int, list[str]] | None = None
-        for entry in miss.entries:
-            reasons = _reasons(entry.program, miss)
+        for entry, changes in miss.entries.items():
+            reasons = _reasons(entry, miss, changes)
             rank = (len(reasons), -entry.number)
             if reasons and (best is None or rank < best[:2]):
                 best = (*rank, reasons)
-        if best is None:
-            return f"{name_of(self.fn)} was traced again because the module state it read has changed."
+        if best is None:  # state that changes while it is looked at, by another thread
+            return f"{name_of(self.fn)} was traced again because state that it reads had changed."
         count_, number, reasons = best
         more = f" (and {count_ - 1} more)" if count_ > 1 else ""
         return f"{name_of(self.fn)} was traced again because {reasons[0]}{more}; the nearest entry is number {-number}."
@@ -331,10 +329,7 @@ class Compiled:
         return f"<Compiled {name_of(self.fn)}: {len(self.entries)} entries, runner {self._runner}>"
 
 
-def _reasons(program: Program, miss: _Miss) -> list[str]:
-    """Why a program does not serve a call, in sentences."""
-    differences = structure_differences(program, miss.call, miss.modes)
-    if differences:
-        return differences
-    check = compile_check(program.slot_guards(), slot_names(len(program.slots)))
-    return violation_sentences(program, check, miss.values)
+def _reasons(entry: Entry, miss: _Miss, changes: Sequence[str]) -> list[str]:
+    """Why an entry does not serve a call, in sentences."""
+    differences = structure_differences(entry.program, miss.call, miss.modes, changes)
+    return differences or violation_sentences(entry.program, entry.guards, miss.values)

@@ -64,6 +64,10 @@ class Branch:
         self.memo: dict[Hashable, tuple[Entry, tuple[int, ...]]] = {}
         self.families: dict[Hashable, Family] = {}
 
+    def entries(self) -> list[Entry]:
+        """The entries for this state."""
+        return [entry for family in self.families.values() for entry in family.entries]
+
 
 class EntryCache:
     """Entries, bounded in number.  Readers take no lock: what they read is replaced, never half-changed.
@@ -81,21 +85,23 @@ class EntryCache:
         self.evictions = 0
         self.lock = threading.RLock()
 
-    def branch(self) -> Branch | None:
-        """The branch whose state is the present one."""
-        branches = self.branches
-        for branch in branches:
-            if branch.state.unchanged():
-                if branch is not branches[0]:
-                    with self.lock:
-                        self.branches = (branch, *(each for each in self.branches if each is not branch))
-                return branch
+    def find(self, structure: Hashable, values: tuple[int, ...]) -> tuple[Branch, Entry] | None:
+        """The entry that serves a call of this structure with these integers, by the tree of a branch in its state."""
+        for branch in self.branches:
+            family = branch.families.get(structure)
+            if family is None:
+                continue
+            entry = family.tree.lookup(values)
+            if entry is not None and (branch.stateless or branch.state.unchanged()):
+                if branch is not self.branches[0]:
+                    self._to_front(branch)
+                return branch, entry
         return None
 
-    def find(self, branch: Branch, structure: Hashable, values: tuple[int, ...]) -> Entry | None:
-        """The entry that serves these integers, by the tree."""
-        family = branch.families.get(structure)
-        return None if family is None else family.tree.lookup(values)
+    def _to_front(self, branch: Branch) -> None:
+        with self.lock:
+            if branch in self.branches:
+                self.branches = (branch, *(each for each in self.branches if each is not branch))
 
     def remember(self, branch: Branch, key: Hashable, entry: Entry, values: tuple[int, ...]) -> None:
         """Puts an exact argument tuple into the memo."""
@@ -103,12 +109,10 @@ class EntryCache:
             branch.memo = {}
         branch.memo[key] = (entry, values)
 
-    def publish(self, branch: Branch | None, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
+    def publish(self, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
         """Adds an entry; answers its branch and the entries that had to leave."""
         with self.lock:
-            if branch is None or branch not in self.branches:
-                branch = Branch(entry.program.state)
-                self.branches = (branch, *self.branches)
+            branch = self._branch_of(entry.program.state)
             family = branch.families.get(structure)
             if family is None:
                 family = Family(Tree(slot_names(len(entry.program.slots))))
@@ -117,6 +121,16 @@ class EntryCache:
             branch.families[structure] = family
             self.entries = (*self.entries, entry)
             return branch, self._evict(entry)
+
+    def _branch_of(self, state: State) -> Branch:
+        """The branch for a state that is the present one: one that reads no less, or a new one."""
+        for branch in self.branches:
+            if branch.state.covers(state) and branch.state.unchanged():
+                break
+        else:
+            branch = Branch(state)
+        self.branches = (branch, *(each for each in self.branches if each is not branch))
+        return branch
 
     def _evict(self, newest: Entry) -> list[Entry]:
         gone: list[Entry] = []

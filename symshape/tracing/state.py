@@ -106,6 +106,15 @@ class State:
         """Whether the function reads nothing that can change."""
         return not self._cells and not self.containers
 
+    def covers(self, other: State) -> bool:
+        """Whether this state compares everything that another one compares."""
+        return other._places() <= self._places()
+
+    def _places(self) -> set[tuple[int, str]]:
+        places = {(id(cell.owner), cell.key) for cell in self._cells}
+        places |= {(id(each.owner), "") for each in self.containers}
+        return places | {(each, "") for each in self.modules}
+
     def unchanged(self) -> bool:
         """Whether every place still holds the very object that it held when the program was traced."""
         try:

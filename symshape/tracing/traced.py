@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -139,7 +139,7 @@ class Traced:
         found = structure_differences(self.program, call)
         if found:
             return found
-        return violation_sentences(self.program, self._compiled_check, values_of(call.leaves, call.keys))
+        return violation_sentences(self.program, self._compiled_check.guard_set, values_of(call.leaves, call.keys))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Checks the guards and runs the program.
@@ -152,7 +152,7 @@ class Traced:
         problems = structure_differences(self.program, call)
         values = values_of(call.leaves, call.keys)
         if not problems and not self._compiled_check.check(values):
-            problems = violation_sentences(self.program, self._compiled_check, values)
+            problems = violation_sentences(self.program, self._compiled_check.guard_set, values)
         if problems:
             raise GuardViolation(
                 f"{self.program.name} was traced for other arguments:\n" + "\n".join(f"  {each}" for each in problems),
@@ -185,12 +185,16 @@ class Traced:
         return traced_html(self)
 
 
-def structure_differences(program: Program, call: Call, modes: tuple[Any, ...] | None = None) -> list[str]:
+def structure_differences(
+    program: Program, call: Call, modes: tuple[Any, ...] | None = None, changes: Sequence[str] | None = None
+) -> list[str]:
     """How a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state.
 
-    ``modes`` are torch's modes at the time of the call; the present ones if not given.
+    ``modes`` are torch's modes at the time of the call, ``changes`` what had changed in the program's state by then; both
+    are the present ones if not given.
     """
     modes = states.modes() if modes is None else modes
+    changes = program.state.changes() if changes is None else changes
     example = program.call
     if call.tree != example.tree:
         return [f"the arguments nest differently: {call.tree} instead of {example.tree}"]
@@ -206,7 +210,7 @@ def structure_differences(program: Program, call: Call, modes: tuple[Any, ...] |
     if modes != program.modes:
         now_text, then_text = states.describe_modes(modes), states.describe_modes(program.modes)
         found.append(f"it runs under {now_text}, but was traced under {then_text}")
-    found += [f"{name} has changed since the trace" for name in program.state.changes()]
+    found += [f"{name} has changed since the trace" for name in changes]
     return found
 
 
@@ -214,11 +218,12 @@ def _key_text(key: LeafKey) -> str:
     return f"a {key}" if isinstance(key, TensorKey) else str(key)
 
 
-def violation_sentences(program: Program, check: Check, values: tuple[int, ...]) -> list[str]:
-    """One sentence for each violated guard, in the caller's names."""
-    names = {name: slot.source.text() for name, slot in zip(slot_names(len(values)), program.slots, strict=True)}
+def violation_sentences(program: Program, guards: GuardSet, values: tuple[int, ...]) -> list[str]:
+    """One sentence for each violated guard (of ``program.slot_guards()``), in the caller's names."""
+    slots = slot_names(len(values))
+    sources = {name: slot.source for name, slot in zip(slots, program.slots, strict=True)}
     found = []
-    for violation in check.explain(values, names):
+    for violation in guards.violations(dict(zip(slots, values, strict=True)), sources):
         origin = violation.guard.origin
         static = origin is not None and origin.rule == "static"
         why = " (it was static in the trace)" if static else f"; needed by {origin}" if origin is not None else ""
