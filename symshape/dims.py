@@ -6,6 +6,7 @@ Dim('batch', min=1, max=64, multiple_of=8)
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -56,6 +57,8 @@ class Dim:
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier() or self.name.startswith("_"):
             raise DimError(f"a Dim's name must be an identifier without a leading underscore, not {self.name!r}")
+        if keyword.iskeyword(self.name) or self.name in ("min", "max"):
+            raise DimError(f"{self.name!r} means something else in a guard; choose another name for this Dim")
         if self.min < 0:
             raise DimError(f"Dim({self.name!r}): a size is never negative, but min={self.min}")
         if self.multiple_of < 1:

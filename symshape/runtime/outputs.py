@@ -7,6 +7,8 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
+from symshape.tracing.nesting import unflatten
+
 Build = Callable[[list[Any]], Any]
 
 
@@ -16,4 +18,4 @@ def builder(tree: pytree.TreeSpec) -> Build:
         return lambda flat: flat[0]
     if tree.type in (tuple, list) and all(child.is_leaf() for child in tree.children()):
         return tuple if tree.type is tuple else list
-    return lambda flat: pytree.tree_unflatten(flat, tree)
+    return lambda flat: unflatten(flat, tree)

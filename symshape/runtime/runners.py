@@ -7,10 +7,7 @@ A runner takes the call's leaves and integers and answers the flat outputs.  A r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Any, Literal, get_args
-
-import torch
 
 from symshape import events
 from symshape.errors import RunnerError
@@ -58,16 +55,5 @@ def _fall_back(wanted: str, eager: Runner, reason: str) -> tuple[str, Runner]:
 
 
 def eager_runner(program: Program) -> Runner:
-    """Runs the program op by op.  Casts that autocast inserted are in the graph, so autocast itself is off."""
-    run = program.run
-    autocast = program.modes[3] if len(program.modes) > 3 else ()
-    if not autocast:
-        return run
-
-    def without_autocast(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        with ExitStack() as stack:
-            for device, _ in autocast:
-                stack.enter_context(torch.autocast(device, enabled=False))
-            return run(leaves, values)
-
-    return without_autocast
+    """Runs the program op by op."""
+    return program.run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any
 
@@ -27,6 +27,7 @@ from symshape.tracing.codegen import Run, compile_graph
 from symshape.tracing.env import ShapeEnv, Symbol
 from symshape.tracing.functions import FunctionMode
 from symshape.tracing.graph import Graph, Input, Value, without_dead_code
+from symshape.tracing.side_effects import SideEffects, refuse, undo_gradients
 from symshape.tracing.symints import IntNode
 from symshape.tracing.tensors import SymbolicTensor
 from symshape.tracing.tracer import Tracer, TracingMode, tracing_lock
@@ -146,15 +147,21 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         tracer = Tracer(ShapeEnv(), state.tensor_names())
         arguments = _Arguments(tracer, call, policies, options)
         args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
-        before = {key: dict(module.__dict__) for key, (_, module) in state.modules.items()}
+        effects = SideEffects(state)
+        problems: list[str] = []
         try:
-            with _compiling(), TracingMode(tracer), FunctionMode():
+            with _compiling(), _without_autocast_cache(), TracingMode(tracer), FunctionMode():
                 result = fn(*args, **kwargs)
-            _refuse_leaks(state, before)
+        except TypeError as error:
+            _explain_type_error(error, tracer)
+            raise
         finally:
-            _put_back(state, before)
+            tracer.closed = True
+            problems += effects.undo()
+            problems += undo_gradients((*arguments.tensors(), *(each.tensor for each in tracer.lifted.values())))
+        refuse(problems, name_of(fn))
         _refuse_custom_gradients(result)
-        outputs, specs, tree = _outputs(tracer, result)
+        outputs, specs, tree = _outputs(tracer, result, {each.value for each in arguments.inputs})
         tracer.env.check_policies()
     env = tracer.env
     steps = without_dead_code(tracer.steps, outputs)
@@ -164,7 +171,8 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
     if options.minimise_guards:
         guards = guards.minimise()
     slots = tuple(arguments.slots)
-    run = compile_graph(graph, symbol_positions(slots))
+    modes = states.modes()
+    run = _without_autocast(compile_graph(graph, symbol_positions(slots)), modes)
     milliseconds = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
     # the example tensors are not kept: a program may outlive them
@@ -178,10 +186,26 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         graph,
         specs,
         state,
-        states.modes(),
+        modes,
         run,
         milliseconds,
     )
+
+
+def _without_autocast(run: Run, modes: tuple[Any, ...]) -> Run:
+    """The casts that autocast inserted are in the graph, so autocast itself is off while it runs."""
+    autocast = modes[3] if len(modes) > 3 else ()
+    if not autocast:
+        return run
+
+    def without_autocast(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        with ExitStack() as stack:
+            for device, _ in autocast:
+                stack.enter_context(torch.autocast(device, enabled=False))
+            return run(leaves, values)
+
+    without_autocast.__symshape_source__ = run.__symshape_source__  # type: ignore[attr-defined]
+    return without_autocast
 
 
 class _Arguments:
@@ -194,7 +218,9 @@ class _Arguments:
         self.slots: list[Slot] = []
         self.inputs: list[Input] = []
         self.leaves: list[Any] = []
+        self._dims: dict[str, Dim] = {}
         self._reserved = {dim.name for dim in policies.values() if isinstance(dim, Dim)}
+        self.env.reserve(self._reserved)
         self._number = 0
         self._duck: dict[int, IntNode] = {}
         sources = iter(zip(sources_of(call), values_of(call.leaves, call.keys), strict=True))
@@ -214,6 +240,10 @@ class _Arguments:
                 self.leaves.append(size.symint if isinstance(size, IntNode) else size)
             else:
                 self.leaves.append(leaf)
+
+    def tensors(self) -> list[SymbolicTensor]:
+        """The stand-ins for tensors."""
+        return [leaf for leaf in self.leaves if isinstance(leaf, SymbolicTensor)]
 
     def _spec(self, tensor: torch.Tensor, key: TensorKey, sources: Iterator[tuple[Source, int]]) -> TensorSpec:
         sizes = tuple(self._size(*next(sources)) for _ in range(key.ndim))
@@ -259,6 +289,11 @@ class _Arguments:
 
     def _shared(self, dim: Dim, source: Source, hint: int) -> IntNode:
         symbol = self.env.symbols[dim.name]
+        if self._dims[dim.name] != dim:
+            raise DimError(
+                f"{self._dims[dim.name]!r} for {symbol.sources[0].text()} and {dim!r} for {source.text()} "
+                "have one name but say different things"
+            )
         if symbol.hint != hint:
             raise DimError(
                 f"{dim!r} names {symbol.sources[0].text()} and {source.text()}, "
@@ -272,6 +307,7 @@ class _Arguments:
         if isinstance(dim, Dim):
             _check_fits(dim, source, hint)
             name = dim.name
+            self._dims[name] = dim
         else:
             name = self._fresh()
         node = self.env.new_symbol(name, hint, source, dim)
@@ -340,36 +376,29 @@ def _compiling() -> Iterator[None]:
         torch.compiler._is_compiling_flag = before
 
 
-def _refuse_leaks(state: states.State, before: dict[int, dict[str, Any]]) -> None:
-    for key, (name, module) in state.modules.items():
-        for attribute, value in module.__dict__.items():
-            if value is not before[key].get(attribute) and _holds_symbolic(value):
-                raise UnsupportedError(
-                    f"the function stores a tensor in {name or type(module).__name__}.{attribute}; "
-                    "a traced function must return its results (write into a buffer in place instead)"
-                )
+@contextmanager
+def _without_autocast_cache() -> Iterator[None]:
+    """Autocast, which knows casts by the weight's identity, neither hands the trace an old one nor keeps one of it."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
 
 
-def _holds_symbolic(value: Any) -> bool:
-    if isinstance(value, (SymbolicTensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return True
-    if isinstance(value, (list, tuple)):
-        return any(_holds_symbolic(item) for item in value)
-    return isinstance(value, dict) and any(_holds_symbolic(item) for item in value.values())
-
-
-def _put_back(state: states.State, before: dict[int, dict[str, Any]]) -> None:
-    """Plain attributes that tracing changed (a counter, a leaked tensor) get their old values back."""
-    for key, (_, module) in state.modules.items():
-        attributes = module.__dict__
-        for attribute in [a for a in attributes if a not in before[key]]:
-            del attributes[attribute]
-        attributes.update(before[key])
+def _explain_type_error(error: TypeError, tracer: Tracer) -> None:
+    """Raises an error of ours where Python or torch refused a symbolic size only because it is no plain number."""
+    if any(name in str(error) for name in ("SymInt", "SymFloat", "SymBool")):
+        raise UnsupportedError(
+            f"the program uses a size that varies where only a plain number will do: {error} "
+            f"(at {tracer.env._origin()}); make it a constant with int(size), or declare that size static"
+        ) from error
 
 
 def _refuse_custom_gradients(result: Any) -> None:
     """Replaying ATen ops would lose the backward of a ``torch.autograd.Function``."""
-    waiting = [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, SymbolicTensor)]
+    waiting: list[Any] = [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, SymbolicTensor)]
     seen: set[Any] = set()
     while waiting:
         node = waiting.pop()
@@ -385,24 +414,30 @@ def _refuse_custom_gradients(result: Any) -> None:
         waiting += [parent for parent, _ in node.next_functions]
 
 
-def _outputs(tracer: Tracer, result: Any) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
+def _outputs(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
     """The result's leaves for the graph, its specs, and its structure."""
     flat, tree = pytree.tree_flatten_with_path(result)
     outputs: list[Any] = []
     specs: list[Any] = []
     for path, leaf in flat:
-        output = _output(tracer, leaf, f"result{pytree.keystr(path)}")
+        output = _output(tracer, leaf, f"result{pytree.keystr(path)}", inputs)
         outputs.append(output)
-        specs.append(_shown_spec(tracer.env, output))
+        shown = leaf._spec if isinstance(leaf, SymbolicTensor) else output
+        specs.append(_shown_spec(tracer.env, shown))
     return tuple(outputs), pytree.tree_unflatten(specs, tree), tree
 
 
-_CONSTANTS = (type(None), bool, int, float, complex, str, bytes)
+_CONSTANTS: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes)
 _CONSTANTS += (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-def _output(tracer: Tracer, leaf: Any, path: str) -> Any:
+def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
     if isinstance(leaf, SymbolicTensor):
+        if leaf.requires_grad and leaf.is_leaf and leaf._value not in inputs:
+            raise UnsupportedError(
+                f"{path} was made to require gradients by requires_grad_(), which a traced graph does not repeat; "
+                "call requires_grad_() on the result instead"
+            )
         return leaf._value
     if isinstance(leaf, torch.Tensor):
         return tracer.lift(leaf).value
@@ -422,7 +457,9 @@ def _output(tracer: Tracer, leaf: Any, path: str) -> Any:
 def _shown_spec(env: ShapeEnv, output: Any) -> Any:
     """A spec whose sizes are terms in the names that the facts leave (``u0`` where ``s0 == u0`` was asserted …)."""
     if isinstance(output, Value):
-        spec = output.spec
+        output = output.spec
+    if isinstance(output, TensorSpec):
+        spec = output
         return spec.with_(
             sizes=tuple(_shown_size(env, size) for size in spec.sizes),
             strides=tuple(_shown_size(env, size) for size in spec.strides),

@@ -1,13 +1,13 @@
 """The shape environment: symbols, their hints, what is known of them, and the guards that a trace leaves.
 
 Asking is separate from recording.  ``known`` never records; ``evaluate`` answers from the facts if they settle the
-question and otherwise from the hint, which leaves a guard; ``check`` is ``torch._check``.  Answers that were proven stay
-proven because facts only grow, so they are kept in one dictionary for the life of the environment.
+question and otherwise from the hint, which leaves a guard; ``check`` is ``torch._check``.  Answers that were proven
+stay proven because facts only grow, so they are kept in one dictionary for the life of the environment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -79,6 +79,7 @@ class ShapeEnv:
         self.on_assertion: Callable[[Guard, str], None] | None = None
         self.current_op = ""
         self.current_rule = ""
+        self._reserved: set[str] = set()
         self._hints: dict[str, int] = {}
         self._hint_memo: dict[Term, int | bool | None] = {}
         self._nodes: dict[Term, IntNode] = {}
@@ -122,7 +123,7 @@ class ShapeEnv:
         self, lower: Any = 0, upper: Any = None, *, description: str = "", source: Source | None = None
     ) -> IntNode:
         """An unbacked symbol with ``lower <= u <= upper`` (sizes, symbolic or not; None is unbounded)."""
-        name = f"u{sum(1 for each in self.symbols.values() if not each.backed)}"
+        name = self._fresh("u", sum(1 for each in self.symbols.values() if not each.backed))
         term = exprs.symbol(name)
         sources = () if source is None else (source,)
         self.symbols[name] = Symbol(term, None, sources, Policy.UNBACKED, self._origin(), description)
@@ -133,9 +134,19 @@ class ShapeEnv:
                 self.facts = self.facts.assume(relation(term, limit.term))
         return self.int_node(term)
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Names that the caller gave to dimensions: no symbol of ours takes one."""
+        self._reserved.update(names)
+
+    def _fresh(self, letter: str, number: int) -> str:
+        while (name := f"{letter}{number}") in self._reserved:
+            number += 1
+        self._reserved.add(name)
+        return name
+
     def new_float(self) -> FloatNode:
         """An unbacked float (the value of a tensor element)."""
-        name = f"f{len(self._float_hints)}"
+        name = self._fresh("f", len(self._float_hints))
         self._float_hints[name] = None
         return FloatNode(self, FloatTerm("symbol", symbol=name))
 

@@ -11,7 +11,7 @@ import inspect
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +90,14 @@ class Reachable:
         cells: places that hold one value.
         containers: lists, dictionaries and sets.
         modules: by id, with names.
+        globals: dictionaries of globals with the names that the user's code uses.
     """
 
     def __init__(self, fn: Callable[..., Any], constants: Iterable[Any] = ()) -> None:
         self.cells: list[Cell] = []
         self.containers: list[Container] = []
         self.modules: dict[int, tuple[str, torch.nn.Module]] = {}
+        self.globals: list[tuple[dict[str, Any], frozenset[str]]] = []
         self._seen: dict[int, Any] = {}  # kept alive, so that ids stay theirs
         self._names: set[str] = set()
         self._objects: list[tuple[str, Any, set[str]]] = []
@@ -181,6 +183,8 @@ class Reachable:
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._value(f"a default of {function.__name__}", value)
         library = is_library(code.co_filename)
+        if not library:
+            self.globals.append((function.__globals__, names))
         for name in sorted(names & function.__globals__.keys()):
             value = function.__globals__[name]
             if not library or isinstance(value, (*PLAIN, torch.Tensor)):
@@ -202,7 +206,7 @@ class Reachable:
             for key, value in table.items():
                 yield table, key, value, prefix + key
         attributes = module.__dict__
-        library = _is_library_class(type(module))
+        library = _is_library_module(type(module).__module__)
         for key, value in attributes.items():
             if key in _BOOKKEEPING or (library and (key.startswith("_") or isinstance(value, (list, dict, set)))):
                 continue
@@ -222,6 +226,14 @@ class Reachable:
             self._objects.append((name, value, set()))
         return True
 
+    def namespaces(self) -> list[tuple[str, dict[str, Any]]]:
+        """The attributes of the objects that were found (classes and Python modules aside)."""
+        return [
+            (name, value.__dict__)
+            for name, value, _ in self._objects
+            if not isinstance(value, (type, types.ModuleType)) and isinstance(value.__dict__, dict)
+        ]
+
     def _read_objects(self) -> bool:
         """Reads the attributes named by now; whether there were new ones."""
         grown = False
@@ -235,8 +247,8 @@ class Reachable:
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_library_class(kind: Hashable) -> bool:
-    return is_library(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+def _is_library_module(name: str) -> bool:
+    return is_library(getattr(sys.modules.get(name), "__file__", None) or "")
 
 
 @functools.lru_cache(maxsize=4096)

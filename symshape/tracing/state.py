@@ -54,6 +54,9 @@ class State:
     Attributes:
         modules: the modules that the function can reach, with names.
         containers: the lists, dictionaries and sets that it can reach.
+        namespaces: the attributes of other objects that it can reach, with names.
+        globals: dictionaries of globals, with the names that its code uses.
+        closure: the closure cells that it can reach.
     """
 
     __slots__ = (
@@ -66,15 +69,21 @@ class State:
         "_tensors",
         "_unhooked",
         "_values",
+        "closure",
         "containers",
+        "globals",
         "modules",
+        "namespaces",
     )
 
     def __init__(self, fn: Callable[..., Any], constants: Iterable[Any] = ()) -> None:
         found = Reachable(fn, constants)
         self.modules = found.modules
         self.containers = found.containers
+        self.namespaces = found.namespaces()
+        self.globals = found.globals
         self._cells = found.cells
+        self.closure = [cell for cell in self._cells if isinstance(cell.owner, types.CellType)]
         self._tensors = list({id(c.value): c.value for c in self._cells if isinstance(c.value, torch.Tensor)}.values())
         self._dtypes = list(map(_dtype, self._tensors))
         hooks = [getattr(module, name) for _, module in self.modules.values() for name in _HOOKS]
@@ -140,7 +149,7 @@ class State:
 
     def changes(self) -> list[str]:
         """What is different now, for people."""
-        found = [cell.name for cell in self._cells if not _same(cell.read(), cell.value)]
+        found = [cell.name for cell in self._cells if not same(cell.read(), cell.value)]
         found += [each.name for each in self.containers if not _same_items(each.read(), each.items)]
         if any(self._unhooked) or not self._same_hooks():
             found.append("a module's hooks")
@@ -164,9 +173,10 @@ class State:
         return found
 
 
-def _same(now: Any, then: Any) -> bool:
+def same(now: Any, then: Any) -> bool:
+    """Whether a place still holds what it held: the same object, or an equal plain value."""
     return now is then or (type(now) is type(then) and isinstance(now, PLAIN) and repr(now) == repr(then))
 
 
 def _same_items(now: tuple[Any, ...], then: tuple[Any, ...]) -> bool:
-    return len(now) == len(then) and all(map(_same, now, then))
+    return len(now) == len(then) and all(map(same, now, then))
