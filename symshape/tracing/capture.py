@@ -27,6 +27,7 @@ from symshape.tracing.codegen import Run, compile_graph
 from symshape.tracing.env import ShapeEnv, Symbol
 from symshape.tracing.functions import FunctionMode
 from symshape.tracing.graph import Graph, Input, Value, without_dead_code
+from symshape.tracing.origins import raised_at
 from symshape.tracing.side_effects import SideEffects, refuse, undo_gradients
 from symshape.tracing.symints import IntNode
 from symshape.tracing.tensors import SymbolicTensor
@@ -153,7 +154,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
             with _compiling(), _without_autocast_cache(), TracingMode(tracer), FunctionMode():
                 result = fn(*args, **kwargs)
         except TypeError as error:
-            _explain_type_error(error, tracer)
+            _explain_type_error(error)
             raise
         finally:
             tracer.closed = True
@@ -161,7 +162,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
             problems += undo_gradients((*arguments.tensors(), *(each.tensor for each in tracer.lifted.values())))
         refuse(problems, name_of(fn))
         _refuse_custom_gradients(result)
-        outputs, specs, tree = _outputs(tracer, result, {each.value for each in arguments.inputs})
+        outputs, specs, tree = _outputs(tracer, result, _roots(tracer, arguments))
         tracer.env.check_policies()
     env = tracer.env
     steps = without_dead_code(tracer.steps, outputs)
@@ -387,12 +388,12 @@ def _without_autocast_cache() -> Iterator[None]:
         torch.set_autocast_cache_enabled(before)
 
 
-def _explain_type_error(error: TypeError, tracer: Tracer) -> None:
+def _explain_type_error(error: TypeError) -> None:
     """Raises an error of ours where Python or torch refused a symbolic size only because it is no plain number."""
     if any(name in str(error) for name in ("SymInt", "SymFloat", "SymBool")):
         raise UnsupportedError(
             f"the program uses a size that varies where only a plain number will do: {error} "
-            f"(at {tracer.env._origin()}); make it a constant with int(size), or declare that size static"
+            f"(at {raised_at(error)}); make it a constant with int(size), or declare that size static"
         ) from error
 
 
@@ -414,6 +415,10 @@ def _refuse_custom_gradients(result: Any) -> None:
         waiting += [parent for parent, _ in node.next_functions]
 
 
+def _roots(tracer: Tracer, arguments: _Arguments) -> set[Value]:
+    return {each.value for each in arguments.inputs} | {each.value for each in tracer.lifted.values()}
+
+
 def _outputs(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
     """The result's leaves for the graph, its specs, and its structure."""
     flat, tree = pytree.tree_flatten_with_path(result)
@@ -433,7 +438,8 @@ _CONSTANTS += (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
     if isinstance(leaf, SymbolicTensor):
-        if leaf.requires_grad and leaf.is_leaf and leaf._value not in inputs:
+        views = any(leaf._value.storage is each.storage for each in inputs)  # under no_grad these keep the flag
+        if leaf.requires_grad and leaf.is_leaf and not views:
             raise UnsupportedError(
                 f"{path} was made to require gradients by requires_grad_(), which a traced graph does not repeat; "
                 "call requires_grad_() on the result instead"

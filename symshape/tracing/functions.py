@@ -11,8 +11,11 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from symshape.errors import UnsupportedError
 from symshape.tracing import composites
 from symshape.tracing.tensors import SymbolicTensor, outward
+
+aten = torch.ops.aten
 
 
 def _size(tensor: SymbolicTensor, dim: int | None = None) -> Any:
@@ -29,15 +32,20 @@ def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
     return tuple(outward(stride) for stride in strides) if dim is None else outward(strides[dim])
 
 
+def _getter(attribute: Any) -> Any:
+    """What torch hands to a function mode when an attribute of a tensor is read."""
+    return attribute.__get__
+
+
 _handlers: dict[Any, Callable[..., Any]] = {
-    torch.Tensor.shape.__get__: lambda t: _size(t),
+    _getter(torch.Tensor.shape): lambda t: _size(t),
     torch.Tensor.size: _size,
     torch.Tensor.stride: _stride,
     torch.Tensor.dim: lambda t: len(t._spec.sizes),
-    torch.Tensor.ndim.__get__: lambda t: len(t._spec.sizes),
-    torch.Tensor.dtype.__get__: lambda t: t._spec.dtype,
-    torch.Tensor.device.__get__: lambda t: t._spec.device,
-    torch.Tensor.reshape: composites.reshape,
+    _getter(torch.Tensor.ndim): lambda t: len(t._spec.sizes),
+    _getter(torch.Tensor.dtype): lambda t: t._spec.dtype,
+    _getter(torch.Tensor.device): lambda t: t._spec.device,
+    torch.Tensor.reshape: lambda t, *sizes, shape=(): composites.reshape(t, *(sizes or (shape,))),
     torch.reshape: lambda input, shape: composites.reshape(input, *shape),  # noqa: A006 - torch's own name
     torch.Tensor.flatten: composites.flatten,
     torch.flatten: composites.flatten,
@@ -48,6 +56,29 @@ _handlers: dict[Any, Callable[..., Any]] = {
 }
 
 
+def _tolist(tensor: torch.Tensor) -> Any:
+    return aten.alias.default(tensor).tolist()  # the mode makes it symbolic: its numbers are read when the graph runs
+
+
+def _refuse(what: str) -> Callable[..., Any]:
+    def refuse(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedError(
+            f"{what} reads the data of a tensor that is no argument; a graph would keep today's values for ever. "
+            "Compute with the tensor, or read it outside of the function"
+        )
+
+    return refuse
+
+
+_readers: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.tolist: _tolist,
+    torch.Tensor.numpy: _refuse("Tensor.numpy()"),
+    torch.Tensor.__array__: _refuse("numpy"),
+    torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
+}
+"""What reads real tensors (parameters, buffers, constants around the function) past every dispatcher."""
+
+
 class FunctionMode(TorchFunctionMode):
     """Hands the functions above to Python and everything else to torch."""
 
@@ -56,6 +87,8 @@ class FunctionMode(TorchFunctionMode):
             handler = _handlers.get(func)
             if handler is not None:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
+        elif func in _readers and args and isinstance(args[0], torch.Tensor):
+            return _readers[func](*args, **kwargs or {})
         return func(*args, **kwargs) if kwargs else func(*args)
 
     def __enter__(self) -> FunctionMode:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
+from traceback import walk_tb
 from types import FrameType
 
 import torch
@@ -61,6 +62,15 @@ def user_location() -> Location | None:
         return stated
     frame = user_frame()
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+
+
+def raised_at(error: BaseException) -> str:
+    """The user's line that an error passed last."""
+    frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _is_users(frame.f_code.co_filename)]
+    if not frames:
+        return "an unknown place"
+    frame, line = frames[-1]
+    return str(origin_of((frame.f_code.co_filename, line, frame.f_code.co_qualname)))
 
 
 def origin(op: str = "", rule: str = "") -> Origin:
