@@ -1,8 +1,8 @@
-"""``torch.compile(model, backend="symshape")``: Dynamo finds the graph, AOTAutograd makes forward and backward, symshape runs them.
+"""``torch.compile(model, backend="symshape")``: Dynamo finds the graph, AOTAutograd makes forward and backward.
 
-Dynamo keeps one entry with symbolic sizes where sizes change; each of its graphs fans out into our own entries, by our own
-guards.  We only look at *which* sizes are symbolic and never at their values, so no guard of ours becomes one of Dynamo's.
-(Private names of torch used here were checked on 2.11 to 2.13.)
+Dynamo keeps one entry with symbolic sizes where sizes change; each of its graphs fans out into our own entries, by our
+own guards.  We only look at *which* sizes are symbolic and never at their values, so no guard of ours becomes one of
+Dynamo's.  (Private names of torch used here were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.aot_autograd import make_boxed_func
+from torch._functorch.aot_autograd import make_boxed_func  # type: ignore[attr-defined]
 
 from guards.sources import IntArg, Size, Source
 from symshape.dims import Dim, Policy
@@ -57,9 +57,9 @@ def symshape_backend(
     runner, chosen = _settings(mode, options)
 
     def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func(GraphRunner(graph, inputs, runner, chosen))  # type: ignore[no-any-return]
+        return make_boxed_func(GraphRunner(graph, inputs, runner, chosen))
 
-    return aot_autograd(fw_compiler=compile_graph, bw_compiler=compile_graph)(gm, example_inputs)  # type: ignore[no-any-return]
+    return aot_autograd(fw_compiler=compile_graph, bw_compiler=compile_graph)(gm, example_inputs)
 
 
 def reset() -> None:
@@ -94,8 +94,8 @@ class _Interpreter(torch.fx.Interpreter):
 class GraphRunner:
     """One ATen graph of AOTAutograd's: dispatches on the sizes that Dynamo left symbolic, and on nothing else.
 
-    Dynamo's and AOTAutograd's own guards hold what is static (dtypes, devices, static sizes, layouts), so a call reads only
-    the symbolic sizes and integers.
+    Dynamo's and AOTAutograd's own guards hold what is static (dtypes, devices, static sizes, layouts), so a call reads
+    only the symbolic sizes and integers.
     """
 
     def __init__(
@@ -111,14 +111,12 @@ class GraphRunner:
                 self._integers.append(position)
             elif isinstance(each, torch.Tensor):
                 for d, size in enumerate(each.shape):
-                    if isinstance(size, torch.SymInt):
+                    if not isinstance(size, int):
                         policies[Size(name, d)] = _policy(size)
                         self._sizes.append((position, d))
 
         def dynamo_graph(*inputs: Any) -> Any:
-            return _Interpreter(module).run(*inputs) if module is not None else graph(*inputs)
-
-        module = graph if isinstance(graph, torch.fx.GraphModule) else getattr(graph, "__self__", None)
+            return _Interpreter(graph).run(*inputs)
 
         self.compiled = Compiled(dynamo_graph, None, runner, options, fixed_policies=policies)
         self._memo: dict[tuple[int, ...], tuple[Entry, tuple[int, ...]]] = {}
@@ -146,7 +144,7 @@ class GraphRunner:
         self.compiled.reset()
 
 
-def _policy(size: torch.SymInt) -> Dim | Policy:
+def _policy(size: Any) -> Dim | Policy:
     """A symbol that the program may specialise; the same one wherever Dynamo has the same symbol."""
     name = str(size)
     return Dim(name, policy=Policy.AUTO) if name.isidentifier() else Policy.AUTO

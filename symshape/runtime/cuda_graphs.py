@@ -1,7 +1,7 @@
 """One CUDA graph for each exact set of sizes: static inputs, a shared pool, copied-out outputs, a bounded number.
 
-A call copies its inputs into the graph's buffers, replays, and clones the outputs on the same stream, so nothing that a later
-replay does can be seen.  Parameters and buffers are used in place; their addresses are checked on each call.
+A call copies its inputs into the graph's buffers, replays, and clones the outputs on the same stream, so nothing that
+a later replay does can be seen.  Parameters and buffers are used in place; their addresses are checked on each call.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -109,7 +110,8 @@ class GraphStore:
 class CudaGraphRunner:
     """Runs a program through CUDA graphs, one for each exact set of sizes.
 
-    ``patient`` runs a set of sizes once without a graph before capturing it, so that sizes seen only once cost no capture.
+    ``patient`` runs a set of sizes once without a graph before capturing it, so that sizes seen only once cost no
+    capture.
 
     Raises:
         Unfit: the program cannot be captured (no CUDA, data-dependent sizes, random numbers, gradients …).
@@ -215,13 +217,13 @@ class CudaGraphRunner:
         answers: list[Callable[[Sequence[Any]], Any]] = []
         for index, output in enumerate(flat):
             if not isinstance(output, torch.Tensor):
-                answers.append(lambda leaves, output=output: output)
+                answers.append(partial(_known, output))
                 continue
             storage = _storage(output)
             if storage in owners:
                 answers.append(self._view_of_input(output, inputs[owners[storage]], owners[storage]))
             elif storage in lifted:
-                answers.append(lambda leaves, output=output: output)
+                answers.append(partial(_known, output))
             elif storage in seen:
                 if flat[seen[storage]] is not output:
                     raise Unfit("two outputs share memory")
@@ -230,7 +232,7 @@ class CudaGraphRunner:
                 raise Unfit("an output does not fill its memory (it is expanded)")
             else:
                 seen[storage] = index
-                answers.append(lambda leaves, clone=output.clone: clone())
+                answers.append(partial(_copied, output))
         return answers
 
     def _view_of_input(self, output: torch.Tensor, static: torch.Tensor, index: int) -> Callable[[Sequence[Any]], Any]:
@@ -265,16 +267,14 @@ def _check_fit(program: Program) -> torch.device:
         raise Unfit("it reads data on the host (data-dependent sizes or item())")
     if graph.uses_randomness:
         raise Unfit("it draws random numbers")
-    records = program.modes[0] and any(
-        value.spec is not None and _requires_grad(program, value) for value in _roots(program)
-    )
+    records = program.modes[0] and any(_requires_grad(program, value) for value in _roots(program))
     if records:
         raise Unfit("gradients are recorded; run it under torch.no_grad() or train through torch.compile")
     return next(iter(devices))
 
 
 def _roots(program: Program) -> list[Value]:
-    return [each.value for each in (*program.graph.inputs, *program.graph.lifted)]
+    return [*(each.value for each in program.graph.inputs), *(each.value for each in program.graph.lifted)]
 
 
 def _requires_grad(program: Program, value: Value) -> bool:
@@ -285,6 +285,14 @@ def _requires_grad(program: Program, value: Value) -> bool:
         if each.value is value:
             return bool(getattr(program.call.keys[each.position], "requires_grad", False))
     return False
+
+
+def _known(output: Any, leaves: Sequence[Any]) -> Any:
+    return output
+
+
+def _copied(output: torch.Tensor, leaves: Sequence[Any]) -> torch.Tensor:
+    return output.clone()
 
 
 def _static_copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -299,11 +307,11 @@ def _static_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    return torch.ops.aten.is_non_overlapping_and_dense(tensor)
+    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _overlapping(tensors: Sequence[torch.Tensor]) -> bool:

@@ -1,7 +1,7 @@
 """Small exact rewrites of a graph before it is captured: fewer kernels, the same values up to rounding.
 
-``relu(addmm(bias, x, w))`` becomes ``_addmm_activation``, whose epilogue adds the bias and clamps in the matmul's own kernel
-(cuBLASLt; torch falls back to the two ops where that does not apply).
+``relu(addmm(bias, x, w))`` becomes ``_addmm_activation``, whose epilogue adds the bias and clamps in the matmul's own
+kernel (cuBLASLt; torch falls back to the two ops where that does not apply).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs a program through Inductor: one artefact for as many sizes as Inductor's own guards allow.
 
-Inductor compiles for symbolic sizes of torch's ShapeEnv and may assume more of them than we do.  What it assumed is read
-back as terms and checked on every new tuple of sizes; sizes outside get an artefact of their own.  (Private names of torch
-used here were checked on 2.11 to 2.13.)
+Inductor compiles for symbolic sizes of torch's ShapeEnv and may assume more of them than we do.  What it assumed is
+read back as terms and checked on every new tuple of sizes; sizes outside get an artefact of their own.  (Private names
+of torch used here were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class InductorRunner:
         fakes += [mode.from_tensor(tensor, static_shapes=True) for tensor in self._lifted]
         context = torch._guards.TracingContext(mode)
         with torch._guards.tracing(context):
-            call = compile_fx(module, fakes)
+            call: Any = compile_fx(module, fakes)
         return Artefact(call, self._assumed(mode.shape_env, symbols), key)
 
     def _fake(self, mode: Any, leaf: Any, path: str, symbols: dict[str, str]) -> Any:
@@ -148,7 +148,7 @@ class InductorRunner:
             return mode.shape_env.create_symintnode(symbol, hint=leaf, source=source)
         sizes = slots[: leaf.dim()]
         dynamic = [DimDynamic.STATIC if s.term.op is Op.CONST else DimDynamic.DYNAMIC for _, s in sizes]
-        context = StatelessSymbolicContext(dynamic_sizes=dynamic)
+        context: Any = StatelessSymbolicContext(dynamic_sizes=dynamic)
         fake = mode.from_tensor(
             leaf, symbolic_context=context, source=ConstantSource(f"symshape_{slots[0][0]}" if slots else "t")
         )
@@ -161,8 +161,7 @@ class InductorRunner:
         """What torch's ShapeEnv recorded, as a check over our slots; None (exact sizes only) where we cannot read it."""
         conditions: list[Guard] = []
         try:
-            for guard in shape_env.guards:
-                conditions.append(Guard(parse(_renamed(str(guard.expr), symbols))))
+            conditions += [Guard(parse(_renamed(str(guard.expr), symbols))) for guard in shape_env.guards]
             for symbol, bounds in shape_env.var_to_range.items():
                 name = symbols.get(str(symbol))
                 if name is None:

@@ -1,9 +1,10 @@
 """A call's arguments read once, quickly: the exact key of flat arguments, and the structure and integers of any call.
 
 ``quick_key`` is the quickest look-up there is: everything about the arguments, sizes included, as one hashable key.
-``read`` splits a call into what must be equal (the structure: nesting, dtypes, devices, constants, modes) and the integers
-that the dispatch tree works on; unlike ``symshape.tracing.arguments`` it makes no objects for people to look at.  The
-functions for flat arguments are generated once for each number of them, so that a call runs straight-line code.
+``read`` splits a call into what must be equal (the structure: nesting, dtypes, devices, constants, modes) and the
+integers that the dispatch tree works on; unlike ``symshape.tracing.arguments`` it makes no objects for people to look
+at.  The functions for flat arguments are generated once for each number of them, so that a call runs straight-line
+code.
 """
 
 from __future__ import annotations

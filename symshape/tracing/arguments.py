@@ -130,7 +130,7 @@ def _path_text(path: Sequence[Any], names: Sequence[str]) -> str:
         start = names[first.idx]
     else:
         start = str(first.key)
-    return start + pytree.keystr(tuple(rest))
+    return str(start) + str(pytree.keystr(tuple(rest)))
 
 
 def leaf_key(leaf: Any, path: str) -> LeafKey:

@@ -78,7 +78,7 @@ def linear(
     """
     spec = _spec(input)
     if len(spec.sizes) < 2 or weight.dim() != 2:
-        return torch._C._nn.linear(input, weight, bias)  # type: ignore[attr-defined,no-any-return]
+        return torch._C._nn.linear(input, weight, bias)
     if bias is not None and len(spec.sizes) == 2:
         return torch.addmm(bias, input, weight.t())
     if bias is not None and spec.canonical():
@@ -116,7 +116,7 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A
 
 
 def _torch_matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    return torch._C._VariableFunctions.matmul(left, right)  # type: ignore[attr-defined,no-any-return]
+    return torch._C._VariableFunctions.matmul(left, right)
 
 
 def _rows_collapse(spec: TensorSpec) -> bool:

@@ -42,10 +42,10 @@ def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
     unbacked = [
         env.symbols[s.name] for s in sorted(asked.symbols, key=lambda s: s.order) if not env.symbols[s.name].backed
     ]
-    names = _names_in_frame([symbol.term for symbol in unbacked])
+    words = _names_in_frame([symbol.term for symbol in unbacked])
     conditions = [asked, exprs.not_(asked)] if asked.is_bool else []
     suggestions = tuple(
-        f"torch._check({fold.text(condition, names)})" for condition in conditions if _settles(env, condition, asked)
+        f"torch._check({fold.text(condition, words)})" for condition in conditions if _settles(env, condition, asked)
     )
     question = f"whether {asked}" if asked.is_bool else f"the value of {asked}"
     lines = [f"the program needs to know {question}, but that is known only at run time."]
@@ -59,9 +59,9 @@ def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
         lines.append("  If you know the answer, say so before that line, one of:")
         lines += [f"    {suggestion}" for suggestion in suggestions]
     elif not asked.is_bool:
-        named = fold.text(asked, names)
+        named = fold.text(asked, words)
         lines.append(f"  If it is always the same, say so before that line: torch._check({named} == <its value>)")
-    if any(names.get(symbol.name) == symbol.name for symbol in unbacked):
+    if any(words.get(symbol.name) == symbol.name for symbol in unbacked):
         lines.append("  (write the symbol as your program does: it is the value described above)")
     return DataDependentError(
         "\n".join(lines), tuple(symbol.name for symbol in unbacked), fold.text(asked), suggestions

@@ -21,7 +21,7 @@ Operand = Union["FloatTerm", Term, float]
 
 
 def _pow(a: float, b: float) -> float:
-    return float(a) ** float(b)
+    return math.pow(a, b)
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     "mod": (lambda a, b: a % b, "({0} % {1})"),
     "neg": (lambda a: -a, "(-{0})"),
     "abs": (abs, "abs({0})"),
-    "pow": (_pow, "(float({0}) ** float({1}))"),
+    "pow": (_pow, "math.pow({0}, {1})"),
     "sqrt": (math.sqrt, "math.sqrt({0})"),
     "cos": (math.cos, "math.cos({0})"),
     "sin": (math.sin, "math.sin({0})"),

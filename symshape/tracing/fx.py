@@ -29,7 +29,7 @@ _FLOATS: Mapping[str, Callable[..., Any]] = {
     "neg": operator.neg,
     "abs": operator.abs,
     "pow": operator.pow,
-    "sqrt": torch._sym_sqrt,
+    "sqrt": torch.sym_sqrt if hasattr(torch, "sym_sqrt") else torch._sym_sqrt,  # type: ignore[attr-defined]
     "max": torch.sym_max,
     "min": torch.sym_min,
 }

@@ -8,6 +8,7 @@ term and leaves every decision to its environment.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -75,17 +76,10 @@ class Node:
     def clone(self) -> Any:
         return self
 
-    def str(self) -> str:
-        return str(self.term)
+    def _text(self) -> builtins.str:
+        return builtins.str(self.term)
 
-    def _graph_repr(self) -> str:
-        return str(self.term)
-
-    def __str__(self) -> str:
-        return str(self.term)
-
-    def __repr__(self) -> str:
-        return str(self.term)
+    str = _graph_repr = __str__ = __repr__ = _text
 
     @property
     def expr(self) -> Any:
@@ -203,8 +197,8 @@ class IntNode(Node):
     int_floordiv, __floordiv__, __rfloordiv__ = _divisor_checked("floordiv")
     floordiv = int_floordiv
     mod, __mod__, __rmod__ = _divisor_checked("mod")
-    eq, __eq__ = _relation("eq")  # type: ignore[assignment]
-    ne, __ne__ = _relation("ne")  # type: ignore[assignment]
+    eq, __eq__ = _relation("eq")
+    ne, __ne__ = _relation("ne")
     lt, __lt__ = _relation("lt")
     le, __le__ = _relation("le")
     gt, __gt__ = _relation("gt")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 _ONES = [(1,) * n for n in range(65)]
-_make_wrapper = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
+_make_wrapper: Any = torch.Tensor._make_wrapper_subclass
 
 
 class SymbolicTensor(torch.Tensor):
@@ -52,7 +52,7 @@ class SymbolicTensor(torch.Tensor):
         return made  # type: ignore[no-any-return]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         answer = METADATA.get(func)
         if answer is not None:
             return answer(*args)
@@ -77,7 +77,7 @@ class SymbolicTensor(torch.Tensor):
     def __array__(self, dtype: Any = None) -> Any:
         return self.numpy()
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"SymbolicTensor({self._spec})"
 
     def __deepcopy__(self, memo: Any) -> Any:

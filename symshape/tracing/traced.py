@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.codegen import Check, compile_check
 from guards.exprs import Op
@@ -18,9 +17,9 @@ from symshape.options import Options
 from symshape.tracing import state as states
 from symshape.tracing.arguments import Call, LeafKey, TensorKey, take_apart, values_of
 from symshape.tracing.capture import Program, capture, name_of, slot_names
-from symshape.tracing.codegen import text
 from symshape.tracing.env import Symbol
-from symshape.tracing.graph import Graph
+from symshape.tracing.graph import Graph, text
+from symshape.tracing.nesting import unflatten
 from symshape.tracing.policies import Dynamic, policies
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ class Traced:
                 tuple(problems),
             )
         flat = self.program.run(call.leaves, values)
-        return pytree.tree_unflatten(flat, self.program.graph.output_tree)
+        return unflatten(flat, self.program.graph.output_tree)
 
     def to_fx(self) -> torch.fx.GraphModule:
         """The program as an FX graph of ATen ops, sizes computed from the inputs' sizes."""
@@ -190,8 +189,8 @@ def structure_differences(
 ) -> list[str]:
     """How a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state.
 
-    ``modes`` are torch's modes at the time of the call, ``changes`` what had changed in the program's state by then; both
-    are the present ones if not given.
+    ``modes`` are torch's modes at the time of the call, ``changes`` what had changed in the program's state by then;
+    both are the present ones if not given.
     """
     modes = states.modes() if modes is None else modes
     changes = program.state.changes() if changes is None else changes
