@@ -19,7 +19,7 @@ from symshape.explore.rows import Table, inputs_table, outputs_table, short_guar
 from symshape.explore.tables import terminal_table
 from symshape.explore.traffic import ATTRIBUTION, batches, bundled_requests
 from symshape.frontends.cli.environment import versions_table
-from symshape.frontends.cli.models import MODELS, POSITIONS, make_inputs, make_model
+from symshape.frontends.cli.models import MODELS, POSITIONS, find_model, make_inputs, make_model
 from symshape.frontends.cli.streams import Arguments, DynamoLane, Lane, Summary, SymShapeLane, closing, run_stream
 from symshape.tracing.traced import trace
 
@@ -48,11 +48,11 @@ class Settings:
 def run_demo(console: Console, settings: Settings) -> int:
     """Runs the demo; the number of symshape's results that differ from eager's."""
     start = time.perf_counter()
+    titles = {name: find_model(name)[0] for name in settings.models}
     console.print(terminal_table(versions_table(settings.device)))
     calls, stream_text = _stream(settings)
     mismatches = 0
-    for name in settings.models:
-        shown = MODELS[name][0]
+    for name, shown in titles.items():
         console.rule(f"[bold]{shown} transformers model[/]", align="left")
         model = make_model(name, settings.device, settings.seed)
         with console.status(f"tracing the {shown} model"), torch.no_grad():
@@ -149,7 +149,7 @@ def _show_notes(console: Console, lanes: Sequence[Lane]) -> None:
         graphs = lane.compiled.stats().cuda_graphs
         if graphs:
             console.print(Text(f"{lane.name}: {graphs} CUDA graphs, one for each size that came"))
-        for reason in dict.fromkeys(event.reason for event in lane.events):
+        for reason in dict.fromkeys(event.reason for event in lane.fallbacks):
             console.print(Text(f"{lane.name} fell back to eager: {reason}"))
     miss = Text(ours[0].compiled.explain_miss())
     console.print(Panel(miss, title="why symshape traced the last time", title_align="left"))

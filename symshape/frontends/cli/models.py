@@ -61,21 +61,31 @@ MODELS: Mapping[str, tuple[str, Callable[[], Any]]] = {
 """By name: how to call it, and how to make it."""
 
 
+def find_model(name: str) -> tuple[str, Callable[[], Any]]:
+    """A row of the table.
+
+    Raises:
+        InputError: there is no such model.
+    """
+    if name not in MODELS:
+        raise InputError(f"there is no model {name!r}; choose from {', '.join(MODELS)}")
+    return MODELS[name]
+
+
 def make_model(name: str, device: torch.device, seed: int = 0) -> torch.nn.Module:
     """A model of the table in evaluation mode; the same seed gives the same weights.
 
     Raises:
         InputError: there is no such model, or transformers is not installed.
     """
-    if name not in MODELS:
-        raise InputError(f"there is no model {name!r}; choose from {', '.join(MODELS)}")
+    _, maker = find_model(name)
     try:
         import transformers
     except ModuleNotFoundError:
         raise InputError("the demo's models come from transformers: pip install 'symshape[models]'") from None
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.logging.set_verbosity_error()
     torch.manual_seed(seed)
-    model: torch.nn.Module = MODELS[name][1]()
+    model: torch.nn.Module = maker()
     return model.eval().to(device)
 
 

@@ -96,7 +96,7 @@ class Lane:
         """After a call: meter what is new."""
 
     @property
-    def events(self) -> list[events.RunnerFallback]:
+    def fallbacks(self) -> list[events.RunnerFallback]:
         """Fallbacks that the way itself announced."""
         return []
 
@@ -132,13 +132,13 @@ class SymShapeLane(Lane):
         super().__init__("symshape" if runner == "eager" else f"symshape, {runner}", compiled, Meter())
         self.compiled = compiled
         self._metered: set[int] = set()
-        self._events: list[events.RunnerFallback] = []
+        self._fallbacks: list[events.RunnerFallback] = []
         self._calling = False
         self._unsubscribe = events.subscribe(self._hear)
 
     def _hear(self, event: events.Event) -> None:
         if self._calling and isinstance(event, events.RunnerFallback):
-            self._events.append(event)
+            self._fallbacks.append(event)
 
     def call(self, arguments: Arguments) -> Any:
         """The result of one call."""
@@ -157,9 +157,9 @@ class SymShapeLane(Lane):
                 entry.run = self.meter.wrap(entry.run)
 
     @property
-    def events(self) -> list[events.RunnerFallback]:
+    def fallbacks(self) -> list[events.RunnerFallback]:
         """Entries that could not use the asked-for runner."""
-        return self._events
+        return self._fallbacks
 
     def close(self) -> None:
         """Stops listening."""
@@ -202,7 +202,7 @@ class Summary:
             lane.name,
             lane.meter.compiles,
             sum(r.total_us for r in lane.records if r.compiled) / 1e6,
-            sum(r.fell_back for r in lane.records) + len(lane.events),
+            sum(r.fell_back for r in lane.records) + len(lane.fallbacks),
             _median([r.dispatch_us for r in hits if not r.again]),
             _median([r.dispatch_us for r in hits if r.again]),
             sum(r.total_us for r in first) / 1e6,
@@ -223,8 +223,8 @@ def difference(got: Any, wanted: Any) -> str:
     if got_tree != tree:
         return "another structure"
     for ours, theirs in zip(got_leaves, leaves, strict=True):
-        if not isinstance(theirs, torch.Tensor):
-            if ours != theirs:
+        if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
+            if type(ours) is not type(theirs) or ours != theirs:
                 return f"{ours!r} instead of {theirs!r}"
             continue
         try:

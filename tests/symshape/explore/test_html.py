@@ -1,0 +1,120 @@
+"""Displays in notebooks: everything that was found is there, and nothing of the user's program becomes markup."""
+
+from __future__ import annotations
+
+import linecache
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+import symshape
+from guards import Guard, GuardSet, Origin, html, parse
+from symshape.explore.html import traced_html
+
+TAGS = {"div", "p", "b", "table", "caption", "thead", "tbody", "tr", "th", "td", "code", "details", "summary", "pre"}
+HOSTILE = "<script>alert('x')</script>&<img src=x onerror=y>"
+
+
+class _Reader(HTMLParser):
+    """Collects texts by tag; refuses tags and attributes that we never write, and tags that do not nest."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in TAGS, f"<{tag}> is not one of ours"
+        assert {name for name, _ in attrs} <= {"style"}, attrs
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        for tag in set(self.open[-2:]):
+            self.texts.setdefault(tag, []).append(data)
+
+
+def read(text: str) -> dict[str, list[str]]:
+    reader = _Reader()
+    reader.feed(text)
+    reader.close()
+    assert reader.open == []
+    return reader.texts
+
+
+def test_the_reader_refuses_what_it_should() -> None:
+    for bad in ("<b>", "</b>", "<script></script>", '<p onclick="x"></p>', "<b><p></b></p>"):
+        with pytest.raises(AssertionError):
+            read(bad)
+
+
+def test_a_trace_shows_symbols_guards_lines_and_outputs() -> None:
+    def join(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        joined = torch.cat([a, b])
+        return joined * 2 if joined.size(0) > 2 else joined
+
+    shown = read(symshape.trace(join, torch.ones(3), torch.ones(4))._repr_html_())
+    code = shown["code"]
+    for expected in ("s0", "a.size(0)", "s0 + s1 > 2", "a.size(0) + b.size(0) > 2", "f32[s0 + s1]", "f32[s0]"):
+        assert expected in code, expected
+    assert "return joined * 2 if joined.size(0) > 2 else joined" in code
+    assert any("test_html.py:" in text for text in shown["td"])
+    assert "aten.cat.default" in "".join(shown["pre"])
+
+
+def test_unbacked_symbols_say_where_they_were_born() -> None:
+    traced = symshape.trace(lambda x: (x > 0).nonzero(), torch.ones(3))
+    cells = read(traced._repr_html_())["td"]
+    assert "u0" in cells
+    assert any("nonzero" in text and "born at test_html.py:" in text for text in cells), cells
+
+
+def test_a_trace_without_tensors_or_guards() -> None:
+    read(symshape.trace(lambda x: x, torch.ones(3), dynamic=False)._repr_html_())
+    read(symshape.trace(lambda: torch.ones(3))._repr_html_())
+
+
+def test_names_and_source_lines_of_the_user_are_text() -> None:
+    line = f"def f(batch): return batch[{HOSTILE!r}] if batch[{HOSTILE!r}].size(0) > 2 else None\n"
+    filename = f"{HOSTILE.replace('/', '')}.py"
+    linecache.cache[filename] = (len(line), None, [line], filename)
+    try:
+        namespace: dict[str, object] = {}
+        exec(compile(line, filename, "exec"), namespace)
+        function = namespace["f"]
+        function.__qualname__ = HOSTILE  # type: ignore[attr-defined]
+        text = traced_html(symshape.trace(function, {HOSTILE: torch.ones(3)}))  # type: ignore[arg-type]
+    finally:
+        del linecache.cache[filename]
+    shown = read(text)
+    assert HOSTILE in shown["b"], "the function's name"
+    assert any(HOSTILE in each for each in shown["code"]), "the argument's path"
+    assert line.strip() in shown["code"], "the source line"
+    assert any("onerror" in each and ".py:1" in each for each in shown["td"]), "the file's name"
+    assert "<script" not in text
+
+
+def test_a_set_of_guards() -> None:
+    bad = Origin(f"{HOSTILE.replace('/', '')}.py", 3, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    guards = GuardSet((Guard(parse("s0 + s1 > 2"), bad), Guard(parse("s1 < 9"))), {"s0": (1, 64)})
+    text = guards._repr_html_()
+    shown = read(text)
+    for condition in ("s0 >= 1", "s0 <= 64", "s0 + s1 > 2", "s1 <= 8"):
+        assert condition in shown["code"], (condition, shown["code"])
+    assert HOSTILE in shown["code"]
+    assert f"{HOSTILE}: {HOSTILE}" in shown["td"]
+    assert shown["caption"] == ["guards (4)"]
+    assert "<script" not in text
+
+
+def test_no_guards() -> None:
+    assert read(GuardSet()._repr_html_())["caption"] == ["guards (0)"]
+
+
+def test_a_row_has_a_cell_for_each_column() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        html.table(["a", "b"], [["1"]])

@@ -1,0 +1,125 @@
+"""The command line: exit codes, words, and errors of our own."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from symshape.frontends import cli
+from symshape.frontends.cli.commands import app, read_range
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["s0 // 8 * 8 == s0", "-a", "s0 % 8 == 0"], 0, "always"),
+        (["s0 >= 0"], 0, "always"),
+        (["s0 < 2", "--range", "s0=2:"], 1, "never"),
+        (["s0 + s1 == 7", "-r", "s0=3", "-r", "s1=:"], 3, "holds at s0 = 3, s1 = 4"),
+        (["s0 > 4", "-r", "s0=2:5"], 3, "fails at s0 = 2"),
+        (["s0 >= -3", "-r", "s0=:"], 3, "holds at"),
+        (["n*n*n + m*m*m != k*k*k", "-r", "n=1:", "-r", "m=1:", "-r", "k=1:"], 3, "not known"),
+    ],
+)
+def test_prove(words: list[str], code: int, said: str) -> None:
+    result = run("prove", *words)
+    assert result.exit_code == code, result.output
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["s0 +"], "not a Python expression"),
+        (["s0 + 1"], "a condition is needed"),
+        (["s0 > 1", "-a", "s0 < 0"], "nothing satisfies"),
+        (["s0 > 1", "-r", "s0"], "'s0' is not a range"),
+        (["s0 > 1", "-r", "s0=9:3"], "s0"),
+        (["__import__('os').system('true') == 0"], "symshape prove:"),
+    ],
+)
+def test_prove_refuses(words: list[str], said: str) -> None:
+    result = run("prove", *words)
+    assert result.exit_code == 2, result.output
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("s0=2:64", ("s0", (2, 64))),
+        (" s0 = 2 : ", ("s0", (2, None))),
+        ("s0=:64", ("s0", (None, 64))),
+        ("s0=:", ("s0", (None, None))),
+        ("s0=-8:-1", ("s0", (-8, -1))),
+        ("s0=8", ("s0", (8, 8))),
+    ],
+)
+def test_ranges(text: str, pair: tuple[str, tuple[int | None, int | None]]) -> None:
+    assert read_range(text) == pair
+
+
+@pytest.mark.parametrize("text", ["", "s0", "s0=", "=1:2", "s0=1:2:3", "s0=a:b", "s0=1.5:"])
+def test_ranges_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a range"):
+        read_range(text)
+
+
+def test_env() -> None:
+    import torch
+
+    result = run("env")
+    assert result.exit_code == 0
+    for word in ("python", "z3-solver", torch.__version__.split("+")[0]):
+        assert word in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--model", "nope"], "there is no model 'nope'"), (["--device", "nope"], "device 'nope' cannot be used here")],
+)
+def test_demo_refuses(words: list[str], said: str) -> None:
+    result = run("demo", "--requests", "2", *words)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+
+
+def test_no_words_is_help() -> None:
+    assert "prove" in run().output
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without_typer(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "typer":
+            raise ModuleNotFoundError("No module named 'typer'", name="typer")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.delitem(sys.modules, "symshape.frontends.cli.commands")
+    monkeypatch.setattr(builtins, "__import__", without_typer)
+    with pytest.raises(SystemExit, match=r"needs typer: pip install 'symshape\[cli\]'"):
+        cli.main()
+
+
+def test_other_import_errors_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def broken(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "symshape.frontends.cli.environment":
+            raise ModuleNotFoundError("No module named 'environment'", name=name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.delitem(sys.modules, "symshape.frontends.cli.commands")
+    monkeypatch.setattr(builtins, "__import__", broken)
+    with pytest.raises(ModuleNotFoundError):
+        cli.main()
