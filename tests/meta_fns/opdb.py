@@ -223,13 +223,13 @@ def judge(call: Call) -> Verdict:
 
 
 def _values_matter(call: Call) -> bool:
-    """True if eager accepts the same metadata with other integers (indices in range, divisors that are not 0)."""
-    for value in (0, 1, -100):
-        args, kwargs = tree_map_only(
-            torch.Tensor,
-            lambda t, v=value: clone(t).fill_(v) if not t.dtype.is_floating_point else t,
-            (call.args, call.kwargs),
-        )
+    """True if eager accepts the same metadata with other values (indices in range, divisors that are not 0)."""
+    for value, floats in ((0, False), (1, False), (-100, False), (1, True), (0, True)):
+
+        def filled(tensor: torch.Tensor, value: int = value, floats: bool = floats) -> torch.Tensor:
+            return clone(tensor).fill_(value) if floats or not tensor.dtype.is_floating_point else tensor
+
+        args, kwargs = tree_map_only(torch.Tensor, filled, (call.args, call.kwargs))
         if eager(Call(call.op, args, kwargs))[1] is None:
             return True
     return False
