@@ -17,9 +17,9 @@ import attrs
 from guards import exprs
 from guards.errors import GuardsError
 from guards.exprs import Op, Term
-from guards.fold import python, substitute
+from guards.fold import python, rebuild
 from guards.guard import Guard, GuardSet, Violation, violation
-from guards.total import partial
+from guards.total import divides, partial
 
 _serial = itertools.count()
 DEEPEST = 24  # an expression nested deeper than this is computed in steps
@@ -79,18 +79,26 @@ class Writer:
         """A condition as a Python expression, as :func:`condition_source` writes it."""
         if term.depth <= DEEPEST:
             return condition_source(term, self.names)
+        flat: dict[Term, Term] = {}
+        undefined: set[Term] = set()  # these stay where they are: there they may never be reached
         for part in exprs.postorder(term):
-            # a part that may be undefined stays where it is: there it may never be reached
-            if part.op in _STEPS and part.depth % 8 == 0 and part not in self._named and not partial(part):
-                self._name(part)
-        return condition_source(substitute(term, self._named), self.names)
+            parts = list(exprs.children(part))
+            if any(child in undefined for child in parts) or divides(part):
+                undefined.add(part)
+            made = part if all(flat[child] is child for child in parts) else rebuild(part, [flat[c] for c in parts])
+            if part.op in _STEPS and made.depth >= 8 and part not in undefined:
+                made = self._name(made)
+            flat[part] = made
+        return condition_source(flat[term], self.names)
 
-    def _name(self, part: Term) -> None:
-        local = f"t{len(self._named)}"
-        self.steps.append(f"{local} = {python(substitute(part, self._named), self.names)}")
-        step = exprs.symbol(f"_{local}_of_{id(self)}")
-        self.names[step.name] = local
-        self._named[part] = step
+    def _name(self, part: Term) -> Term:
+        found = self._named.get(part)
+        if found is None:
+            local = f"t{len(self._named)}"
+            self.steps.append(f"{local} = {python(part, self.names)}")
+            found = self._named[part] = exprs.symbol(f"_{local}_of_{id(self)}")
+            self.names[found.name] = local
+        return found
 
 
 @attrs.frozen(eq=False, weakref_slot=True)

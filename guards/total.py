@@ -21,7 +21,17 @@ def partial(term: Term) -> bool:
     >>> partial(symbol("a") // 2), partial(2 * (symbol("a") % symbol("b")))
     (False, True)
     """
-    return any(part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is not Op.CONST for part in exprs.postorder(term))
+    return any(divides(part) for part in exprs.postorder(term))
+
+
+def divides(term: Term) -> bool:
+    """Whether a term is itself a division by something that is not a constant.
+
+    >>> from guards.exprs import symbol
+    >>> divides(symbol("a") % symbol("b")), divides(2 * (symbol("a") % symbol("b")))
+    (True, False)
+    """
+    return term.op in (Op.FLOORDIV, Op.MOD) and term.args[1].op is not Op.CONST
 
 
 def satisfied(condition: Term, values: Mapping[str, int]) -> bool:
