@@ -54,7 +54,10 @@ class Origin:
         """The user's line in short: ``model.py:12 in forward (`if n > 2:`)``; empty when there is none."""
         if not self.file:
             return ""
-        where = f"{os.path.basename(self.file) or self.file}:{self.line}"
+        folder, name = os.path.split(self.file)
+        if os.path.basename(folder).startswith("ipykernel_"):  # a notebook's cell: its file is a number that says nothing
+            name = "cell"
+        where = f"{name or self.file}:{self.line}"
         if self.function:
             where += f" in {self.function}"
         return f"{where} (`{self.text}`)" if self.text else where

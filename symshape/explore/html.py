@@ -23,8 +23,7 @@ def traced_html(traced: HasProgram) -> str:
     """A traced function: its symbols, inputs, guards with their origins, outputs, and (folded) its ops."""
     program = traced.program
     ops = len(program.graph.nodes)
-    counts = f"{ops} ops, {len(program.guards)} guards, traced in {program.milliseconds:.0f} ms"
-    heading = f"<b>{escape(program.name)}</b>: {counts}"
+    heading = f"<b>{escape(program.name)}</b>: {ops} ops, {len(program.guards)} guards"
     tables = (symbols_table(program), inputs_table(program), guards_table(program), outputs_table(program))
     graph = f"<details><summary>the {ops} ops</summary><pre>{escape(text(program.graph))}</pre></details>"
     return f"<div><p>{heading}</p>{''.join(table_html(table) for table in tables if table.rows)}{graph}</div>"
