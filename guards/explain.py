@@ -58,7 +58,9 @@ def explain(
     if not violated:
         return None
     free = dict.fromkeys(guard_set.ranges, (None, None))
-    kept = needed([violation.guard.term for violation in violated], free, Effort.CHEAP)
+    failed = {violation.guard.term for violation in violated}
+    given = [guard.term for guard in guard_set.conditions if guard.term not in failed]
+    kept = needed([violation.guard.term for violation in violated], free, Effort.CHEAP, given)
     responsible = tuple(violated[index] for index in kept)
     names = spelled(sources or {})
     found = nearest([guard.term for guard in guard_set], guard_set.ranges, {n: values[n] for n in guard_set.ranges})

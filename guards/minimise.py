@@ -24,10 +24,12 @@ def _weight(term: Term) -> tuple[int, ...]:
     return (len(term.symbols) > 1 and kind != 0, term.depth > 2, kind, term.depth, len(term.symbols))
 
 
-def needed(conditions: Sequence[Term], ranges: Ranges, effort: Effort = Effort.FULL) -> list[int]:
+def needed(
+    conditions: Sequence[Term], ranges: Ranges, effort: Effort = Effort.FULL, given: Sequence[Term] = ()
+) -> list[int]:
     """The indices, in order, of conditions that together with the ranges imply all of them, none implied by the others.
 
-    Where an implication is not decided, both conditions stay; a conjunction that nothing satisfies is returned whole.
+    What is ``given`` holds beside the ranges.  Where an implication is not decided, both conditions stay; a conjunction that nothing satisfies is returned whole.
 
     >>> from guards.exprs import ge, gt, symbol
     >>> s0, s1 = symbol("s0"), symbol("s1")
@@ -37,7 +39,7 @@ def needed(conditions: Sequence[Term], ranges: Ranges, effort: Effort = Effort.F
     everything = list(range(len(conditions)))
     if empty_range(ranges) or FALSE in conditions:
         return everything
-    facts = start = facts_of(ranges)
+    facts = start = facts_of(ranges, given)
     conditions = [guarded(condition, start) for condition in conditions]
     kept: list[int] = []
     for index in sorted(everything, key=lambda i: (_weight(conditions[i]), i)):
@@ -51,7 +53,8 @@ def needed(conditions: Sequence[Term], ranges: Ranges, effort: Effort = Effort.F
     kept = _without_implied(start, kept, conditions, Effort.CHEAP)
     if effort is Effort.FULL:
         kept = _without_implied(start, kept, conditions, Effort.FULL)
-        kept += _unconfirmed(conditions, kept, ranges)
+        background = range(len(conditions), len(conditions) + len(given))
+        kept += _unconfirmed([*conditions, *map(guarded, given)], [*kept, *background], ranges)
     return sorted(kept)
 
 
