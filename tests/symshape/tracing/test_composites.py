@@ -1,0 +1,123 @@
+"""Composites decided by structure: eager's ops and strides, and no question about 0 or 1."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import symshape
+
+
+class Recorder(TorchDispatchMode):
+    """The ops that eager runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        self.ops.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+_PLUMBING = ("view", "expand", "clone", "unsqueeze", "squeeze", "detach")
+
+
+def _same_work(fn: Callable[..., torch.Tensor], *args: torch.Tensor) -> None:
+    """The trace computes what eager computes, by the same arithmetic."""
+    traced = symshape.trace(fn, *args)
+    with Recorder() as recorder:
+        expected = fn(*args)
+    torch.testing.assert_close(traced(*args), expected)
+    assert traced(*args).stride() == expected.stride()
+    arithmetic = [op for op in recorder.ops if not any(word in op for word in _PLUMBING)]
+    ours = [str(node.op) for node in traced.graph.nodes if not any(word in str(node.op) for word in _PLUMBING)]
+    assert [op for op in ours if op != "aten.t.default"] == [op for op in arithmetic if op != "aten.t.default"]
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (5, 2, 3, 4), (0, 3, 4)])
+@pytest.mark.parametrize(("bias", "grad", "transposed"), [*itertools.product([False, True], repeat=3)])
+def test_linear(shape: tuple[int, ...], bias: bool, grad: bool, transposed: bool) -> None:
+    x = torch.randn(shape)
+    if transposed and len(shape) > 2:
+        x = torch.randn(shape[0], shape[2], shape[1], *shape[3:]).transpose(1, 2)
+    weight = torch.randn(6, 4, requires_grad=grad)
+    offset = torch.randn(6) if bias else None
+    with torch.no_grad():
+        _same_work(lambda x: F.linear(x, weight, offset), x)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((3, 4), (4, 5)),
+        ((2, 3, 4), (4, 5)),
+        ((2, 3, 4), (2, 4, 5)),
+        ((2, 6, 3, 4), (2, 6, 4, 5)),
+        ((2, 1, 3, 4), (2, 6, 4, 5)),
+        ((4,), (4,)),
+        ((3, 4), (4,)),
+        ((2, 3, 4), (4,)),
+    ],
+)
+def test_matmul(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    _same_work(lambda x, y: x @ y, torch.randn(a), torch.randn(b))
+
+
+@pytest.mark.parametrize(("a", "b"), [((6, 3, 4), (1, 4, 5)), ((3, 4), (2, 4, 5)), ((0, 3, 4), (0, 4, 5))])
+def test_matmul_of_odd_batches(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    x, y = torch.randn(a), torch.randn(b)
+    torch.testing.assert_close(symshape.trace(lambda x, y: x @ y, x, y)(x, y), x @ y)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: torch.randn(2, 3, 4), (6, 4)),
+        (lambda: torch.randn(2, 3, 4), (-1,)),
+        (lambda: torch.randn(2, 3, 4).transpose(1, 2), (2, -1)),
+        (lambda: torch.randn(2, 3, 4, 5).transpose(1, 2), (2, 4, 15)),
+        (lambda: torch.randn(2, 3, 4, 5).transpose(1, 2), (8, 3, 5)),
+        (lambda: torch.randn(2, 3, 8)[..., ::2], (6, 4)),
+        (lambda: torch.randn(1, 3, 4), (3, 4)),
+    ],
+)
+def test_reshape_copies_where_eager_copies(make: Callable[[], torch.Tensor], shape: tuple[int, ...]) -> None:
+    x = make()
+    traced = symshape.trace(lambda x: x.reshape(shape), x)
+    expected = x.reshape(shape)
+    result = traced(x)
+    assert torch.equal(result, expected)
+    assert result.stride() == expected.stride()
+    shares = expected.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    assert (result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()) == shares
+
+
+def test_merging_heads_asks_nothing() -> None:
+    def merge(x: torch.Tensor) -> torch.Tensor:
+        b, h, s, d = x.shape
+        return x.transpose(1, 2).reshape(b, s, h * d)
+
+    traced = symshape.trace(merge, torch.randn(2, 4, 3, 8), dynamic={"x": {0: "b", 2: "s"}})
+    assert len(traced.guards) == 0
+    for shape in ((1, 4, 3, 8), (2, 4, 1, 8), (0, 4, 3, 8), (5, 4, 7, 8)):
+        x = torch.randn(shape)
+        assert torch.equal(traced(x), merge(x))
+
+
+@pytest.mark.parametrize("dims", [(0, -1), (1, 2), (0, 1), (1, 1)])
+def test_flatten(dims: tuple[int, int]) -> None:
+    x = torch.randn(2, 3, 4)
+    traced = symshape.trace(lambda x: x.flatten(*dims), x)
+    for shape in ((2, 3, 4), (1, 5, 2), (0, 3, 4)):
+        y = torch.randn(shape)
+        assert torch.equal(traced(y), y.flatten(*dims))
+
+
+def test_flatten_of_a_scalar() -> None:
+    assert symshape.trace(lambda x: x.flatten(), torch.tensor(1.0)).output_specs.sizes == (1,)
