@@ -13,8 +13,8 @@ from guards import exprs
 from guards.decide import Effort, ask
 from guards.exprs import FALSE, TRUE, Op, Term
 from guards.facts import Facts
-from guards.prove import Proved, solve_formula
-from guards.regions import SIZE, Ranges, components, empty_range, facts_of
+from guards.prove import Proved
+from guards.regions import SIZE, Ranges, components, empty_range, facts_of, solve_alone
 from guards.total import guarded
 
 
@@ -29,7 +29,8 @@ def needed(
 ) -> list[int]:
     """The indices, in order, of conditions that together with the ranges imply all of them, none implied by the others.
 
-    What is ``given`` holds beside the ranges.  Where an implication is not decided, both conditions stay; a conjunction that nothing satisfies is returned whole.
+    What is ``given`` holds beside the ranges.  Where an implication is not decided, both conditions stay; a conjunction
+    that nothing satisfies is returned whole.
 
     >>> from guards.exprs import ge, gt, symbol
     >>> s0, s1 = symbol("s0"), symbol("s1")
@@ -75,7 +76,7 @@ def _confirmed(kept: Sequence[Term], dropped: Sequence[Term], ranges: Ranges) ->
     if counterexample is FALSE:
         return True
     own = {s.name: ranges.get(s.name, SIZE) for s in counterexample.symbols}
-    return isinstance(solve_formula(facts_of(own).scope(counterexample), counterexample), Proved)
+    return isinstance(solve_alone(facts_of(own), counterexample), Proved)
 
 
 def _without_implied(facts: Facts, indices: list[int], conditions: Sequence[Term], effort: Effort) -> list[int]:

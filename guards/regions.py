@@ -16,7 +16,7 @@ from guards.decide import Effort, ask
 from guards.exprs import FALSE, TRUE, Term, symbol
 from guards.facts import Facts
 from guards.points import points
-from guards.prove import Proved, Refuted, solve_formula
+from guards.prove import Outcome, Proved, Refuted, solve_formula
 from guards.total import guarded, satisfied, total
 
 Range = tuple[int | None, int | None]
@@ -167,12 +167,24 @@ def _search_component(conditions: Sequence[Term], ranges: Ranges) -> Search:
         if holds(conditions, own, point):
             return Search(True, {name: point[name] for name in own})
     # the bare ranges and the whole conjunction: the verdict rests on Z3 alone
-    found = solve_formula(bare.scope(whole), whole)
+    found = solve_alone(bare, whole)
     if isinstance(found, Proved):
         return NOWHERE
     if isinstance(found, Refuted):
         return Search(True, {name: found.model.get(name, _default(limits)) for name, limits in own.items()})
     return Search(None, None, found.reason)
+
+
+def solve_alone(bare: Facts, whole: Term) -> Outcome:
+    """What Z3 alone, told nothing but ranges, says of a formula.
+
+    >>> from guards.exprs import gt, symbol
+    >>> s0 = symbol("s0")
+    >>> solve_alone(facts_of({"s0": (0, 3)}), gt(s0 * s0, 9))
+    Proved()
+    """
+    scope = bare.scope(whole)
+    return solve_formula(scope, scope.canonical(whole))
 
 
 def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term) -> Search:
