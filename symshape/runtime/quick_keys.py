@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.arguments import TENSOR_TYPES
+from symshape.tracing.arguments import TENSOR_TYPES, is_canonical
 from symshape.tracing.state import modes
 
 _PLAIN = (int, bool, str, type(None))
@@ -40,7 +40,7 @@ def _plain(leaf: Any) -> Any:
 
 
 def _layout(leaf: torch.Tensor) -> Any:
-    return (leaf.is_contiguous() and not leaf.storage_offset()) or _strides(leaf)
+    return (is_canonical(leaf) and not leaf.storage_offset()) or _strides(leaf)
 
 
 def _strides(leaf: torch.Tensor) -> Any:
@@ -56,8 +56,10 @@ def _generate(number: int) -> Callable[[tuple[Any, ...]], Hashable]:
     for name in names:
         lines += [
             f"        if type({name}) is Tensor:",
-            f"            k{name} = ({name}.shape, {name}.dtype, {name}.device, {name}.requires_grad,",
-            f"                ({name}.is_contiguous() and not {name}.storage_offset()) or strides({name}))",
+            f"            s{name} = {name}.shape",
+            f"            k{name} = (s{name}, {name}.dtype, {name}.device, {name}.requires_grad,",
+            f"                (1 not in s{name} and 0 not in s{name} and {name}.is_contiguous()"
+            f" and not {name}.storage_offset()) or strides({name}))",
             "        else:",
             f"            k{name} = plain({name})",
             f"            if k{name} is None: return None",
@@ -124,7 +126,7 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int]) -> 
         if leaf.layout is not torch.strided or leaf.is_quantized or (dtype in _COMPLEX and leaf.is_conj()):
             raise _Unusual
         values += shape
-        if leaf.is_contiguous():
+        if is_canonical(leaf):
             offset = leaf.storage_offset()
             layout = 1 if offset else 0
         else:

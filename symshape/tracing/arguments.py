@@ -165,9 +165,24 @@ def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
     return TensorKey(tensor.dtype, tensor.device, tensor.dim(), tensor.requires_grad, layout_of(tensor))
 
 
+def is_canonical(tensor: torch.Tensor) -> bool:
+    """Whether the strides are those of a fresh tensor, of dimensions of size 0 and 1 too (a program can read them)."""
+    if not tensor.is_contiguous():
+        return False
+    shape = tensor.shape
+    if 1 not in shape and 0 not in shape:
+        return True
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(tensor.stride()), strict=True):
+        if stride != expected:
+            return False
+        expected *= size or 1
+    return True
+
+
 def layout_of(tensor: torch.Tensor) -> str:
     """Which of the three layouts a tensor has."""
-    if not tensor.is_contiguous():
+    if not is_canonical(tensor):
         return STRIDED
     return OFFSET if tensor.storage_offset() else CONTIGUOUS
 

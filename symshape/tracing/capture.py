@@ -345,11 +345,12 @@ class _Arguments:
             source, stride = found[d]
             if stride == expected_hint:
                 strides[d] = expected
-            elif self.policies.get(source, Policy.STATIC) is Policy.STATIC:
+            elif self.policies.get(source, Policy.STATIC) is Policy.STATIC or stride == 0:
                 strides[d] = stride
             else:
                 strides[d] = self._symbol(source, stride, Policy.AUTO)
                 slots[d] = self.slots.pop()
+                self.env.declare(exprs.ge(strides[d].term, 1), f"{source.text()} is a step")
             if slots[d] is None:
                 term = strides[d].term if isinstance(strides[d], IntNode) else exprs.const(strides[d])
                 slots[d] = Slot(source, term)

@@ -106,6 +106,10 @@ class ShapeEnv:
                     self._assume(limit, where)
         return self.int_node(term)
 
+    def declare(self, condition: Term, reason: str) -> None:
+        """A guard that no line of the program asked for: what the trace takes for granted of its inputs."""
+        self._assume(condition, Origin(file="", line=0, text=reason, rule="layout"))
+
     def new_integer(self, name: str, hint: int, source: Source, policy: Policy) -> IntNode:
         """A backed symbol for an integer argument: any integer, not only a size."""
         term = exprs.symbol(name)
