@@ -12,7 +12,7 @@ import torch
 
 from meta_fns import layout
 from meta_fns.errors import DtypeError
-from meta_fns.sizes import Shape, Size, at_least_one, empty, same, static
+from meta_fns.sizes import Shape, Size, at_least_one, empty, known, same, static
 from meta_fns.spec import TensorSpec
 
 __all__ = ["common_device", "iterate", "output_strides"]
@@ -142,7 +142,7 @@ def _keys(sizes: Shape, shape: Shape, strides: Shape) -> list[Size] | None:
     telling = 0
     for i, stride in enumerate(strides):
         size = shape[i]
-        if type(size) is int and size == 1 and not same(sizes[lead + i], 1):
+        if not same(size, sizes[lead + i]) and known(size == 1):  # a symbolic size that a guard fixed to 1, too
             keys.append(0)
             continue
         key = stride if ranks is None else ranks[i]

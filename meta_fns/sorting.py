@@ -124,8 +124,6 @@ def _search_checks(
         raise ShapeError(f"side must be 'left' or 'right', got {side!r}")
     if side == "left" and right:
         raise ShapeError("side='left' and right=True contradict each other")
-    if values is not None and values.dtype is not sequence.dtype and values.sizes:
-        raise DtypeError(f"boundaries are of {sequence.dtype}, values of {values.dtype}")
     if not sequence.sizes:
         raise ShapeError("boundaries must have at least one dimension")
     if sorter is not None:

@@ -8,7 +8,7 @@ from meta_fns.errors import ShapeError
 from meta_fns.layout import canonical, contiguous_strides
 from meta_fns.sizes import Shape, Size, check, known, product, same, show, static
 
-__all__ = ["infer_sizes", "view_strides"]
+__all__ = ["infer_sizes", "view_strides", "view_strides_asking"]
 
 
 def infer_sizes(old: Shape, new: Sequence[Size]) -> Shape:
@@ -86,21 +86,23 @@ def view_strides(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
     return _view_symbolic(sizes, strides, new)
 
 
+def view_strides_asking(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
+    """As `view_strides`, by the very questions that eager asks: exact, but it asks of sizes whether they are 0 or 1."""
+    return _view_static(sizes, strides, new)
+
+
 def _view_static(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
     if not sizes:
         return (1,) * len(new)
-    numel = product(sizes)
-    if numel == 0 and sizes == new:
-        return strides
     n = len(new)
-    out: list[int] = [0] * n
-    if numel == 0:
-        for d in range(n - 1, -1, -1):
-            out[d] = 1 if d == n - 1 else max(new[d + 1], 1) * out[d + 1]
-        return tuple(out)
+    if product(sizes) == 0:
+        whole = len(sizes) == n and all(size == other for size, other in zip(sizes, new, strict=True))
+        return strides if whole else contiguous_strides(new)
+    out: list[Size] = [0] * n
     d = n - 1
     base = strides[-1]
-    run = seen = 1
+    run: Size = 1
+    seen: Size = 1
     for i in range(len(sizes) - 1, -1, -1):
         run *= sizes[i]
         if i == 0 or (sizes[i - 1] != 1 and strides[i - 1] != run * base):
