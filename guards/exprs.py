@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import re
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import reduce
 from hashlib import blake2b
@@ -212,14 +212,19 @@ _NUMBERED = re.compile(r"^(.*?)(\d{1,18})$")
 DEEP = 50  # terms deeper than this are walked with an explicit stack and ordered by a digest
 
 
-def postorder(term: Term) -> Iterator[Term]:
-    """The distinct terms that ``term`` is made of, operands before what uses them; safe for terms of any depth."""
+def postorder(term: Term, done: Callable[[Term], bool] | None = None) -> Iterator[Term]:
+    """The distinct terms that ``term`` is made of, operands before what uses them; safe for terms of any depth.
+
+    Parts that are ``done`` are left out, with what only they are made of.
+    """
+    if done is not None and done(term):
+        return
     seen = {term}
     stack = [(term, children(term))]
     while stack:
         top, rest = stack[-1]
         for child in rest:
-            if child not in seen:
+            if child not in seen and (done is None or not done(child)):
                 seen.add(child)
                 stack.append((child, children(child)))
                 break
@@ -229,27 +234,27 @@ def postorder(term: Term) -> Iterator[Term]:
 
 
 def _symbols_of_deep(term: Term) -> frozenset[Term]:
-    for part in postorder(term):
-        if part._symbols is None:
-            below = [child.symbols for child in children(part)]
-            part._symbols = frozenset().union(*below) if part.op is not Op.SYMBOL else frozenset((part,))
-    return term.symbols
+    found: frozenset[Term] = frozenset()
+    for part in postorder(term, lambda part: part._symbols is not None):
+        found = frozenset((part,)) if part.op is _SYMBOL else found.union(*[c.symbols for c in children(part)])
+        part._symbols = found
+        found = frozenset()
+    assert term._symbols is not None
+    return term._symbols
 
 
 def _digest(term: Term) -> bytes:
     """A name for the structure of the term, the same on every machine."""
-    if term._digest is None:
-        for part in postorder(term):
-            if part._digest is None:
-                if part.op is Op.ADD:
-                    own = repr((part.args[0], [c for _, c in part.args[1]]))
-                else:
-                    own = repr(part.args) if part.op <= Op.SYMBOL else ""
-                digest = blake2b(f"{int(part.op)}{own}".encode(), digest_size=16)
-                for child in children(part):
-                    assert child._digest is not None
-                    digest.update(child._digest)
-                part._digest = digest.digest()
+    for part in postorder(term, lambda part: part._digest is not None):
+        if part.op is _ADD:
+            own = repr((part.args[0], [c for _, c in part.args[1]]))
+        else:
+            own = repr(part.args) if part.op <= _SYMBOL else ""
+        digest = blake2b(f"{int(part.op)}{own}".encode(), digest_size=16)
+        for child in children(part):
+            assert child._digest is not None
+            digest.update(child._digest)
+        part._digest = digest.digest()
     assert term._digest is not None
     return term._digest
 
@@ -635,20 +640,21 @@ def _extreme(op: Op, terms: Iterable[IntLike]) -> Term:
 
 def _shifted(op: Op, operands: dict[Monomials, int]) -> Term:
     """``min`` or ``max`` of sums (items to constant), what all of them share taken out: terms, factor and sign."""
-    common = dict(min(operands, key=lambda items: len(items)))
+    common = dict(next(iter(operands)))
     for items in operands:
         found = dict(items)
         common = {m: c for m, c in common.items() if found.get(m) == c}
         if not common:
             break
     reduced = {tuple([item for item in items if item[0] not in common]): c for items, c in operands.items()}
-    first = min((items for items in reduced if items), key=lambda items: [(m.order, c) for m, c in items])
-    shift = reduced[first]
-    factor = gcd(*[c for items in reduced for _, c in items], *[c - shift for c in reduced.values()])
     weight = sum([c for items in reduced for _, c in items])
+    sign = 1
     if weight < 0 or (weight == 0 and op is Op.MIN):  # min(-x, -y) is -max(x, y)
-        factor = -factor
+        sign = -1
         op = Op.MAX if op is Op.MIN else Op.MIN
+    first = min((items for items in reduced if items), key=lambda items: [(m.order, sign * c) for m, c in items])
+    shift = reduced[first]
+    factor = sign * gcd(*[c for items in reduced for _, c in items], *[c - shift for c in reduced.values()])
     if factor == 1 and not common and not shift:
         chosen = [linear(c, dict(items)) for items, c in reduced.items()]
     else:
@@ -762,9 +768,8 @@ def not_(condition: BoolLike) -> Term:
     if found is not None:
         return found
     if condition.depth > DEEP:
-        for part in postorder(condition):
-            if part.op >= _TRUE and part not in _negations:
-                _negate(part)
+        for part in postorder(condition, lambda part: part.op < _TRUE or part in _negations):
+            _negate(part)
     return _negate(condition)
 
 

@@ -260,11 +260,22 @@ def balanced(
         if constant > 0 and len(right) > 1:
             return join(show(0, right), ">", str(constant - 1))
         return join(show(0, right), ">=", str(constant))
+    if constant >= 0 and right and _led_by_symbols(items):  # the symbol that comes first stands left
+        return (
+            join(show(0, right), ">", show(0, left))
+            if constant == 1
+            else join(show(0, right), ">=", show(constant, left))
+        )
     if constant == 1 and right:
         return join(show(0, left), "<", show(0, right))
     if constant > 0 and right:
         return join(show(constant, left), "<=", show(0, right))
     return join(show(0, left), "<=", show(-constant, right))
+
+
+def _led_by_symbols(items: exprs.Monomials) -> bool:
+    """Whether a symbol with a negative coefficient comes first, and a symbol is first of the positive ones too."""
+    return items[0][1] < 0 and next(m for m, c in items if c > 0).op is Op.SYMBOL
 
 
 def _describe(names: Mapping[str, str] | None, cache: dict[Term, list[_Text]]) -> Algebra[_Text]:

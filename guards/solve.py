@@ -237,14 +237,19 @@ def _solve(relation: Term, symbol: Term, scope: Scope) -> Term:
     constant, items = exprs.split(relation.args[0])
     inside = [(m, c) for m, c in items if symbol in m.symbols]
     rest = exprs.linear(constant, {m: c for m, c in items if symbol not in m.symbols})
+    if not rest.symbols and _is_polynomial(inside, symbol):
+        return _solve_polynomial(relation, symbol)
     if len(inside) == 1:
         monomial, c = inside[0]
         if exprs.factors(monomial).count(symbol) == 1 and monomial.op in (Op.SYMBOL, Op.MUL):
             return _solve_linear(op, monomial, c, rest, symbol, scope)
         return _solve_atom(op, monomial, c, rest, symbol, scope)
-    if not rest.symbols and all(set(exprs.factors(m)) == {symbol} for m, _ in inside):
-        return _solve_polynomial(relation, symbol)
     return _solve_collected(op, inside, rest, symbol, scope)
+
+
+def _is_polynomial(items: list[tuple[Term, int]], symbol: Term) -> bool:
+    """Whether the items are powers of the symbol, not all of them the symbol itself."""
+    return any(m is not symbol for m, _ in items) and all(set(exprs.factors(m)) == {symbol} for m, _ in items)
 
 
 def _fail(symbol: Term) -> CannotSolve:

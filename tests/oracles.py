@@ -34,6 +34,10 @@ def _where(condition: Any, then: Any, otherwise: Any) -> Any:
     return then if condition else otherwise
 
 
+def _piecewise(*pairs: tuple[Any, Any]) -> Any:
+    return next(value for value, condition in pairs if condition)
+
+
 SPACE: dict[str, Any] = {
     "__builtins__": {},
     "min": min,
@@ -48,8 +52,13 @@ SPACE: dict[str, Any] = {
     "truncmod": lambda a, b: a - b * (a // b if (a >= 0) == (b > 0) else -(-a // b)),
     "clamp": lambda a, lo, hi: min(max(a, lo), hi),
     "ite": _where,
+    "Piecewise": _piecewise,
     "Eq": lambda a, b: a == b,
     "Ne": lambda a, b: a != b,
+    "Lt": lambda a, b: a < b,
+    "Le": lambda a, b: a <= b,
+    "Gt": lambda a, b: a > b,
+    "Ge": lambda a, b: a >= b,
     "And": lambda *parts: all(parts),
     "Or": lambda *parts: any(parts),
     "Not": lambda a: not a,
@@ -156,6 +165,13 @@ class _ToZ3(ast.NodeVisitor):
                 result = result * a
             return result
         b = self.visit(node.right)
+        if isinstance(node.op, ast.LShift | ast.RShift | ast.BitAnd):
+            assert isinstance(node.right, ast.Constant)
+            number = int(node.right.value)  # type: ignore[arg-type]
+            if isinstance(node.op, ast.BitAnd):
+                assert number & (number + 1) == 0, "only masks of low bits"
+                return a % (number + 1)
+            return a * 2**number if isinstance(node.op, ast.LShift) else a / 2**number
         if isinstance(node.op, ast.FloorDiv):
             return self.quotient(a, b)
         if isinstance(node.op, ast.Mod):
@@ -188,10 +204,19 @@ class _ToZ3(ast.NodeVisitor):
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         return z3.If(self.visit(node.test), self.visit(node.body), self.visit(node.orelse))
 
+    def piecewise(self, parts: list[ast.Tuple]) -> Any:
+        pairs = [(self.visit(part.elts[0]), self.visit(part.elts[1])) for part in parts]
+        result = pairs.pop()[0]
+        for value, condition in reversed(pairs):
+            result = z3.If(condition, value, result)
+        return result
+
     def visit_Call(self, node: ast.Call) -> Any:
         assert isinstance(node.func, ast.Name)
-        args = [self.visit(part) for part in node.args]
         name = node.func.id
+        if name == "Piecewise":
+            return self.piecewise([part for part in node.args if isinstance(part, ast.Tuple)])
+        args = [self.visit(part) for part in node.args]
         if name in ("min", "max", "Min", "Max"):
             result = args[0]
             for other in args[1:]:
@@ -208,6 +233,10 @@ class _ToZ3(ast.NodeVisitor):
             "ite": z3.If,
             "Eq": lambda a, b: a == b,
             "Ne": lambda a, b: a != b,
+            "Lt": lambda a, b: a < b,
+            "Le": lambda a, b: a <= b,
+            "Gt": lambda a, b: a > b,
+            "Ge": lambda a, b: a >= b,
             "And": z3.And,
             "Or": z3.Or,
             "Not": z3.Not,
