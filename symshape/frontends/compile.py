@@ -21,13 +21,14 @@ from symshape.options import Options
 from symshape.runtime.cuda_graphs import CudaGraphRunner, GraphStore
 from symshape.runtime.entries import Branch, Entry, EntryCache
 from symshape.runtime.outputs import builder
-from symshape.runtime.quick_keys import quick_key, read
+from symshape.runtime.quick_keys import lasting_key, quick_key, read
 from symshape.runtime.runners import RunnerName, check_name, make_runner
 from symshape.tracing.arguments import Call, sources_of, take_apart, values_of
 from symshape.tracing.capture import capture, name_of
 from symshape.tracing.policies import Dynamic, policies
 from symshape.tracing.state import modes
 from symshape.tracing.traced import check_call, structure_differences, violation_sentences
+from symshape.tracing.tracer import is_tracing
 
 _CHANGED = object()
 _TIMED_MASK = 255
@@ -79,15 +80,16 @@ def compile(
 ) -> Any:
     """Answers a function that computes what ``fn`` computes, through traced programs that it keeps and reuses.
 
-    The first call is traced with static sizes; a call with other sizes is traced with those that changed as symbols; from
-    then on no call is traced until the program takes another branch.
+    The first call is traced with static sizes; a call with other sizes is traced with those that changed as symbols;
+    from then on no call is traced until the program takes another branch.
 
     Args:
         fn: a function or an ``nn.Module``; without it, a decorator.
-        dynamic: ``None`` as above; ``True``: symbols from the first call on; ``False``: one program for each tuple of sizes;
-            a description by argument as in :func:`symshape.trace`.
+        dynamic: ``None`` as above; ``True``: symbols from the first call on; ``False``: one program for each tuple of
+            sizes; a description by argument as in :func:`symshape.trace`.
         runner: ``eager`` runs op by op, ``inductor`` compiles each program with Inductor, ``cudagraph`` replays a CUDA
-            graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else ``eager``.
+            graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else
+            ``eager``.
         options: see :class:`symshape.Options`.
 
     Raises:
@@ -183,6 +185,8 @@ class Compiled:
 
     def _slow_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that the quick memo does not know: nested arguments, new sizes, or a miss."""
+        if is_tracing():  # a part of another program: its guards are that program's
+            return self.fn(*args, **kwargs)
         entry, values, leaves = self._find(args, kwargs)
         return entry.build(entry.run(leaves, values))
 
@@ -203,7 +207,7 @@ class Compiled:
         found = self._cache.find(structure, values)
         branch, entry = found or self._miss(structure, values, args, kwargs)
         if reading is not None:
-            key = quick_key((*args, *kwargs.values()))
+            key = lasting_key((*args, *kwargs.values()))
             if key is not None:
                 self._cache.remember(branch, (key, *kwargs) if kwargs else key, entry, values)
         entry.last_used = self._calls
@@ -287,7 +291,7 @@ class Compiled:
         )
 
     def explain_miss(self) -> str:
-        """Why the last recompile happened: which guard of the nearest entry failed, for which argument, in a sentence."""
+        """Why the last recompile happened: which guard of the nearest entry failed, in one sentence."""
         miss = self._last_miss
         if miss is None:
             return "There was no recompile: no call has missed since the first trace."

@@ -93,6 +93,13 @@ def quick_key(leaves: tuple[Any, ...]) -> Hashable | None:
     return _generated[number - 1](leaves) if 0 < number <= 16 else None
 
 
+def lasting_key(leaves: tuple[Any, ...]) -> Hashable | None:
+    """``quick_key``, to remember: None where two calls that must be told apart would share it (lazy conjugates)."""
+    if any(isinstance(leaf, torch.Tensor) and leaf.dtype in _COMPLEX for leaf in leaves):
+        return None
+    return quick_key(leaves)
+
+
 class _Unusual(Exception):
     """Something that only ``symshape.tracing.arguments`` can judge (and name in a message)."""
 

@@ -143,8 +143,8 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
         return _tensor_key(leaf, path)
     if type(leaf) is int:
         return INT_KEY
-    if type(leaf) is float:
-        return ConstantKey(float, repr(leaf))
+    if type(leaf) in (float, complex):
+        return ConstantKey(type(leaf), repr(leaf))
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         raise InputError(f"argument {path} is a {type(leaf).__name__} of another tracer; pass a plain number")
     try:
@@ -162,6 +162,11 @@ def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
         raise InputError(f"argument {path} is a {type(tensor).__name__}; only plain tensors can be traced")
     if tensor.layout is not torch.strided:
         raise InputError(f"argument {path} has layout {tensor.layout}; only strided tensors can be traced")
+    if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        if tensor.is_quantized:
+            raise InputError(f"argument {path} is quantized; only plain tensors can be traced")
+        lazy, resolve = ("conjugated", "resolve_conj") if tensor.is_conj() else ("negated", "resolve_neg")
+        raise InputError(f"argument {path} is {lazy} lazily, which cannot be traced; pass {path}.{resolve}()")
     return TensorKey(tensor.dtype, tensor.device, tensor.dim(), tensor.requires_grad, layout_of(tensor))
 
 

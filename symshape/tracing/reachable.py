@@ -58,7 +58,7 @@ class Container:
 
     def read(self) -> tuple[Any, ...]:
         """The items that it holds now."""
-        return _items(self.owner)
+        return items_of(self.owner)
 
     def put_back(self) -> None:
         """Gives it its old items back."""
@@ -72,7 +72,8 @@ class Container:
             self.owner.update(self.items)
 
 
-def _items(owner: Any) -> tuple[Any, ...]:
+def items_of(owner: Any) -> tuple[Any, ...]:
+    """The items of a container; keys and values of a dictionary."""
     if isinstance(owner, dict):
         return tuple(part for pair in owner.items() for part in pair)
     return tuple(owner)
@@ -84,7 +85,7 @@ def is_library(filename: str) -> bool:
 
 
 class Reachable:
-    """Everything that ``fn`` (and the modules among ``constants``) can read.
+    """Everything that ``fn`` (and the modules and other objects among ``constants``) can read.
 
     Attributes:
         cells: places that hold one value.
@@ -103,7 +104,7 @@ class Reachable:
         self._objects: list[tuple[str, Any, set[str]]] = []
         self._callable("", fn)
         for i, constant in enumerate(constants):
-            if isinstance(constant, torch.nn.Module):
+            if not isinstance(constant, (*PLAIN, torch.Tensor)):
                 self._value(f"argument{i}", constant)
         while self._read_objects():
             pass
@@ -124,6 +125,13 @@ class Reachable:
             return not isinstance(value, types.FunctionType) or not is_library(value.__code__.co_filename)
         if isinstance(value, (list, dict, set, tuple)):
             return self._container(name, value)
+        if isinstance(value, (staticmethod, classmethod, property, functools.cached_property)):
+            inner = value.fget if isinstance(value, property) else getattr(value, "func", None) or value.__func__  # type: ignore[union-attr]
+            self._callable(name, inner)
+            return True
+        if type(value).__module__ == "symshape.frontends.compile":  # a compiled function inside another
+            self._callable(name, value.fn)
+            return True
         return self._object(name, value)
 
     def _new(self, value: Any) -> bool:
@@ -137,7 +145,7 @@ class Reachable:
             return False
         if not self._new(value):
             return True
-        items = _items(value)
+        items = items_of(value)
         if not isinstance(value, tuple):
             self.containers.append(Container(value, items, name))
         for i, item in enumerate(items):
@@ -198,6 +206,7 @@ class Reachable:
             name = ".".join(part for part in (prefix, path) if part)
             self.modules[id(module)] = name, module
             self._function(type(module).forward)
+            self._class(type(module))
             for cell in self._module_cells(f"{name}." if name else "", module):
                 self._cell(*cell)
 
@@ -224,7 +233,29 @@ class Reachable:
             return not callable(value)
         if self._new(value):
             self._objects.append((name, value, set()))
+            self._class(value if isinstance(value, type) else type(value))
         return True
+
+    def _class(self, kind: type) -> None:
+        """The user's own classes of an object: methods and attributes, as far as the program's code names them."""
+        for each in kind.__mro__:
+            if each.__module__ == "builtins" or _is_library_module(each.__module__):
+                continue
+            if self._new(each):
+                self._objects.append((each.__qualname__, each, set()))
+
+    def tables(self) -> list[tuple[str, Mapping[str, Any], frozenset[str] | None]]:
+        """Where a new key can be read: with the names that count, or None where every new key does."""
+        found: list[tuple[str, Mapping[str, Any], frozenset[str] | None]] = []
+        names = frozenset(self._names)
+        for name, module in self.modules.values():
+            label = name or type(module).__name__
+            found.append((label, module.__dict__, names))
+            found += [(label, table, None) for table in (module._parameters, module._buffers, module._modules)]
+        found += [
+            (name, value.__dict__, names) for name, value, _ in self._objects if not isinstance(value, types.ModuleType)
+        ]
+        return found
 
     def namespaces(self) -> list[tuple[str, dict[str, Any]]]:
         """The attributes of the objects that were found (classes and Python modules aside)."""
@@ -253,8 +284,11 @@ def _is_library_module(name: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _names_of(code: types.CodeType) -> frozenset[str]:
+    """Names that code uses: of globals and attributes, and those it spells as strings (``getattr(x, "name")``)."""
     names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             names |= _names_of(constant)
+        elif isinstance(constant, str) and constant.isidentifier():
+            names.add(constant)
     return frozenset(names)

@@ -7,16 +7,15 @@ identity, plain values by value, lists and dictionaries item by item, hooks by p
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Collection, Iterable
-from operator import attrgetter, is_, itemgetter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import is_
 from typing import Any
 
 import torch
 
-from symshape.tracing.reachable import PLAIN, Cell, Container, Reachable
+from symshape.tracing.reachable import PLAIN, Container, Reachable, items_of
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_dtype = attrgetter("dtype")
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 _is_grad_enabled = torch.is_grad_enabled
@@ -61,14 +60,14 @@ class State:
 
     __slots__ = (
         "_cells",
-        "_dtypes",
-        "_getters",
         "_hooked",
-        "_owners",
-        "_rest",
+        "_metadata",
+        "_quick",
+        "_tables",
+        "_tensor_checks",
         "_tensors",
         "_unhooked",
-        "_values",
+        "_written",
         "closure",
         "containers",
         "globals",
@@ -85,35 +84,19 @@ class State:
         self._cells = found.cells
         self.closure = [cell for cell in self._cells if isinstance(cell.owner, types.CellType)]
         self._tensors = list({id(c.value): c.value for c in self._cells if isinstance(c.value, torch.Tensor)}.values())
-        self._dtypes = list(map(_dtype, self._tensors))
+        self._metadata = list(map(_metadata, self._tensors))
+        self._tables = [(name, table, frozenset(table), names) for name, table, names in found.tables()]
         hooks = [getattr(module, name) for _, module in self.modules.values() for name in _HOOKS]
         self._unhooked = [each for each in hooks if not each]
         self._hooked = [(each, tuple(each.values())) for each in hooks if each]
-        self._compile()
-
-    def _compile(self) -> None:
-        """Groups the cells by dictionary, so that one C-level getter reads each dictionary."""
-        groups: dict[int, list[Cell]] = {}
-        self._rest: list[Cell] = []
-        for cell in self._cells:
-            if isinstance(cell.owner, types.CellType):
-                self._rest.append(cell)
-            else:
-                groups.setdefault(id(cell.owner), []).append(cell)
-        self._owners = [cells[0].owner for cells in groups.values()]
-        self._getters: list[Callable[[Any], Any]] = []
-        self._values: list[Any] = []
-        for cells in groups.values():
-            if len(cells) == 1:
-                self._getters.append(lambda owner, key=cells[0].key: (owner[key],))  # type: ignore[misc]
-            else:
-                self._getters.append(itemgetter(*(cell.key for cell in cells)))
-            self._values.append(tuple(cell.value for cell in cells))
+        self._quick: Callable[[], bool] | None = None
+        self._written: dict[str, Any] = {}
+        self._tensor_checks: dict[Any, Callable[..., bool]] = {}
 
     @property
     def empty(self) -> bool:
         """Whether the function reads nothing that can change."""
-        return not self._cells and not self.containers
+        return not self._cells and not self.containers and not self._tables
 
     def covers(self, other: State) -> bool:
         """Whether this state compares everything that another one compares."""
@@ -124,40 +107,85 @@ class State:
         places |= {(id(each.owner), "") for each in self.containers}
         return places | {(each, "") for each in self.modules}
 
+    # -- the question of each call
     def unchanged(self) -> bool:
-        """Whether every place still holds the very object that it held when the program was traced."""
+        """Whether every place still holds what it held when the program was traced."""
         try:
-            for getter, owner, values in zip(self._getters, self._owners, self._values, strict=True):
-                if not all(map(is_, getter(owner), values)):
-                    return self._equal_enough()
-        except KeyError:
+            if (self._quick or self._write())() and self._same_tensors():
+                return True
+        except (KeyError, ValueError):
+            return False  # a key or a variable is gone
+        if self.changes():
             return False
-        for cell in self._rest:
-            if cell.read() is not cell.value:
-                return self._equal_enough()
-        for container in self.containers:
-            items = container.read()
-            if len(items) != len(container.items) or not all(map(is_, items, container.items)):
-                return self._equal_enough()
-        return not any(self._unhooked) and list(map(_dtype, self._tensors)) == self._dtypes and self._same_hooks()
+        self._refresh()  # other objects, but equal ones: remembered, so that the next call is quick
+        return True
+
+    def _write(self) -> Callable[[], bool]:
+        """Generates the function that compares everything but tensors' metadata in one expression."""
+        namespace: dict[str, Any] = {}
+        owners: dict[int, str] = {}
+        lines: list[str] = []
+        for i, cell in enumerate(self._cells):
+            owner = owners.setdefault(id(cell.owner), f"o{len(owners)}")
+            namespace[owner], namespace[f"v{i}"] = cell.owner, cell.value
+            read = f"{owner}.cell_contents" if isinstance(cell.owner, types.CellType) else f"{owner}[{cell.key!r}]"
+            lines.append(f"{read} is v{i}")
+        for i, container in enumerate(self.containers):
+            namespace[f"c{i}"] = container.owner
+            namespace[f"i{i}"] = container.items
+            items = f"c{i}" if not isinstance(container.owner, dict) else f"items(c{i})"
+            lines.append(f"len({items}) == {len(container.items)} and all(map(same, {items}, i{i}))")
+        namespace.update(all=all, map=map, len=len, any=any, same=is_, items=items_of, tuple=tuple)
+        filled = [(table, known) for _, table, known, _ in self._tables if known]
+        namespace["tables"], namespace["lengths"] = [table for table, _ in filled], tuple(len(k) for _, k in filled)
+        namespace["empty"] = [*self._unhooked, *(table for _, table, known, _ in self._tables if not known)]
+        namespace["hooks"] = self._same_hooks
+        lines.append("tuple(map(len, tables)) == lengths and not any(empty)")
+        if self._hooked:
+            lines.append("hooks()")
+        source = "def quick():\n    return (\n        " + "\n        and ".join(lines) + "\n    )\n"
+        exec(source, namespace)  # made of our own names, and of attributes' names as literals
+        self._written = namespace
+        self._quick = namespace["quick"]
+        return self._quick
+
+    def _refresh(self) -> None:
+        namespace = self._written
+        for i, cell in enumerate(self._cells):
+            namespace[f"v{i}"] = cell.read()
+        for i, container in enumerate(self.containers):
+            namespace[f"i{i}"] = container.read()
+        namespace["lengths"] = tuple(map(len, namespace["tables"]))
+
+    def _same_tensors(self) -> bool:
+        """Whether tensors still have their metadata (``Tensor.data`` can be given another shape or dtype)."""
+        if not self._tensors:
+            return True
+        now = modes()  # torch's check depends on them
+        check = self._tensor_checks.get(now)
+        if check is not None and check(*self._tensors):
+            return True
+        if list(map(_metadata, self._tensors)) != self._metadata:
+            return False
+        self._tensor_checks[now] = _tensor_check(self._tensors)
+        return True
 
     def _same_hooks(self) -> bool:
         return all(tuple(table.values()) == hooks for table, hooks in self._hooked)
-
-    def _equal_enough(self) -> bool:
-        return not self.changes()
 
     def changes(self) -> list[str]:
         """What is different now, for people."""
         found = [cell.name for cell in self._cells if not same(cell.read(), cell.value)]
         found += [each.name for each in self.containers if not _same_items(each.read(), each.items)]
+        for name, table, known, names in self._tables:
+            new = table.keys() - known
+            found += [f"{name}.{key}" for key in sorted(new if names is None else new & names)]
         if any(self._unhooked) or not self._same_hooks():
             found.append("a module's hooks")
-        for cell in self._cells:
-            if isinstance(cell.value, torch.Tensor) and cell.name not in found:
-                then = next(d for t, d in zip(self._tensors, self._dtypes, strict=True) if t is cell.value)
-                if cell.value.dtype is not then:
-                    found.append(f"{cell.name} (its dtype)")
+        if self._metadata != list(map(_metadata, self._tensors)):
+            then = dict(zip(map(id, self._tensors), self._metadata, strict=True))
+            tensors = [cell for cell in self._cells if id(cell.value) in then and cell.name not in found]
+            found += [f"{cell.name}.data" for cell in tensors if _metadata(cell.value) != then[id(cell.value)]]
         return found
 
     def forget_containers(self, gone: Collection[Container]) -> None:
@@ -171,6 +199,27 @@ class State:
             if isinstance(cell.value, torch.Tensor):
                 found.setdefault(id(cell.value), cell.name)
         return found
+
+
+def _metadata(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if tensor.layout is not torch.strided:
+        return tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.layout
+    return tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.stride()
+
+
+def _tensor_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
+    """Torch's own check of tensors' metadata, in C++; without it, one that never answers yes.
+
+    (A private name, checked on 2.11 to 2.13.)
+    """
+    try:
+        from torch._C._dynamo.guards import TensorGuards
+
+        sizes: list[Any] = [list(tensor.shape) for tensor in tensors]
+        strides: list[Any] = [list(tensor.stride()) for tensor in tensors]
+        return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    except (ImportError, RuntimeError, TypeError):
+        return lambda *_: False
 
 
 def same(now: Any, then: Any) -> bool:

@@ -196,7 +196,7 @@ def structure_differences(
     changes = program.state.changes() if changes is None else changes
     example = program.call
     if call.tree != example.tree:
-        return [f"the arguments nest differently: {call.tree} instead of {example.tree}"]
+        return [_nesting(call, example)]
     found = [
         f"{path} is {_key_text(now)}, but was traced as {_key_text(then)}"
         for path, now, then in zip(call.paths, call.keys, example.keys, strict=True)
@@ -211,6 +211,19 @@ def structure_differences(
         found.append(f"it runs under {now_text}, but was traced under {then_text}")
     found += [f"{name} has changed since the trace" for name in changes]
     return found
+
+
+def _nesting(call: Call, example: Call) -> str:
+    """How the arguments of a call nest differently, in a sentence."""
+    new = [path for path in call.paths if path not in example.paths]
+    gone = [path for path in example.paths if path not in call.paths]
+    if new and gone:
+        return f"it is called with {', '.join(new)} instead of {', '.join(gone)}"
+    if new or gone:
+        return f"it is called with {', '.join(new)}" if new else f"it is called without {', '.join(gone)}"
+    if call.paths != example.paths:
+        return "its keyword arguments come in another order"
+    return "its arguments come in other containers (list, tuple, dict …)"
 
 
 def _key_text(key: LeafKey) -> str:

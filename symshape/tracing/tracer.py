@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import torch
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 import meta_fns
 from guards import exprs
@@ -27,6 +27,7 @@ from symshape.tracing.symints import BoolNode, FloatNode, IntNode
 from symshape.tracing.tensors import METADATA, SymbolicTensor
 
 aten = torch.ops.aten
+_modes_on_stack = torch._C._len_torch_dispatch_stack
 _SMALL_CONSTANT = 256  # elements of a constant whose value is kept for .item()
 
 tracing_lock = threading.RLock()
@@ -83,6 +84,11 @@ class TracingMode(TorchDispatchMode):
         if func in METADATA and type(args[0]) is SymbolicTensor:
             return METADATA[func](*args)
         return self.tracer.dispatch(func, args, kwargs or {})
+
+
+def is_tracing() -> bool:
+    """Whether this thread is inside a trace of ours."""
+    return _modes_on_stack() > 0 and any(isinstance(mode, TracingMode) for mode in _get_current_dispatch_mode_stack())
 
 
 class _Unknowns:
