@@ -1,0 +1,217 @@
+"""The CUDA-graph runner on a device: eager's values at every size, nothing of an earlier call, refusals with a reason."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+import symshape
+from symshape import Options, events
+from symshape.frontends.dynamo import symshape_backend
+
+Function = Callable[..., torch.Tensor]
+
+
+@pytest.fixture
+def seen() -> Iterator[list[events.Event]]:
+    found: list[events.Event] = []
+    unsubscribe = events.subscribe(found.append)
+    yield found
+    unsubscribe()
+
+
+def reasons(seen: list[events.Event]) -> list[str]:
+    return [event.reason for event in seen if isinstance(event, events.RunnerFallback)]
+
+
+def captures(seen: list[events.Event]) -> int:
+    return sum(isinstance(event, events.GraphCaptured) for event in seen)
+
+
+def test_every_size_gives_eagers_values(seen: list[events.Event]) -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x @ y).softmax(-1)
+
+    compiled = symshape.compile(f, runner="cudagraph")
+    for n in (8, 1, 2, 33, 8, 2, 100, 1):
+        x, y = torch.randn(n, 16, device="cuda"), torch.randn(16, 4, device="cuda")
+        torch.testing.assert_close(compiled(x, y), f(x, y))
+    assert not reasons(seen)
+    assert captures(seen) == compiled.stats().cuda_graphs == 5
+    assert compiled.stats().traces == 2
+
+
+def test_an_empty_call_is_served() -> None:
+    compiled = symshape.compile(lambda x: x * 2, runner="cudagraph")
+    assert compiled(torch.randn(0, 3, device="cuda")).shape == (0, 3)
+
+
+def test_a_small_call_after_a_large_one_shows_nothing_of_it() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(0) + x.sum()
+
+    compiled = symshape.compile(f, runner="cudagraph")
+    large = torch.full((1000,), 1e9, device="cuda")
+    small = torch.ones(3, device="cuda")
+    compiled(small)
+    for _ in range(3):
+        compiled(large)
+        assert torch.equal(compiled(small), f(small))
+
+
+def test_results_outlive_later_replays() -> None:
+    compiled = symshape.compile(lambda x: x * 2, runner="cudagraph")
+    first = compiled(torch.ones(4, device="cuda"))
+    second = compiled(torch.full((4,), 5.0, device="cuda"))
+    assert first.tolist() == [2.0] * 4
+    assert second.tolist() == [10.0] * 4
+
+
+def test_mutated_inputs_are_written_back() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(y)
+        x[0].zero_()
+        return x * 2
+
+    compiled = symshape.compile(f, runner="cudagraph")
+    for n in (3, 5, 3):
+        x, y = torch.randn(n, 4, device="cuda"), torch.randn(n, 4, device="cuda")
+        twin = x.clone()
+        expected = f(twin, y)
+        assert torch.equal(compiled(x, y), expected)
+        assert torch.equal(x, twin)
+
+
+def test_outputs_that_are_inputs_or_views_of_them_stay_so() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return x, x[1:], x + 1
+
+    compiled = symshape.compile(f, runner="cudagraph")
+    for _ in range(2):
+        x = torch.randn(4, 2, device="cuda")
+        same, view, fresh = compiled(x)
+        assert same is x
+        assert view.data_ptr() == x[1:].data_ptr()
+        assert torch.equal(fresh, x + 1)
+
+
+def test_buffers_that_the_program_writes_count_each_call_once() -> None:
+    model = torch.nn.BatchNorm1d(4).cuda().train()
+    twin = copy.deepcopy(model)
+    compiled = symshape.compile(model, runner="cudagraph")
+    with torch.no_grad():
+        for n in (8, 8, 16, 8):
+            x = torch.randn(n, 4, device="cuda")
+            torch.testing.assert_close(compiled(x), twin(x))
+            torch.testing.assert_close(model.running_mean, twin.running_mean)
+            assert int(model.num_batches_tracked) == int(twin.num_batches_tracked)
+
+
+def test_swapped_parameters_are_read() -> None:
+    model = torch.nn.Linear(4, 3).cuda()
+    compiled = symshape.compile(model, runner="cudagraph")
+    x = torch.randn(5, 4, device="cuda")
+    with torch.no_grad():
+        compiled(x)
+        model.weight.copy_(torch.ones_like(model.weight))
+        torch.testing.assert_close(compiled(x), model(x))
+        model.weight.data = torch.full_like(model.weight, 3.0)
+        torch.testing.assert_close(compiled(x), model(x))
+        model.weight = torch.nn.Parameter(torch.full_like(model.weight, 4.0))
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_the_number_of_graphs_is_bounded() -> None:
+    compiled = symshape.compile(lambda x: x * 2, runner="cudagraph", options=Options(max_cuda_graphs=3))
+    for n in (*range(2, 12), 2, 3):
+        x = torch.randn(n, device="cuda")
+        assert torch.equal(compiled(x), x * 2)
+    assert compiled.stats().cuda_graphs == 3
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (lambda x: x[x > 0], "data"),
+        (lambda x: x * torch.rand_like(x), "random"),
+        (lambda x: x.cpu() * 2, "cpu"),
+        (lambda x: x.expand(3, *x.shape), None),
+    ],
+)
+def test_what_cannot_be_captured_runs_all_the_same(fn: Function, reason: str | None, seen: list[events.Event]) -> None:
+    compiled = symshape.compile(fn, runner="cudagraph")
+    x = torch.randn(6, device="cuda")
+    torch.manual_seed(0)
+    ours = compiled(x)
+    torch.manual_seed(0)
+    assert torch.equal(ours, fn(x))
+    if reason is not None:
+        assert any(reason in each for each in reasons(seen))
+
+
+def test_gradients_fall_back_to_eager(seen: list[events.Event]) -> None:
+    model = torch.nn.Linear(4, 3).cuda()
+    compiled = symshape.compile(model, runner="cudagraph")
+    compiled(torch.randn(5, 4, device="cuda")).sum().backward()
+    assert model.weight.grad is not None
+    assert any("gradients" in each for each in reasons(seen))
+
+
+def test_auto_captures_sizes_that_come_back(seen: list[events.Event]) -> None:
+    compiled = symshape.compile(lambda x: x * 2 + 1)
+    for n in (4, 5, 6):
+        compiled(torch.randn(n, device="cuda"))
+    assert captures(seen) == 0
+    x = torch.randn(5, device="cuda")
+    assert torch.equal(compiled(x), x * 2 + 1)
+    assert captures(seen) == 1
+
+
+def test_two_streams_do_not_share_a_graph() -> None:
+    compiled = symshape.compile(lambda x: x * 2, runner="cudagraph")
+    x = torch.randn(1000, device="cuda")
+    compiled(x)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        y = compiled(x)
+    torch.cuda.current_stream().wait_stream(side)
+    assert torch.equal(y, x * 2)
+    assert compiled.stats().cuda_graphs == 2
+
+
+def test_relu_keeps_nan_in_the_products_epilogue() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).cuda().eval()
+    x = torch.randn(256, 64, device="cuda")
+    x[3, 5], x[7, 1], x[9, 2] = float("nan"), float("inf"), -float("inf")
+    with torch.no_grad():
+        ours, eager = symshape.compile(model, runner="cudagraph")(x), model(x)
+    torch.testing.assert_close(ours, eager, equal_nan=True)
+
+
+def test_torch_compile_on_the_device() -> None:
+    torch._dynamo.reset()
+    layers = [torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 4)]
+    model = torch.nn.Sequential(*layers).cuda()
+    twin = copy.deepcopy(model)
+    compiled = torch.compile(model, backend=symshape_backend)
+    for n in (3, 5, 6, 1):
+        x = torch.randn(n, 8, device="cuda")
+        for each in (compiled, twin):
+            each.zero_grad()
+            each(x).pow(2).mean().backward()
+        for ours, eager in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad, eager.grad)
+
+
+def test_inductor_on_the_device() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x @ y).relu() + 1
+
+    compiled = symshape.compile(f, runner="inductor")
+    for n in (3, 4, 5, 9, 1, 0):
+        x, y = torch.randn(n, 4, device="cuda"), torch.randn(4, 5, device="cuda")
+        torch.testing.assert_close(compiled(x, y), f(x, y))
