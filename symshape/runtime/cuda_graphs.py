@@ -59,12 +59,12 @@ class Captured:
 
 
 class GraphStore:
-    """The graphs of one compiled function: one memory pool, at most ``limit`` graphs, the least recently used leaves."""
+    """The graphs of one compiled function: a memory pool for each stream, at most ``limit`` graphs (LRU)."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._graphs: OrderedDict[GraphKey, Captured] = OrderedDict()
-        self._pool: Any = None
+        self._pools: dict[int, Any] = {}
         self._programs = 0
         self.lock = threading.RLock()
 
@@ -73,12 +73,12 @@ class GraphStore:
         self._programs += 1
         return self._programs
 
-    @property
-    def pool(self) -> Any:
-        """The shared memory pool."""
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
-        return self._pool
+    def pool(self, stream: int) -> Any:
+        """The memory pool that the graphs of one stream share: they never run at the same time."""
+        found = self._pools.get(stream)
+        if found is None:
+            found = self._pools[stream] = torch.cuda.graph_pool_handle()
+        return found
 
     def get(self, key: GraphKey) -> Captured | None:
         """The graph for ``key``, now the most recently used."""
@@ -104,7 +104,7 @@ class GraphStore:
     def clear(self) -> None:
         """Forgets all graphs and their pool."""
         self._graphs.clear()
-        self._pool = None
+        self._pools.clear()
 
 
 class CudaGraphRunner:
@@ -176,7 +176,7 @@ class CudaGraphRunner:
         reason = "a mutated input shares memory with another input" if overlap else None
         if reason is None:
             try:
-                captured = self._capture(leaves, values)
+                captured = self._capture(key, leaves, values)
                 self._store.put(key, captured)
                 return captured
             except Unfit as error:
@@ -188,7 +188,7 @@ class CudaGraphRunner:
         events.emit(events.RunnerFallback("cudagraph", "eager", reason))
         return None
 
-    def _capture(self, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
+    def _capture(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
         start = time.perf_counter()
         inputs = [_static_copy(leaves[position]) for position in self._positions]
         static = list(leaves)
@@ -201,7 +201,7 @@ class CudaGraphRunner:
             self._captured_run(static, values)
         torch.cuda.current_stream(self._device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._store.pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=self._store.pool(key.stream), capture_error_mode="thread_local"):
             flat = self._captured_run(static, values)
         for tensor, before in zip(self._written_lifted, kept, strict=True):
             tensor.copy_(before)

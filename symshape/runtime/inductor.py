@@ -158,7 +158,7 @@ class InductorRunner:
         return fake
 
     def _assumed(self, shape_env: Any, symbols: dict[str, str]) -> Check | None:
-        """What torch's ShapeEnv recorded, as a check over our slots; None (exact sizes only) where we cannot read it."""
+        """What torch's ShapeEnv recorded, as a check over our slots; None (exact sizes only) where it is unreadable."""
         conditions: list[Guard] = []
         try:
             conditions += [Guard(parse(_renamed(str(guard.expr), symbols))) for guard in shape_env.guards]
@@ -181,7 +181,7 @@ class InductorRunner:
 
 
 def _renamed(text: str, symbols: dict[str, str]) -> str:
-    """Torch's symbols in a condition, renamed to slots.  Raises KeyError for a symbol that is none of the arguments'."""
+    """A condition on torch's symbols, on slots instead.  Raises KeyError for a symbol that is no argument's."""
     import re
 
     def slot(match: re.Match[str]) -> str:

@@ -1,8 +1,10 @@
-"""A small MLP under CUDA graphs: ours, torch.compile's modes, and the floor (copy in, raw replay, clone out), in one process.
+"""A small MLP under CUDA graphs: ours, torch.compile's modes, and the floor (copy in, raw replay, clone out), in one
+process.
 
-The model is 1024-1024-1024 with a ReLU, batch 256, fp32, no gradients. ``first 50`` is what a user sees who makes one warm-up
-call and then 50; ``steady`` is the median over rounds of many calls. Both are wall-clock per call with one synchronisation
-at the end; host µs is the time until the call returns, before it. The variants take turns within each round.
+The model is 1024-1024-1024 with a ReLU, batch 256, fp32, no gradients. ``first 50`` is what a user sees who makes one
+warm-up call and then 50; ``steady`` is the median over rounds of many calls. Both are wall-clock per call with one
+synchronisation at the end; host µs is the time until the call returns, before it. The variants take turns within each
+round.
 """
 
 from __future__ import annotations
