@@ -34,6 +34,19 @@ def nonzero(ctx: Context, self: TensorSpec) -> TensorSpec:
     return TensorSpec((count, n), (1, count), 0, torch.int64, self.device)
 
 
+@rule("aten.one_hot.default", data_dependent=True)
+def one_hot(ctx: Context, self: TensorSpec, num_classes: Size = -1) -> TensorSpec:
+    """A row of 0 with a single 1 for each class number; -1 classes: as many as the data need."""
+    if self.dtype is not torch.int64:
+        raise DtypeError(f"class numbers must be int64, got {self.dtype}")
+    if type(num_classes) is int and num_classes == -1:
+        check(self.numel() != 0, lambda: "the number of classes of an empty tensor cannot be inferred")
+        num_classes = ctx.new_size(1, None)
+    else:
+        check(num_classes >= 1, lambda: f"there must be at least one class, got {num_classes}")
+    return TensorSpec.contiguous((*self.sizes, num_classes), torch.int64, self.device)
+
+
 @rule("aten.nonzero_static.default")
 def nonzero_static(self: TensorSpec, *, size: Size, fill_value: int = -1) -> TensorSpec:
     """The positions of elements that are not 0, cut or filled up to `size` rows."""

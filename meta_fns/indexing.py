@@ -53,6 +53,8 @@ def index_select(self: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
             check(index.sizes[0] == 1, lambda: f"index into a 0-d tensor must be of size 1, got {show(index.sizes)}")
         return TensorSpec((), (), 0, self.dtype, self.device, torch.strided, True)
     size = index.sizes[0] if index.sizes else 1
+    if not known(self.sizes[at] >= 1):
+        check((self.sizes[at] >= 1) | (size == 0), lambda: f"cannot index dimension {at} of {show(self.sizes)}, size 0")
     return TensorSpec.contiguous((*self.sizes[:at], size, *self.sizes[at + 1 :]), self.dtype, self.device)
 
 

@@ -24,6 +24,7 @@ from symshape.options import Options
 from symshape.tracing import state as states
 from symshape.tracing.arguments import INT_KEY, STRIDED, Call, TensorKey, sources_of, values_of
 from symshape.tracing.codegen import Run, compile_graph
+from symshape.tracing.deferred import settle
 from symshape.tracing.env import ShapeEnv, Symbol
 from symshape.tracing.functions import FunctionMode
 from symshape.tracing.graph import Graph, Input, Value, without_dead_code
@@ -163,6 +164,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         refuse(problems, name_of(fn))
         _refuse_custom_gradients(result)
         outputs, specs, tree = _outputs(tracer, result, _roots(tracer, arguments))
+        settle(tracer.copies, tracer.steps, outputs)
         tracer.env.check_policies()
     env = tracer.env
     steps = without_dead_code(tracer.steps, outputs)

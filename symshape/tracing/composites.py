@@ -7,16 +7,19 @@ symbolic sizes.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 
 from meta_fns.errors import ShapeError
 from meta_fns.layout import broadcast
-from meta_fns.sizes import product, same
+from meta_fns.sizes import Shape, product, same
 from meta_fns.spec import TensorSpec
-from meta_fns.view_algebra import infer_sizes, view_strides
+from meta_fns.view_algebra import infer_sizes, view_strides, view_strides_asking
 from symshape.errors import ProgramError
+from symshape.tracing.deferred import Copied
+from symshape.tracing.origins import user_location
 from symshape.tracing.symints import IntNode
 from symshape.tracing.tensors import SymbolicTensor, outward
 
@@ -41,13 +44,28 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
     spec = tensor._spec
     try:
         sizes = infer_sizes(spec.sizes, _inward(shape))
-        viewable = view_strides(spec.sizes, spec.strides, sizes) is not None
+        viewable = view_strides(spec.sizes, spec.strides, sizes) is not None or _viewable_here(spec, sizes)
     except ShapeError as error:
         raise ProgramError(f"{error} (at {tensor._tracer.env._origin()})") from error
     outer = [outward(size) for size in sizes]
     if viewable:
         return tensor.view(outer)
-    return aten._unsafe_view(tensor.clone(memory_format=torch.contiguous_format), outer)  # type: ignore[no-any-return]
+    copy = aten._unsafe_view(tensor.clone(memory_format=torch.contiguous_format), outer)
+    question = functools.partial(view_strides_asking, spec.sizes, spec.strides, sizes)
+    tracer = tensor._tracer
+    tracer.copies.append(Copied(len(tracer.steps), tensor._value, copy._value, question, user_location()))
+    return copy  # type: ignore[no-any-return]
+
+
+def _viewable_here(spec: TensorSpec, sizes: Shape) -> bool:
+    """Whether the sizes of the example call allow a view that the structure does not show (sizes of 0 and 1)."""
+    hints: list[tuple[int, ...]] = []
+    for each in (spec.sizes, spec.strides, sizes):
+        known = [size.hint if isinstance(size, IntNode) else size for size in each]
+        if None in known:
+            return False
+        hints.append(tuple(known))
+    return view_strides(*hints) is not None
 
 
 def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> torch.Tensor:
@@ -65,6 +83,11 @@ def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> to
     for size in sizes[start : end + 1]:
         merged = size * merged
     return reshape(tensor, *sizes[:start], merged, *sizes[end + 1 :])
+
+
+def one_hot(tensor: SymbolicTensor, num_classes: Any = -1) -> Any:
+    """``F.one_hot`` as one op: taken apart, it would not look at the class numbers any more."""
+    return tensor._tracer.dispatch(aten.one_hot.default, (tensor, num_classes), {})
 
 
 def linear(

@@ -50,6 +50,7 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.flatten: composites.flatten,
     torch.flatten: composites.flatten,
     torch.nn.functional.linear: composites.linear,
+    torch.nn.functional.one_hot: composites.one_hot,
     torch.matmul: composites.matmul,
     torch.Tensor.matmul: composites.matmul,
     torch.Tensor.__matmul__: composites.matmul,

@@ -19,6 +19,7 @@ from guards.guard import Guard
 from meta_fns import TensorSpec, registry
 from symshape.errors import ProgramError, SymShapeError, UnsupportedError
 from symshape.tracing import fallbacks
+from symshape.tracing.deferred import Copied
 from symshape.tracing.env import ShapeEnv
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.graph import Assertion, Binding, Lifted, Node, Step, Value, values_in
@@ -126,6 +127,7 @@ class Tracer:
         steps: nodes and assertions in order.
         lifted: by ``id`` of the real tensor.
         closed: whether the trace is over.
+        copies: reshapes that could have been views.
     """
 
     def __init__(self, env: ShapeEnv, names: dict[int, str] | None = None) -> None:
@@ -135,6 +137,7 @@ class Tracer:
         self._names = names or {}
         self._count = 0
         self._storages: dict[int, object] = {}
+        self.copies: list[Copied] = []
         self._constants: dict[int, list[SymbolicTensor]] = {}
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
