@@ -13,7 +13,7 @@ from meta_fns.activations_backward import like
 from meta_fns.checks import DOUBLES, fit_into, has_zero, need_dtype, need_equal, need_nonempty, need_rank, need_same
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.iterator import iterate
-from meta_fns.matmul import need_same_dtype
+from meta_fns.matmul import addmm, need_same_dtype
 from meta_fns.promote import is_float, result_type, sum_dtype, to_real
 from meta_fns.reductions import reduce_to, reduced_dims
 from meta_fns.registry import rule
@@ -300,3 +300,43 @@ def pdist_backward(grad: TensorSpec, self: TensorSpec, p: float, pdist: TensorSp
     """The gradient of pdist."""
     need_dtype("self", self, DOUBLES)
     return self.fresh()
+
+
+# --- fused and integer products --------------------------------------------------------------------------------------
+
+
+@rule("aten._addmm_activation.default")
+def addmm_activation(
+    self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False
+) -> TensorSpec:
+    """`addmm`, then relu or gelu."""
+    return addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
+
+@rule("aten._int_mm.default")
+def int_mm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
+    """`(n, k) @ (k, m) -> (n, m)` of int8 (uint8) numbers in int32."""
+    need_rank("self", self, 2)
+    need_rank("mat2", mat2, 2)
+    need_dtype("self", self, (torch.int8, torch.uint8))
+    need_dtype("mat2", mat2, (torch.int8,))
+    need_equal(self.sizes[1], mat2.sizes[0], f"{show(self.sizes)} @ {show(mat2.sizes)}")
+    return TensorSpec.contiguous((self.sizes[0], mat2.sizes[1]), torch.int32, self.device)
+
+
+@rule("aten._scaled_mm.default")
+def scaled_mm(
+    self: TensorSpec,
+    mat2: TensorSpec,
+    scale_a: TensorSpec,
+    scale_b: TensorSpec,
+    bias: TensorSpec | None = None,
+    scale_result: TensorSpec | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> TensorSpec:
+    """`(n, k) @ (k, m) -> (n, m)` of scaled 8-bit floats, in `out_dtype`."""
+    need_rank("self", self, 2)
+    need_rank("mat2", mat2, 2)
+    need_equal(self.sizes[1], mat2.sizes[0], f"{show(self.sizes)} @ {show(mat2.sizes)}")
+    return TensorSpec.contiguous((self.sizes[0], mat2.sizes[1]), out_dtype or self.dtype, self.device)
