@@ -55,7 +55,7 @@ class Origin:
         if not self.file:
             return ""
         folder, name = os.path.split(self.file)
-        if os.path.basename(folder).startswith("ipykernel_"):  # a notebook's cell: its file is a number that says nothing
+        if os.path.basename(folder).startswith("ipykernel_"):  # a notebook cell; its file has a number for a name
             name = "cell"
         where = f"{name or self.file}:{self.line}"
         if self.function:
@@ -165,7 +165,7 @@ def _key(ranges: Mapping[str, Range]) -> frozenset[tuple[str, Range]]:
     return frozenset(ranges.items())
 
 
-@attrs.frozen(slots=True, weakref_slot=True)
+@attrs.frozen(slots=True, weakref_slot=True, repr=False)
 class GuardSet:
     """The conjunction of guards and of the ranges of their symbols.
 
@@ -179,6 +179,8 @@ class GuardSet:
     ['s0 <= 64, but s0 = 65', 's0 % 8 == 0, but s0 = 65']
     >>> dict(guards.ranges)
     {'s0': (1, 64), 's1': (0, None)}
+    >>> guards
+    GuardSet.read('s0 + s1 > 2', 's0 % 8 == 0', ranges={'s0': (1, 64)})
     """
 
     guards: tuple[Guard, ...] = attrs.field(default=(), converter=_guards)
@@ -227,6 +229,11 @@ class GuardSet:
 
     def __str__(self) -> str:
         return self.text()
+
+    def __repr__(self) -> str:
+        ranges = {name: limits for name, limits in self.ranges.items() if limits != SIZE}
+        parts = [repr(guard.text()) for guard in self.guards] + ([f"ranges={ranges!r}"] if ranges else [])
+        return f"GuardSet.read({', '.join(parts)})"
 
     def __reduce__(self) -> tuple[object, ...]:
         return GuardSet, (self.guards, dict(self.ranges))
@@ -381,7 +388,7 @@ class GuardSet:
         """Fewest conditions that contradict each other, as a set; None unless the set is proven to hold nowhere.
 
         >>> print(GuardSet.read("s0 > s1", "s0 != 7", "s1 > s0").core())
-        s1 < s0
+        s0 > s1
         s0 < s1
         """
         conditions = self.conditions
