@@ -55,7 +55,8 @@ class Dim:
     policy: Policy = Policy.DYNAMIC
 
     def __attrs_post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.isidentifier() or self.name.startswith("_"):
+        name: Any = self.name
+        if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
             raise DimError(f"a Dim's name must be an identifier without a leading underscore, not {self.name!r}")
         if keyword.iskeyword(self.name) or self.name in ("min", "max"):
             raise DimError(f"{self.name!r} means something else in a guard; choose another name for this Dim")

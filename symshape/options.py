@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 
-def _positive(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
+def _positive(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"{attribute.name} must be a positive int, not {value!r}")
 

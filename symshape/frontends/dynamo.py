@@ -110,8 +110,9 @@ class GraphRunner:
                 policies[IntArg(name)] = _policy(each)
                 self._integers.append(position)
             elif isinstance(each, torch.Tensor):
-                for d, size in enumerate(each.shape):
-                    if not isinstance(size, int):
+                sizes: list[Any] = list(each.shape)
+                for d, size in enumerate(sizes):
+                    if isinstance(size, torch.SymInt):
                         policies[Size(name, d)] = _policy(size)
                         self._sizes.append((position, d))
 

@@ -152,7 +152,8 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
     except TypeError as error:
         raise InputError(
             f"argument {path} is an unhashable {type(leaf).__name__}, so it can be neither traced nor guarded; "
-            "pass tensors, numbers, strings, hashable constants, or containers of them (register others with torch.utils._pytree)"
+            "pass tensors, numbers, strings, hashable constants, or containers of them "
+            "(register others with torch.utils._pytree)"
         ) from error
     return ConstantKey(type(leaf), leaf)
 

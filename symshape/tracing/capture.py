@@ -412,8 +412,8 @@ def _refuse_custom_gradients(result: Any) -> None:
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             raise UnsupportedError(
                 f"the function uses the autograd.Function {type(node).__name__.removesuffix('Backward')} "
-                "on tensors that require gradients, whose backward a traced graph would lose; call it under torch.no_grad(), "
-                "or train through torch.compile(backend='symshape')"
+                "on tensors that require gradients, whose backward a traced graph would lose; "
+                "call it under torch.no_grad(), or train through torch.compile(backend='symshape')"
             )
         waiting += [parent for parent, _ in node.next_functions]
 

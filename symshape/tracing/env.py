@@ -215,7 +215,7 @@ class ShapeEnv:
         if found is _UNSEEN:
             backed = all(symbol.name in self._hints for symbol in term.symbols)
             found = fold.evaluate(term, self._hints) if backed else None
-            self._hint_memo[term] = found  # type: ignore[assignment]
+            self._hint_memo[term] = found
         return found
 
     @property

@@ -103,7 +103,7 @@ class FunctionMode(TorchFunctionMode):
 
 
 def _with_plain_flags(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` with symbolic flags decided first (``is_causal=n > 1``): C++ refuses them before any mode is asked."""
+    """``function`` with symbolic flags decided first (``is_causal=n > 1``): C++ refuses them before it asks a mode."""
 
     def plain(arg: Any) -> Any:
         return bool(arg) if type(arg) is torch.SymBool else arg

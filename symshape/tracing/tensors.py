@@ -60,8 +60,8 @@ class SymbolicTensor(torch.Tensor):
             if type(arg) is SymbolicTensor and not arg._tracer.closed:
                 return arg._tracer.dispatch(func, args, kwargs or {})
         raise UnsupportedError(
-            f"{func} was called on a symbolic tensor whose trace is over; a traced function must hand its tensors out as "
-            "results, not through side effects"
+            f"{func} was called on a symbolic tensor whose trace is over; a traced function must hand its tensors "
+            "out as results, not through side effects"
         )
 
     def tolist(self) -> Any:

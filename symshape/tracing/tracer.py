@@ -339,8 +339,8 @@ class Tracer:
                     break
             else:
                 raise UnsupportedError(
-                    f"{op} makes a size that depends on data ({name}), but none of its results has a dimension of that "
-                    "very size, so a graph could not read it; let the fake implementation return it as a size of its own"
+                    f"{op} makes a size that depends on data ({name}), but none of its results has a dimension of "
+                    "that very size, so a graph could not read it; let the fake implementation return it as a size of its own"
                 )
         return found
 

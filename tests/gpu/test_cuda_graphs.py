@@ -1,4 +1,4 @@
-"""The CUDA-graph runner on a device: eager's values at every size, nothing of an earlier call, refusals with a reason."""
+"""The CUDA-graph runner on a device: eager's values at every size, nothing of an earlier call, reasons for refusals."""
 
 from __future__ import annotations
 
