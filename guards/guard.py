@@ -7,7 +7,6 @@ divides by zero there) does not hold at that point; so every set is a total pred
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -17,8 +16,10 @@ from guards import exprs, html
 from guards.decide import Effort
 from guards.exprs import Term, symbol
 from guards.fold import text
+from guards.grid import Grid, grid
 from guards.intervals import meet
 from guards.minimise import needed
+from guards.origin import COMPLEMENT, DECLARED, Origin
 from guards.parse import parse
 from guards.project import project
 from guards.regions import SIZE, Range, core, implied, range_conditions, search
@@ -27,58 +28,6 @@ from guards.sources import Source, spelled
 from guards.total import guarded, satisfied
 
 Names = Mapping[str, str]
-
-
-@attrs.frozen
-class Origin:
-    """Why a guard exists: the user's line that needed it, and the op and rule that asked.
-
-    >>> print(Origin("models/mlp.py", 12, "forward", "if a.size(0) > 2:"))
-    mlp.py:12 in forward (`if a.size(0) > 2:`)
-    >>> print(Origin("", 0, rule="declared range"))
-    declared range
-    """
-
-    file: str
-    line: int
-    function: str = ""
-    text: str = ""
-    op: str = ""
-    rule: str = ""
-
-    def __str__(self) -> str:
-        return " ".join(part for part in (self.place, self._reason()) if part)
-
-    @property
-    def place(self) -> str:
-        """The user's line in short: ``model.py:12 in forward (`if n > 2:`)``; empty when there is none."""
-        if not self.file:
-            return ""
-        folder, name = os.path.split(self.file)
-        if os.path.basename(folder).startswith("ipykernel_"):  # a notebook cell; its file has a number for a name
-            name = "cell"
-        where = f"{name or self.file}:{self.line}"
-        if self.function:
-            where += f" in {self.function}"
-        return f"{where} (`{self.text}`)" if self.text else where
-
-    @property
-    def cells(self) -> tuple[str, str, str]:
-        """The parts for a table: where, the source text there, and the op and rule that asked.
-
-        >>> Origin("models/mlp.py", 12, "forward", "x.view(-1, 8)", "aten::view", "view").cells
-        ('mlp.py:12 in forward', 'x.view(-1, 8)', 'aten::view: view')
-        """
-        asked = ": ".join(part for part in (self.op, self.rule) if part)
-        return attrs.evolve(self, text="").place, self.text, asked
-
-    def _reason(self) -> str:
-        reason = ": ".join(part for part in (self.op, self.rule) if part)
-        return f"[{reason}]" if reason and self.file else reason
-
-
-DECLARED = Origin("", 0, rule="declared range")
-"""The origin of a condition that comes from the range of a symbol."""
 
 
 @attrs.frozen
@@ -376,6 +325,24 @@ class GuardSet:
         wide = _universe(self.ranges.get(name, SIZE))
         return Projection(name, GuardSet(found.conditions, {name: wide}), found.exact)
 
+    def region(
+        self,
+        first: str,
+        second: str,
+        columns: Sequence[int] | None = None,
+        rows: Sequence[int] | None = None,
+        at: Mapping[str, int] | None = None,
+    ) -> Grid:
+        """Where the set holds along two symbols, cell by cell, for plots; see :func:`guards.grid.grid`.
+
+        >>> print(GuardSet.read("s0 >= s1", ranges={"s0": (0, 4), "s1": (1, 3)}).region("s0", "s1"))
+        3 ..##
+        2 .###
+        1 ####
+        s1 upwards, s0 from left to right: 1..4
+        """
+        return grid(self._terms(), self.ranges, first, second, columns, rows, at)
+
     def sample(self, count: int = 1, seed: int = 0) -> list[dict[str, int]]:
         """Up to ``count`` different points of the set, spread over it; the same ones for the same ``seed``.
 
@@ -395,10 +362,6 @@ class GuardSet:
         free = dict.fromkeys(self.ranges, (None, None))
         found = core([guard.term for guard in conditions], free)
         return None if found is None else GuardSet(tuple(conditions[index] for index in found), free)
-
-
-COMPLEMENT = Origin("", 0, rule="complement")
-"""The origin of a guard that says that another set does not hold."""
 
 
 def _universe(limits: Range) -> Range:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from itertools import product
 
 import attrs
@@ -63,7 +63,7 @@ def project(conditions: Sequence[Term], ranges: Ranges, name: str) -> Shadow:
         if found.satisfiable is False:
             return NOTHING
         exact = exact and found.satisfiable is True
-    left, eliminated = _eliminate(own, target)
+    left, eliminated = eliminate(own, {target})
     if FALSE in left:
         return NOTHING
     if not eliminated:
@@ -100,13 +100,19 @@ def _tidy(rows: Sequence[Term], target: Term) -> tuple[Term, ...]:
 # -- elimination ------------------------------------------------------------------------------------------------------
 
 
-def _eliminate(rows: Sequence[Term], target: Term) -> tuple[list[Term], bool]:
-    """Conditions on ``target`` alone, and whether they say all that the rows say about it."""
+def eliminate(rows: Sequence[Term], kept: Set[Term]) -> tuple[list[Term], bool]:
+    """Conditions on the symbols ``kept`` alone, and whether they say all that the rows say about those.
+
+    >>> from guards.exprs import gt, lt, symbol
+    >>> a, b, c = map(symbol, "abc")
+    >>> eliminate([lt(a, b), lt(b, c), gt(b, 3)], {a, c})
+    ([<a + 2 <= c>, <c >= 5>], True)
+    """
     left = list(dict.fromkeys(rows))
     exact = True
     fresh = 0
     while True:
-        others: set[Term] = {s for row in left for s in row.symbols} - {target}
+        others: set[Term] = {s for row in left for s in row.symbols} - kept
         if not others or FALSE in left:
             return left, exact
         for s in sorted(others, key=lambda s: (sum(s in row.symbols for row in left), s.order)):
