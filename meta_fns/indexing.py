@@ -127,10 +127,12 @@ def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | No
     if not indices:
         raise ShapeError("at least one index must be given")
     expanded: list[TensorSpec | None] = []
+    masked: set[int] = set()  # dimensions that a mask indexes, never out of bounds
     for item in indices:
         if item is None:
             expanded.append(None)
         elif item.dtype in _MASKS:
+            masked.update(range(len(expanded), len(expanded) + len(item.sizes)))
             expanded.extend(_mask_vectors(ctx, self, item, len(expanded)))
         else:
             need_index_dtype("an index", item)
@@ -153,9 +155,9 @@ def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | No
     if not empty(index_sizes):
         for i in given:
             size = self.sizes[i]
-            if type(size) is int and size == 0:
+            if i not in masked and not known(size >= 1):
                 check(
-                    product(index_sizes) == 0,
+                    (size != 0) | (product(index_sizes) == 0),
                     lambda: f"index is out of bounds for a dimension of size 0, in {show(self.sizes)}",
                 )
     head, tail = kept[:before], kept[before:]

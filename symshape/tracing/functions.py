@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from symshape.errors import UnsupportedError
 from symshape.tracing import composites
+from symshape.tracing.symints import IntNode
 from symshape.tracing.tensors import SymbolicTensor, outward
 
 aten = torch.ops.aten
@@ -28,7 +29,16 @@ def _size(tensor: SymbolicTensor, dim: int | None = None) -> Any:
 
 
 def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
+    """Strides as a program reads them.
+
+    Those of a dimension of size 1 are an accident of how a tensor was made, which rules do not follow: the program then
+    depends on that size.
+    """
     strides = tensor._spec.strides
+    if tensor._value not in tensor._tracer.inputs:
+        for size in tensor._spec.sizes:
+            if type(size) is IntNode:
+                bool(size == 1)
     return tuple(outward(stride) for stride in strides) if dim is None else outward(strides[dim])
 
 

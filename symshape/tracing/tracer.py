@@ -128,6 +128,7 @@ class Tracer:
         lifted: by ``id`` of the real tensor.
         closed: whether the trace is over.
         copies: reshapes that could have been views.
+        inputs: the values of tensor arguments.
     """
 
     def __init__(self, env: ShapeEnv, names: dict[int, str] | None = None) -> None:
@@ -138,6 +139,7 @@ class Tracer:
         self._count = 0
         self._storages: dict[int, object] = {}
         self.copies: list[Copied] = []
+        self.inputs: set[Value] = set()
         self._constants: dict[int, list[SymbolicTensor]] = {}
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
@@ -154,7 +156,9 @@ class Tracer:
 
     def input_tensor(self, spec: TensorSpec, requires_grad: bool) -> SymbolicTensor:
         """A symbolic tensor for an argument."""
-        return SymbolicTensor.make(spec, self.new_value(spec), self, requires_grad)
+        value = self.new_value(spec)
+        self.inputs.add(value)
+        return SymbolicTensor.make(spec, value, self, requires_grad)
 
     def lift(self, tensor: torch.Tensor, constant: bool = False) -> Lifted:
         """The graph's name for a real tensor that the program reads."""

@@ -203,7 +203,8 @@ def wrong_specs(traced: Traced, *args: Any, **kwargs: Any) -> list[str]:
         if slot.term.op.name == "SYMBOL":
             symbols.setdefault(slot.term.name, value)
     values: dict[Value, Any] = {each.value: leaves[each.position] for each in program.graph.inputs}
-    values |= {each.value: each.tensor for each in program.graph.lifted}
+    lifted, _ = copy_call([each.tensor for each in program.graph.lifted], {})
+    values |= {each.value: tensor for each, tensor in zip(program.graph.lifted, lifted, strict=True)}
     found: list[str] = []
     for each in program.graph.inputs:
         found += _spec_difference(f"input {each.path}", each.value.spec, values[each.value], symbols)
