@@ -10,7 +10,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import attrs
@@ -18,6 +17,8 @@ import torch
 
 from symshape import events
 from symshape.runtime.fusion import fuse
+from symshape.runtime.static_outputs import Outputs, is_dense
+from symshape.runtime.static_outputs import Unfit as Unfit
 from symshape.tracing.capture import Program
 from symshape.tracing.codegen import compile_graph
 from symshape.tracing.graph import Value, values_in
@@ -26,10 +27,9 @@ Runner = Callable[[Sequence[Any], Sequence[int]], list[Any]]
 
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 """The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
-
-
-class Unfit(Exception):
-    """A program that a runner cannot serve, and why."""
+_is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
+_APART = "the call is part of another capture, or what the program writes shares memory with another input or parameter"
+_MOST_SIZES = 10_000  # remembered as seen once, or as refused
 
 
 @attrs.frozen
@@ -48,13 +48,13 @@ class Captured:
     Attributes:
         graph: the CUDA graph.
         inputs: static input tensors, in the order of the program's inputs.
-        outputs: for each output: how to answer it after a replay (see ``CudaGraphRunner._plan_output``).
+        outputs: from the call's leaves to the flat outputs, after a replay.
         addresses: data pointers of the lifted tensors at capture.
     """
 
     graph: torch.cuda.CUDAGraph
     inputs: list[torch.Tensor]
-    outputs: list[Callable[[Sequence[Any]], Any]]
+    outputs: Callable[[Sequence[Any]], list[Any]]
     addresses: list[int]
 
 
@@ -133,10 +133,18 @@ class CudaGraphRunner:
         self._written_lifted = [
             each.tensor for each in program.graph.lifted if id(each.value.storage) in mutated and not each.constant
         ]
+        self._writes = bool(self._written or self._written_lifted)
+        self._told = False
         self._lock = store.lock
 
     def __call__(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
+        inputs = [leaves[position] for position in self._positions]
+        if _is_capturing() or (self._writes and self._overlapping(inputs)):
+            if not self._told:
+                self._told = True
+                events.emit(events.RunnerFallback("cudagraph", "eager", _APART))
+            return self._eager(leaves, values)
         with self._lock:
             key = self.key(values)
             captured = self._store.get(key)
@@ -144,17 +152,24 @@ class CudaGraphRunner:
                 captured = None
             if captured is None:
                 captured = self._capture_or_none(key, leaves, values)
-                if captured is None:
-                    return self._eager(leaves, values)
-            inputs = [leaves[position] for position in self._positions]
-            if len(inputs) == 1:
-                captured.inputs[0].copy_(inputs[0])
-            elif inputs:
-                torch._foreach_copy_(captured.inputs, inputs)
-            captured.graph.replay()
-            for position in self._written:
-                inputs[position].copy_(captured.inputs[position])
-            return [answer(leaves) for answer in captured.outputs]
+            if captured is not None:
+                if len(inputs) == 1:
+                    captured.inputs[0].copy_(inputs[0])
+                elif inputs:
+                    torch._foreach_copy_(captured.inputs, inputs)
+                captured.graph.replay()
+                for position in self._written:
+                    inputs[position].copy_(captured.inputs[position])
+                return captured.outputs(leaves)
+        return self._eager(leaves, values)
+
+    def _overlapping(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Whether what a program writes could be seen through another tensor: then copies of the inputs are no good."""
+        memory = [tensor.untyped_storage().data_ptr() for tensor in inputs]
+        filled = [address for address in memory if address]
+        if len(set(filled)) != len(filled):
+            return True
+        return any(tensor.untyped_storage().data_ptr() in filled for tensor in self._lifted)
 
     def key(self, values: Sequence[int]) -> GraphKey:
         """The key of the graph for these sizes on the current stream."""
@@ -168,23 +183,18 @@ class CudaGraphRunner:
         if key.sizes in self._refused:
             return None
         if self._seen is not None and key.sizes not in self._seen:
-            self._seen.add(key.sizes)
+            _remember(self._seen, key.sizes)
             return None
-        if torch.cuda.is_current_stream_capturing():
-            return None
-        overlap = self._written and _overlapping([leaves[position] for position in self._positions])
-        reason = "a mutated input shares memory with another input" if overlap else None
-        if reason is None:
-            try:
-                captured = self._capture(key, leaves, values)
-                self._store.put(key, captured)
-                return captured
-            except Unfit as error:
-                reason = str(error)
-            except RuntimeError as error:
-                reason = f"capture failed: {error}"
-                torch.cuda.synchronize(self._device)
-        self._refused.add(key.sizes)
+        try:
+            captured = self._capture(key, leaves, values)
+            self._store.put(key, captured)
+            return captured
+        except Unfit as error:
+            reason = str(error)
+        except RuntimeError as error:
+            reason = f"capture failed: {error}"
+            torch.cuda.synchronize(self._device)
+        _remember(self._refused, key.sizes)
         events.emit(events.RunnerFallback("cudagraph", "eager", reason))
         return None
 
@@ -195,54 +205,28 @@ class CudaGraphRunner:
         for position, tensor in zip(self._positions, inputs, strict=True):
             static[position] = tensor
         kept = [tensor.clone() for tensor in self._written_lifted]
-        side = torch.cuda.Stream(self._device)
-        side.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(side):  # warm up: libraries initialise, and the sizes prove to run
-            self._captured_run(static, values)
-        torch.cuda.current_stream(self._device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._store.pool(key.stream), capture_error_mode="thread_local"):
-            flat = self._captured_run(static, values)
-        for tensor, before in zip(self._written_lifted, kept, strict=True):
-            tensor.copy_(before)
-        answers = self._plan_outputs(flat, inputs)
+        try:
+            side = torch.cuda.Stream(self._device)
+            side.wait_stream(torch.cuda.current_stream(self._device))
+            with torch.cuda.stream(side):  # warm up: libraries initialise, and the sizes prove to run
+                self._captured_run(static, values)
+            torch.cuda.current_stream(self._device).wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._store.pool(key.stream), capture_error_mode="thread_local"):
+                flat = self._captured_run(static, values)
+        finally:  # what the warm-up wrote
+            for tensor, before in zip(self._written_lifted, kept, strict=True):
+                tensor.copy_(before)
+        outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted)
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
-        return Captured(graph, inputs, answers, [t.data_ptr() for t in self._lifted])
+        return Captured(graph, inputs, outputs, [t.data_ptr() for t in self._lifted])
 
-    def _plan_outputs(self, flat: list[Any], inputs: list[torch.Tensor]) -> list[Callable[[Sequence[Any]], Any]]:
-        owners = {_storage(tensor): index for index, tensor in enumerate(inputs)}
-        lifted = {_storage(tensor) for tensor in self._lifted}
-        seen: dict[int, int] = {}
-        answers: list[Callable[[Sequence[Any]], Any]] = []
-        for index, output in enumerate(flat):
-            if not isinstance(output, torch.Tensor):
-                answers.append(partial(_known, output))
-                continue
-            storage = _storage(output)
-            if storage in owners:
-                answers.append(self._view_of_input(output, inputs[owners[storage]], owners[storage]))
-            elif storage in lifted:
-                answers.append(partial(_known, output))
-            elif storage in seen:
-                if flat[seen[storage]] is not output:
-                    raise Unfit("two outputs share memory")
-                raise Unfit("one tensor is returned twice")
-            elif not _is_dense(output):
-                raise Unfit("an output does not fill its memory (it is expanded)")
-            else:
-                seen[storage] = index
-                answers.append(partial(_copied, output))
-        return answers
 
-    def _view_of_input(self, output: torch.Tensor, static: torch.Tensor, index: int) -> Callable[[Sequence[Any]], Any]:
-        """An output that is an input, or a view of one: the same view of the call's own tensor."""
-        position = self._positions[index]
-        if output is static:
-            return lambda leaves: leaves[position]
-        size, stride = output.size(), output.stride()
-        offset = output.storage_offset() - static.storage_offset()
-        return lambda leaves: leaves[position].as_strided(size, stride, leaves[position].storage_offset() + offset)
+def _remember(sizes: set[tuple[int, ...]], new: tuple[int, ...]) -> None:
+    if len(sizes) >= _MOST_SIZES:
+        sizes.clear()
+    sizes.add(new)
 
 
 def _fused(program: Program, eager: Runner) -> Runner:
@@ -287,33 +271,12 @@ def _requires_grad(program: Program, value: Value) -> bool:
     return False
 
 
-def _known(output: Any, leaves: Sequence[Any]) -> Any:
-    return output
-
-
-def _copied(output: torch.Tensor, leaves: Sequence[Any]) -> torch.Tensor:
-    return output.clone()
-
-
 def _static_copy(tensor: torch.Tensor) -> torch.Tensor:
     """A buffer with the tensor's sizes, strides and values."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     if tensor.numel() == 0:
         return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    if not _is_dense(tensor):
+    if not is_dense(tensor):
         raise Unfit(f"an input does not fill its memory ({extent} elements of memory for {tensor.numel()})")
     copy = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
-def _overlapping(tensors: Sequence[torch.Tensor]) -> bool:
-    storages = [_storage(tensor) for tensor in tensors]
-    return len(set(storages)) != len(storages)
