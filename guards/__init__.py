@@ -10,6 +10,7 @@ from guards.exchange import from_json, to_json
 from guards.explain import Conflict, Distinction, Explanation, distinguish, explain, explain_conflict, explain_miss
 from guards.exprs import Term, symbol
 from guards.facts import Facts
+from guards.grid import Grid
 from guards.guard import Guard, GuardSet, Origin, Projection, Violation
 from guards.intervals import Interval
 from guards.nearest import Nearest
@@ -31,6 +32,7 @@ __all__ = [
     "Explanation",
     "Facts",
     "FormatError",
+    "Grid",
     "Guard",
     "GuardSet",
     "GuardsError",

@@ -12,9 +12,10 @@ import attrs
 
 from guards.decide import Effort
 from guards.dispatch import Miss
-from guards.guard import DECLARED, Guard, GuardSet, Violation, listed
+from guards.guard import Guard, GuardSet, Violation, listed
 from guards.minimise import needed
 from guards.nearest import Nearest, nearest
+from guards.origin import DECLARED
 from guards.regions import search
 from guards.sources import Source, spelled
 

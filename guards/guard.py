@@ -27,6 +27,8 @@ from guards.sampling import sample
 from guards.sources import Source, spelled
 from guards.total import guarded, satisfied
 
+__all__ = ["Guard", "GuardSet", "Names", "Origin", "Projection", "Violation", "listed", "violation"]
+
 Names = Mapping[str, str]
 
 

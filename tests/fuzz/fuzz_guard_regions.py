@@ -120,6 +120,18 @@ def shadow(rng: random.Random) -> str:
     return "shadow" if found.exact else "shadow, too wide"
 
 
+def gridded(rng: random.Random) -> str:
+    a = some_set(rng)
+    wanted = {(point["s0"], point["s1"]) for point in points(a)}
+    axes = [range((low or 0) - 1, (high or 0) + 2) for low, high in (a.ranges["s0"], a.ranges["s1"])]
+    found = a.region("s0", "s1", axes[0], axes[1])
+    cells = {(x, y): c for y, row in zip(axes[1], found.cells, strict=True) for x, c in zip(axes[0], row, strict=True)}
+    for cell, inside in cells.items():
+        if inside is not None and inside is not (cell in wanted):
+            raise Counterexample(f"region at {cell} is {inside}\n{shown(a)}")
+    return "grid" if None not in cells.values() else "grid with gaps"
+
+
 def sampled(rng: random.Random) -> str:
     a = some_set(rng)
     count = rng.randint(1, 6)
@@ -204,11 +216,22 @@ def exchanged(rng: random.Random) -> str:
     return "exchanged" if conflict is None else "conflict"
 
 
-CASES = (relations, algebra, minimised, shadow, sampled, responsible, closest, covered, exchanged)
+CASES = (relations, algebra, minimised, shadow, gridded, sampled, responsible, closest, covered, exchanged)
 
 
 def main(argv: Sequence[str] | None = None) -> Outcome:
     """Runs the fuzzer."""
-    seen = ("relations", "algebra", "minimised", "shadow", "sampled", "core", "nearest", "certified", "counterexample")
+    seen = (
+        "relations",
+        "algebra",
+        "minimised",
+        "shadow",
+        "grid",
+        "sampled",
+        "core",
+        "nearest",
+        "certified",
+        "counterexample",
+    )
     seen += ("exchanged", "conflict")
     return run_fuzzer("guard_regions", __doc__, argv, case, count=5_000, smoke=250, must_see=seen)

@@ -170,4 +170,6 @@ class TestConflict:
 
     def test_program_contradicts_itself(self) -> None:
         found = explain_conflict(GuardSet((), {"s0": (0, 9)}), GuardSet.read("s1 > s2", "s1 < s2"))
-        assert str(found) == "the program contradicts itself: s2 < s1, and s1 < s2"
+        assert found is not None
+        assert str(found).startswith("the program contradicts itself: ")
+        assert (len(found.declared), len(found.program)) == (0, 2)
