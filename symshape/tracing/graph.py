@@ -198,6 +198,19 @@ def map_argument(arg: Any, leaf: Callable[[Any], Any]) -> Any:
     return arg
 
 
+_REFUSES_DATA = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("index", "index_select", "gather", "take", "take_along_dim", "embedding", "embedding_bag", "one_hot"),
+        *("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_put"),
+        *("nll_loss_forward", "nll_loss2d_forward", "bincount", "multinomial", "binary_cross_entropy", "searchsorted"),
+        *("linalg_cholesky_ex", "linalg_inv_ex", "_linalg_solve_ex", "_linalg_det", "_linalg_eigh", "cholesky"),
+        *("_assert_async", "_local_scalar_dense", "max_unpool2d", "max_unpool3d", "ctc_loss", "_ctc_loss"),
+    )
+)
+"""Ops that may refuse the data that they get: they run even where nobody reads their result."""
+
+
 def _is_pure(node: Node) -> bool:
     op = node.op
     return not (
@@ -206,6 +219,7 @@ def _is_pure(node: Node) -> bool:
         or torch.Tag.nondeterministic_seeded in op.tags
         or op._schema.name in _BATCH_NORM
         or op.namespace not in ("aten", "prims")
+        or op._schema.name in _REFUSES_DATA
         or not node.outputs
     )
 

@@ -247,12 +247,12 @@ def _spec_difference(name: str, spec: TensorSpec, tensor: torch.Tensor, symbols:
         return fold.evaluate(size.term, symbols) if isinstance(size, IntNode) else size
 
     sizes = tuple(number(size) for size in spec.sizes)
-    expected: tuple[Any, ...] = (spec.dtype, spec.device, sizes, number(spec.storage_offset))
-    real: tuple[Any, ...] = (tensor.dtype, tensor.device, tuple(tensor.shape), tensor.storage_offset())
-    if tensor.numel():  # a dimension of size 1 is never stepped over
+    expected: tuple[Any, ...] = (spec.dtype, spec.device, sizes)
+    real: tuple[Any, ...] = (tensor.dtype, tensor.device, tuple(tensor.shape))
+    if tensor.numel():  # an empty tensor is nowhere, and a dimension of size 1 is never stepped over
         stepped = [d for d, size in enumerate(tensor.shape) if size > 1]
-        expected += (tuple(number(spec.strides[d]) for d in stepped),)
-        real += (tuple(tensor.stride(d) for d in stepped),)
+        expected += (number(spec.storage_offset), tuple(number(spec.strides[d]) for d in stepped))
+        real += (tensor.storage_offset(), tuple(tensor.stride(d) for d in stepped))
     return [] if expected == real else [f"the spec of {name} says {expected}, but it is {real}"]
 
 

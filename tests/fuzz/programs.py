@@ -1,0 +1,432 @@
+"""Random programs as text: lines that work at the sizes they were grown at, with inputs that can be made at any."""
+
+from __future__ import annotations
+
+import math
+import random
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+import torch.nn.functional
+
+Sizes = tuple[tuple[int, ...], ...]
+SIZES = (0, 1, 1, 2, 2, 3, 4, 5, 6, 8)
+
+
+def T(*sizes: int) -> torch.Tensor:
+    """A contiguous tensor of small whole numbers."""
+    return (torch.arange(math.prod(sizes)) * 7 % 11 - 5.0).reshape(sizes)
+
+
+SPACE: Mapping[str, Any] = {"T": T, "torch": torch, "F": torch.nn.functional, "math": math}
+
+# How an argument of n dimensions is made; {s} are its sizes, {a}, {b} … each of them.
+LAYOUTS = {
+    "plain": "T({s})",
+    "offset": "T({prod} + 3)[3:].view({s})",
+    "transposed": "T({reversed}).permute({order})",
+    "stepped": "T({s_first_doubled})[::2]",
+    "sliced": "T({s_last_wider})[..., 1:-1]",
+    "expanded": "T({s_first_one}).expand({s})",
+}
+
+TENSOR_LINES = (
+    "{a} + 1",
+    "{a} * 2.5",
+    "-{a}",
+    "{a}.relu()",
+    "{a}.abs().sqrt()",
+    "{a} * {n}",
+    "{a} / ({n} + 1)",
+    "{a} + {b}",
+    "{a} * {b}",
+    "{a} - {b}",
+    "torch.maximum({a}, {b})",
+    "torch.where({a} > 0, {a}, {b})",
+    "{a} > {b}",
+    "{a}.to(torch.float64)",
+    "{a}.to(torch.int64)",
+    "{a}.clamp(min=0)",
+    "{a}.sum()",
+    "{a}.sum({d})",
+    "{a}.sum({d}, keepdim=True)",
+    "{a}.mean({d})",
+    "{a}.amax({d})",
+    "{a}.argmax({d})",
+    "{a}.cumsum({d})",
+    "{a}.softmax({d})",
+    "{a}.all({d})",
+    "{a}.prod({d})",
+    "{a}.var({d})",
+    "{a}.sort({d})[0]",
+    "{a}.topk(1, {d})[0]",
+    "{a}.transpose({d}, {e})",
+    "{a}.unsqueeze({d})",
+    "{a}.squeeze({d})",
+    "{a}.squeeze()",
+    "{a}.t()",
+    "{a}.mT",
+    "{a}.movedim({d}, {e})",
+    "{a}.permute(*reversed(range({a}.dim())))",
+    "{a}.flatten()",
+    "{a}.flatten(0, 1)",
+    "{a}.reshape(-1)",
+    "{a}.view(-1)",
+    "{a}.reshape({a}.size({d}), -1)",
+    "{a}.reshape(-1, {a}.size({d}))",
+    "{a}.view({a}.size(0), -1)",
+    "{a}.reshape({b}.shape)",
+    "{a}.view({b}.shape)",
+    "{a}.reshape({n}, -1)",
+    "{a}.reshape(2, -1)",
+    "{a}.unflatten({d}, (2, -1))",
+    "{a}.expand(3, *{a}.shape)",
+    "{a}.expand({n}, *{a}.shape)",
+    "{a}.expand_as({b})",
+    "{a}.repeat(2, *[1] * {a}.dim())",
+    "{a}.repeat_interleave(2, {d})",
+    "{a}.contiguous()",
+    "{a}.clone()",
+    "{a}.detach()",
+    "{a}.flip({d})",
+    "{a}.roll(1, {d})",
+    "{a}.tril()",
+    "{a}.diagonal()",
+    "{a}.unfold({d}, 2, 1)",
+    "{a}[0]",
+    "{a}[-1]",
+    "{a}[1:]",
+    "{a}[:2]",
+    "{a}[::2]",
+    "{a}[..., -1]",
+    "{a}[..., :-1]",
+    "{a}[:, None]",
+    "{a}[None]",
+    "{a}[:{n}]",
+    "{a}[{n}:]",
+    "{a}[{n} // 2]",
+    "{a}[..., :{n} // 2]",
+    "{a}.narrow({d}, 0, {a}.size({d}) // 2)",
+    "{a}.select({d}, -1)",
+    "{a}.chunk(2, {d})[0]",
+    "{a}.chunk(2, {d})[-1]",
+    "{a}.split(2, {d})[0]",
+    "{a}.split([1, {a}.size({d}) - 1], {d})[1]",
+    "{a}.unbind({d})[0]",
+    "{a}.index_select({d}, torch.tensor([0]))",
+    "{a}[torch.tensor([0, -1])]",
+    "{a}[torch.arange({a}.size(0))]",
+    "{a}.gather({d}, {a}.argmax({d}, keepdim=True))",
+    "{a}.masked_fill({a} > 0, 0.0)",
+    "torch.cat([{a}, {b}], {d})",
+    "torch.cat([{a}, {a}], {d})",
+    "torch.stack([{a}, {b}], {d})",
+    "torch.stack([{a}, {a}], {d})",
+    "torch.outer({a}, {b})",
+    "{a} @ {b}",
+    "{a} @ {a}.mT",
+    "torch.matmul({a}, {b}.mT)",
+    "torch.einsum('...i,...i->...', {a}, {b})",
+    "torch.broadcast_tensors({a}, {b})[0]",
+    "torch.nn.functional.pad({a}, (1, 1))",
+    "torch.nn.functional.pad({a}, (0, {n}))",
+    "torch.nn.functional.pad({a}, (-1, 0))",
+    "torch.nn.functional.layer_norm({a}, {a}.shape[-1:])",
+    "torch.nn.functional.linear({a}, {b})",
+    "torch.nn.functional.avg_pool1d({a}, 2)",
+    "torch.nn.functional.conv1d({a}, T(2, 3, 2))",
+    "torch.nn.functional.one_hot({a}.abs().long(), 6)",
+    "torch.arange({n})",
+    "torch.zeros({n}, {m})",
+    "torch.full(({n},), {m})",
+    "torch.eye({n})",
+    "torch.linspace(0, 1, {n})",
+    "{a}.new_zeros({n}, {a}.size({d}))",
+    "{a}.new_ones({b}.shape)",
+    "torch.zeros_like({a})",
+    "torch.empty_strided({a}.shape, {a}.stride()).copy_({a})",
+    "{a}.as_strided({a}.shape, {a}.stride())",
+    "{a}.norm()",
+    "torch.dist({a}, {b})",
+    "torch.tensor([{n}, {m}])",
+    "torch.meshgrid({a}, {b}, indexing='ij')[0]",
+    "torch.bucketize({a}, torch.tensor([0.0, 1.0]))",
+    "torch.nonzero_static({a}, size={n})",
+)
+
+INPLACE_LINES = (
+    "{a}.add_(1)",
+    "{a}.mul_({b})",
+    "{a}.copy_({b})",
+    "{a}.zero_()",
+    "{a}.relu_()",
+    "{a}.clamp_(max=2)",
+    "{a}.unsqueeze_({d})",
+    "{a}.squeeze_()",
+    "{a}.t_()",
+    "{a}.transpose_({d}, {e})",
+    "{a}[0] = 1",
+    "{a}[:1] += 2",
+    "{a}[..., -1] = {b}",
+    "{a}[:{n}] = 3",
+    "{a}.view(-1).add_(1)",
+    "{a}[{a} > 0] = 0",
+    "{a}.fill_diagonal_(1)",
+    "{a}.masked_fill_({a} > 1, 7)",
+    "{a}.index_fill_({d}, torch.tensor([0]), 4)",
+    "torch.add({a}, 1, out={a})",
+)
+
+INTEGER_LINES = (
+    "{a}.size({d})",
+    "{a}.shape[-1]",
+    "{a}.numel()",
+    "{a}.dim()",
+    "len({a})",
+    "{a}.stride({d})",
+    "{a}.storage_offset()",
+    "{n} + {m}",
+    "{n} - {m}",
+    "{n} * {m}",
+    "{n} + 1",
+    "{n} // 2",
+    "{n} % 3",
+    "{n} // ({m} + 1)",
+    "{n} % ({m} + 1)",
+    "-(-{n} // 4) * 4",
+    "max({n}, {m})",
+    "min({n}, {m})",
+    "max({n}, 1)",
+    "torch.sym_max({n}, {m})",
+    "torch.sym_min({n}, 3)",
+    "abs({n} - {m})",
+    "int({n} / 2)",
+    "math.ceil({n} / 3)",
+    "math.floor({n} / 3)",
+    "{n} ** 2",
+    "sum({a}.shape)",
+    "math.prod({a}.shape)",
+    "int({n} > {m})",
+    "round({n} / 2)",
+)
+
+CONDITIONS = (
+    "{n} > {m}",
+    "{n} == {m}",
+    "{n} != 1",
+    "{n}",
+    "not {n}",
+    "{n} % 2 == 0",
+    "{n} > 2 and {m} < 5",
+    "{n} == 0 or {m} == 1",
+    "2 < {n} <= 5",
+    "{a}.shape == {b}.shape",
+    "{a}.shape[-1] == 1",
+    "{a}.is_contiguous()",
+    "{a}.stride({d}) == 1",
+    "{a}.numel() > 4",
+    "{a}.dim() > 2",
+    "{a}.dtype == torch.float32",
+    "{n} / 2 > {m}",
+    "{n} in (1, 2)",
+    "torch.numel({a}) == {n} * {m}",
+    "torch.is_floating_point({a})",
+    "{n} ** 2 < {m} + 3",
+)
+
+
+@attrs.frozen
+class Argument:
+    """How one argument is made: a layout of fresh memory, or an earlier argument (a view of one)."""
+
+    name: str
+    layout: str
+    ndim: int
+    alias: str = ""  # an expression over earlier arguments
+
+    def text(self, sizes: Sequence[int]) -> str:
+        """The expression that makes it at these sizes."""
+        if self.alias:
+            return self.alias
+        n = self.ndim
+        listed = ", ".join(map(str, sizes))
+        order = ", ".join(str(n - 1 - d) for d in range(n))
+        parts = {
+            "s": listed,
+            "prod": str(math.prod(sizes)),
+            "reversed": ", ".join(map(str, reversed(sizes))),
+            "order": order,
+        }
+        if n:
+            first, rest = sizes[0], list(sizes[1:])
+            parts["s_first_doubled"] = ", ".join(map(str, [2 * first, *rest]))
+            parts["s_first_one"] = ", ".join(map(str, [1, *rest]))
+            parts["s_last_wider"] = ", ".join(map(str, [*sizes[:-1], sizes[-1] + 2]))
+        return LAYOUTS[self.layout].format(**parts)
+
+
+@attrs.frozen
+class Program:
+    """A function's text and how its arguments are made."""
+
+    arguments: tuple[Argument, ...]
+    lines: tuple[str, ...]
+    sizes: Sizes  # that it was grown at
+
+    def source(self) -> str:
+        """The function, called ``program``."""
+        head = f"def program({', '.join(each.name for each in self.arguments)}):"
+        return "\n".join([head, *(f"    {line}" for line in self.lines)])
+
+    def call(self, sizes: Sizes) -> str:
+        """The lines that make the arguments."""
+        return "\n".join(f"{each.name} = {each.text(s)}" for each, s in zip(self.arguments, sizes, strict=True))
+
+    def function(self) -> Callable[..., Any]:
+        """The function itself."""
+        space: dict[str, Any] = dict(SPACE)
+        exec(compile(self.source(), "<program>", "exec"), space)
+        found = space["program"]
+        assert isinstance(found, types.FunctionType)
+        return found
+
+    def make(self, sizes: Sizes) -> list[torch.Tensor]:
+        """Arguments at these sizes."""
+        space: dict[str, Any] = dict(SPACE)
+        exec(self.call(sizes), space)
+        return [space[each.name] for each in self.arguments]
+
+
+class _Grower:
+    """Grows one program line by line, running each line; a line that fails is dropped."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.arguments: list[Argument] = []
+        self.sizes: list[tuple[int, ...]] = []
+        self.lines: list[str] = []
+        self.space: dict[str, Any] = dict(SPACE)
+        self.tensors: list[str] = []
+        self.integers: list[str] = []
+        self.count = 0
+
+    def argument(self) -> None:
+        rng = self.rng
+        name = f"x{len(self.arguments)}"
+        if self.arguments and rng.random() < 0.08:
+            other = rng.choice(self.arguments)
+            alias = rng.choice([other.name, f"{other.name}[...]", f"{other.name}.detach()"])
+            made = Argument(name, "plain", other.ndim, alias)
+            sizes = self.sizes[self.arguments.index(other)]
+        else:
+            ndim = rng.choice((0, 1, 1, 2, 2, 2, 3, 3))
+            layout = rng.choice(("plain",) * 8 + tuple(LAYOUTS)) if ndim else "plain"
+            used = [size for each in self.sizes for size in each]
+            sizes = tuple(
+                rng.choice(used) if used and rng.random() < 0.5 else rng.choice(SIZES[2:]) for _ in range(ndim)
+            )
+            made = Argument(name, layout, ndim)
+        self.arguments.append(made)
+        self.sizes.append(sizes)
+        exec(f"{name} = {made.text(sizes)}", self.space)
+        self.tensors.append(name)
+
+    def fill(self, template: str) -> str:
+        rng = self.rng
+        recent = self.tensors[-4:]
+        a = rng.choice(recent)
+        ndim = self.space[a].dim()
+        places = {
+            "a": a,
+            "b": rng.choice(self.tensors),
+            "d": rng.choice([-1, *range(max(ndim, 1))]),
+            "e": rng.choice([-1, *range(max(ndim, 1))]),
+            "n": rng.choice(self.integers) if self.integers else f"{a}.size(-1)",
+            "m": rng.choice(self.integers) if self.integers else f"{a}.numel()",
+        }
+        return template.format(**places)
+
+    def try_line(self, line: str) -> bool:
+        try:
+            exec(line, self.space)
+        except Exception:  # the generator's own misses: only lines that run are kept
+            return False
+        return True
+
+    def keep(self, name: str, line: str) -> None:
+        value = self.space.get(name)
+        if isinstance(value, torch.Tensor):
+            if value.numel() > 4000 or value.dim() > 5:
+                return
+            self.tensors.append(name)
+        elif type(value) is int:
+            if abs(value) > 4000:
+                return
+            self.integers.append(name)
+        else:
+            return
+        self.lines.append(line)
+
+    def step(self) -> None:
+        rng = self.rng
+        kind = rng.random()
+        if kind < 0.12:
+            line = self.fill(rng.choice(INPLACE_LINES))
+            into, _, source = line.partition(".copy_(")
+            if source != f"{into})" and self.try_line(line):  # copying onto itself does nothing, even where it overlaps
+                self.lines.append(line)
+            return
+        self.count += 1
+        if kind < 0.3:
+            name, text = f"n{self.count}", self.fill(rng.choice(INTEGER_LINES))
+        elif kind < 0.45:
+            name = f"t{self.count}"
+            then, otherwise = (self.fill(rng.choice(TENSOR_LINES)) for _ in range(2))
+            text = f"({then}) if {self.fill(rng.choice(CONDITIONS))} else ({otherwise})"
+        else:
+            name, text = f"t{self.count}", self.fill(rng.choice(TENSOR_LINES))
+        line = f"{name} = {text}"
+        if self.try_line(line):
+            self.keep(name, line)
+
+    def grow(self) -> Program:
+        for _ in range(self.rng.choice((1, 1, 2, 2, 3))):
+            self.argument()
+        wanted = self.rng.choice((2, 3, 5, 8, 12))
+        for _ in range(6 * wanted):
+            if len(self.lines) >= wanted:
+                break
+            self.step()
+        names = self.tensors[-3:] + self.integers[-1:]
+        if self.rng.random() < 0.3:
+            names = self.tensors[-1:]
+        self.lines.append(f"return {', '.join(names)}{',' if len(names) == 1 else ''}")
+        return Program(tuple(self.arguments), tuple(self.lines), tuple(self.sizes))
+
+
+def random_program(rng: random.Random) -> Program:
+    """A program that eager accepts at its own sizes."""
+    return _Grower(rng).grow()
+
+
+def other_sizes(rng: random.Random, program: Program) -> Sizes:
+    """Other sizes for the same arguments; equal sizes mostly stay equal, so that the program has a chance."""
+    renamed: dict[int, int] = {}
+    keep = rng.random() < 0.7
+
+    def new(size: int) -> int:
+        if keep:
+            return renamed.setdefault(size, rng.choice(SIZES))
+        return rng.choice((size, rng.choice(SIZES)))
+
+    made: list[tuple[int, ...]] = []
+    for argument, sizes in zip(program.arguments, program.sizes, strict=True):
+        if argument.alias:
+            source = next(i for i, each in enumerate(program.arguments) if argument.alias.startswith(each.name))
+            made.append(made[source])
+        else:
+            made.append(tuple(new(size) for size in sizes))
+    return tuple(made)
