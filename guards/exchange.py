@@ -2,7 +2,8 @@
 
 A document says what it is: ``{"format": "guards", "version": 1, "kind": "guard_set", ...}``.  Conditions are written as
 text that a person can read, and as a list of steps where the text would not give back the very same term.  What is
-loaded is checked piece by piece; a :class:`~guards.errors.FormatError` names the piece that is wrong.
+loaded is checked piece by piece; a :class:`~guards.errors.FormatError` names the piece that is wrong.  Guard sets can
+also be written, not read, as SMT-LIB 2 and as LaTeX.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from guards.facts import Facts
 from guards.fold import text
 from guards.guard import Guard, GuardSet, Origin
 from guards.parse import parse
+from guards.prove import smtlib
+from guards.regions import SIZE, range_conditions
+from guards.simplify import latex
 from guards.sources import IntArg, Size, Source, StorageOffset, Stride
+from guards.total import guarded
 
 FORMAT, VERSION = "guards", 1
 _LARGEST = 16_000_000  # characters of a document
@@ -329,3 +334,34 @@ def from_json(document: str, kind: str | None = None) -> Value:
     if kind is not None and found["kind"] != kind:
         raise FormatError(f"a document of kind {kind!r} is needed, not {found['kind']!r}")
     return _READERS[found["kind"]]({k: v for k, v in found.items() if k not in ("format", "version", "kind")})
+
+
+# -- other languages --------------------------------------------------------------------------------------------------
+
+
+def to_smtlib(guards: GuardSet) -> str:
+    """The set as an SMT-LIB 2 script that asks whether it can hold.
+
+    >>> print(to_smtlib(GuardSet.read("s0 % 8 == 0", ranges={"s0": (2, None)})))
+    (set-logic QF_NIA)
+    (declare-const s0 Int)
+    (assert (>= s0 2))
+    (assert (= (mod s0 8) 0))
+    (check-sat)
+    <BLANKLINE>
+    """
+    return smtlib(*(guarded(guard.term) for guard in guards), ranges=guards.ranges)
+
+
+def to_latex(guards: GuardSet) -> str:
+    r"""The conditions of the set as LaTeX lines; trivial ranges of sizes are left out.
+
+    >>> print(to_latex(GuardSet.read("s0 % 8 == 0", ranges={"s0": (2, None)})))
+    \begin{aligned}
+    & s_{0} \geq 2 \\
+    & s_{0} \bmod 8 = 0
+    \end{aligned}
+    """
+    trivial = {condition for name in guards.ranges for condition in range_conditions(name, SIZE)}
+    lines = [f"& {latex(guard.term)}" for guard in guards.conditions if guard.term not in trivial]
+    return "\n".join([r"\begin{aligned}", " \\\\\n".join(lines) or "& true", r"\end{aligned}"])

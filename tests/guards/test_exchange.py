@@ -23,7 +23,7 @@ from guards import (
     from_json,
     to_json,
 )
-from guards.exchange import term_from_json, term_to_json
+from guards.exchange import term_from_json, term_to_json, to_latex, to_smtlib
 from guards.exprs import Term, floordiv, gt, maximum, symbol
 from guards.fold import text
 from tests.guards.making import random_set
@@ -156,3 +156,30 @@ def test_wrong_kind() -> None:
 def test_wrong_bodies(body: dict[str, Any]) -> None:
     with pytest.raises(FormatError):
         from_json(json.dumps({"format": "guards", "version": 1, **body}))
+
+
+def test_smtlib_means_the_same() -> None:
+    """Z3 reads the script and finds a point exactly where the box has one; the point satisfies the set."""
+    import z3
+
+    rng = random.Random(9)
+    seen = {True: 0, False: 0}
+    for _ in range(60):
+        names = ("s0", "s1")
+        guards = random_set(rng, names, 3).intersect(GuardSet((), dict.fromkeys(names, (0, 6))))
+        points = [{"s0": a, "s1": b} for a in range(7) for b in range(7) if guards.holds({"s0": a, "s1": b})]
+        solver = z3.Solver()
+        solver.from_string(to_smtlib(guards))
+        answer = solver.check()
+        assert (answer == z3.sat) == bool(points), to_smtlib(guards)
+        seen[bool(points)] += 1
+        if points:
+            model = solver.model()
+            found = {str(d): model[d].as_long() for d in model.decls() if str(d) in names}
+            assert guards.holds({name: found.get(name, guards.ranges[name][0] or 0) for name in names})
+    assert min(seen.values()) > 5
+
+
+def test_latex() -> None:
+    assert to_latex(GuardSet()) == "\\begin{aligned}\n& true\n\\end{aligned}"
+    assert to_latex(GuardSet.read("s0 > s1 // 2")).count("\n") == 2
