@@ -121,7 +121,7 @@ def parameter_names(fn: Callable[..., Any], args: Sequence[Any]) -> list[str]:
             names.append(parameter.name)
         elif parameter.kind is parameter.VAR_POSITIONAL:
             names += [f"{parameter.name}[{i}]" for i in range(len(args) - len(names))]
-    return names + [f"args[{i}]" for i in range(len(names), len(args))]
+    return (names + [f"args[{i}]" for i in range(len(names), len(args))])[: len(args)]
 
 
 def _path_text(path: Sequence[Any], names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
+import symshape
 from guards import fold
 from meta_fns import TensorSpec
 from symshape import GuardViolation, Traced
@@ -176,6 +177,17 @@ def check_or_same(fn: Callable[..., Any], traced: Traced, *args: Any, **kwargs: 
     found = differences(expected, got) + wrong_specs(traced, *args, **kwargs)
     assert not found, f"{where}:\n" + "\n".join(found)
     return "equal"
+
+
+def agree(
+    fn: Callable[..., Any], *calls: Sequence[Any], dynamic: Any = None, **kwargs: Any
+) -> tuple[Traced, list[str]]:
+    """Traces the first call and holds all of them to :func:`check_or_same`; its own example must be served."""
+    args, own = copy_call(calls[0], kwargs)
+    traced = symshape.trace(fn, *args, dynamic=dynamic, **own)
+    seen = [check_or_same(fn, traced, *call, **kwargs) for call in calls]
+    assert seen[0] == "equal", f"the example itself is {seen[0]}: {traced.explain(*calls[0], **kwargs)}"
+    return traced, seen
 
 
 def shapes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
