@@ -66,9 +66,18 @@ def _unconfirmed(conditions: Sequence[Term], kept: Sequence[int], ranges: Ranges
     for group in components(conditions):
         stays = [conditions[index] for index in group if index in chosen]
         dropped = [index for index in group if index not in chosen and conditions[index] is not TRUE]
-        if dropped and not _confirmed(stays, [conditions[index] for index in dropped], ranges):
-            found += [index for index in dropped if not _confirmed(stays, [conditions[index]], ranges)]
+        found += _open(stays, dropped, conditions, ranges)
     return found
+
+
+def _open(stays: Sequence[Term], dropped: list[int], conditions: Sequence[Term], ranges: Ranges) -> list[int]:
+    """Those of ``dropped`` that are not confirmed: many are asked about at once, and halves where that is too much."""
+    if not dropped or _confirmed(stays, [conditions[index] for index in dropped], ranges):
+        return []
+    if len(dropped) == 1:
+        return dropped
+    middle = len(dropped) // 2
+    return [i for half in (dropped[:middle], dropped[middle:]) for i in _open(stays, half, conditions, ranges)]
 
 
 def _confirmed(kept: Sequence[Term], dropped: Sequence[Term], ranges: Ranges) -> bool:
