@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawSt
 """The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 _APART = "the call is part of another capture, or what the program writes shares memory with another input or parameter"
+_WORTH_A_GRAPH = 256  # calls at the same addresses: a capture (0.6 ms) is earned back at about 2.5 µs a call
 _MOST_SIZES = 10_000  # remembered as seen once, or as refused
 
 
@@ -56,6 +58,30 @@ class Captured:
     inputs: list[torch.Tensor]
     outputs: Callable[[Sequence[Any]], list[Any]]
     addresses: list[int]
+    repeats: Repeats = attrs.field(factory=lambda: Repeats())
+
+
+class Repeats:
+    """How often in a row a graph's inputs stood at the same addresses, and the graph that reads them right there.
+
+    A caller whose inputs always lie in the same memory (a serving loop with buffers of its own) is spared the copy:
+    after ``_WORTH_A_GRAPH`` such calls the program is captured once more on that memory.  The graph is replayed only
+    for inputs at exactly these addresses, and dropped when others come.
+    """
+
+    __slots__ = ("addresses", "count", "direct")
+
+    def __init__(self) -> None:
+        self.addresses: list[int] = []
+        self.count = 0
+        self.direct: Captured | None = None
+
+    def see(self, addresses: list[int]) -> bool:
+        """Notes a call's input addresses; True when it is time to capture on them."""
+        if addresses != self.addresses:
+            self.addresses, self.count, self.direct = addresses, 0, None
+        self.count += 1
+        return self.count == _WORTH_A_GRAPH
 
 
 class GraphStore:
@@ -153,6 +179,12 @@ class CudaGraphRunner:
             if captured is None:
                 captured = self._capture_or_none(key, leaves, values)
             if captured is not None:
+                repeats = captured.repeats
+                if repeats.see([tensor.data_ptr() for tensor in inputs]) and inputs and not self._written:
+                    repeats.direct = self._capture_direct(key, leaves, values)
+                if repeats.direct is not None:
+                    repeats.direct.graph.replay()
+                    return repeats.direct.outputs(leaves)
                 if len(inputs) == 1:
                     captured.inputs[0].copy_(inputs[0])
                 elif inputs:
@@ -211,9 +243,7 @@ class CudaGraphRunner:
             with torch.cuda.stream(side):  # warm up: libraries initialise, and the sizes prove to run
                 self._captured_run(static, values)
             torch.cuda.current_stream(self._device).wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._store.pool(key.stream), capture_error_mode="thread_local"):
-                flat = self._captured_run(static, values)
+            graph, flat = self._record(key, static, values)
         finally:  # what the warm-up wrote
             for tensor, before in zip(self._written_lifted, kept, strict=True):
                 tensor.copy_(before)
@@ -221,6 +251,29 @@ class CudaGraphRunner:
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
         return Captured(graph, inputs, outputs, [t.data_ptr() for t in self._lifted])
+
+    def _record(
+        self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]
+    ) -> tuple[torch.cuda.CUDAGraph, list[Any]]:
+        """Captures one run; the outputs lie in the graph's memory."""
+        graph = torch.cuda.CUDAGraph()
+        with warnings.catch_warnings():  # sizes of 0 leave nothing to launch, and replaying nothing is right
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
+            with torch.cuda.graph(graph, pool=self._store.pool(key.stream), capture_error_mode="thread_local"):
+                return graph, self._captured_run(leaves, values)
+
+    def _capture_direct(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
+        """A graph that reads the call's own inputs where they are; None where that cannot be."""
+        start = time.perf_counter()
+        try:
+            graph, flat = self._record(key, leaves, values)
+            inputs = {position: leaves[position] for position in self._positions}
+            outputs = Outputs(flat, inputs, self._lifted)
+            outputs.let_go_of_inputs()
+        except (Unfit, RuntimeError):
+            return None
+        events.emit(events.GraphCaptured(tuple(values), (time.perf_counter() - start) * 1e3))
+        return Captured(graph, [], outputs, [t.data_ptr() for t in self._lifted])
 
 
 def _remember(sizes: set[tuple[int, ...]], new: tuple[int, ...]) -> None:

@@ -45,7 +45,7 @@ def _layout(leaf: torch.Tensor) -> Any:
 
 def _strides(leaf: torch.Tensor) -> Any:
     """The strides and offset of a tensor that is not contiguous from the start of its memory."""
-    if leaf.is_neg():  # a lazy negation is a view of an imaginary part, which has an offset
+    if leaf.layout is not torch.strided or leaf.is_neg():  # a lazily negated view of an imaginary part has an offset
         return object()  # equal to nothing
     return (leaf.stride(), leaf.storage_offset())
 

@@ -53,6 +53,16 @@ class Outputs:
                 self._answers.append(self._plan(output, sharing, memories))
         self._flat = list(flat)  # alive, so that ids and memory stay theirs
 
+    def let_go_of_inputs(self) -> None:
+        """Forgets the input tensors, which are the caller's own.
+
+        Raises:
+            Unfit: an output is one of them, or a view of one.
+        """
+        if any(isinstance(output, torch.Tensor) and _storage(output) in self._inputs for output in self._flat):
+            raise Unfit("an output is a view of an input")
+        self._inputs = {}
+
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
         """The outputs of a call with these leaves."""
         copies = [memory.copy() for memory in self._memories]

@@ -183,6 +183,24 @@ def test_two_streams_do_not_share_a_graph() -> None:
     assert compiled.stats().cuda_graphs == 2
 
 
+def test_inputs_that_stay_where_they_are_are_read_there(seen: list[events.Event]) -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ y + 1
+
+    compiled = symshape.compile(f, runner="cudagraph")
+    x, y = torch.randn(8, 8, device="cuda"), torch.randn(8, 8, device="cuda")
+    for step in range(300):
+        x.fill_(step)
+        torch.testing.assert_close(compiled(x, y), f(x, y))
+    assert captures(seen) == 2  # once on buffers of its own, once on the caller's memory
+    other = torch.randn(8, 8, device="cuda")
+    torch.testing.assert_close(compiled(other, y), f(other, y))
+    torch.testing.assert_close(compiled(x, other), f(x, other))
+    for _ in range(300):  # and once more for the new neighbours
+        torch.testing.assert_close(compiled(x, other), f(x, other))
+    assert captures(seen) == 3
+
+
 def test_relu_keeps_nan_in_the_products_epilogue() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).cuda().eval()
     x = torch.randn(256, 64, device="cuda")
