@@ -239,6 +239,9 @@ class _Learning:
                     self.narrow(monomial, (lo, hi))
                     if scope.contradictory:
                         return True
+        for monomial, pair in list(scope.ranges.items()):
+            if monomial.op is Op.MUL and not scope.contradictory and scope.ranges.get(monomial) == pair:
+                self.narrow_inside(monomial, pair)
         for condition in list(scope.residue):
             self.sharpen(condition)
         return changed
@@ -336,7 +339,11 @@ class _Learning:
                 self.pending += [exprs.gt(-offset, divisor), exprs.le(-offset, 0)]
             value = exprs.add(exprs.mul(divisor, quotient), -offset)
             value = exprs.mul(coefficient, exprs.sub(value, rest))
-            scope.fresh[quotient] = divisor, atom, exprs.sub(value, exprs.mul(exprs.scale(divisor, coefficient), quotient))
+            scope.fresh[quotient] = (
+                divisor,
+                atom,
+                exprs.sub(value, exprs.mul(exprs.scale(divisor, coefficient), quotient)),
+            )
             if coefficient < 0:
                 scope.fresh[quotient] = exprs.scale(divisor, -1), *scope.fresh[quotient][1:]
             return atom, value

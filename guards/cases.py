@@ -1,8 +1,8 @@
 """Refutation by cases: a formula has no solution when each case of something that it depends on has none.
 
-The formula is assumed, so that all that follows from it is seen; then the search splits on an ``or``, on which operand a
-``min`` or ``max`` is, on the condition of an ``ite``, on the few values of a symbol, on its sign, or on its remainder, and
-in each case lets the scope and linear elimination conclude.  The limits are counts.
+The formula is assumed, so that all that follows from it is seen; then the search splits on an ``or``, on which operand
+a ``min`` or ``max`` is, on the condition of an ``ite``, on the few values of a symbol, on its sign, or on its
+remainder, and in each case lets the scope and linear elimination conclude. The limits are counts.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Hash-consed integer and boolean terms in one canonical form.
 
-An integer term is a sum ``c0 + c1*m1 + ... + cn*mn`` of integer coefficients times monomials; a monomial is a product of
-atoms; an atom is a symbol or a ``//``, ``%``, ``min``, ``max`` or ``ite`` term.  On top stand the relations ``t == 0``,
-``t != 0``, ``t <= 0`` and the connectives ``and`` and ``or`` (``not`` is pushed inwards and never appears).
+An integer term is a sum ``c0 + c1*m1 + ... + cn*mn`` of integer coefficients times monomials; a monomial is a product
+of atoms; an atom is a symbol or a ``//``, ``%``, ``min``, ``max`` or ``ite`` term. On top stand the relations ``t ==
+0``, ``t != 0``, ``t <= 0`` and the connectives ``and`` and ``or`` (``not`` is pushed inwards and never appears).
 
-Equal terms are the same object, so ``is`` compares them and ``hash`` is the address.  Terms are never mutated; the intern
-table holds them weakly.  Every constructor here applies only laws that hold for all integers *for which the written
-expression is defined*: a term that contains ``a // b`` or ``a % b`` speaks about values with ``b != 0``.
+Equal terms are the same object, so ``is`` compares them and ``hash`` is the address. Terms are never mutated; the
+intern table holds them weakly. Every constructor here applies only laws that hold for all integers *for which the
+written expression is defined*: a term that contains ``a // b`` or ``a % b`` speaks about values with ``b != 0``.
 
 ``//`` and ``%`` are Python's: floor division, and a remainder with the sign of the divisor.
 """
@@ -195,7 +195,7 @@ def _intern(op: Op, args: tuple[Any, ...]) -> Term:
             order = (op, tuple([child.order for child in args]))
         term.depth = depth
         term.order = order if depth <= DEEP else (op + 100, depth, _digest(term))
-        made = _Reference(term, _forget)  # type: ignore[arg-type]
+        made = _Reference(term, _forget)
         made.key = key
         if _table.setdefault(key, made) is made:  # another thread may have been first
             _kept[next(_next) % _KEPT] = term
@@ -311,7 +311,7 @@ def split(term: Term) -> tuple[int, Monomials]:
     """A term as ``(constant, ((monomial, coefficient), ...))``."""
     op = term.op
     if op is _ADD:
-        return term.args  # type: ignore[return-value]
+        return term.args
     if op is _CONST:
         return term.args[0], ()
     return 0, ((term, 1),)
@@ -520,19 +520,24 @@ def floordiv(a: IntLike, b: IntLike) -> Term:
 
 
 def _reduced(a: Term, divisor: int) -> tuple[int, Monomials, bool]:
-    """Constant and items modulo a positive divisor, and whether anything was taken away."""
+    """Constant and items of ``a`` without whole multiples of a positive divisor, and whether there were any.
+
+    The constant becomes one of 0 to divisor - 1; coefficients keep their sign, as ``(x - y) // 8`` is easier to read
+    than ``(x + 7*y) // 8 - y``.
+    """
     constant, items = split(a)
     if 0 <= constant < divisor:
         for _, c in items:
-            if not 0 <= c < divisor:
+            if not -divisor < c < divisor:
                 break
         else:
             return constant, items, False
-    return constant % divisor, tuple([(m, r) for m, c in items if (r := c % divisor)]), True
+    rest = [(m, c % divisor if c >= 0 else -(-c % divisor)) for m, c in items]
+    return constant % divisor, tuple([item for item in rest if item[1]]), True
 
 
 def _divided(a: Term, divisor: int) -> Term:
-    """``a // divisor``: whole parts come out, common factors cancel, nested divisions merge."""
+    """``a // divisor``: whole parts come out, common factors cancel, nested divisions merge, the first sign is plus."""
     if divisor == 1:
         return a
     if divisor <= 0:
@@ -542,6 +547,8 @@ def _divided(a: Term, divisor: int) -> Term:
     constant, items, changed = _reduced(a, divisor)
     if not items:
         rest = const(constant // divisor)
+    elif items[0][1] < 0:  # a // d == -((-a + d - 1) // d)
+        rest = scale(_divided(_sum(divisor - 1 - constant, tuple([(m, -c) for m, c in items])), divisor), -1)
     else:
         shared = gcd(divisor, *[c for _, c in items])
         if shared > 1:  # the constant's remainder cannot carry: (g*x + c) // (g*d) == (x + c//g) // d
@@ -553,7 +560,11 @@ def _divided(a: Term, divisor: int) -> Term:
     if not changed:
         return rest
     whole, parts = split(a)
-    return _plus(linear(whole // divisor, {m: c // divisor for m, c in parts}), rest, 1)
+    return _plus(linear(whole // divisor, {m: _quotient(c, divisor) for m, c in parts}), rest, 1)
+
+
+def _quotient(value: int, divisor: int) -> int:
+    return value // divisor if value >= 0 else -(-value // divisor)
 
 
 def _merged(constant: int, items: Monomials, divisor: int) -> Term | None:
@@ -795,7 +806,8 @@ def _connect(op: Op, unit: Term, zero: Term, conditions: Iterable[BoolLike]) -> 
     parts: dict[Term, None] = {}
     for item in conditions:
         condition = boolean(item)
-        for part in condition.args if condition.op is op else (condition,):
+        within: tuple[Term, ...] = condition.args if condition.op is op else (condition,)
+        for part in within:
             if part is zero:
                 return zero
             if part is not unit:

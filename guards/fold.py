@@ -1,7 +1,7 @@
 """One memoised bottom-up walk over terms, and the algebras that read terms as text, Python source or values.
 
-An algebra is a function ``(term, operands) -> result``: ``operands`` are the results for ``children(term)`` in that order
-(for a sum, those of its monomials).  Terms of any depth are safe: the walk keeps its own stack.
+An algebra is a function ``(term, operands) -> result``: ``operands`` are the results for ``children(term)`` in that
+order (for a sum, those of its monomials). Terms of any depth are safe: the walk keeps its own stack.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ def _describe(names: Mapping[str, str] | None, cache: dict[Term, list[_Text]]) -
             sign = "//" if op is Op.FLOORDIV else " % "
             if len(operands[0][0]) > 12 and sign == "//":
                 sign = " // "
-            return f"{_factor(operands[0])}{sign}{_wrap(operands[1], _ATOM)}", _PRODUCT
+            return f"{_wrap(operands[0], _ATOM)}{sign}{_wrap(operands[1], _ATOM)}", _PRODUCT
         if op is Op.MIN or op is Op.MAX:
             ordered = [item[0] for item, part in zip(operands, term.args, strict=True) if part.op is not Op.CONST]
             ordered += [item[0] for item, part in zip(operands, term.args, strict=True) if part.op is Op.CONST]

@@ -1,8 +1,8 @@
 """An exact simplex over the integers' linear hull: can these linear constraints hold together?
 
-Variables and linear forms have integer bounds; nothing is ever rounded: a row is kept as integers over one denominator.
-The tableau answers feasibility over the rationals.  Infeasible there means infeasible over the integers; the converse does
-not hold, and callers branch where it matters.
+Variables and linear forms have integer bounds; nothing is ever rounded: a row is kept as integers over one
+denominator. The tableau answers feasibility over the rationals. Infeasible there means infeasible over the integers;
+the converse does not hold, and callers branch where it matters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A safe reader of Python-syntax text into terms: through ``ast``, never ``eval``, with limits on everything.
 
-Accepted are integers, names, ``+ - * // % **`` (constant exponents), comparisons (chained too), ``and or not``, ``a if c
-else b``, and the functions in :data:`FUNCTIONS` under the names that tensor compilers use for them.
+Accepted are integers, names, ``+ - * // % **`` (constant exponents), comparisons (chained too), ``and or not``, ``a if
+c else b``, and the functions in :data:`FUNCTIONS` under the names that tensor compilers use for them.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ def _read(text: str) -> Term:
         raise ParseError(f"a text is needed, not {type(text).__name__}")
     if len(text) > MAX_LENGTH:
         raise ParseError(f"the text has {len(text)} characters, more than {MAX_LENGTH}", text)
-    text = text.strip()
+    text = text.strip().replace("\n", " ")
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
         offset = error.offset - 1 if error.offset else None
-        raise ParseError(f"not a Python expression ({error.msg})", text, offset) from None
+        raise ParseError(f"not a Python expression ({str(error.msg)[:120]})", text, offset) from None
     except (RecursionError, MemoryError):
         raise ParseError("nested too deeply", text) from None
     except ValueError as error:  # null bytes, too many digits
-        raise ParseError(f"not readable ({error})", text) from None
+        raise ParseError(f"not readable ({str(error)[:120]})", text) from None
     reader = _Reader(text)
     try:
         return reader.read(tree)
@@ -196,7 +196,7 @@ class _Reader:
                 return exprs.mod(a, amount + 1)
         if operator is ast.Div:
             self.fail("'/' is not allowed: write // for integer division", node)
-        self.fail(f"the operator {_describe(node.op)} is not allowed here", node)
+        raise ParseError(f"the operator {_describe(node.op)} is not allowed here", self.source, node.col_offset)
 
     def product(self, a: Term, b: Term, node: ast.AST) -> Term:
         """``a * b``, unless it grows too large when multiplied out."""

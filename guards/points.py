@@ -1,4 +1,4 @@
-"""Deciding by values: a few points of a scope show which answers are impossible, and a small box is tried completely."""
+"""Deciding by values: a few points show which answers are impossible, and a small box is tried completely."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def box_size(scope: Scope, symbols: Sequence[Term]) -> int | None:
 def exhaust(scope: Scope, formula: Term, limit: int = BOX) -> bool | None:
     """Whether the formula has no solution in the scope, by trying all values; None when these are too many.
 
-    With conditions in the scope that tie its symbols to others, a solution found proves nothing: the answer is then False
-    or None only for the formula together with them.
+    With conditions in the scope that tie its symbols to others, a solution found proves nothing: the answer is then
+    False or None only for the formula together with them.
     """
     facts = [condition for condition in scope.residue if not condition.symbols.isdisjoint(formula.symbols)]
     for form, (lo, hi) in scope.rows.items():

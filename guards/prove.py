@@ -1,8 +1,9 @@
 """The last resort: Z3, with Python's meaning of ``//`` and ``%`` and a deterministic limit on its work.
 
-Each thread has one solver in a context of its own, made when first needed.  The facts of the scope in use stay asserted in
-it; a question is pushed and popped.  What that leaves open is tried once more from scratch with Z3's solver for nonlinear
-integers.  Limits are counts of Z3's own steps and never a clock, so the answer is the same on every machine.
+Each thread has one solver in a context of its own, made when first needed. The facts of the scope in use stay
+asserted in it; a question is pushed and popped. What that leaves open is tried once more from scratch with Z3's
+solver for nonlinear integers. Limits are counts of Z3's own steps and never a clock, so the answer is the same on
+every machine.
 """
 
 from __future__ import annotations
@@ -223,7 +224,7 @@ def _size(term: Term) -> int:
 
 
 def solve_formula(scope: Scope, formula: Term) -> Outcome:
-    """Whether a formula has a solution in the scope: :class:`Proved` (it has none), :class:`Refuted` or :class:`Unknown`.
+    """Whether a formula has a solution in the scope: :class:`Proved` (none), :class:`Refuted` or :class:`Unknown`.
 
     >>> from guards.exprs import symbol, lt
     >>> from guards.facts import Facts

@@ -1,9 +1,10 @@
-"""Refutation by linear elimination: a formula has no solution when the linear constraints that follow from it have none.
+"""Refutation by linear elimination: no solution where the linear constraints that follow have none.
 
-What is not linear is described by linear facts about it: ``a // b`` lies between ``(a - b + 1) / b`` and ``a / b``, ``min``
-and ``max`` are bounded by their operands, and a product obeys what multiplying the bounds of its factors says.  Where that
-does not suffice the search branches: on an ``or``, on ``!=``, on which operand of ``min`` or ``max`` it is, on the
-condition of an ``ite``, and last on a fraction.  All limits are counts, so the answer is the same on every machine.
+What is not linear is described by linear facts about it: ``a // b`` lies between ``(a - b + 1) / b`` and ``a / b``,
+``min`` and ``max`` are bounded by their operands, and a product obeys what multiplying the bounds of its factors
+says. Where that does not suffice the search branches: on an ``or``, on ``!=``, on which operand of ``min`` or ``max``
+it is, on the condition of an ``ite``, and last on a fraction. All limits are counts, so the answer is the same on
+every machine.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class _Node:
         self.scope = scope
         self.budget = budget
         self.tableau = Tableau(budget.pivots)
-        self.point: dict[Term, float] = {}  # where the tableau stands, in floating point: to choose by, never to conclude
+        self.point: dict[Term, float] = {}  # where the tableau stands: to choose by, never to conclude
         self.open: list[Term] = []  # disjunctions
         self.unequal: list[Term] = []  # terms that must not be 0
         self.extremes: list[Term] = []
@@ -199,7 +200,7 @@ class _Node:
         return self.tableau.restrict(self.tableau.form(form), low, high)
 
     def take_facts(self, about: Iterable[Term] = ()) -> bool:
-        """Adds what the scope knows about the monomials here (and the symbols ``about``), and what these are tied to."""
+        """Adds what the scope knows about the monomials here, the symbols ``about``, and what these are tied to."""
         scope, index = self.scope, self.tableau.index
         symbols: set[Term] = set(about)
         for monomial in index:

@@ -1,7 +1,7 @@
 """The rewrite table: one law a row, applied bottom-up under what a scope knows.
 
-Each row states its law as text (``law`` holds wherever ``where`` does); the tests prove every row from that text and check
-that ``apply`` agrees with it.  A row's ``apply`` answers the rewritten term, or None when the row does not fit.
+Each row states its law as text (``law`` holds wherever ``where`` does); the tests prove every row from that text and
+check that ``apply`` agrees with it. A row's ``apply`` answers the rewritten term, or None when the row does not fit.
 """
 
 from __future__ import annotations
@@ -196,6 +196,9 @@ def _coarse(scope: Scope, dividend: Term, divisor: Term) -> tuple[Term, Term, Te
     parts = exprs.split(divisor)[1]
     if divisor.op is Op.ADD and (len(parts) != 1 or exprs.split(divisor)[0]):
         return None
+    least, _ = scope.bounds(divisor)
+    if least is None or least <= 0:
+        return None
     for atom in dict.fromkeys(exprs.factors(parts[0][0])):
         lo, _ = scope.bounds(atom)
         if lo is None or lo <= 0:
@@ -370,7 +373,7 @@ RULES: tuple[Rule, ...] = (
         "fine part of a quotient",
         Op.FLOORDIV,
         "(g*a + r) // (g*m) == a // m",
-        "0 <= r < g and m != 0",
+        "0 <= r < g and m > 0",
         _coarse_quotient,
     ),
     Rule(

@@ -1,8 +1,8 @@
 """What is known about one set of connected symbols, in the form that deciding wants.
 
-A :class:`Scope` is immutable once made.  It turns conditions into ranges, bounds of linear forms and rewrites: an equation
-that can be solved for a symbol, and a divisibility fact, which becomes a rewrite to a multiple of a new symbol
-(``s0 % 8 == 0`` lets ``s0`` be written ``8*k``), so that what follows from it is seen by plain arithmetic.
+A :class:`Scope` is immutable once made. It turns conditions into ranges, bounds of linear forms and rewrites: an
+equation that can be solved for a symbol, and a divisibility fact, which becomes a rewrite to a multiple of a new
+symbol (``s0 % 8 == 0`` lets ``s0`` be written ``8*k``), so that what follows from it is seen by plain arithmetic.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Scope:
         declared: the range with which each symbol came.
         symbols: the symbols it speaks about (without the new ones of divisibility facts).
         ranges: the best known range of symbols and other atoms.
-        rows: bounds of linear forms: ``{items: (lo, hi)}``, items being those of a sum without constant, divided by their
+        rows: bounds of linear forms: ``{items: (lo, hi)}``, items being those of a sum without constant, divided by
+            their
             greatest common divisor, the first coefficient positive.
         rewrites: atoms that are always replaced, and by what (never by something that can be rewritten again).
         equals: the rewrites among the symbols that came from outside, for showing.

@@ -128,7 +128,7 @@ def _latex_node(term: Term, operands: list[tuple[str, int]]) -> tuple[str, int]:
     if op is Op.FLOORDIV:
         return rf"\left\lfloor \frac{{{operands[0][0]}}}{{{operands[1][0]}}} \right\rfloor", 4
     if op is Op.MOD:
-        return rf"{wrapped(operands[0], 4)} \bmod {wrapped(operands[1], 4)}", 2
+        return rf"{wrapped(operands[0], 4)} \bmod {wrapped(operands[1], 4)}", 3
     if op is Op.MIN or op is Op.MAX:
         word = r"\min" if op is Op.MIN else r"\max"
         return rf"{word}\left({', '.join(item[0] for item in operands)}\right)", 4

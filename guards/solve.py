@@ -31,7 +31,7 @@ def simplify(term: Term | str, facts: Facts | None = None) -> Term:
     >>> from guards.facts import Facts
     >>> from guards.parse import parse
     >>> facts = Facts().assume(parse("s0 % 8 == 0")).assume(parse("s0 >= 1"))
-    >>> print(simplify("max(1, s0)", facts), simplify("s0 // 8 * 8 + s1 % 1", facts), simplify("s0 > 7 and s1 > 2", facts))
+    >>> print(simplify("max(1, s0)", facts), simplify("s0 // 8 * 8", facts), simplify("s0 > 7 and s1 > 2", facts))
     s0 s0 s1 >= 3
     """
     term = parse(term) if isinstance(term, str) else term
@@ -55,19 +55,8 @@ def _simplify_integer(term: Term, facts: Facts) -> Term:
 
 
 def _simplify_condition(term: Term, facts: Facts) -> Term:
-    if term.op in (Op.AND, Op.OR):
-        kept = []
-        within = facts
-        for part in term.args:
-            short = _simplify_condition(part, within)
-            if short is (FALSE if term.op is Op.AND else TRUE):
-                return short
-            if short is not TRUE and short is not FALSE:
-                kept.append(short)
-                within = within.assume(short if term.op is Op.AND else exprs.not_(short))
-                if within.contradictory:
-                    return FALSE if term.op is Op.AND else TRUE
-        return (exprs.and_ if term.op is Op.AND else exprs.or_)(*kept)
+    if term.op is Op.AND or term.op is Op.OR:
+        return _simplify_parts(term, facts)
     found = ask(facts, term)
     if found is not None:
         return TRUE if found else FALSE
@@ -76,6 +65,26 @@ def _simplify_condition(term: Term, facts: Facts) -> Term:
     scope = facts.scope(rebuilt)
     again = rewritten(scope, rebuilt)
     return again if _size(again) <= _size(rebuilt) else rebuilt
+
+
+def _simplify_parts(term: Term, facts: Facts) -> Term:
+    """An ``and`` or ``or`` whose parts are each simplified where the others leave them open."""
+    conjunction = term.op is Op.AND
+    stop, skip = (FALSE, TRUE) if conjunction else (TRUE, FALSE)
+    kept: list[Term] = list(term.args)
+    for index in (*range(len(kept)), *reversed(range(len(kept)))):
+        within = facts
+        for other, part in enumerate(kept):
+            if other != index and part is not skip:
+                within = within.assume(part if conjunction else exprs.not_(part))
+        if within.contradictory:
+            return stop
+        short = _simplify_condition(kept[index], within)
+        if short is stop:
+            return stop
+        if short is skip or _size(short) < _size(kept[index]):
+            kept[index] = short
+    return (exprs.and_ if conjunction else exprs.or_)(*kept)
 
 
 def restore(scope: Scope, term: Term) -> Term | None:

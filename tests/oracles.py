@@ -111,7 +111,7 @@ def tried(question: Question, window: int = WINDOW) -> tuple[dict[str, int] | No
     for values in product(*axes):
         point = dict(zip(names, values, strict=True))
         try:
-            if not all([eval(text, SPACE, point) for text in assumed]):
+            if not all(eval(text, SPACE, point) for text in assumed):
                 continue
             truth = bool(eval(query, SPACE, point))
         except ZeroDivisionError:
@@ -266,9 +266,7 @@ def by_z3(question: Question, limit: int = 3_000_000) -> bool | None:
     return None
 
 
-def contradicted(
-    question: Question, verdict: bool | None, *, window: int = WINDOW, ask_z3: bool = False
-) -> str | None:
+def contradicted(question: Question, verdict: bool | None, *, window: int = WINDOW, ask_z3: bool = False) -> str | None:
     """A sentence that shows the verdict to be wrong; None where no oracle objects."""
     if verdict is None:
         return None

@@ -1,4 +1,4 @@
-"""Generators of integer expressions, conditions and questions: plain random ones, and the same as Hypothesis strategies."""
+"""Generators of integer expressions, conditions and questions: plain random ones, and Hypothesis strategies."""
 
 from __future__ import annotations
 
@@ -93,7 +93,9 @@ def law(rng: random.Random, names: Sequence[str] = NAMES) -> str:
     atoms["e"] = _divisor(rng, names)
     text = rng.choice(_LAWS).format(**atoms)
     if rng.random() < 0.2:  # bend it
-        text = text.replace(rng.choice(["<=", ">=", "==", "//", "%", "+"]), rng.choice(["<=", ">=", "==", "//", "%", "+"]), 1)
+        text = text.replace(
+            rng.choice(["<=", ">=", "==", "//", "%", "+"]), rng.choice(["<=", ">=", "==", "//", "%", "+"]), 1
+        )
     return text
 
 

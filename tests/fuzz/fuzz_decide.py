@@ -57,7 +57,9 @@ _RELATIONS = _relations()
 
 def main(argv: Sequence[str] | None = None) -> Outcome:
     """Run the fuzzer."""
-    return run_fuzzer("decide", __doc__, argv, case, count=100_000, smoke=300, must_see=("proved", "refuted", "unknown"))
+    return run_fuzzer(
+        "decide", __doc__, argv, case, count=100_000, smoke=300, must_see=("proved", "refuted", "unknown")
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,244 @@
+"""Simplifying under facts, bounds, solving for a symbol, factoring, LaTeX."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from guards.decide import facts_from
+from guards.errors import CannotSolve, Contradiction, ParseError
+from guards.exprs import Op, eq, postorder, symbol
+from guards.facts import Facts
+from guards.fold import evaluate
+from guards.parse import parse
+from guards.simplify import factored_bounds, factors, integer_breaks, latex
+from guards.solve import bounds, simplify, solve
+from tests.strategies import assumption, condition, integer, range_of_symbol, relation
+
+x, y = symbol("x"), symbol("y")
+SIZE = (1, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "assumed", "wanted"),
+    [
+        ("max(1, s0)", [], "s0"),
+        ("min(s0, 0)", [], "0"),
+        ("s0 // 8 * 8", ["s0 % 8 == 0"], "s0"),
+        ("s0 // 8 * 16 + 1", ["s0 % 8 == 0"], "2*s0 + 1"),
+        ("s0 // 2 // 4", ["s0 % 8 == 0"], "s0 // 8"),
+        ("(s0 * s1) // s1", [], "s0"),
+        ("s0 + s1", ["s1 == s0"], "2*s0"),
+        ("s0 % s1", ["s0 < s1"], "s0"),
+        ("max(s0, s1)", ["s0 <= s1"], "s1"),
+        ("s0 if s0 > 0 else s1", [], "s0"),
+        ("s0 > 0 and s1 > 4", [], "s1 > 4"),
+        ("s0 > 4 and s0 > 2", [], "s0 > 4"),
+        ("s0 > 4 or s0 > 2", [], "s0 > 2"),
+        ("s0 < 1 or s1 > 4", [], "s1 > 4"),
+        ("s0 * s1 <= s0 * s2", [], "s1 <= s2"),
+        ("s0 >= 1", [], "True"),
+        ("(s0 + s1) // 2 * 2", ["(s0 + s1) % 2 == 0"], "s0 + s1"),
+    ],
+)
+def test_simplify(text: str, assumed: list[str], wanted: str) -> None:
+    facts = facts_from(dict.fromkeys(("s0", "s1", "s2"), SIZE), assumed)
+    assert simplify(text, facts) is parse(wanted)
+
+
+def test_simplified_terms_are_equal_and_no_larger() -> None:
+    rng = random.Random(31)
+    compared = changed = 0
+    for _ in range(900):
+        names = ("x", "y", "z")[: rng.randint(1, 3)]
+        ranges = {name: range_of_symbol(rng) for name in names}
+        try:
+            term = parse(condition(rng, names) if rng.random() < 0.5 else integer(rng, names, 3))
+            facts = facts_from(ranges, [assumption(rng, names) for _ in range(rng.randint(0, 2))])
+        except (ParseError, Contradiction):
+            continue
+        made = simplify(term, facts)
+        changed += made is not term
+        assert made.symbols <= term.symbols | facts.symbols
+        assert sum(1 for _ in postorder(made)) <= sum(1 for _ in postorder(term)) + 1
+        for _ in range(25):
+            point = {name: rng.randint(-6, 14) for name in names}
+            if any(point[s.name] not in facts.declared(s) for s in facts.symbols | term.symbols):
+                continue
+            try:
+                if all(evaluate(c, point) for c in facts.conditions):
+                    assert evaluate(made, point) == evaluate(term, point), (ranges, facts, term, made, point)
+                    compared += 1
+            except ZeroDivisionError:
+                continue
+    assert changed > 200
+    assert compared > 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "ranges", "assumed", "wanted"),
+    [
+        ("s - s // 8 * 8", {}, [], ("0", "7")),
+        ("(s + 7) // 8 * 8 - s", {}, [], ("0", "7")),
+        ("a", {}, ["a >= b + 8"], ("8", None)),
+        ("a - b", {}, ["a >= b + 8", "a <= b + 20"], ("8", "20")),
+        ("u", {}, ["u <= s*t"], ("0", "s*t")),
+        ("a*a - a", {"a": (None, None)}, [], ("0", None)),
+        ("a*(10 - a)", {"a": (0, 10)}, [], ("0", "25")),
+        ("max(a, b) - min(a, b)", {"a": (0, 5), "b": (0, 7)}, [], ("0", "7")),
+        ("a % 8", {}, ["a % 4 == 1"], ("1", "5")),
+        ("3", {}, [], ("3", "3")),
+        ("a", {"a": (None, None)}, [], (None, None)),
+    ],
+)
+def test_bounds(
+    text: str,
+    ranges: dict[str, tuple[int | None, int | None]],
+    assumed: list[str],
+    wanted: tuple[str | None, str | None],
+) -> None:
+    found = bounds(text, ranges=ranges, assume=assumed)
+    assert found == tuple(None if side is None else parse(side) for side in wanted)
+
+
+def test_bounds_contain_all_values() -> None:
+    rng = random.Random(9)
+    compared = 0
+    for _ in range(250):
+        names = ("x", "y")
+        ranges = {name: range_of_symbol(rng) for name in names}
+        try:
+            term = parse(integer(rng, names))
+            facts = facts_from(ranges, [assumption(rng, names) for _ in range(rng.randint(0, 2))])
+        except (ParseError, Contradiction):
+            continue
+        low, high = bounds(term, facts=facts)
+        for _ in range(40):
+            point = {name: rng.randint(-6, 14) for name in names}
+            if any(point[s.name] not in facts.declared(s) for s in facts.symbols | term.symbols):
+                continue
+            try:
+                if all(evaluate(c, point) for c in facts.conditions):
+                    value = evaluate(term, point)
+                    assert low is None or evaluate(low, point) <= value
+                    assert high is None or value <= evaluate(high, point)
+                    compared += 1
+            except ZeroDivisionError:
+                continue
+    assert compared > 300
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("2*s + 3 <= t", "s <= (t - 3) // 2"),
+        ("t - 3*s <= 0", "s >= (t + 2) // 3"),
+        ("2*s == t", "s == t // 2 and t % 2 == 0"),
+        ("s + t == 5", "s == 5 - t"),
+        ("s % 8 == 3", "s % 8 == 3"),
+        ("(3*s + 1) % 8 == 0", "s % 8 == 5"),
+        ("s // 4 == 2", "8 <= s <= 11"),
+        ("s // 4 <= t", "s <= 4*t + 3"),
+        ("max(s, t) <= 9", "s <= 9 and t <= 9"),
+        ("min(s, 3) >= 2", "s >= 2"),
+        ("s*s <= 20", "-4 <= s <= 4"),
+        ("s*s >= 20", "s <= -5 or s >= 5"),
+        ("s*s == 16", "s == 4 or s == -4"),
+        ("s*s*s < 9", "s <= 2"),
+        ("s != 3 and s <= 7", "s != 3 and s <= 7"),
+        ("(s if s > 3 else 9) <= 5", "s >= 4 and s <= 5"),
+        ("t < 4", "t < 4"),
+        ("s*u <= t", "s <= t // u"),
+        ("s*u + s <= t", "s <= t // (u + 1)"),
+    ],
+)
+def test_solve(text: str, wanted: str) -> None:
+    facts = facts_from({"u": (1, None), "t": (None, None), "s": (None, None)})
+    assert solve(text, "s", facts) is parse(wanted)
+
+
+@pytest.mark.parametrize("text", ["s % t == 1", "s*t <= 3", "s // t <= s", "s*s*t <= 9", "s % 8 <= 3"])
+def test_what_cannot_be_solved_says_so(text: str) -> None:
+    with pytest.raises(CannotSolve, match="no closed form for s"):
+        solve(text, "s", facts_from({"t": (None, None), "s": (None, None)}))
+
+
+def test_solutions_are_equivalent() -> None:
+    rng = random.Random(6)
+    solved = 0
+    for _ in range(1200):
+        ranges = {name: range_of_symbol(rng) for name in ("x", "y")}
+        try:
+            term = parse(relation(rng, ("x", "y"), rng.choice([1, 2])))
+            facts = facts_from(ranges)
+            made = solve(term, x, facts)
+        except (ParseError, CannotSolve):
+            continue
+        solved += 1
+        for _ in range(20):
+            point = {name: rng.randint(-9, 14) for name in ("x", "y")}
+            if any(point[s.name] not in facts.declared(s) for s in facts.symbols):
+                continue
+            try:
+                assert evaluate(made, point) is evaluate(term, point), (ranges, term, made, point)
+            except ZeroDivisionError:
+                continue
+    assert solved > 400
+
+
+def test_factors() -> None:
+    assert factors(parse("x*x - y*y")) == (1, ((x - y, 1), (x + y, 1)))
+    assert factors(parse("x + y")) is None
+    assert factors(parse("x")) is None
+    found = factors(parse("2*x*x*y + 4*x*y + 2*y"))
+    assert found is not None
+    assert found[0] == 2
+    scope = Facts.make({x: (None, None), y: (None, None)}).scope(x + y)
+    assert factored_bounds(scope, parse("x*x - 2*x*y + y*y + 3")) == (3, None)
+
+
+def test_integer_breaks_cover_everything() -> None:
+    for text in ("x*x - 5", "x*x*x - 4*x", "x*x + 1", "2*x*x - 3*x - 9", "(x - 3)*(x - 3)"):
+        term = parse(text)
+        runs = integer_breaks(term, x)
+        assert runs is not None
+        assert runs[0][0] is None
+        assert runs[-1][1] is None
+        for (_, hi), (lo, _) in pairwise(runs):
+            assert hi is not None
+            assert lo == hi + 1
+        for lo, hi in runs:
+            inside = range(-20 if lo is None else lo, (20 if hi is None else hi) + 1)
+            signs = {(value > 0) - (value < 0) for value in (evaluate(term, {"x": v}) for v in inside)}
+            assert len(signs) <= 1, (text, lo, hi)
+    assert integer_breaks(parse("x*y"), x) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("s0 + 2*s1 - 3", r"s_{0} + 2 s_{1} - 3"),
+        ("s0 * s1 == 4", r"s_{0} \cdot s_{1} = 4"),
+        ("s0 % 8 == 0", r"s_{0} \bmod 8 = 0"),
+        ("s0 != 1 or s1 > 2", r"s_{0} \neq 1 \lor s_{1} \geq 3"),
+        ("batch <= 3", r"\mathrm{batch} \leq 3"),
+        ("True", r"\mathrm{true}"),
+    ],
+)
+def test_latex(text: str, wanted: str) -> None:
+    assert latex(parse(text)) == wanted
+
+
+def test_latex_writes_every_kind() -> None:
+    shown = latex(parse("(x // 2 + max(x, y) if x < y else y % 3)*x - 1 <= min(x, 4) and x != y"))
+    for piece in (r"\lfloor", r"\max", r"\min", r"\begin{cases}", r"\bmod", r"\land", r"\neq"):
+        assert piece in shown
+    assert shown.count("{") == shown.count("}")
+
+
+def test_simplify_keeps_what_it_does_not_know() -> None:
+    term = parse("x*y % 7 + 1")
+    assert simplify(term) is term
+    assert simplify(eq(x, y)).op is Op.EQ
