@@ -21,7 +21,6 @@ from guards.guard import Guard, GuardSet
 from guards.parse import parse
 from guards.sources import IntArg
 from symshape import events
-from symshape.errors import SymShapeError
 from symshape.runtime.cuda_graphs import Unfit
 from symshape.tracing.capture import Program, slot_names
 from symshape.tracing.floats import FloatTerm
@@ -105,7 +104,7 @@ class InductorRunner:
                     return None
                 try:
                     found = self._compile(leaves, key)
-                except (torch._inductor.exc.InductorError, SymShapeError, GuardsError) as error:
+                except Exception as error:  # whatever a compiler may raise: the program still runs op by op
                     self._failed = True
                     events.emit(events.RunnerFallback("inductor", "eager", f"{type(error).__name__}: {error}"))
                     return None
@@ -114,6 +113,7 @@ class InductorRunner:
             return found
 
     def _compile(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact:
+        import torch._inductor.config
         from torch._inductor.compile_fx import compile_fx
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -127,7 +127,8 @@ class InductorRunner:
         fakes = [self._fake(mode, leaves[i], self._program.call.paths[i], symbols) for i in self._positions]
         fakes += [mode.from_tensor(tensor, static_shapes=True) for tensor in self._lifted]
         context = torch._guards.TracingContext(mode)
-        with torch._guards.tracing(context):
+        # Without caches: an artefact from one comes without what it assumed of the sizes (seen on 2.13).
+        with torch._guards.tracing(context), torch._inductor.config.patch(force_disable_caches=True):
             call: Any = compile_fx(module, fakes)
         return Artefact(call, self._assumed(mode.shape_env, symbols), key)
 
