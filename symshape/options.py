@@ -6,10 +6,12 @@ from typing import Any
 
 import attrs
 
+from symshape.errors import InputError
+
 
 def _positive(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"{attribute.name} must be a positive int, not {value!r}")
+    if type(value) is not int or value < 1:
+        raise InputError(f"{attribute.name} must be a positive int, not {value!r}")
 
 
 @attrs.frozen(kw_only=True)

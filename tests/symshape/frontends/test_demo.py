@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -18,7 +19,9 @@ pytest.importorskip("transformers")
 
 def test_it_runs() -> None:
     console = Console(file=io.StringIO(), width=160)
+    threads = torch.get_num_threads()
     assert run_demo(console, Settings(models=("gpt2",), requests=12)) == 0
+    assert torch.get_num_threads() == threads
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     for part in (
         "GPT-2-shaped",
