@@ -35,7 +35,6 @@ OWNERS = {
     ("symshape.tracing.symints", "symshape.tracing.env"),
     ("symshape.tracing.data_dependent", "symshape.tracing.env"),
     ("symshape.tracing.tensors", "symshape.tracing.tracer"),
-    ("symshape.tracing.fallbacks", "symshape.tracing.tracer"),
 }
 
 
