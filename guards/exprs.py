@@ -142,12 +142,21 @@ class Term:
         return _intern, (self.op, self.args)
 
     def __str__(self) -> str:
-        from guards.fold import text
-
-        return text(self)
+        return _spell(self)
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+
+def _spell(term: Term) -> str:
+    """How a term is spelled before ``fold`` has said how: by its kind alone."""
+    return term.op.name
+
+
+def spelled_by(spell: Callable[[Term], str]) -> None:
+    """Makes ``spell`` what ``str`` of a term answers; ``fold`` calls this with its ``text``."""
+    global _spell
+    _spell = spell  # type: ignore[assignment]
 
 
 class _Reference(weakref.ref[Term]):
@@ -203,8 +212,9 @@ def _intern(op: Op, args: tuple[Any, ...]) -> Term:
 
 
 def release() -> None:
-    """Lets go of the newest terms, which are kept alive for a while: for tests of memory growth."""
+    """Lets go of the newest terms, which are kept alive for a while."""
     _kept[:] = [None] * _KEPT
+    _negations.clear()
 
 
 _new = object.__new__

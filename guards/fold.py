@@ -329,6 +329,9 @@ def text(term: Term, names: Mapping[str, str] | None = None) -> str:
     return fold(term, _describe(names, {}))[0]
 
 
+exprs.spelled_by(text)
+
+
 def python(term: Term, names: Mapping[str, str] | None = None) -> str:
     """Python source that computes ``term`` on plain integers.
 

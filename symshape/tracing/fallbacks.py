@@ -8,7 +8,8 @@ were checked on 2.11 to 2.13.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import torch
 from torch._C import DispatchKey
@@ -16,9 +17,16 @@ from torch._ops import OpOverload
 
 from symshape import events
 from symshape.errors import DataDependentError, SymShapeError, UnsupportedError
+from symshape.tracing.env import ShapeEnv
 
-if TYPE_CHECKING:
-    from symshape.tracing.tracer import Tracer
+
+class Inferrer(Protocol):
+    """What is needed of a tracer here."""
+
+    env: ShapeEnv
+
+    def inferring(self) -> AbstractContextManager[None]:
+        """Ops inside are inferred but not written down."""
 
 
 def is_composite(op: OpOverload) -> bool:
@@ -35,7 +43,7 @@ def decompose(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     return result
 
 
-def infer(tracer: Tracer, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], unknowns: Any) -> Any:
+def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], unknowns: Any) -> Any:
     """The op's outputs as symbolic tensors, by its registered fake implementation, meta function or decomposition.
 
     Raises:
