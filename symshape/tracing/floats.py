@@ -108,7 +108,11 @@ class FloatTerm:
     def __str__(self) -> str:
         if self.op == "symbol":
             return self.symbol
-        return FUNCTIONS[self.op][1].format(*(str(arg) for arg in self.args))
+        return FUNCTIONS[self.op][1].format(*(f"({arg})" if _is_sum(arg) else str(arg) for arg in self.args))
+
+
+def _is_sum(arg: Operand) -> bool:
+    return isinstance(arg, Term) and arg.op not in (exprs.Op.SYMBOL, exprs.Op.CONST)
 
 
 def _evaluate(arg: Operand, values: Mapping[str, int], floats: Mapping[str, float] | None) -> float:
@@ -123,7 +127,7 @@ def _source(arg: Operand, names: Mapping[str, str]) -> str:
     if isinstance(arg, FloatTerm):
         return arg.source(names)
     if isinstance(arg, Term):
-        return fold.python(arg, names)
+        return f"({fold.python(arg, names)})"
     return repr(arg) if math.isfinite(arg) else f"float({str(arg)!r})"
 
 

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from symshape.errors import UnsupportedError
 from symshape.tracing import composites
-from symshape.tracing.symints import IntNode
+from symshape.tracing.symints import BoolNode, FloatNode, IntNode
 from symshape.tracing.tensors import SymbolicTensor, outward
 
 aten = torch.ops.aten
@@ -90,6 +90,25 @@ _readers: dict[Any, Callable[..., Any]] = {
 """What reads real tensors (parameters, buffers, constants around the function) past every dispatcher."""
 
 
+def _sym_ite(condition: Any, then: Any, otherwise: Any) -> Any:
+    """``torch.sym_ite``, which knows only torch's own nodes."""
+    node = condition.node if isinstance(condition, torch.SymBool) else None
+    if not isinstance(node, BoolNode):
+        return torch.sym_ite(condition, then, otherwise)
+    chosen = node.sym_ite(_node(node, then), _node(node, otherwise))
+    kind = {IntNode: torch.SymInt, BoolNode: torch.SymBool, FloatNode: torch.SymFloat}[type(chosen)]
+    return kind(chosen)
+
+
+def _node(like: BoolNode, value: Any) -> Any:
+    if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+        return value.node
+    wrap = {bool: like.wrap_bool, int: like.wrap_int, float: like.wrap_float}.get(type(value))
+    if wrap is None:
+        raise TypeError(f"torch.sym_ite chooses between numbers, not a {type(value).__name__}")
+    return wrap(value)
+
+
 class FunctionMode(TorchFunctionMode):
     """Hands the functions above to Python and everything else to torch."""
 
@@ -100,6 +119,8 @@ class FunctionMode(TorchFunctionMode):
                 return handler(*args, **kwargs) if kwargs else handler(*args)
         elif func in _readers and args and isinstance(args[0], torch.Tensor):
             return _readers[func](*args, **kwargs or {})
+        elif func is torch.sym_ite:
+            return _sym_ite(*args)
         return func(*args, **kwargs) if kwargs else func(*args)
 
     def __enter__(self) -> FunctionMode:
