@@ -80,8 +80,8 @@ def log_sigmoid_backward(grad_output: TensorSpec, self: TensorSpec, buffer: Tens
 @rule("aten._prelu_kernel.default")
 def prelu_kernel(self: TensorSpec, weight: TensorSpec) -> TensorSpec:
     """Leaky relu with a slope for each channel, the weight viewed so that it broadcasts."""
-    _pair(self, weight)
-    return like(self)
+    result = _pair(self, weight)
+    return like(self) if layout.same_shape(result.sizes, self.sizes) else result
 
 
 @rule("aten._prelu_kernel_backward.default")

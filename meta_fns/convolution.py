@@ -112,6 +112,12 @@ def _check_channels(
             weight.sizes[0] == channels, lambda: f"weight {show(weight.sizes)} does not fit input {show(input.sizes)}"
         )
         check(channels % groups == 0, lambda: f"{channels} input channels are no multiple of {groups} groups")
+        if not known(channels >= groups):
+            check(channels >= groups, lambda: f"{channels} input channels are fewer than {groups} groups")
+        if empty(input.sizes[2:]) and not empty(input.sizes[:2]):
+            raise ShapeError(f"only the batch or the channels may be empty, got {show(input.sizes)}")
+        if not empty(input.sizes) and empty(weight.sizes):
+            raise ShapeError(f"weight must not be empty, got {show(weight.sizes)}")
         out = weight.sizes[1] * groups
     else:
         wanted = weight.sizes[1] if type(groups) is int and groups == 1 else weight.sizes[1] * groups

@@ -298,7 +298,9 @@ def multi_margin_loss_backward(
     need_dtype("self", self, (torch.float32, torch.float64))
     if p not in (1, 2):
         raise ShapeError(f"p must be 1 or 2, got {p}")
-    _margin_sizes(self, target, by_class=False)
+    _, classes = _margin_sizes(self, target, by_class=False)
+    if weight is not None:
+        need_equal(weight.numel(), classes, "weight must have an element for each class")
     return self.fresh()
 
 

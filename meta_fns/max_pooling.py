@@ -137,9 +137,10 @@ def _register_fractional(n: int) -> None:
         indices: TensorSpec,
     ) -> TensorSpec:
         need_rank("self", self, n + 1, n + 2)
-        need_gradient(grad_output, (*self.sizes[:-n], *pair(output_size, n=n)), n + 1 if n == 2 else n)
+        sizes = (*self.sizes[:-n], *pair(output_size, n=n))
+        need_gradient(grad_output, sizes, len(sizes) if n == 2 else n)
         if n == 2:
-            need_gradient(indices, grad_output.sizes, n + 1)
+            need_sizes("indices", indices, sizes)
         if has_zero(self.sizes[-n:]):
             check(grad_output.numel() == 0, lambda: f"nothing of {show(self.sizes)} can have been a maximum")
         return self.fresh()

@@ -205,6 +205,8 @@ def native_group_norm_backward(
         need_numel(name, spec, (N, C, HxW))
     for name, spec in (("mean", mean), ("rstd", rstd)):
         need_numel(name, spec, (N, group))
+    if weight is not None:
+        need_numel("weight", weight, (C,))
     vector = TensorSpec.contiguous((C,), weight.dtype if weight is not None else input.dtype, input.device)
     return (
         _suggested(input) if output_mask[0] else None,

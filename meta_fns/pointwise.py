@@ -240,9 +240,8 @@ _double_power_number = nary(2, "double", "buihfcz", numbers=False)
 
 @rule("aten.pow.Scalar")
 def power_of_number(self: Any, exponent: TensorSpec) -> TensorSpec:
-    """A number to the power of a tensor; contiguous for 1, which eager fills in."""
-    result = _power_of_number(self, exponent)
-    return result.fresh() if type(self) in (int, float, bool) and self == 1 else result
+    """A number to the power of a tensor; contiguous whatever the layout of the tensor."""
+    return _power_of_number(self, exponent).fresh()
 
 
 @rule("aten.float_power.Scalar")
