@@ -21,9 +21,7 @@ _STEPS = 400  # conditions that one call may work off, those that it derives inc
 
 def assume(scope: Scope, conditions: Iterable[Term]) -> Scope:
     """``scope`` and more conditions (whose symbols it must have)."""
-    made = Scope({})
-    made._take(scope)
-    made.symbols = scope.symbols
+    made = scope.copy()
     learning = _Learning(made)
     for condition in conditions:
         made.conditions += (condition,)

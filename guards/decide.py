@@ -12,9 +12,10 @@ import attrs
 
 from guards import cases, exprs, refute
 from guards.errors import Contradiction, ParseError, RangeError
-from guards.exprs import FALSE, TRUE, Term
-from guards.facts import Facts
+from guards.exprs import FALSE, TRUE, Op, Term
+from guards.facts import Facts, forget_scopes
 from guards.intervals import Interval
+from guards.parse import _cache as parsed
 from guards.parse import parse
 from guards.points import Values, exhaust, witness
 from guards.prove import Proved, Unknown, solve_formula
@@ -181,7 +182,7 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
             found = scope.look(condition)
             if found is not None:
                 return climb.settle(found, "interval")
-    simple = rewritten(scope, condition)
+    simple = condition if _plainly_linear(condition) else rewritten(scope, condition)
     if simple is not condition:
         condition = simple
         found = scope.look(condition)
@@ -202,6 +203,14 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
     if effort is not Effort.CHEAP:
         return _climb_on(climb, scope, asked, formulas, only)
     return climb
+
+
+def _plainly_linear(condition: Term) -> bool:
+    """Whether no rule can fit: a comparison of a symbol, or of symbols added up."""
+    if not Op.EQ <= condition.op <= Op.LE:
+        return False
+    op = condition.args[0].op
+    return op is Op.SYMBOL or (op is Op.ADD and condition.depth == 2)
 
 
 def _excluded(climb: _Climb, scope: Scope, condition: Term, answer: bool) -> bool:
@@ -248,6 +257,18 @@ def _climb_on(climb: _Climb, scope: Scope, asked: Term, formulas: dict[bool, Ter
         if exhaust(scope, formulas[answer], _LARGE_BOX):
             return climb.settle(answer, "enumerate")
     return climb
+
+
+def clear_caches(*, terms: bool = True) -> None:
+    """Forgets texts, facts and decisions, and terms that nobody uses: for measuring, and to give memory back.
+
+    Facts that somebody holds stay, with what was decided on them.
+    """
+    parsed.clear()
+    _contexts.clear()
+    forget_scopes()
+    if terms:
+        exprs.release()
 
 
 # -- for people -------------------------------------------------------------------------------------------------------
@@ -367,4 +388,4 @@ def prove(
     return ask(facts_from(ranges, assume), _condition(query))
 
 
-__all__ = ["Effort", "Verdict", "ask", "counters", "decide", "facts_from", "prove", "reset_counters"]
+__all__ = ["Effort", "Verdict", "ask", "clear_caches", "counters", "decide", "facts_from", "prove", "reset_counters"]

@@ -17,21 +17,28 @@ from guards.intervals import SIZES, Interval, Pair, meet
 from guards.scope import Scope, replaced
 
 _JOINED_LIMIT = 2048
-_single: dict[tuple[Term, Pair], Scope] = {}
+_plain: dict[frozenset[tuple[Term, Pair]], Scope] = {}
 _joined: dict[frozenset[Scope], Scope] = {}
 
 
-def _scope_of(symbol: Term, pair: Pair) -> Scope:
-    key = (symbol, pair)
-    found = _single.get(key)
+def _plain_scope(ranges: Iterable[tuple[Term, Pair]]) -> Scope:
+    """The scope that knows ranges and nothing else."""
+    key = frozenset(ranges)
+    found = _plain.get(key)
     if found is None:
-        if len(_single) >= _JOINED_LIMIT:
-            _single.clear()
-        found = Scope({symbol: pair})
-        if pair[0] is not None and pair[0] == pair[1]:
-            declare(found)
-        _single[key] = found
+        if len(_plain) >= _JOINED_LIMIT:
+            _plain.clear()
+        found = _plain[key] = _made_plain(dict(sorted(key, key=lambda item: item[0].order)))
     return found
+
+
+def _made_plain(ranges: dict[Term, Pair]) -> Scope:
+    made = Scope(ranges)
+    for lo, hi in ranges.values():
+        if lo is not None and lo == hi:
+            declare(made)
+            break
+    return made
 
 
 def join(scopes: Iterable[Scope]) -> Scope:
@@ -45,7 +52,17 @@ def join(scopes: Iterable[Scope]) -> Scope:
     return found
 
 
-_EMPTY = Scope({})
+def forget_scopes() -> None:
+    """Empties the caches of scopes."""
+    _plain.clear()
+    _joined.clear()
+
+
+def _require_range(symbol: Term, pair: Pair) -> None:
+    if symbol.op is not Op.SYMBOL:
+        raise TypeError(f"a range is declared for a symbol, not for {symbol}")
+    if pair[0] is not None and pair[1] is not None and pair[0] > pair[1]:
+        raise RangeError(f"the range of {symbol} is empty: from {pair[0]} to {pair[1]}")
 
 
 class Facts:
@@ -62,12 +79,13 @@ class Facts:
     True
     """
 
-    __slots__ = ("_answers", "_conditions", "_hash", "_scopes", "contradictory")
+    __slots__ = ("_answers", "_conditions", "_hash", "_ranges", "_scopes", "contradictory")
 
     contradictory: bool
 
     def __init__(self) -> None:
-        self._scopes: dict[Term, Scope] = {}
+        self._ranges: dict[Term, Pair] = {}  # of symbols that no condition mentions
+        self._scopes: dict[Term, Scope] = {}  # of the others
         self._conditions: dict[Term, None] = {}
         self._answers: dict[Term, bool] = {}
         self._hash: int | None = None
@@ -75,36 +93,42 @@ class Facts:
 
     @classmethod
     def make(cls, ranges: Mapping[Term, Pair], conditions: Iterable[Term] = ()) -> Facts:
-        """Facts from ranges and conditions at once."""
+        """Facts from ranges and conditions at once; all symbols count as connected if there is any condition."""
         made = cls()
         for symbol, pair in ranges.items():
-            made._declare(symbol, pair)
+            _require_range(symbol, pair)
+        made._ranges.update(ranges)
         known = {exprs.boolean(condition): None for condition in conditions}
         known.pop(TRUE, None)
         if known:
-            made._learn(list(known))
+            made._conditions = known
+            if FALSE in known:
+                made.contradictory = True
+                return made
+            all_ranges = dict(ranges)
+            for condition in known:
+                for symbol in condition.symbols:
+                    all_ranges.setdefault(symbol, SIZES)
+            scope = _made_plain(all_ranges).assume(*known)
+            made.contradictory = scope.contradictory
+            made._scopes = dict.fromkeys(all_ranges, scope)
+            made._ranges = {}
         return made
 
-    def _learn(self, conditions: list[Term]) -> None:
-        self._conditions.update(dict.fromkeys(conditions))
-        if FALSE in conditions:
+    def _learn(self, condition: Term) -> None:
+        self._conditions[condition] = None
+        if condition is FALSE:
             self.contradictory = True
             return
-        scopes = {self._scopes.get(s) or _scope_of(s, SIZES) for condition in conditions for s in condition.symbols}
-        scope = (scopes.pop() if len(scopes) == 1 else join(scopes)).assume(*conditions)
+        scope = self.scope(condition).assume(condition)
         self.contradictory = self.contradictory or scope.contradictory
         for symbol in scope.symbols:
             self._scopes[symbol] = scope
-
-    def _declare(self, symbol: Term, pair: Pair) -> None:
-        if symbol.op is not Op.SYMBOL:
-            raise TypeError(f"a range is declared for a symbol, not for {symbol}")
-        if pair[0] is not None and pair[1] is not None and pair[0] > pair[1]:
-            raise RangeError(f"the range of {symbol} is empty: from {pair[0]} to {pair[1]}")
-        self._scopes[symbol] = _scope_of(symbol, pair)
+            self._ranges.pop(symbol, None)
 
     def _copy(self) -> Facts:
         made = Facts()
+        made._ranges = dict(self._ranges)
         made._scopes = dict(self._scopes)
         made._conditions = dict(self._conditions)
         made.contradictory = self.contradictory
@@ -116,12 +140,11 @@ class Facts:
         Raises:
             RangeError: ``lo > hi``.
         """
-        if symbol not in self._scopes:
+        _require_range(symbol, (lo, hi))
+        if symbol not in self._scopes and symbol not in self._ranges:
             made = self._copy()
-            made._declare(symbol, (lo, hi))
+            made._ranges[symbol] = (lo, hi)
             return made
-        if lo is not None and hi is not None and lo > hi:
-            raise RangeError(f"the range of {symbol} is empty: from {lo} to {hi}")
         made = self
         if lo is not None:
             made = made.assume(exprs.ge(symbol, lo))
@@ -136,20 +159,24 @@ class Facts:
         if condition is TRUE or condition in self._conditions:
             return self
         made = self._copy()
-        made._learn([condition])
+        made._learn(condition)
         return made
 
     def scope(self, term: Term) -> Scope:
         """The scope of all symbols that the term mentions."""
-        symbols = term.symbols
-        if len(symbols) == 1:
-            (symbol,) = symbols
-            return self._scopes.get(symbol) or _scope_of(symbol, SIZES)
-        if not symbols:
-            return _EMPTY
-        get = self._scopes.get
-        found = {get(symbol) or _scope_of(symbol, SIZES) for symbol in symbols}
-        return found.pop() if len(found) == 1 else join(found)
+        scopes = self._scopes
+        if scopes:
+            found = {scopes[symbol] for symbol in term.symbols if symbol in scopes}
+            if found:
+                loose = [symbol for symbol in term.symbols if symbol not in scopes]
+                if loose:
+                    found.update(_plain_scope([(symbol, self._range(symbol))]) for symbol in loose)
+                return found.pop() if len(found) == 1 else join(found)
+        ranges = self._ranges
+        return _plain_scope([(symbol, ranges.get(symbol, SIZES)) for symbol in term.symbols])
+
+    def _range(self, symbol: Term) -> Pair:
+        return self._ranges.get(symbol, SIZES)
 
     @property
     def conditions(self) -> tuple[Term, ...]:
@@ -159,17 +186,20 @@ class Facts:
     @property
     def symbols(self) -> frozenset[Term]:
         """The symbols that were declared or that a condition mentions."""
-        return frozenset(self._scopes)
+        return frozenset((*self._scopes, *self._ranges))
 
     @property
     def ranges(self) -> dict[Term, Interval]:
         """The best known range of each symbol."""
-        return {symbol: Interval(*scope.bounds(symbol)) for symbol, scope in self._scopes.items()}
+        loose = {symbol: Interval(*pair) for symbol, pair in self._ranges.items()}
+        return loose | {symbol: Interval(*scope.bounds(symbol)) for symbol, scope in self._scopes.items()}
 
     def declared(self, symbol: Term) -> Interval:
         """The range with which the symbol was declared."""
-        scope = self._scopes.get(symbol)
-        return Interval(*(scope.declared[symbol] if scope is not None else SIZES))
+        return Interval(*self._declared().get(symbol, SIZES))
+
+    def _declared(self) -> dict[Term, Pair]:
+        return {**self._ranges, **{symbol: scope.declared[symbol] for symbol, scope in self._scopes.items()}}
 
     def interval(self, term: Term) -> Interval:
         """A range that contains all values the term can have."""
@@ -200,8 +230,8 @@ class Facts:
     replace = canonical
 
     def _key(self) -> tuple[frozenset[Any], frozenset[Term]]:
-        ranges = ((s, scope.declared[s]) for s, scope in self._scopes.items())
-        return frozenset((s, pair) for s, pair in ranges if pair != SIZES), frozenset(self._conditions)
+        declared = frozenset(item for item in self._declared().items() if item[1] != SIZES)
+        return declared, frozenset(self._conditions)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -214,5 +244,5 @@ class Facts:
         return self._hash
 
     def __repr__(self) -> str:
-        parts = [f"{s} in {Interval(*scope.declared[s])}" for s, scope in self._scopes.items()]
+        parts = [f"{symbol} in {Interval(*pair)}" for symbol, pair in self._declared().items()]
         return f"Facts({', '.join(parts + [str(c) for c in self._conditions])})"

@@ -22,6 +22,7 @@ _NESTING = 150  # of parentheses, calls, conditions and signs; chains of operato
 _CACHE_LIMIT = 4096
 
 _cache: dict[str, Term] = {}
+_symbols: dict[str, Term] = {}
 
 
 def parse(text: str) -> Term:
@@ -62,9 +63,10 @@ def _read(text: str) -> Term:
         raise ParseError("nested too deeply", text) from None
     except ValueError as error:  # null bytes, too many digits
         raise ParseError(f"not readable ({str(error)[:120]})", text) from None
-    reader = _Reader(text)
     try:
-        return reader.read(tree)
+        return _Reader(text).read(tree)
+    except ZeroDivisionError as error:
+        raise ParseError(f"division by zero ({str(error)[:60]})", text) from None
     except RecursionError:
         raise ParseError("nested too deeply", text) from None
 
@@ -93,12 +95,9 @@ class _Reader:
         self.depth += 1
         if self.depth > _NESTING:
             self.fail("nested too deeply", node)
-        try:
-            return reader(self, node)
-        except ZeroDivisionError as error:
-            self.fail(f"division by zero ({error})", node)
-        finally:
-            self.depth -= 1
+        term = reader(self, node)
+        self.depth -= 1
+        return term
 
     def integer(self, node: ast.expr) -> Term:
         """An integer; a condition counts as 1 or 0, as in Python."""
@@ -119,9 +118,14 @@ class _Reader:
 
     def _name(self, node: ast.Name) -> Term:
         name = node.id
-        if name.startswith("__"):
-            self.fail(f"the name {name[:40]!r} is not allowed", node)
-        return exprs.symbol(name)
+        found = _symbols.get(name)
+        if found is None:
+            if name.startswith("__"):
+                self.fail(f"the name {name[:40]!r} is not allowed", node)
+            if len(_symbols) >= _CACHE_LIMIT:
+                _symbols.clear()
+            found = _symbols[name] = exprs.symbol(name)
+        return found
 
     def _constant(self, node: ast.Constant) -> Term:
         value = node.value
@@ -131,7 +135,7 @@ class _Reader:
             return FALSE
         if type(value) is not int:
             self.fail(f"the constant {str(value)[:40]!r} is not an integer", node)
-        return self.checked(exprs.const(value), node)
+        return exprs.const(value) if value < 65536 else self.checked(exprs.const(value), node)
 
     def checked(self, term: Term, node: ast.AST) -> Term:
         """The term, unless it has grown too large."""

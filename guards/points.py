@@ -64,7 +64,9 @@ def extended(scope: Scope, values: Values) -> Values | None:
             value = values[symbol.name]
             if (lo is not None and value < lo) or (hi is not None and value > hi):
                 return None
-        return values if all(fold.evaluate(condition, values) for condition in scope.conditions) else None
+        if not all(fold.evaluate(condition, values) for condition in scope.conditions):
+            return None
+        return {symbol.name: values[symbol.name] for symbol in scope.declared}
     except ZeroDivisionError:
         return None
 

@@ -76,22 +76,42 @@ class Scope:
     @classmethod
     def joined(cls, scopes: Sequence[Scope]) -> Scope:
         """One scope for several that share no symbol."""
-        made = cls({})
+        declared: dict[Term, Pair] = {}
         for scope in scopes:
-            made._take(scope)
-        made.symbols = frozenset(made.declared)
+            declared.update(scope.declared)
+        made = cls(declared)
+        for scope in scopes:
+            if scope.conditions or scope.rewrites:
+                made._take(scope)
         return made
 
     def _take(self, other: Scope) -> None:
-        self.declared = {**self.declared, **other.declared}
+        """Learns what a scope of some of the declared symbols knows."""
+        if other.rewrites:
+            for symbol in other.declared:
+                self.ranges.pop(symbol, None)
+            self.rewrites.update(other.rewrites)
+            self.fresh.update(other.fresh)
+            self.equals.update(other.equals)
         self.ranges.update(other.ranges)
         self.rows.update(other.rows)
-        self.rewrites.update(other.rewrites)
-        self.equals.update(other.equals)
-        self.fresh.update(other.fresh)
         self.conditions += other.conditions
         self.residue.update(other.residue)
-        self.contradictory |= other.contradictory
+        self.contradictory = self.contradictory or other.contradictory
+
+    def copy(self) -> Scope:
+        """A scope to be changed by who makes it."""
+        made = Scope(self.declared)
+        made.symbols = self.symbols
+        made.ranges = dict(self.ranges)
+        made.rows = dict(self.rows)
+        made.rewrites = dict(self.rewrites)
+        made.equals = dict(self.equals)
+        made.fresh = dict(self.fresh)
+        made.conditions = self.conditions
+        made.residue = dict(self.residue)
+        made.contradictory = self.contradictory
+        return made
 
     def assume(self, *conditions: Term) -> Scope:
         """This scope and more conditions (whose symbols it must have)."""

@@ -258,12 +258,23 @@ def by_z3(question: Question, limit: int = 3_000_000) -> bool | None:
         facts += [] if lo is None else [z3.Int(name) >= lo]
         facts += [] if hi is None else [z3.Int(name) <= hi]
     for value, goal in ((True, z3.Not(query)), (False, query)):
-        solver = z3.Solver()
-        solver.set("rlimit", limit)
-        solver.add(*facts, *reader.defined, goal)
-        if solver.check() == z3.unsat:
+        if _impossible([*facts, *reader.defined, goal], limit):
             return value
     return None
+
+
+def _impossible(conditions: list[Any], limit: int) -> bool:
+    solver = z3.Solver()
+    solver.set("rlimit", limit)
+    solver.add(*conditions)
+    return solver.check() == z3.unsat  # type: ignore[no-any-return]
+
+
+def vacuous(question: Question, limit: int = 3_000_000) -> bool:
+    """Whether Z3 shows that nothing satisfies the assumptions and lets every division of the question be defined."""
+    return (
+        by_z3(attrs.evolve(question, query=f"not ({question.query})"), limit) is True and by_z3(question, limit) is True
+    )
 
 
 def contradicted(question: Question, verdict: bool | None, *, window: int = WINDOW, ask_z3: bool = False) -> str | None:
@@ -275,8 +286,11 @@ def contradicted(question: Question, verdict: bool | None, *, window: int = WIND
     if against is not None:
         return f"{question} is {verdict}, but at {against} the query is {not verdict}"
     if ask_z3:
-        other = by_z3(question)
-        if other is not None and other is not verdict and (holds is not None or fails is not None):
+        try:
+            other = by_z3(question)
+        except (TypeError, z3.Z3Exception):  # arithmetic on conditions: Python has it, Z3 has not
+            return None
+        if other is not None and other is not verdict and not vacuous(question):
             return f"{question} is {verdict}, but Z3 says {other}"
     return None
 
