@@ -1,0 +1,109 @@
+"""Memory does not grow: what is traced or asked again and again leaves nothing behind.
+
+Each workload runs in a process of its own and is measured by that process's resident set.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.discovery import REPOSITORY
+
+STATM = "/proc/self/statm"
+
+pytestmark = pytest.mark.skipif(not os.path.exists(STATM), reason="reads the resident set from /proc")
+
+PRELUDE = f"""
+import gc, os
+
+def resident():
+    gc.collect()
+    with open({STATM!r}) as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+"""
+
+TRACING = """
+import torch
+import symshape
+from guards import exprs
+from tests.models import MODELS
+
+torch.set_num_threads(1)
+(chosen,) = [model for model in MODELS if model.name == {model!r}]
+built = chosen.build()
+sizes, terms = [], []
+with torch.no_grad():
+    for number in range(200):
+        symshape.trace(built, **chosen.call(2 + number % 3, 9 + number % 7))
+        if number + 1 in (20, 200):
+            sizes.append(resident())
+            terms.append(exprs.interned())
+print(*sizes, *terms)
+"""
+
+ASKING = """
+from guards import exprs, prove
+
+def ask(first, last):
+    for n in range(first, last):
+        prove(f"x{n} // {2 + n % 7} * {2 + n % 7} <= x{n} + y{n} * y{n}", assume=[f"y{n} >= {n % 5}", f"x{n} % 2 == 0"])
+
+sizes, terms = [], []
+for first, last in ((0, 4_000), (4_000, 20_000)):
+    ask(first, last)
+    sizes.append(resident())
+    terms.append(exprs.interned())
+print(*sizes, *terms)
+"""
+
+COMPILING = """
+import torch
+import symshape
+from guards import exprs
+
+torch.set_num_threads(1)
+compiled = symshape.compile(lambda x: x * 2 + x.size(0), dynamic=False, options=symshape.Options(max_entries=16))
+sizes, terms = [], []
+for number in range(8_000):
+    compiled(torch.ones(1 + number))
+    if number + 1 in (2_000, 8_000):
+        sizes.append(resident())
+        terms.append(exprs.interned())
+print(*sizes, *terms)
+"""
+
+
+def growth(workload: str) -> tuple[float, int, int]:
+    """How many times larger the process is at the end than at the first measurement, and the terms alive at both."""
+    run = subprocess.run(
+        [sys.executable, "-c", PRELUDE + workload], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    before, after, terms_before, terms_after = map(int, run.stdout.split())
+    return after / before, terms_before, terms_after
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["gpt2, mask", "llama", "resnet"])
+def test_tracing_the_same_model_200_times(model: str) -> None:
+    size, before, after = growth(TRACING.format(model=model))
+    assert size <= 1.1, f"resident set: {size:.3f} times that after 20 traces"
+    assert after <= 1.1 * before, f"terms: {before} after 20 traces, {after} after 200"
+
+
+@pytest.mark.slow
+def test_asking_20000_different_questions() -> None:
+    size, before, after = growth(ASKING)
+    assert size <= 1.3, f"resident set: {size:.3f} times that after 4,000 questions"
+    assert after <= 1.5 * before, f"terms: {before} after 4,000 questions, {after} after 20,000"
+
+
+@pytest.mark.slow
+def test_evicting_thousands_of_entries() -> None:
+    size, _, after = growth(COMPILING)
+    assert size <= 1.1, f"resident set: {size:.3f} times that after 2,000 entries"
+    assert after <= 30_000, f"{after} terms, more than bounded caches can hold on to"
