@@ -197,7 +197,7 @@ def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term) -> Sear
     """
     if empty_range(ranges):
         return NOWHERE
-    ranges = {s.name: SIZE for s in condition.symbols} | dict(ranges)
+    ranges = {s.name: SIZE for s in sorted(condition.symbols, key=lambda s: s.order)} | dict(ranges)
     facts = facts_of(ranges, conditions)
     if facts.contradictory:
         return NOWHERE
