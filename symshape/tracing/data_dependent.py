@@ -42,7 +42,10 @@ def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
     unbacked = [
         env.symbols[s.name] for s in sorted(asked.symbols, key=lambda s: s.order) if not env.symbols[s.name].backed
     ]
-    words = _names_in_frame([symbol.term for symbol in unbacked])
+    words = _names_in_frame(list(asked.symbols))
+    for symbol in (env.symbols[each.name] for each in asked.symbols):
+        if words[symbol.name] == symbol.name and symbol.backed:
+            words[symbol.name] = symbol.sources[0].text()
     conditions = [asked, exprs.not_(asked)] if asked.is_bool else []
     suggestions = tuple(
         f"torch._check({fold.text(condition, words)})" for condition in conditions if _settles(env, condition, asked)

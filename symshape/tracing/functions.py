@@ -74,12 +74,14 @@ def _tolist(tensor: torch.Tensor) -> Any:
 def _refuse(what: str) -> Callable[..., Any]:
     def refuse(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedError(
-            f"{what} reads the data of a tensor that is no argument; a graph would keep today's values for ever. "
-            "Compute with the tensor, or read it outside of the function"
+            f"{what} reads a tensor's data or address while the function is traced, and a graph would keep what it found "
+            "for ever; compute with the tensor, or read it outside of the function"
         )
 
     return refuse
 
+
+_handlers[torch.Tensor.data_ptr] = _refuse("Tensor.data_ptr()")
 
 _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.tolist: _tolist,

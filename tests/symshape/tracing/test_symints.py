@@ -1,4 +1,4 @@
-"""Sizes as Python numbers: arithmetic, comparisons, torch's own functions for symbolic numbers, and what fixes a size."""
+"""Sizes as Python numbers: arithmetic, comparisons, torch's functions for symbolic numbers, what fixes a size."""
 
 from __future__ import annotations
 
