@@ -120,20 +120,20 @@ class InductorRunner:
 
         module = to_fx(self._program, lifted_as_inputs=True)
         _only_tensors(module)
-        mode = FakeTensorMode(
-            shape_env=ShapeEnv(duck_shape=False, specialize_zero_one=False), allow_non_fake_inputs=True
-        )
+        # Sizes of 0 and 1 are constants to torch: Inductor's code for others does not serve them, and no guard says so.
+        mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True)
         symbols: dict[str, str] = {}
-        fakes = [self._fake(mode, leaves[i], self._program.call.paths[i], symbols) for i in self._positions]
+        fixed: dict[str, int] = {}
+        fakes = [self._fake(mode, leaves[i], self._program.call.paths[i], symbols, fixed) for i in self._positions]
         fakes += [mode.from_tensor(tensor, static_shapes=True) for tensor in self._lifted]
         context = torch._guards.TracingContext(mode)
         # Without caches: an artefact from one comes without what it assumed of the sizes (seen on 2.13).
         with torch._guards.tracing(context), torch._inductor.config.patch(force_disable_caches=True):
             call: Any = compile_fx(module, fakes)
-        return Artefact(call, self._assumed(mode.shape_env, symbols), key)
+        return Artefact(call, self._assumed(mode.shape_env, symbols, fixed), key)
 
-    def _fake(self, mode: Any, leaf: Any, path: str, symbols: dict[str, str]) -> Any:
-        """A fake argument; sizes that are symbols of ours are symbols of torch's, remembered by slot."""
+    def _fake(self, mode: Any, leaf: Any, path: str, symbols: dict[str, str], fixed: dict[str, int]) -> Any:
+        """A fake argument; sizes that are symbols of ours are symbols of torch's or fixed, remembered by slot."""
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
@@ -142,6 +142,9 @@ class InductorRunner:
         if not isinstance(leaf, torch.Tensor):
             ((name, slot),) = slots
             if slot.term.op is Op.CONST:
+                return leaf
+            if leaf in (0, 1):
+                fixed[name] = leaf
                 return leaf
             source = ConstantSource(f"symshape_{name}")
             symbol = mode.shape_env.create_symbol(leaf, source, DimDynamic.DYNAMIC, positive=None)
@@ -153,14 +156,17 @@ class InductorRunner:
         fake = mode.from_tensor(
             leaf, symbolic_context=context, source=ConstantSource(f"symshape_{slots[0][0]}" if slots else "t")
         )
-        for size, (name, _) in zip(fake.shape, sizes, strict=True):
+        shape: list[Any] = list(fake.shape)
+        for size, (name, _) in zip(shape, sizes, strict=True):
             if isinstance(size, torch.SymInt):
                 symbols[str(size.node.expr)] = name
+            else:
+                fixed[name] = size
         return fake
 
-    def _assumed(self, shape_env: Any, symbols: dict[str, str]) -> Check | None:
+    def _assumed(self, shape_env: Any, symbols: dict[str, str], fixed: dict[str, int]) -> Check | None:
         """What torch's ShapeEnv recorded, as a check over our slots; None (exact sizes only) where it is unreadable."""
-        conditions: list[Guard] = []
+        conditions = [Guard(parse(f"{name} == {value}")) for name, value in fixed.items()]
         try:
             conditions += [Guard(parse(_renamed(str(guard.expr), symbols))) for guard in shape_env.guards]
             for symbol, bounds in shape_env.var_to_range.items():
