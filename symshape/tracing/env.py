@@ -97,7 +97,7 @@ class ShapeEnv:
         self._hints[name] = hint
         self.facts = self.facts.with_symbol(term, None if isinstance(source, IntArg) else 0, None)
         if isinstance(dim, Dim):
-            where = Origin(file="", line=0, text=f"{dim!r} for {source.text()}", rule="declared")
+            where = Origin(file="", line=0, text=f"declared as {dim!r}", rule="declared")
             limits = [exprs.ge(term, dim.min), exprs.eq(exprs.mod(term, dim.multiple_of), 0)]
             if dim.max is not None:
                 limits.append(exprs.le(term, dim.max))
@@ -397,7 +397,11 @@ class ShapeEnv:
             if not (interval.lo == interval.hi is not None or ask(self.facts, fixed, effort=Effort.CHEAP, only=True)):
                 continue
             declared = [g for g in self.guards if g.origin is not None and g.origin.rule == "declared"]
-            if any(g.term is fixed for g in declared):
+            own = Facts().with_symbol(symbol.term, 0, None)
+            for guard in declared:
+                if guard.term.symbols == {symbol.term}:
+                    own = own.assume(guard.term)
+            if ask(own, fixed, effort=Effort.CHEAP, only=True):
                 continue  # the caller's own Dim leaves one value
             chain = [g for g in self.guards if symbol.term in g.term.symbols and g not in declared]
             lines = "\n".join(f"  {guard.term}   from {guard.origin}" for guard in chain)

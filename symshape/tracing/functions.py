@@ -74,8 +74,8 @@ def _tolist(tensor: torch.Tensor) -> Any:
 def _refuse(what: str) -> Callable[..., Any]:
     def refuse(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedError(
-            f"{what} reads a tensor's data or address while the function is traced, and a graph would keep what it found "
-            "for ever; compute with the tensor, or read it outside of the function"
+            f"{what} reads a tensor's data or address while the function is traced, and a graph would keep what it "
+            "found for ever; compute with the tensor, or read it outside of the function"
         )
 
     return refuse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,9 +36,10 @@ def policies(fn: Callable[..., Any], call: Call, dynamic: Dynamic, default: Poli
             found = {source: default for source in sources_of(call) if not isinstance(source, IntArg)}
     elif dynamic is not False:
         found = _described(fn, call, dynamic)
+    taken = {dim.name for dim in found.values() if isinstance(dim, Dim)}
     for leaf, key, path in zip(call.leaves, call.keys, call.paths, strict=True):
         if isinstance(key, TensorKey):
-            found.update(_marks(leaf, path, key.ndim))
+            found.update(_marks(leaf, path, key.ndim, taken))
     return found
 
 
@@ -104,7 +106,17 @@ def _describe(call: Call, argument: Any, description: Any, found: dict[Source, D
             _describe(call, position, description, found)
 
 
-def _marks(tensor: torch.Tensor, path: str, ndim: int) -> dict[Source, Dim | Policy]:
+def _fresh_name(text: str, taken: set[str]) -> str:
+    """An identifier like ``text`` that nothing has yet."""
+    name = re.sub(r"\W+", "_", text).strip("_") or "size"
+    name = name if name[0].isalpha() else f"d{name}"
+    while name in taken:
+        name += "x"
+    taken.add(name)
+    return name
+
+
+def _marks(tensor: torch.Tensor, path: str, ndim: int, taken: set[str]) -> dict[Source, Dim | Policy]:
     """What ``torch._dynamo.mark_dynamic``, ``mark_unbacked``, ``maybe_mark_dynamic`` and ``mark_static`` left.
 
     Source: torch/_dynamo/decorators.py (attributes checked on torch 2.11 to 2.13).
@@ -121,8 +133,8 @@ def _marks(tensor: torch.Tensor, path: str, ndim: int) -> dict[Source, Dim | Pol
         if limit is None or (limit.min is None and limit.max is None):
             found[Size(path, d % ndim)] = Policy.DYNAMIC
         else:
-            name = f"d{sum(map(ord, path))}_{d}" if not path.isidentifier() else f"{path}_{d}"
-            found[Size(path, d % ndim)] = Dim(name.lstrip("_"), min=limit.min or 0, max=limit.max)
+            name = _fresh_name(f"{path}_{d}", taken)
+            found[Size(path, d % ndim)] = Dim(name, min=limit.min or 0, max=limit.max)
     for d in marks.get("_dynamo_unbacked_indices", ()):
         found[Size(path, d % ndim)] = Policy.UNBACKED
     for d in marks.get("_dynamo_static_indices", ()):

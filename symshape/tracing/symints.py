@@ -489,7 +489,7 @@ class BoolNode(Node):
 
 
 def _check_in_progress() -> tuple[Message, type | None]:
-    """The message and the error of the ``torch._check`` that is asking (torch hands on neither; checked on 2.11 to 2.13)."""
+    """The message and the error of the ``torch._check`` that is asking, which torch does not hand on (2.11 to 2.13)."""
     frame = sys._getframe(2)
     for _ in range(4):
         if frame.f_code is torch._check_with.__code__:  # type: ignore[attr-defined]

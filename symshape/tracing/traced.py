@@ -238,7 +238,12 @@ def violation_sentences(program: Program, guards: GuardSet, values: tuple[int, .
     for violation in guards.violations(dict(zip(slots, values, strict=True)), sources):
         origin = violation.guard.origin
         static = origin is not None and origin.rule == "static"
-        why = " (it was static in the trace)" if static else f"; needed by {origin}" if origin is not None else ""
+        if origin is None:
+            why = ""
+        elif origin.rule in ("declared", "layout") and not origin.file:
+            why = f" ({origin.text})"
+        else:
+            why = " (it was static in the trace)" if static else f"; needed by {origin}"
         found.append(f"{violation.text}{why}")
     return found
 

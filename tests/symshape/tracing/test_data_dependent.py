@@ -231,7 +231,7 @@ def branch_on_all(x: torch.Tensor) -> torch.Tensor:
         (branch_on_a_tensor, ["u0 == 1", "bool read by"]),
         (branch_on_all, ["u0 == 1"]),
         (lambda x: torch.allclose(x, x + 1) or x, ["u0"]),
-        (lambda x: x if torch.equal(x, x + 1) else x, ["u0"]),
+        (lambda x: x if torch.equal(x, x + 1) else -x, ["u0"]),
     ],
 )
 def test_other_questions_about_data(fn: Any, parts: list[str]) -> None:

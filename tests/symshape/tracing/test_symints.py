@@ -139,7 +139,7 @@ CONDITIONS = [
     lambda m, n: (m, n) == (4, 3),
     lambda m, n: [m] > [n],
     lambda m, n: m.bit_length() > 2 if isinstance(m, int) else m >= 4,
-    lambda m, n: isinstance(m, torch.SymInt) or isinstance(m, int),
+    lambda m, n: isinstance(m, (torch.SymInt, int)),
     lambda m, n: all([m > 1, n > 1]),
     lambda m, n: any([m == 1, n == 1]),
 ]
