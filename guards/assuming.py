@@ -21,7 +21,11 @@ _STEPS = 400  # conditions that one call may work off, those that it derives inc
 
 def assume(scope: Scope, conditions: Iterable[Term]) -> Scope:
     """``scope`` and more conditions (whose symbols it must have)."""
-    made = scope.copy()
+    return learn(scope.copy(), conditions)
+
+
+def learn(made: Scope, conditions: Iterable[Term]) -> Scope:
+    """Has a scope that nobody else knows yet take in conditions; returns it."""
     learning = _Learning(made)
     for condition in conditions:
         made.conditions += (condition,)

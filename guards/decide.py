@@ -182,8 +182,12 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
             found = scope.look(condition)
             if found is not None:
                 return climb.settle(found, "interval")
+    linear_first = only is not False and _divides_by_numbers(condition)
+    if linear_first and refute.refutes(scope, exprs.not_(condition)):
+        return climb.settle(True, "linear")
     simple = condition if _plainly_linear(condition) else rewritten(scope, condition)
     if simple is not condition:
+        linear_first = False
         condition = simple
         found = scope.look(condition)
         if found is not None:
@@ -192,7 +196,7 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
     formulas = {True: exprs.not_(condition), False: condition}
     if only is not None and _excluded(climb, scope, asked, only):
         return climb.settle(None, "points")
-    if only is not False and refute.refutes(scope, formulas[True]):
+    if only is not False and not linear_first and refute.refutes(scope, formulas[True]):
         return climb.settle(True, "linear")
     if only is None:
         both = [_excluded(climb, scope, asked, answer) for answer in (True, False)]
@@ -211,6 +215,17 @@ def _plainly_linear(condition: Term) -> bool:
         return False
     op = condition.args[0].op
     return op is Op.SYMBOL or (op is Op.ADD and condition.depth == 2)
+
+
+def _divides_by_numbers(condition: Term) -> bool:
+    """Whether elimination is likely to do: a comparison of symbols and of their quotients by numbers, added up."""
+    if condition.depth > 4 or not Op.EQ <= condition.op <= Op.LE:
+        return False
+    for monomial, _ in exprs.split(condition.args[0])[1]:
+        op = monomial.op
+        if op is not Op.SYMBOL and not ((op is Op.FLOORDIV or op is Op.MOD) and monomial.args[1].op is Op.CONST):
+            return False
+    return True
 
 
 def _excluded(climb: _Climb, scope: Scope, condition: Term, answer: bool) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from guards import exprs
-from guards.assuming import declare
+from guards.assuming import declare, learn
 from guards.errors import RangeError
 from guards.exprs import FALSE, TRUE, Op, Term
 from guards.intervals import SIZES, Interval, Pair, meet
@@ -109,7 +109,7 @@ class Facts:
             for condition in known:
                 for symbol in condition.symbols:
                     all_ranges.setdefault(symbol, SIZES)
-            scope = _made_plain(all_ranges).assume(*known)
+            scope = learn(_made_plain(all_ranges), known)
             made.contradictory = scope.contradictory
             made._scopes = dict.fromkeys(all_ranges, scope)
             made._ranges = {}

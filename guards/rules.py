@@ -102,6 +102,9 @@ def known_quotient(scope: Scope, dividend: Term, divisor: Term) -> int | None:
     if least is None or least <= 0:
         return None
     lo, hi = scope.bounds(dividend)
+    if (hi if lo is not None and lo >= 0 else lo) is None and not scope.rows:
+        if dividend.symbols.isdisjoint(divisor.symbols):
+            return None  # nothing ties the two together
     if lo is not None and lo >= 0:
         if hi is not None and hi < least:
             return 0
