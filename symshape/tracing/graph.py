@@ -154,10 +154,21 @@ class Graph:
     @property
     def uses_randomness(self) -> bool:
         """Whether a node draws random numbers."""
-        return any(torch.Tag.nondeterministic_seeded in node.op.tags for node in self.nodes)
+        return any(draws_random_numbers(node) for node in self.nodes)
 
     def __str__(self) -> str:
         return text(self)
+
+
+def draws_random_numbers(node: Node) -> bool:
+    """Whether a node advances the random state: by its tag, unless all it would draw for is a dropout of 0."""
+    if torch.Tag.nondeterministic_seeded not in node.op.tags:
+        return False
+    for position, argument in enumerate(node.op._schema.arguments):
+        if argument.name == "dropout_p":
+            given = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name, 0.0)
+            return not (isinstance(given, (int, float)) and given == 0)
+    return True
 
 
 _BATCH_NORM = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"})

@@ -233,3 +233,18 @@ def test_inductor_on_the_device() -> None:
     for n in (3, 4, 5, 9, 1, 0):
         x, y = torch.randn(n, 4, device="cuda"), torch.randn(4, 5, device="cuda")
         torch.testing.assert_close(compiled(x, y), f(x, y))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_without_dropout_is_captured(masked: bool, seen: list[events.Event]) -> None:
+    def f(q: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask, is_causal=mask is None)
+
+    compiled = symshape.compile(f, runner="cudagraph")
+    with torch.no_grad():
+        for n in (8, 16, 24, 8):
+            q = torch.randn(2, 4, n, 32, device="cuda", dtype=torch.float16)
+            mask = torch.ones(2, 1, n, n, device="cuda", dtype=torch.bool).tril() if masked else None
+            torch.testing.assert_close(compiled(q, mask), f(q, mask), atol=1e-3, rtol=1e-3)
+    assert not reasons(seen)
+    assert compiled.stats().cuda_graphs == 3
