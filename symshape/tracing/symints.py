@@ -492,7 +492,7 @@ def _check_in_progress() -> tuple[Message, type | None]:
     """The message and the error of the ``torch._check`` that is asking, which torch does not hand on (2.11 to 2.13)."""
     frame = sys._getframe(2)
     for _ in range(4):
-        if frame.f_code is torch._check_with.__code__:  # type: ignore[attr-defined]
+        if frame.f_code is torch._check_with.__code__:
             return frame.f_locals.get("message") or "", frame.f_locals.get("error_type")
         if frame.f_back is None:
             break
