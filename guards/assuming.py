@@ -11,7 +11,7 @@ from math import gcd, isqrt
 from guards import exprs, intervals
 from guards.exprs import Op, Term
 from guards.intervals import Pair, meet
-from guards.scope import Scope, contains, new_symbol, normal_form, replaced
+from guards.scope import Scope, contains, divisors, new_symbol, normal_form, replaced
 
 _ROUNDS = 4  # how often ranges are propagated through all rows after new conditions
 _WIDEST = 10**12  # bounds beyond this are not propagated (a chain of doublings would never end)
@@ -111,12 +111,24 @@ class _Learning:
         elif op is Op.AND:
             self.pending.extend(condition.args)
         elif op is Op.LE:
+            self.require(condition)
             self.add_row(condition.args[0], False)
         elif op is Op.EQ:
+            self.require(condition)
             self.add_equation(condition.args[0])
         else:
+            self.require(condition)
             scope.residue[condition] = None
             self.sharpen(condition)
+
+    def require(self, condition: Term) -> None:
+        """Has the divisors of a comparison taken in as different from 0: elsewhere it cannot hold."""
+        for divisor in divisors(condition):
+            lo, hi = self.scope.bounds(divisor)
+            if lo == 0:
+                self.pending.append(exprs.ge(divisor, 1))
+            if hi == 0:
+                self.pending.append(exprs.le(divisor, -1))
 
     def sharpen(self, condition: Term) -> None:
         """Draws from a ``!=`` the bound that it excludes, and from an ``or`` the part that alone is possible."""
@@ -196,7 +208,16 @@ class _Learning:
         elif op is Op.MAX and hi is not None:
             for part in args:
                 self.between(part, None, hi)
-        elif op is Op.MUL and hi is not None:
+        elif op is Op.MUL:
+            self.narrow_factors(monomial, lo, hi)
+
+    def narrow_factors(self, monomial: Term, lo: int | None, hi: int | None) -> None:
+        args = monomial.args
+        if lo is not None and lo > 0:
+            for atom in args:  # no factor is 0
+                if self.scope.bounds(atom)[0] == 0:
+                    self.pending.append(exprs.ge(atom, 1))
+        if hi is not None:
             if len(args) == 2 and args[0] is args[1]:
                 if hi < 0:
                     self.scope.contradictory = True

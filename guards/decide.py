@@ -20,7 +20,7 @@ from guards.parse import parse
 from guards.points import Values, exhaust, witness
 from guards.prove import Proved, Unknown, solve_formula
 from guards.rules import rewritten
-from guards.scope import Scope
+from guards.scope import Scope, divisors
 from guards.simplify import refutes as refuted_by_factors
 
 
@@ -173,6 +173,12 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
     if found is not None:
         return climb.settle(found, "interval")
     asked = condition
+    for divisor in divisors(condition):
+        if scope.bounds(divisor)[0] == 0:  # where it is 0 the condition says nothing
+            scope = scope.with_condition(exprs.ge(divisor, 1))
+            if scope.contradictory:
+                climb.reason = "the facts leave no value at which it is defined"
+                return climb
     if scope.rewrites:
         known = scope.canonical(condition)
         if known is TRUE or known is FALSE:

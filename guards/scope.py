@@ -41,6 +41,7 @@ class Scope:
         "_canonical",
         "_classes",
         "answers",
+        "assumed",
         "conditions",
         "contradictory",
         "declared",
@@ -67,6 +68,7 @@ class Scope:
         self.residue: dict[Term, None] = {}
         self.contradictory = False
         self.answers: dict[Term, object] = {}
+        self.assumed: dict[Term, Scope] = {}  # scopes with one more condition, to be found again
         self.points: list[dict[str, int]] | None = None  # assignments that satisfy all this
         self.simplified: dict[Term, Term] = {}  # what the rewrite rules made of terms
         self._bounds: dict[Term, Pair] = {}
@@ -118,6 +120,15 @@ class Scope:
         from guards.assuming import assume
 
         return assume(self, conditions)
+
+    def with_condition(self, condition: Term) -> Scope:
+        """As :meth:`assume`, for a condition that is likely to be needed again."""
+        found = self.assumed.get(condition)
+        if found is None:
+            if len(self.assumed) >= 64:
+                self.assumed.clear()
+            found = self.assumed[condition] = self.assume(condition)
+        return found
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -293,6 +304,29 @@ class Scope:
         if self.residue and (condition if condition.op is Op.NE else exprs.not_(condition)) in self.residue:
             return False
         return None if congruence.meets(self.congruence(term), 0) else False
+
+
+_DIVISORS_LIMIT = 4096
+_divisors: dict[Term, tuple[Term, ...]] = {}
+
+
+def divisors(condition: Term) -> tuple[Term, ...]:
+    """The symbolic divisors that are not 0 wherever a comparison says anything.
+
+    None for a connective, and none under an ``ite``: there a division may be left out.
+    """
+    if not Op.EQ <= condition.op <= Op.LE or condition.depth > DEEP:
+        return ()
+    found = _divisors.get(condition)
+    if found is None:
+        if len(_divisors) >= _DIVISORS_LIMIT:
+            _divisors.clear()
+        seen: dict[Term, None] = {}
+        for part in exprs.postorder(condition, lambda part: part.op is Op.ITE):
+            if (part.op is Op.FLOORDIV or part.op is Op.MOD) and part.args[1].op is not Op.CONST:
+                seen[part.args[1]] = None
+        found = _divisors[condition] = tuple(seen)
+    return found
 
 
 def normal_form(items: Monomials) -> tuple[Monomials, int]:
