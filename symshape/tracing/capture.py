@@ -154,8 +154,8 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         try:
             with _compiling(), _without_autocast_cache(), TracingMode(tracer), FunctionMode():
                 result = fn(*args, **kwargs)
-        except TypeError as error:
-            _explain_type_error(error)
+        except (TypeError, RuntimeError) as error:
+            _explain(error)
             raise
         finally:
             tracer.closed = True
@@ -391,12 +391,23 @@ def _without_autocast_cache() -> Iterator[None]:
         torch.set_autocast_cache_enabled(before)
 
 
-def _explain_type_error(error: TypeError) -> None:
-    """Raises an error of ours where Python or torch refused a symbolic size only because it is no plain number."""
-    if any(name in str(error) for name in ("SymInt", "SymFloat", "SymBool")):
+def _explain(error: Exception) -> None:
+    """Raises an error of ours where Python or torch refused a symbolic size or tensor for being one."""
+    text = str(error)
+    if isinstance(error, TypeError) and any(name in text for name in ("SymInt", "SymFloat", "SymBool")):
         raise UnsupportedError(
             f"the program uses a size that varies where only a plain number will do: {error} "
             f"(at {raised_at(error)}); make it a constant with int(size), or declare that size static"
+        ) from error
+    if type(error).__module__.startswith("torch._dynamo"):
+        raise UnsupportedError(
+            f"the program calls something that compiles itself with torch.compile (at {raised_at(error)}), "
+            "such as torch.cond; take that part out of the traced function"
+        ) from error
+    if "data is not allocated yet" in text or "doesn't have storage" in text:
+        raise UnsupportedError(
+            f"the program calls something that reads a tensor's memory while it is traced (at {raised_at(error)}); "
+            "wrap it as a custom op with torch.library.custom_op"
         ) from error
 
 
