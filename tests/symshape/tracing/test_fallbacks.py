@@ -244,7 +244,7 @@ def test_what_cannot_be_traced_is_refused_by_us(fn: Any, what: str) -> None:
 
 
 def test_transforms_of_functions() -> None:
-    """vmap and grad take themselves apart into plain ops, or are refused clearly."""
+    """Vmap and grad take themselves apart into plain ops, or are refused clearly."""
     for fn in (
         lambda x: torch.func.vmap(lambda row: row * 2 + row.sum())(x),
         lambda x: torch.func.grad(lambda y: y.pow(2).sum())(x),
