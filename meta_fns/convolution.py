@@ -116,6 +116,9 @@ def _check_channels(
             check(channels >= groups, lambda: f"{channels} input channels are fewer than {groups} groups")
         if empty(input.sizes[2:]) and not empty(input.sizes[:2]):
             raise ShapeError(f"only the batch or the channels may be empty, got {show(input.sizes)}")
+        for kernel in weight.sizes[2:]:
+            if not known(kernel >= 1):
+                check(kernel >= 1, lambda: f"kernels must not be empty, got weight {show(weight.sizes)}")
         if not empty(input.sizes) and empty(weight.sizes):
             raise ShapeError(f"weight must not be empty, got {show(weight.sizes)}")
         out = weight.sizes[1] * groups

@@ -51,8 +51,8 @@ def _bags(
 ) -> Four:
     """The bags; for the gradient the bag of each index, the size of each bag, the index that was largest."""
     _bag_checks(weight, indices, offsets, mode, per_sample)
-    if type(weight.sizes[0]) is int and weight.sizes[0] == 0:
-        check(indices.sizes[0] == 0, "an index is out of range: weight has no rows")
+    if not known(weight.sizes[0] >= 1):
+        check((indices.sizes[0] == 0) | (weight.sizes[0] >= 1), "an index is out of range: weight has no rows")
     bags = offsets.sizes[0]
     if include_last_offset:
         check(bags >= 1, "offsets must hold at least the last one")

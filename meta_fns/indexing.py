@@ -38,8 +38,8 @@ def embedding(
     if len(weight.sizes) != 2:
         raise ShapeError(f"weight must have 2 dimensions, got {show(weight.sizes)}")
     need_index_dtype("indices", indices)
-    if type(weight.sizes[0]) is int and weight.sizes[0] == 0 and not empty(indices.sizes):
-        check(product(indices.sizes) == 0, "an index is out of range: weight has no rows")
+    if not empty(indices.sizes) and not known(weight.sizes[0] >= 1):
+        check((product(indices.sizes) == 0) | (weight.sizes[0] >= 1), "an index is out of range: weight has no rows")
     return TensorSpec.contiguous((*indices.sizes, weight.sizes[1]), weight.dtype, weight.device)
 
 
@@ -83,8 +83,11 @@ def gather(self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool =
                             f"index {show(index.sizes)} is larger than self {show(self.sizes)} outside dimension {at}"
                         ),
                     )
-        if type(self.sizes[at]) is int and self.sizes[at] == 0:
-            check(product(index.sizes) == 0, lambda: f"index is out of range for dimension {at} of {show(self.sizes)}")
+        if not known(self.sizes[at] >= 1):
+            check(
+                (product(index.sizes) == 0) | (self.sizes[at] >= 1),
+                lambda: f"index is out of range for dimension {at} of {show(self.sizes)}",
+            )
     return result
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns.average_pooling import formatted, need_gradient, need_window, window_sizes
-from meta_fns.checks import FLOATS, REALS, has_zero, need_dtype, need_nonempty, need_positive, need_rank, need_sizes
+from meta_fns.checks import FLOATS, REALS, need_dtype, need_nonempty, need_positive, need_rank, need_sizes
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.pooling import pair
 from meta_fns.registry import register, rule
-from meta_fns.sizes import Shape, Size, check, known, show
+from meta_fns.sizes import Shape, Size, check, known, product, show
 from meta_fns.spec import TensorSpec
 
 __all__: list[str] = []
@@ -141,8 +141,10 @@ def _register_fractional(n: int) -> None:
         need_gradient(grad_output, sizes, len(sizes) if n == 2 else n)
         if n == 2:
             need_sizes("indices", indices, sizes)
-        if has_zero(self.sizes[-n:]):
-            check(grad_output.numel() == 0, lambda: f"nothing of {show(self.sizes)} can have been a maximum")
+        space = product(self.sizes[-n:])
+        if not known(space >= 1):
+            fits = (grad_output.numel() == 0) | (space >= 1)
+            check(fits, lambda: f"nothing of {show(self.sizes)} can have been a maximum")
         return self.fresh()
 
     fractional.__doc__ = f"The maximum over windows at random places in the last {n} dimensions."

@@ -46,9 +46,11 @@ def addmv(self: TensorSpec, mat: TensorSpec, vec: TensorSpec, *, beta: Any = 1, 
         raise ShapeError(f"self must be a vector, got {show(self.sizes)}")
     fit_into("self", self.sizes, result.sizes)
     need_same_dtype(self, mat, "self and mat")
-    if has_zero(mat.sizes) and beta != 0:
-        # Eager scales self then, as it is.
-        return self.fresh()
+    if beta != 0 and not layout.same_shape(self.sizes, result.sizes):
+        for size in mat.sizes:
+            if not known(size >= 1) and size == 0:
+                # Eager scales self then, as it is.
+                return self.fresh()
     return result
 
 

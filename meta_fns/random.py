@@ -372,6 +372,10 @@ def multinomial(self: TensorSpec, num_samples: Size, replacement: bool = False, 
     if len(self.sizes) not in (1, 2):
         raise ShapeError(f"self must have 1 or 2 dimensions, got {show(self.sizes)}")
     need_positive("num_samples", (num_samples,))
+    if not known(self.sizes[-1] >= 1):
+        some = self.sizes[-1] >= 1
+        some = some if len(self.sizes) == 1 else (self.sizes[0] == 0) | some
+        check(some, lambda: f"there is nothing to draw from in {show(self.sizes)}")
     if not replacement:
         fits = num_samples <= self.sizes[-1]
         if not known(fits):

@@ -8,7 +8,7 @@ import torch
 
 from meta_fns import layout
 from meta_fns.activations_backward import like
-from meta_fns.checks import need_nonempty
+from meta_fns.checks import need_equal, need_nonempty
 from meta_fns.errors import ShapeError
 from meta_fns.registry import rule
 from meta_fns.sizes import Size, check, known, show
@@ -98,8 +98,8 @@ def chunk_cat(tensors: Sequence[TensorSpec], dim: int, num_chunks: int) -> Tenso
     for tensor in tensors:
         if len(tensor.sizes) <= at:
             raise ShapeError(f"{show(tensor.sizes)} has no dimension {at}")
-        if not layout.same_shape(tensor.sizes[:at], lead):
-            raise ShapeError(f"{show(tensor.sizes)} and {show(tensors[0].sizes)} differ before dimension {at}")
+        for a, b in zip(tensor.sizes[:at], lead, strict=True):
+            need_equal(a, b, f"{show(tensor.sizes)} and {show(tensors[0].sizes)} before dimension {at}")
         need_nonempty("a tensor", tensor, range(len(tensor.sizes)))
         rows = (tensor.sizes[at] + num_chunks - 1) // num_chunks
         for size in tensor.sizes[at + 1 :]:

@@ -60,8 +60,10 @@ def _within(index: TensorSpec, full: TensorSpec, skip: int, what: str) -> None:
 
 def _need_target(self: TensorSpec, at: int, index: TensorSpec) -> None:
     """A dimension of size 0 has no position that an index could name."""
-    if self.sizes and type(self.sizes[at]) is int and self.sizes[at] == 0 and not has_zero(index.sizes):
-        check(index.numel() == 0, lambda: f"index is out of range for dimension {at} of {show(self.sizes)}")
+    if not self.sizes or has_zero(index.sizes) or known(self.sizes[at] >= 1):
+        return
+    fits = (index.numel() == 0) | (self.sizes[at] >= 1)
+    check(fits, lambda: f"index is out of range for dimension {at} of {show(self.sizes)}")
 
 
 def _scatter_checks(self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec | None) -> None:

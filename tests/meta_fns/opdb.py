@@ -242,7 +242,7 @@ def judge(call: Call) -> Verdict:
             return Verdict("refused")
         except meta_fns.UnsupportedOp as unsupported:
             return Verdict("unsupported", str(unsupported))
-        if _values_matter(call):
+        if values_matter(call):
             return Verdict("skipped", "eager refuses the values")
         return Verdict("accepted", f"{call}\n  eager refuses: {str(error)[:300]}\n  infer {show(got)}")
     try:
@@ -256,7 +256,7 @@ def judge(call: Call) -> Verdict:
     return compare(call, got, expected)
 
 
-def _values_matter(call: Call) -> bool:
+def values_matter(call: Call) -> bool:
     """True if eager accepts the same metadata with other values (indices in range, divisors that are not 0)."""
     for value, floats in ((0, False), (1, False), (-100, False), (1, True), (0, True)):
 
