@@ -161,7 +161,7 @@ def by_torch(peer: Torch) -> Callable[[Stream], Decisions]:
         for event in stream.events:
             if isinstance(event, Declared):
                 assert event.hint is not None
-                known[event.symbol.name] = peer.symbol(env, event.symbol.name, event.hint, event.low)
+                known[event.symbol.name] = peer.symbol(env, event.symbol.name, event.hint, size=event.low is not None)
             elif isinstance(event, Asked):
                 relation = Relation.of(event)
                 operands = relation.values(peer.operators, known)

@@ -234,13 +234,13 @@ class Torch(Peer):
         """A ShapeEnv that specialises nothing."""
         return self.shapes.ShapeEnv(specialize_zero_one=False, duck_shape=False)
 
-    def symbol(self, env: Any, name: str, hint: int, low: int | None = 0) -> Any:
-        """A SymInt with an example value: a size, or any integer where ``low`` is None or below 0."""
+    def symbol(self, env: Any, name: str, hint: int, *, size: bool = True) -> Any:
+        """A SymInt with an example value: a size, which for PyTorch is at least 1 then, or any integer."""
         source, dynamic = self.source(name), self.shapes.DimDynamic.DYNAMIC
-        if low is None or low < 0:
-            made = env.create_unspecified_symbol(hint, source, dynamic)
-        else:
+        if size:
             made = env.create_symbol(hint, source, dynamic)
+        else:
+            made = env.create_unspecified_symbol(hint, source, dynamic)
         return env.create_symintnode(made, hint=hint, source=source)
 
     def unbacked(self, env: Any, low: int | None, high: int | None) -> Any:
@@ -260,7 +260,7 @@ class Torch(Peer):
             low, high = asked.range(name)
             if self.backed:
                 assert asked.hints is not None
-                known[name] = self.symbol(env, name, asked.hints[name], low)
+                known[name] = self.symbol(env, name, asked.hints[name], size=low is not None and low >= 1)
                 within = (low is None or bool(known[name] >= low)) and (high is None or bool(known[name] <= high))
                 assert within  # asked as guards: from here on the range is known
             else:
@@ -316,6 +316,8 @@ class Jax(Peer):
 
     def equal(self, a: Any, b: Any) -> bool | None:
         """Whether they are equal; JAX's own `==` calls False what it does not know."""
+        if a is None or b is None or type(a) is bool or type(b) is bool:  # truths
+            return None if a is None or b is None else bool(a == b)
         if a == b:
             return True
         return False if self.at_least(a, b + 1) or self.at_least(b, a + 1) else None
