@@ -8,7 +8,8 @@ remainder, and in each case lets the scope and linear elimination conclude. The 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import lcm
+from itertools import product
+from math import gcd, lcm, prod
 
 from guards import exprs, refute
 from guards.exprs import DEEP, Op, Term
@@ -46,7 +47,7 @@ class _Search:
             live = rewritten(inner, inner.canonical(formula))
         except ZeroDivisionError:
             return False
-        if inner.look(live) is False or refute.refutes_all(inner, live):
+        if inner.look(live) is False or unsolvable(live) or refute.refutes_all(inner, live):
             return True
         if depth <= 0:
             return False
@@ -54,6 +55,40 @@ class _Search:
         if choices is None:
             return False
         return all(self.refuted(inner, exprs.and_(live, choice), depth - 1) for choice in choices)
+
+
+_MODULI = (3, 4, 5, 7, 8, 9, 16)
+_RESIDUES = 600  # combinations of remainders tried for one modulus
+
+
+def unsolvable(condition: Term) -> bool:
+    """Whether an equation of polynomials has no solution because it has none modulo a small number.
+
+    >>> from guards.parse import parse
+    >>> unsolvable(parse("x*x + y*y == 4*z + 3")), unsolvable(parse("x*x + y*y == 4*z + 2"))
+    (True, False)
+    """
+    if condition.op is not Op.EQ:
+        return False
+    constant, items = exprs.split(condition.args[0])
+    if all(m.op is not Op.MUL for m, _ in items) or len(items) > 8:
+        return False
+    for modulus in _MODULI:
+        left = [(exprs.factors(m), c % modulus) for m, c in items if c % modulus]
+        once = [atoms[0] for atoms, c in left if len(atoms) == 1 and gcd(c, modulus) == 1]
+        if any(sum(atom in atoms for atoms, _ in left) == 1 for atom in once):
+            continue  # that atom alone can reach every remainder
+        names = sorted({atom for atoms, _ in left for atom in atoms}, key=lambda atom: atom.order)
+        if modulus ** len(names) > _RESIDUES:
+            continue
+        place = {atom: position for position, atom in enumerate(names)}
+        parts = [([place[atom] for atom in atoms], c) for atoms, c in left]
+        if not any(
+            (constant + sum(c * prod([values[p] for p in places]) for places, c in parts)) % modulus == 0
+            for values in product(range(modulus), repeat=len(names))
+        ):
+            return True
+    return False
 
 
 def _choices(scope: Scope, formula: Term) -> list[Term] | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import z3
 
 LIMIT = 400_000  # of Z3's steps for a question in the incremental solver
-LIMIT_ALONE = 1_500_000  # and for the second try
+LIMIT_ALONE = 1_000_000  # and for the second try
 _LARGEST = 3_000  # nodes of a formula; larger ones are not sent
 
 

@@ -102,9 +102,9 @@ def known_quotient(scope: Scope, dividend: Term, divisor: Term) -> int | None:
     if least is None or least <= 0:
         return None
     lo, hi = scope.bounds(dividend)
-    if (hi if lo is not None and lo >= 0 else lo) is None and not scope.rows:
-        if dividend.symbols.isdisjoint(divisor.symbols):
-            return None  # nothing ties the two together
+    open_ended = (hi if lo is not None and lo >= 0 else lo) is None
+    if open_ended and not scope.rows and dividend.symbols.isdisjoint(divisor.symbols):
+        return None  # nothing ties the two together
     if lo is not None and lo >= 0:
         if hi is not None and hi < least:
             return 0
@@ -176,9 +176,12 @@ def _inner_remainder(scope: Scope, term: Term) -> Term | None:
     dividend, by = term.args
     constant, items = exprs.split(dividend)
     for monomial, c in items:
-        if monomial.op is Op.MOD and (monomial.args[1] is by or _shared(monomial.args[1], by) is not None):
-            rest = exprs.linear(constant, {m: d for m, d in items if m is not monomial})
-            return exprs.mod(exprs.add(rest, exprs.scale(monomial.args[0], c)), by)
+        atoms = exprs.factors(monomial)
+        for atom in atoms:
+            if atom.op is Op.MOD and (atom.args[1] is by or _shared(atom.args[1], by) is not None):
+                others = exprs.scale(_exact(monomial, (atom,)) or ONE, c)
+                rest = exprs.linear(constant, {m: d for m, d in items if m is not monomial})
+                return exprs.mod(exprs.add(rest, exprs.mul(others, atom.args[0])), by)
     return None
 
 
@@ -368,7 +371,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "a remainder in a remainder",
         Op.MOD,
-        "(k*(a % (b*c)) + r) % b == (k*a + r) % b",
+        "(m*(a % (b*c)) + r) % b == (m*a + r) % b",
         "b != 0 and c != 0",
         _inner_remainder,
     ),

@@ -64,12 +64,12 @@ def _from_poly(poly: Any, atoms: list[Term]) -> Term:
 
 
 def factored_bounds(scope: Scope, term: Term) -> Pair:
-    """A range of the term, through its factors (those of the term without its constant too)."""
-    pair = _by_factors(scope, term)
+    """A range of the term, through its factors, and those of the term with a constant taken apart."""
     constant, _ = exprs.split(term)
-    if constant:
-        rest = _by_factors(scope, exprs.sub(term, constant))
-        pair = intervals.meet(pair, intervals.add(rest, (constant, constant)))
+    pair = intervals.EVERYTHING
+    for apart in dict.fromkeys((0, 1, -1, constant)):  # a question about p >= 0 arrives as one about 1 + p <= 0
+        rest = _by_factors(scope, exprs.sub(term, apart))
+        pair = intervals.meet(pair, intervals.add(rest, (apart, apart)))
     return pair
 
 

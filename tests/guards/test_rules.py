@@ -33,6 +33,7 @@ FIRES: list[tuple[str, str, tuple[str, ...], str]] = [
     ("quotient of a remainder", "(x % 12) // 4", (), "(x // 4) % 3"),
     ("remainder of a remainder", "(x % (y*z)) % y", (), "x % y"),
     ("a remainder in a remainder", "(2*(x % (y*z)) + z) % y", (), "(2*x + z) % y"),
+    ("a remainder in a remainder", "((x % y)*(z % y) + z) % y", (), "(x*(z % y) + z) % y"),
     ("fine part of a quotient", "(8*x + y) // 16", ("y <= 7",), "x // 2"),
     ("fine part of a quotient", "(x*y + z) // (2*y)", ("z < y",), "x // 2"),
     ("fine part of a remainder", "(8*x + y) % 16", ("y <= 7",), "8*(x % 2) + y"),
