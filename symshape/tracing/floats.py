@@ -82,7 +82,7 @@ class FloatTerm:
             return None if whole is None or number is None else (whole, number)
         if self.op == "mul":  # exact: times a power of two
             for left, right in (self.args, self.args[::-1]):
-                if isinstance(right, float) and right > 0 and math.frexp(right)[0] == 0.5:
+                if isinstance(right, float) and 2.0**-500 < right < 2.0**500 and math.frexp(right)[0] == 0.5:
                     inner = _ratio(left)
                     if inner is not None:
                         factor = Fraction(right)

@@ -563,6 +563,9 @@ class FloatNode(Node):
 
     float_ = guard_float
 
+    def bool_(self) -> bool:
+        return not self.eq(self.wrap_float(0.0)).bool_()
+
     def guard_int(self, file: str = "", line: int = 0) -> int:
         return int(self.guard_float())
 
