@@ -65,12 +65,14 @@ def _equate(scope: Scope, condition: Term) -> None:
 class _Learning:
     """A scope being made and the conditions that it has yet to take in."""
 
-    __slots__ = ("pending", "scope", "steps")
+    __slots__ = ("fresh", "moved", "pending", "scope", "steps")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.pending: list[Term] = []
         self.steps = _STEPS
+        self.fresh: set[exprs.Monomials] = set()  # rows that were not propagated yet
+        self.moved: set[Term] = set()  # symbols of which a range changed since
 
     def work(self) -> None:
         """Takes in what is pending."""
@@ -167,6 +169,7 @@ class _Learning:
         if pair == known:
             return
         scope.rows[form] = pair
+        self.fresh.add(form)
         self.changed()
         if pair[0] is None or pair[1] is None:
             return
@@ -183,6 +186,7 @@ class _Learning:
         new = meet(old, pair)
         if new == old:
             return
+        self.moved |= monomial.symbols
         if new[0] is not None and new[0] == new[1] and monomial.op is Op.SYMBOL:
             scope.ranges[monomial] = new
             self.changed()
@@ -240,34 +244,45 @@ class _Learning:
             self.pending.append(exprs.le(term, hi))
 
     def propagate(self) -> bool:
-        """Draws ranges of atoms from rows, and what ``!=`` and ``or`` say once more; whether anything is new."""
+        """Draws ranges of atoms from rows, and what ``!=`` and ``or`` say once more; whether anything is new.
+
+        Looks only at rows that are new and at what mentions a symbol whose range changed.
+        """
         scope = self.scope
-        changed = False
-        for form, pair in list(scope.rows.items()):
-            for index, (monomial, coefficient) in enumerate(form):
-                if form not in scope.rows:
-                    break
-                rest = scope._bound_sum(0, form[:index] + form[index + 1 :])
-                lo = None if pair[0] is None or rest[1] is None else pair[0] - rest[1]
-                hi = None if pair[1] is None or rest[0] is None else pair[1] - rest[0]
-                if coefficient < 0:
-                    lo, hi, coefficient = None if hi is None else -hi, None if lo is None else -lo, -coefficient
-                lo = None if lo is None or abs(lo) > _WIDEST else -(-lo // coefficient)
-                hi = None if hi is None or abs(hi) > _WIDEST else hi // coefficient
-                if lo is None and hi is None:
-                    continue
-                old = scope.bounds(monomial)
-                if meet(old, (lo, hi)) != old:
-                    changed = True
-                    self.narrow(monomial, (lo, hi))
-                    if scope.contradictory:
-                        return True
+        fresh, moved = self.fresh, self.moved
+        self.fresh, self.moved = set(), set()
+        for form in list(scope.rows):
+            if form in fresh or (moved and any(not moved.isdisjoint(m.symbols) for m, _ in form)):
+                self.propagate_row(form)
+                if scope.contradictory:
+                    return True
         for monomial, pair in list(scope.ranges.items()):
-            if monomial.op is Op.MUL and not scope.contradictory and scope.ranges.get(monomial) == pair:
+            if monomial.op is Op.MUL and not moved.isdisjoint(monomial.symbols) and scope.ranges.get(monomial) == pair:
                 self.narrow_inside(monomial, pair)
         for condition in list(scope.residue):
-            self.sharpen(condition)
-        return changed
+            if not moved.isdisjoint(condition.symbols):
+                self.sharpen(condition)
+        return bool(self.moved or self.fresh)
+
+    def propagate_row(self, form: exprs.Monomials) -> None:
+        """Draws from one row the ranges of its monomials."""
+        scope = self.scope
+        pair = scope.rows.get(form, intervals.EVERYTHING)  # it may have been rewritten meanwhile
+        for index, (monomial, coefficient) in enumerate(form):
+            rest = scope._bound_sum(0, form[:index] + form[index + 1 :])
+            lo = None if pair[0] is None or rest[1] is None else pair[0] - rest[1]
+            hi = None if pair[1] is None or rest[0] is None else pair[1] - rest[0]
+            if coefficient < 0:
+                lo, hi, coefficient = None if hi is None else -hi, None if lo is None else -lo, -coefficient
+            lo = None if lo is None or abs(lo) > _WIDEST else -(-lo // coefficient)
+            hi = None if hi is None or abs(hi) > _WIDEST else hi // coefficient
+            if lo is None and hi is None:
+                continue
+            old = scope.bounds(monomial)
+            if meet(old, (lo, hi)) != old:
+                self.narrow(monomial, (lo, hi))
+                if scope.contradictory or form not in scope.rows:
+                    return
 
     # -- equations ----------------------------------------------------------------------------------------------------
 
@@ -403,6 +418,7 @@ class _Learning:
             self.between(replacement, *scope.ranges.pop(atom, intervals.SIZES))
         scope.rewrites = {a: replaced(t, one) or t for a, t in scope.rewrites.items()}
         scope.rewrites[atom] = replacement
+        self.moved |= replacement.symbols
         for known, pair in list(scope.ranges.items()):
             if known.op is not Op.SYMBOL and contains(known, atom):
                 del scope.ranges[known]

@@ -16,7 +16,8 @@ from guards.exprs import FALSE, TRUE, Op, Term
 from guards.intervals import SIZES, Interval, Pair, meet
 from guards.scope import Scope, replaced
 
-_JOINED_LIMIT = 2048
+_PLAIN_LIMIT = 1024
+_JOINED_LIMIT = 128  # these may be large
 _plain: dict[frozenset[tuple[Term, Pair]], Scope] = {}
 _joined: dict[frozenset[Scope], Scope] = {}
 
@@ -26,7 +27,7 @@ def _plain_scope(ranges: Iterable[tuple[Term, Pair]]) -> Scope:
     key = frozenset(ranges)
     found = _plain.get(key)
     if found is None:
-        if len(_plain) >= _JOINED_LIMIT:
+        if len(_plain) >= _PLAIN_LIMIT:
             _plain.clear()
         found = _plain[key] = _made_plain(dict(sorted(key, key=lambda item: item[0].order)))
     return found

@@ -18,7 +18,10 @@ from guards.scope import Scope, normal_form
 
 PIVOTS = 400  # for one question
 NODES = 40  # branches of one question
+LEMMAS = 400  # about products, looked at for one question
 _MONOMIALS = 48  # more than this in one question: not worth it here
+_FACTS = 32  # rows of a scope taken in
+_REACH = 6  # how many rows away from the question they may be
 _ROUNDS = 4  # of lemmas about products, at each node
 
 Row = tuple[int, tuple[tuple[Term, int], ...], bool]  # (constant, items, whether it is == 0 and not just >= 0)
@@ -29,11 +32,12 @@ class _TooLarge(Exception):
 
 
 class _Budget:
-    __slots__ = ("nodes", "pivots")
+    __slots__ = ("lemmas", "nodes", "pivots")
 
     def __init__(self) -> None:
         self.pivots = PIVOTS
         self.nodes = NODES
+        self.lemmas = LEMMAS
 
 
 class _Node:
@@ -209,19 +213,21 @@ class _Node:
             if monomial.op is not Op.SYMBOL and monomial not in index and not symbols.isdisjoint(monomial.symbols):
                 self.ensure(monomial)
         waiting = list(scope.rows.items())
-        progress = True
-        while progress and waiting:
-            progress = False
+        taken = 0
+        for _ in range(_REACH):  # rows about these symbols first, then rows about what those mention, and so on
             later = []
+            near = frozenset(symbols)
             for form, pair in waiting:
-                if any(m in index for m, _ in form) or any(not symbols.isdisjoint(m.symbols) for m, _ in form):
-                    progress = True
-                    for m, _ in form:
-                        symbols |= m.symbols
-                    if not self._bound_form(exprs.linear(0, dict(form)), *pair):
-                        return False
-                else:
+                about_these = [m.symbols for m, _ in form]
+                if all(near.isdisjoint(those) for those in about_these) or taken >= _FACTS:
                     later.append((form, pair))
+                    continue
+                taken += 1
+                symbols.update(*about_these)
+                if not self._bound_form(exprs.linear(0, dict(form)), *pair):
+                    return False
+            if len(later) == len(waiting) or taken >= _FACTS:
+                break
             waiting = later
         return all(self.add(part) for part in scope.residue if not symbols.isdisjoint(part.symbols))
 
@@ -312,6 +318,9 @@ class _Node:
 
     def _lemma(self, constant: int, items: Iterable[tuple[Term, int]]) -> bool | None:
         """Adds ``constant + items >= 0`` if the present point violates it; None when that is impossible."""
+        self.budget.lemmas -= 1
+        if self.budget.lemmas < 0:
+            raise OutOfBudget
         merged: dict[Term, int] = {}
         for m, c in items:
             merged[m] = merged.get(m, 0) + c
