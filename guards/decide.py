@@ -17,7 +17,7 @@ from guards.facts import Facts, forget_scopes
 from guards.intervals import Interval
 from guards.parse import _cache as parsed
 from guards.parse import parse
-from guards.points import Values, exhaust, witness
+from guards.points import Values, exhaust, nearer, witness
 from guards.prove import Proved, Unknown, solve_formula
 from guards.rules import rewritten
 from guards.scope import Scope, divisors
@@ -188,6 +188,8 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
             found = scope.look(condition)
             if found is not None:
                 return climb.settle(found, "interval")
+    if only is not None and _excluded(climb, scope, asked, only):
+        return climb.settle(None, "points")
     linear_first = only is not False and _divides_by_numbers(condition)
     if linear_first and refute.refutes(scope, exprs.not_(condition)):
         return climb.settle(True, "linear")
@@ -200,8 +202,6 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
             return climb.settle(found, "rules")
     # From here on: `condition` holds for all values when `formulas[True]` has no solution, and for none likewise.
     formulas = {True: exprs.not_(condition), False: condition}
-    if only is not None and _excluded(climb, scope, asked, only):
-        return climb.settle(None, "points")
     if only is not False and not linear_first and refute.refutes(scope, formulas[True]):
         return climb.settle(True, "linear")
     if only is None:
@@ -367,15 +367,18 @@ def decide(
     facts = facts_from(ranges, assume)
     if condition is TRUE or condition is FALSE:
         return Verdict(condition is TRUE, "constant", reason="it is a constant")
-    climb = _climb(facts.scope(condition), condition, Effort.FULL, None)
+    scope = facts.scope(condition)
+    climb = _climb(scope, condition, Effort.FULL, None)
     _counts[climb.rung] += 1
     if climb.value is not None:
         return Verdict(
             climb.value, climb.rung, reason=f"{'always' if climb.value else 'never'}: {_BY_RUNG[climb.rung]}"
         )
-    if climb.fails is not None and climb.holds is not None:
-        return Verdict(None, climb.rung, climb.fails, climb.holds, "it depends on the values")
-    return Verdict(None, "unknown", climb.fails, climb.holds, f"not known ({climb.reason or 'limits were reached'})")
+    fails = None if climb.fails is None else nearer(scope, condition, False, climb.fails)
+    holds = None if climb.holds is None else nearer(scope, condition, True, climb.holds)
+    if fails is not None and holds is not None:
+        return Verdict(None, climb.rung, fails, holds, "it depends on the values")
+    return Verdict(None, "unknown", fails, holds, f"not known ({climb.reason or 'limits were reached'})")
 
 
 _BY_RUNG = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -12,8 +12,9 @@ from guards.exprs import DEEP, Op, Term
 from guards.intervals import Pair
 from guards.scope import Scope
 
-POINTS = 6  # how many points are kept for a scope
+POINTS = 7  # how many points are kept for a scope
 BOX = 1500  # boxes with more points than this are not tried completely
+FAR = 2**64  # how far from the end of an unbounded range the last of them lies: further than any size of a tensor
 _TRIED = 40  # candidates looked at to find those points
 
 Values = dict[str, int]
@@ -22,35 +23,65 @@ Values = dict[str, int]
 def _candidates(pair: Pair) -> tuple[int, ...]:
     lo, hi = pair
     if lo is None:
-        return (0, 1, -1, 5, -7, 100) if hi is None else (hi, hi - 1, hi - 6, hi - 3, hi - 101, hi - 16)
-    offsets = (0, 1, 6, 3, 101, 16) if hi is None else (0, hi - lo, (hi - lo) // 2, min(1, hi - lo), (hi - lo) // 3)
-    return tuple(lo + offset for offset in offsets)
+        return (
+            (0, 1, -1, 5, -7, 100, FAR) if hi is None else tuple(hi - offset for offset in (0, 1, 6, 3, 101, 16, FAR))
+        )
+    offsets = (
+        (0, 1, 6, 3, 101, 16, FAR) if hi is None else (0, hi - lo, (hi - lo) // 2, min(1, hi - lo), (hi - lo) // 3)
+    )
+    return tuple([lo + offset for offset in offsets])
 
 
-def points(scope: Scope) -> list[Values]:
+class Found:
+    """The points of a scope that were found so far; looking goes on where a question needs another one."""
+
+    __slots__ = ("attempt", "attempts", "choices", "names", "plain", "values")
+
+    def __init__(self, scope: Scope) -> None:
+        free = sorted([s for s in scope.ranges if s.op is Op.SYMBOL], key=lambda s: s.order)
+        self.names = [s.name for s in free]
+        self.choices = [_candidates(scope.ranges[s]) for s in free]
+        self.plain = not scope.rewrites and not scope.conditions
+        self.attempts = POINTS if self.plain else _TRIED
+        self.attempt = 0
+        self.values: list[Values] = []
+
+    def more(self, scope: Scope) -> bool:
+        """Looks for one more; whether there is one."""
+        while self.attempt < self.attempts and len(self.values) < POINTS:
+            attempt = self.attempt
+            self.attempt += 1
+            values: Values = {}
+            index = attempt
+            step = attempt if attempt >= POINTS else attempt > 0
+            for name, choice in zip(self.names, self.choices, strict=True):
+                values[name] = choice[index % len(choice)]
+                index += step
+            full = values if self.plain else extended(scope, values)
+            if full is not None and full not in self.values:
+                self.values.append(full)
+                return True
+        return False
+
+
+def each_point(scope: Scope) -> Iterator[Values]:
     """Up to :data:`POINTS` assignments to all symbols of the scope that satisfy what it knows; perhaps none."""
     found = scope.points
     if found is None:
-        found = scope.points = _find_points(scope)
-    return found
+        found = scope.points = Found(scope)
+    position = 0
+    while position < len(found.values) or found.more(scope):
+        yield found.values[position]
+        position += 1
 
 
-def _find_points(scope: Scope) -> list[Values]:
-    free = sorted((s for s in scope.ranges if s.op is Op.SYMBOL), key=lambda s: s.order)
-    choices = [_candidates(scope.ranges[s]) for s in free]
-    found: list[Values] = []
-    plain = not scope.rewrites and not scope.conditions
-    for attempt in range(POINTS if plain else _TRIED):
-        values = {
-            s.name: choice[(attempt * (1 + position * (attempt > 5)) + position * (attempt > 0)) % len(choice)]
-            for position, (s, choice) in enumerate(zip(free, choices, strict=True))
-        }
-        full = values if plain else extended(scope, values)
-        if full is not None and full not in found:
-            found.append(full)
-            if len(found) >= POINTS:
-                break
-    return found
+def points(scope: Scope) -> list[Values]:
+    """Those that :func:`each_point` finds, without the far ones."""
+    return [point for point in each_point(scope) if not _is_far(point)]
+
+
+def _is_far(point: Values) -> bool:
+    return any(abs(value) >= FAR // 2 for value in point.values())
 
 
 def extended(scope: Scope, values: Values) -> Values | None:
@@ -73,13 +104,37 @@ def extended(scope: Scope, values: Values) -> Values | None:
 
 def witness(scope: Scope, condition: Term, value: bool) -> Values | None:
     """One of the points of the scope at which the condition has that value."""
-    for point in points(scope):
+    for point in each_point(scope):
         try:
             if fold.evaluate(condition, point) is value:
                 return point
         except ZeroDivisionError:
             continue
     return None
+
+
+def nearer(scope: Scope, condition: Term, value: bool, point: Values) -> Values:
+    """A point like a given one that lies less far out, and at which the condition has the same value."""
+
+    def try_with(name: str, number: int) -> Values | None:
+        values = extended(scope, {**point, name: number})
+        try:
+            return values if values is not None and fold.evaluate(condition, values) is value else None
+        except (ZeroDivisionError, KeyError):
+            return None
+
+    for name in [name for name, number in point.items() if abs(number) >= FAR // 2]:
+        far = point[name]
+        start = far - FAR if far > 0 else far + FAR
+        low, high = 0, FAR  # there it holds, and as far as is known nowhere nearer than `low`
+        while high - low > 1:
+            middle = 2 * low if 0 < 4 * low < high else (low + high) // 2 if low else 1
+            found = try_with(name, start + middle if far > 0 else start - middle)
+            if found is None:
+                low = middle
+            else:
+                high, point = middle, found
+    return point
 
 
 def compiled(term: Term, symbols: Sequence[Term]) -> Callable[..., int | bool] | None:

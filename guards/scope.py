@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
+from typing import Any
 
 from guards import congruence, exprs, fold, intervals
 from guards.congruence import Class
@@ -69,7 +70,7 @@ class Scope:
         self.contradictory = False
         self.answers: dict[Term, object] = {}
         self.assumed: dict[Term, Scope] = {}  # scopes with one more condition, to be found again
-        self.points: list[dict[str, int]] | None = None  # assignments that satisfy all this
+        self.points: Any = None  # assignments that satisfy all this, as guards.points finds them
         self.simplified: dict[Term, Term] = {}  # what the rewrite rules made of terms
         self._bounds: dict[Term, Pair] = {}
         self._classes: dict[Term, Class] = {}
