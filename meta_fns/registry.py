@@ -192,6 +192,7 @@ def aliasing(overload: OpOverload | str) -> Aliasing:
 
 def _read_aliasing(schema: torch.FunctionSchema) -> Aliasing:
     owners: dict[str, int] = {}
+    parted: list[int] = []
     mutated = []
     for position, argument in enumerate(schema.arguments):
         info = argument.alias_info
@@ -199,6 +200,8 @@ def _read_aliasing(schema: torch.FunctionSchema) -> Aliasing:
             continue
         for name in info.before_set:
             owners[name] = position
+        if "*" in info.after_set:
+            parted.append(position)
         if info.is_write:
             mutated.append(position)
     views: list[int | None] = []
@@ -206,6 +209,8 @@ def _read_aliasing(schema: torch.FunctionSchema) -> Aliasing:
     for result in schema.returns:
         info = result.alias_info
         owner = None if info is None else _owner(info.before_set, owners)
+        if owner is None and info is not None and not info.before_set and parted:
+            owner = parted[0]  # `Tensor(a -> *) self … -> Tensor(a)[]`, of which torch keeps no more than this
         written = info is not None and info.is_write
         views.append(None if written else owner)
         sames.append(owner if written else None)

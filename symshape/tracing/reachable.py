@@ -257,10 +257,12 @@ class Reachable:
         ]
         return found
 
-    def namespaces(self) -> list[tuple[str, dict[str, Any]]]:
-        """The attributes of the objects that were found (classes and Python modules aside)."""
+    def namespaces(self) -> list[tuple[str, dict[str, Any], bool]]:
+        """The attributes of the objects that were found (classes and Python modules aside), and whether the object is
+        of a class of the user's.
+        """
         return [
-            (name, value.__dict__)
+            (name, value.__dict__, not _is_library_module(type(value).__module__))
             for name, value, _ in self._objects
             if not isinstance(value, (type, types.ModuleType)) and isinstance(value.__dict__, dict)
         ]

@@ -30,6 +30,7 @@ class _Namespace:
     owner: dict[str, Any]
     before: dict[str, Any]
     whole: bool  # whether all of its keys count, or only those in ``before``
+    own: bool = True  # whether plain values count: what a library's object (a logger, an event) notes is its own affair
 
     def changes(self) -> list[tuple[str, Any, Any]]:
         """Keys with their values before and now."""
@@ -55,24 +56,27 @@ class SideEffects:
             self._watch(name or type(module).__name__, module.__dict__)
             for table in (module._parameters, module._buffers, module._modules):
                 self._watch(name or type(module).__name__, table)
-        for name, attributes in state.namespaces:
-            self._watch(name, attributes)
+        for name, attributes, own in state.namespaces:
+            self._watch(name, attributes, own)
         self._globals = [
             _Namespace("", owner, {name: owner.get(name, MISSING) for name in names}, whole=False)
             for owner, names in state.globals
         ]
 
-    def _watch(self, name: str, owner: dict[str, Any]) -> None:
-        self._namespaces.append(_Namespace(name, owner, dict(owner), whole=True))
+    def _watch(self, name: str, owner: dict[str, Any], own: bool = True) -> None:
+        self._namespaces.append(_Namespace(name, owner, dict(owner), whole=True, own=own))
 
     def undo(self) -> list[str]:
         """Puts back what the trace changed; answers what was wrong with it, in words."""
         problems: list[str] = []
         for namespace in self._namespaces:
             for key, then, now in namespace.changes():
+                leaked = holds_symbolic(now)
+                if not leaked and not namespace.own:
+                    continue
                 namespace.put_back(key)
                 where = f"{namespace.name}.{key}"
-                if holds_symbolic(now):
+                if leaked:
                     problems.append(f"stores a tensor or a size in {where}; {_ADVICE}")
                 elif isinstance(now, PLAIN) and not same(now, then):
                     was = "not there" if then is MISSING else repr(then)

@@ -55,6 +55,8 @@ def trace(
     """
     if not callable(fn):
         raise InputError(f"symshape.trace needs a function or a module, not a {type(fn).__name__}")
+    if options is not None and not isinstance(options, Options):
+        raise InputError(f"options must be a symshape.Options, not {options!r}")
     check_call(fn, args, kwargs)
     call = take_apart(fn, args, kwargs)
     wanted = policies(fn, call, dynamic, Policy.AUTO)
