@@ -177,7 +177,7 @@ _BATCH_NORM = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "a
 def written_values(node: Node) -> Iterator[Value]:
     """The values that a node writes to, by its schema (and batch norm's running statistics, which its schema hides)."""
     schema = node.op._schema
-    if schema.name in _BATCH_NORM:
+    if schema.name in _BATCH_NORM and node.args[5] is not False:  # not False: training
         yield from (value for value in node.args[3:5] if isinstance(value, Value))
     if not schema.is_mutable:
         return

@@ -53,7 +53,7 @@ class State:
     Attributes:
         modules: the modules that the function can reach, with names.
         containers: the lists, dictionaries and sets that it can reach.
-        namespaces: the attributes of other objects that it can reach: name, attributes, whether its class is the user's.
+        namespaces: the attributes of other objects that it can reach: name, attributes, whether it is the user's.
         globals: dictionaries of globals, with the names that its code uses.
         closure: the closure cells that it can reach.
     """

@@ -109,7 +109,7 @@ CONDITIONS = [
     lambda n: n / 2 < n / 3 + 1,
     lambda n: -n / 2 < -1.5,
     lambda n: n * 0.25 <= 1,
-    lambda n: 0.75 < n / 4,
+    lambda n: n / 4 > 0.75,
     lambda n: math.floor(n / 2) == 2,
     lambda n: math.ceil(n / 3) == 2,
     lambda n: math.trunc(-n / 3) == -1,
