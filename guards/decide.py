@@ -190,6 +190,10 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
                 return climb.settle(found, "interval")
     if only is not None and _excluded(climb, scope, asked, only):
         return climb.settle(None, "points")
+    if condition.op >= Op.AND:
+        for answer in (True, False) if only is None else (only,):
+            if _contradicts_itself(scope, exprs.not_(condition) if answer else condition):
+                return climb.settle(answer, "known")
     linear_first = only is not False and _divides_by_numbers(condition)
     if linear_first and refute.refutes(scope, exprs.not_(condition)):
         return climb.settle(True, "linear")
@@ -232,6 +236,13 @@ def _divides_by_numbers(condition: Term) -> bool:
         if op is not Op.SYMBOL and not ((op is Op.FLOORDIV or op is Op.MOD) and monomial.args[1].op is Op.CONST):
             return False
     return True
+
+
+def _contradicts_itself(scope: Scope, formula: Term) -> bool:
+    """Whether an equation among the parts of a conjunction makes another part false: ``x == 0 and x*y != 0``."""
+    if formula.op is not Op.AND or all(part.op is not Op.EQ for part in formula.args):
+        return False
+    return scope.with_condition(formula).contradictory
 
 
 def _excluded(climb: _Climb, scope: Scope, condition: Term, answer: bool) -> bool:
