@@ -194,7 +194,7 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
         for answer in (True, False) if only is None else (only,):
             if _contradicts_itself(scope, exprs.not_(condition) if answer else condition):
                 return climb.settle(answer, "known")
-    linear_first = only is not False and _divides_by_numbers(condition)
+    linear_first = only is not False and condition.op is Op.LE and _divides_by_numbers(condition)
     if linear_first and refute.refutes(scope, exprs.not_(condition)):
         return climb.settle(True, "linear")
     simple = condition if _plainly_linear(condition) else rewritten(scope, condition)

@@ -55,6 +55,10 @@ BoolLike = Union["Term", bool]
 Monomials = tuple[tuple["Term", int], ...]
 
 
+NONLINEAR = 1  # an atom other than a symbol, or a product
+SYMBOLIC_DIVISION = 2  # a quotient or remainder by something that is not a number
+
+
 class Term:
     """One node of the term graph.  Made only by the functions of this module; compare with ``is``.
 
@@ -63,14 +67,16 @@ class Term:
         args: its operands; what they are depends on ``op`` (see :class:`Op`).
         order: a total order on terms that is the same on every machine.
         depth: the length of the longest path down to a symbol or constant (which has depth 0).
+        kinds: which kinds of atoms occur inside, as a set of the bits ``NONLINEAR`` and ``SYMBOLIC_DIVISION``.
     """
 
-    __slots__ = ("__weakref__", "_digest", "_symbols", "args", "depth", "op", "order")
+    __slots__ = ("__weakref__", "_digest", "_symbols", "args", "depth", "kinds", "op", "order")
 
     op: Op
     args: tuple[Any, ...]
     order: tuple[Any, ...]
     depth: int
+    kinds: int
     _symbols: frozenset[Term] | None
     _digest: bytes | None
 
@@ -165,10 +171,8 @@ class _Reference(weakref.ref[Term]):
 
 
 _table: dict[tuple[Op, tuple[Any, ...]], _Reference] = {}
-_KEPT = 8192
-_kept: list[Term | None] = [
-    None
-] * _KEPT  # the newest terms stay alive for a while: what is made again is often among them
+_KEPT = 8192  # the newest terms stay alive for a while: what is made again is often among them
+_kept: list[Term | None] = [None] * _KEPT
 _next = itertools.count()
 
 
@@ -191,18 +195,32 @@ def _intern(op: Op, args: tuple[Any, ...]) -> Term:
         term.args = args
         term._symbols = None
         term._digest = None
+        depth = kinds = 0
         if op is _ADD:
-            depth = 1 + max([m.depth for m, _ in args[1]])
+            for m, _ in args[1]:
+                kinds |= m.kinds
+                if m.depth > depth:
+                    depth = m.depth
+            depth += 1
             order: tuple[Any, ...] = (op, tuple([(m.order, c) for m, c in args[1]]), args[0])
         elif op is _SYMBOL:
             match = _NUMBERED.match(args[0])
-            depth, order = 0, (op, match[1], int(match[2]), args[0]) if match else (op, args[0], -1, args[0])
+            order = (op, match[1], int(match[2]), args[0]) if match else (op, args[0], -1, args[0])
         elif op is _CONST or not args:
-            depth, order = 0, (op, *args)
+            order = (op, *args)
         else:
-            depth = 1 + max([child.depth for child in args])
+            for child in args:
+                kinds |= child.kinds
+                if child.depth > depth:
+                    depth = child.depth
+            depth += 1
             order = (op, tuple([child.order for child in args]))
+            if op < _TRUE:
+                kinds |= NONLINEAR
+                if (op is _FLOORDIV or op is _MOD) and args[1].op is not _CONST:
+                    kinds |= SYMBOLIC_DIVISION
         term.depth = depth
+        term.kinds = kinds
         term.order = order if depth <= DEEP else (op + 100, depth, _digest(term))
         made = _Reference(term, _forget)
         made.key = key
@@ -760,22 +778,40 @@ def ne(a: IntLike, b: IntLike) -> Term:
 
 def le(a: IntLike, b: IntLike) -> Term:
     """``a <= b``"""
-    return not_positive(sub(a, b))
+    return _at_most(integer(a), integer(b), 0)
 
 
 def lt(a: IntLike, b: IntLike) -> Term:
     """``a < b``"""
-    return not_positive(_plus(sub(a, b), ONE, 1))
+    return _at_most(integer(a), integer(b), 1)
 
 
 def ge(a: IntLike, b: IntLike) -> Term:
     """``a >= b``"""
-    return not_positive(sub(b, a))
+    return _at_most(integer(b), integer(a), 0)
 
 
 def gt(a: IntLike, b: IntLike) -> Term:
     """``a > b``"""
-    return not_positive(_plus(sub(b, a), ONE, 1))
+    return _at_most(integer(b), integer(a), 1)
+
+
+def _at_most(a: Term, b: Term, margin: int) -> Term:
+    """``a + margin <= b``"""
+    shift, others = split(b)
+    constant, items = split(a)
+    constant += margin - shift
+    merged = dict(items)
+    for m, c in others:
+        merged[m] = merged.get(m, 0) - c
+    parts = [(m, c) for m, c in merged.items() if c]
+    if not parts:
+        return TRUE if constant <= 0 else FALSE
+    shared = gcd(*[c for _, c in parts])
+    if shared != 1:  # the constant is rounded towards the integers that can occur
+        constant = -(-constant // shared)
+        parts = [(m, c // shared) for m, c in parts]
+    return _intern(_LE, (linear(constant, dict(parts)),))
 
 
 _NEGATIONS = 16384

@@ -12,7 +12,7 @@ from math import gcd
 import attrs
 
 from guards import exprs, fold
-from guards.exprs import DEEP, ONE, ZERO, Op, Term, children
+from guards.exprs import DEEP, NONLINEAR, ONE, ZERO, Op, Term, children
 from guards.scope import Scope
 
 Apply = Callable[[Scope, Term], "Term | None"]
@@ -409,6 +409,8 @@ _BY_HEAD: dict[Op, tuple[Rule, ...]] = {op: tuple(rule for rule in RULES if rule
 
 def rewritten(scope: Scope, term: Term) -> Term:
     """``term`` in a form that is equal wherever the scope holds, and simpler where a rule fits."""
+    if not term.kinds & NONLINEAR:
+        return term
     known = scope.simplified
     found = known.get(term)
     if found is None:
@@ -417,7 +419,7 @@ def rewritten(scope: Scope, term: Term) -> Term:
                 if part not in known:
                     known[part] = _node(scope, part, [known[child] for child in children(part)])
             return known[term]
-        if term.op <= Op.SYMBOL:
+        if not term.kinds & NONLINEAR:
             return term
         found = known[term] = _node(scope, term, [rewritten(scope, child) for child in children(term)])
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 from guards import congruence, exprs, fold, intervals
 from guards.congruence import Class
-from guards.exprs import DEEP, Monomials, Op, Term
+from guards.exprs import DEEP, SYMBOLIC_DIVISION, Monomials, Op, Term
 from guards.intervals import EVERYTHING, Pair, meet
 
 
@@ -304,6 +304,8 @@ class Scope:
             return True
         if self.residue and (condition if condition.op is Op.NE else exprs.not_(condition)) in self.residue:
             return False
+        if not term.kinds:
+            return None  # no remainder of symbols alone is known
         return None if congruence.meets(self.congruence(term), 0) else False
 
 
@@ -316,7 +318,7 @@ def divisors(condition: Term) -> tuple[Term, ...]:
 
     None for a connective, and none under an ``ite``: there a division may be left out.
     """
-    if not Op.EQ <= condition.op <= Op.LE or condition.depth > DEEP:
+    if not condition.kinds & SYMBOLIC_DIVISION or not Op.EQ <= condition.op <= Op.LE or condition.depth > DEEP:
         return ()
     found = _divisors.get(condition)
     if found is None:
