@@ -127,7 +127,11 @@ class _Lowering:
                 within = negative
             else:
                 within = z3.Or(positive, negative)
-            found = quotient, rest, [dividend == divisor * quotient + rest, within]
+            definition = [dividend == divisor * quotient + rest, within]
+            if (lo is None or lo <= 0) and (hi is None or hi >= 0):
+                # By 0 the quotient is anything: a comparison beside it, in an `or`, may still speak there.
+                definition = [z3.Or(divisor == 0, z3.And(*definition))]
+            found = quotient, rest, definition
             self.divisions[args] = found
         return found
 
