@@ -13,6 +13,7 @@ from guards.exprs import Op, Term
 from guards.intervals import Pair, meet
 from guards.scope import Scope, contains, divisors, new_symbol, normal_form, replaced
 
+_ASSUMED_LIMIT = 64
 _ROUNDS = 4  # how often ranges are propagated through all rows after new conditions
 _WIDEST = 10**12  # bounds beyond this are not propagated (a chain of doublings would never end)
 _SOLVABLE = (Op.SYMBOL, Op.FLOORDIV, Op.MIN, Op.MAX, Op.ITE)  # atoms that an equation may rewrite, best first
@@ -21,7 +22,19 @@ _STEPS = 400  # conditions that one call may work off, those that it derives inc
 
 def assume(scope: Scope, conditions: Iterable[Term]) -> Scope:
     """``scope`` and more conditions (whose symbols it must have)."""
-    return learn(scope.copy(), conditions)
+    made = scope.copy()
+    made.points = scope.points  # those that satisfy the new conditions too are found first
+    return learn(made, conditions)
+
+
+def with_condition(scope: Scope, condition: Term) -> Scope:
+    """As :func:`assume`, for one condition that is likely to be needed again."""
+    found = scope.assumed.get(condition)
+    if found is None:
+        if len(scope.assumed) >= _ASSUMED_LIMIT:
+            scope.assumed.clear()
+        found = scope.assumed[condition] = assume(scope, (condition,))
+    return found
 
 
 def learn(made: Scope, conditions: Iterable[Term]) -> Scope:

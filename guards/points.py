@@ -35,9 +35,17 @@ def _candidates(pair: Pair) -> tuple[int, ...]:
 class Found:
     """The points of a scope that were found so far; looking goes on where a question needs another one."""
 
-    __slots__ = ("attempt", "attempts", "choices", "names", "plain", "values")
+    __slots__ = ("attempt", "attempts", "choices", "conditions", "inherited", "names", "plain", "values")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, before: Found | None) -> None:
+        self.conditions = scope.conditions
+        self.inherited: list[
+            tuple[Values, int]
+        ] = []  # points, and how many of the conditions they satisfy: the last first
+        if before is not None:
+            count = len(before.conditions)
+            assert self.conditions[:count] == before.conditions
+            self.inherited = [*before.inherited, *[(point, count) for point in reversed(before.values)]]
         free = sorted([s for s in scope.ranges if s.op is Op.SYMBOL], key=lambda s: s.order)
         self.names = [s.name for s in free]
         self.choices = [_candidates(scope.ranges[s]) for s in free]
@@ -48,6 +56,11 @@ class Found:
 
     def more(self, scope: Scope) -> bool:
         """Looks for one more; whether there is one."""
+        while self.inherited and len(self.values) < POINTS:
+            point, count = self.inherited.pop()
+            if satisfies(point, self.conditions[count:]):
+                self.values.append(point)
+                return True
         while self.attempt < self.attempts and len(self.values) < POINTS:
             attempt = self.attempt
             self.attempt += 1
@@ -67,8 +80,8 @@ class Found:
 def each_point(scope: Scope) -> Iterator[Values]:
     """Up to :data:`POINTS` assignments to all symbols of the scope that satisfy what it knows; perhaps none."""
     found = scope.points
-    if found is None:
-        found = scope.points = Found(scope)
+    if found is None or found.conditions is not scope.conditions:
+        found = scope.points = Found(scope, found)
     position = 0
     while position < len(found.values) or found.more(scope):
         yield found.values[position]
@@ -78,6 +91,14 @@ def each_point(scope: Scope) -> Iterator[Values]:
 def points(scope: Scope) -> list[Values]:
     """Those that :func:`each_point` finds, without the far ones."""
     return [point for point in each_point(scope) if not _is_far(point)]
+
+
+def satisfies(point: Values, conditions: Sequence[Term]) -> bool:
+    """Whether all conditions are defined and true at a point."""
+    try:
+        return all(fold.evaluate(condition, point) for condition in conditions)
+    except ZeroDivisionError:
+        return False
 
 
 def _is_far(point: Values) -> bool:
@@ -117,10 +138,13 @@ def nearer(scope: Scope, condition: Term, value: bool, point: Values) -> Values:
     """A point like a given one that lies less far out, and at which the condition has the same value."""
 
     def try_with(name: str, number: int) -> Values | None:
-        values = extended(scope, {**point, name: number})
         try:
+            values = extended(scope, {**point, name: number})
             return values if values is not None and fold.evaluate(condition, values) is value else None
-        except (ZeroDivisionError, KeyError):
+        except (
+            ZeroDivisionError,
+            KeyError,
+        ):  # KeyError: the point is older than a symbol that the scope made for itself
             return None
 
     for name in [name for name, number in point.items() if abs(number) >= FAR // 2]:
