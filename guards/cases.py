@@ -12,6 +12,7 @@ from itertools import product
 from math import gcd, lcm, prod
 
 from guards import exprs, refute
+from guards.assuming import assume
 from guards.exprs import DEEP, Op, Term
 from guards.rules import rewritten
 from guards.scope import Scope
@@ -40,7 +41,7 @@ class _Search:
         self.left -= 1
         if self.left < 0:
             raise _Spent
-        inner = scope.assume(formula)
+        inner = assume(scope, (formula,))
         if inner.contradictory:
             return True
         try:

@@ -11,6 +11,7 @@ from enum import IntEnum
 import attrs
 
 from guards import cases, exprs, refute
+from guards.assuming import with_condition
 from guards.errors import Contradiction, ParseError, RangeError
 from guards.exprs import FALSE, TRUE, Op, Term
 from guards.facts import Facts, forget_scopes
@@ -62,6 +63,9 @@ def reset_counters() -> None:
 
 
 _TRIED = {(effort, only): 1 << (2 * effort + only) for effort in (0, 1) for only in (False, True)}
+_SOUGHT: dict[tuple[int, bool | None], int] = {(effort, only): bit for (effort, only), bit in _TRIED.items()} | {
+    (effort, None): _TRIED[effort, False] | _TRIED[effort, True] for effort in (0, 1)
+}
 
 
 def ask(facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bool | None = None) -> bool | None:
@@ -80,17 +84,23 @@ def ask(facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bo
     if condition is FALSE:
         return False
     found = facts._answers.get(condition)
-    if found is not None:
-        _counts["memo"] += 1
-        return found
+    if found is not None:  # an answer, or which ones were sought in vain
+        if found is True or found is False:
+            _counts["memo"] += 1
+            return found
+        if found & _SOUGHT[effort, only] == _SOUGHT[effort, only]:
+            _counts["memo"] += 1
+            return None
     if facts.contradictory:
         return None
     exprs.boolean(condition)
     scope = facts.scope(condition)
     answer = ask_scope(scope, condition, effort, only)
-    if answer is not None:
-        if len(facts._answers) >= _ANSWERS_LIMIT:
-            facts._answers.clear()
+    if len(facts._answers) >= _ANSWERS_LIMIT:
+        facts._answers.clear()
+    if answer is None:
+        facts._answers[condition] = (found or 0) | _SOUGHT[effort, only]
+    else:
         facts._answers[condition] = answer
     return answer
 
@@ -175,7 +185,7 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
     asked = condition
     for divisor in divisors(condition):
         if scope.bounds(divisor)[0] == 0:  # where it is 0 the condition says nothing
-            scope = scope.with_condition(exprs.ge(divisor, 1))
+            scope = with_condition(scope, exprs.ge(divisor, 1))
             if scope.contradictory:
                 climb.reason = "the facts leave no value at which it is defined"
                 return climb
@@ -242,7 +252,7 @@ def _contradicts_itself(scope: Scope, formula: Term) -> bool:
     """Whether an equation among the parts of a conjunction makes another part false: ``x == 0 and x*y != 0``."""
     if formula.op is not Op.AND or all(part.op is not Op.EQ for part in formula.args):
         return False
-    return scope.with_condition(formula).contradictory
+    return with_condition(scope, formula).contradictory
 
 
 def _excluded(climb: _Climb, scope: Scope, condition: Term, answer: bool) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from guards import exprs
-from guards.assuming import declare, learn
+from guards.assuming import assume, declare, learn
 from guards.errors import RangeError
 from guards.exprs import FALSE, TRUE, Op, Term
 from guards.intervals import SIZES, Interval, Pair, meet
@@ -88,7 +88,7 @@ class Facts:
         self._ranges: dict[Term, Pair] = {}  # of symbols that no condition mentions
         self._scopes: dict[Term, Scope] = {}  # of the others
         self._conditions: dict[Term, None] = {}
-        self._answers: dict[Term, bool] = {}
+        self._answers: dict[Term, int] = {}  # True, False, or a set of bits: what was sought in vain
         self._hash: int | None = None
         self.contradictory = False
 
@@ -121,7 +121,7 @@ class Facts:
         if condition is FALSE:
             self.contradictory = True
             return
-        scope = self.scope(condition).assume(condition)
+        scope = assume(self.scope(condition), (condition,))
         self.contradictory = self.contradictory or scope.contradictory
         for symbol in scope.symbols:
             self._scopes[symbol] = scope

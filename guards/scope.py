@@ -116,21 +116,6 @@ class Scope:
         made.contradictory = self.contradictory
         return made
 
-    def assume(self, *conditions: Term) -> Scope:
-        """This scope and more conditions (whose symbols it must have)."""
-        from guards.assuming import assume
-
-        return assume(self, conditions)
-
-    def with_condition(self, condition: Term) -> Scope:
-        """As :meth:`assume`, for a condition that is likely to be needed again."""
-        found = self.assumed.get(condition)
-        if found is None:
-            if len(self.assumed) >= 64:
-                self.assumed.clear()
-            found = self.assumed[condition] = self.assume(condition)
-        return found
-
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def canonical(self, term: Term) -> Term:
