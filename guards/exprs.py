@@ -698,8 +698,11 @@ def _shifted(op: Op, operands: dict[Monomials, int]) -> Term:
         chosen = [linear(c, dict(items)) for items, c in reduced.items()]
     else:
         chosen = [linear((c - shift) // factor, {m: d // factor for m, d in items}) for items, c in reduced.items()]
-    chosen.sort(key=_by_order)
-    result = _intern(op, tuple(chosen))
+    if any([term.op is op for term in chosen]):  # what is left of an operand may be a min (max) itself
+        result = _extreme(op, chosen)
+    else:
+        chosen.sort(key=_by_order)
+        result = _intern(op, tuple(chosen))
     if factor == 1 and not common and not shift:
         return result
     return _plus(scale(result, factor), linear(shift, common), 1)
