@@ -212,6 +212,7 @@ def exhaust(scope: Scope, formula: Term, limit: int = BOX) -> bool | None:
     test = compiled(whole, symbols)
     if test is None:
         return None
+    choosing = any(part.op is Op.OR or part.op is Op.ITE for part in exprs.postorder(whole))
     axes = []
     for symbol in symbols:
         low, high = scope.bounds(symbol)
@@ -222,6 +223,7 @@ def exhaust(scope: Scope, formula: Term, limit: int = BOX) -> bool | None:
         try:
             if test(*values):
                 return False
-        except ZeroDivisionError:  # outside of what the formula speaks about
-            continue
+        except ZeroDivisionError:  # a conjunction says nothing there; an `or` may still speak through its other part
+            if choosing:
+                return None
     return True
