@@ -74,7 +74,10 @@ def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> to
     number = len(sizes)
     if not number:
         return reshape(tensor, 1)
-    start, end = (range(-number, number).index(d) % number for d in (start_dim, end_dim))
+    for d in (start_dim, end_dim):
+        if not -number <= d < number:
+            raise IndexError(f"flatten: dimension {d} is out of range for a tensor of {number} dimension(s)")
+    start, end = start_dim % number, end_dim % number
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if start == end:

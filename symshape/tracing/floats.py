@@ -17,6 +17,8 @@ import attrs
 from guards import exprs, fold
 from guards.exprs import Term
 
+_FEW_DIGITS = 2**10  # times a size below 2**43 stays exact
+
 Operand = Union["FloatTerm", Term, float]
 
 
@@ -80,12 +82,14 @@ class FloatTerm:
             whole = top if isinstance(top, Term) else _whole(top)
             number = _positive_integer(bottom)
             return None if whole is None or number is None else (whole, number)
-        if self.op == "mul":  # exact: times a power of two
+        if self.op == "mul":
             for left, right in (self.args, self.args[::-1]):
-                if isinstance(right, float) and 2.0**-500 < right < 2.0**500 and math.frexp(right)[0] == 0.5:
+                if isinstance(right, float) and 2.0**-500 < right < 2.0**500:
                     inner = _ratio(left)
-                    if inner is not None:
-                        factor = Fraction(right)
+                    factor = Fraction(right)
+                    power_of_two = math.frexp(right)[0] == 0.5
+                    # Exact: times a power of two, or an integer times a factor of few digits (such as 2.5).
+                    if inner is not None and (power_of_two or (inner[1] == 1 and factor.numerator < _FEW_DIGITS)):
                         return exprs.scale(inner[0], factor.numerator), inner[1] * factor.denominator
         return None
 

@@ -12,7 +12,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from symshape.errors import UnsupportedError
-from symshape.tracing import composites
+from symshape.tracing import composites, resizing
+from symshape.tracing.indexing import getitem
 from symshape.tracing.symints import BoolNode, FloatNode, IntNode
 from symshape.tracing.tensors import SymbolicTensor, outward
 
@@ -53,6 +54,7 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.stride: _stride,
     torch.Tensor.dim: lambda t: len(t._spec.sizes),
     _getter(torch.Tensor.ndim): lambda t: len(t._spec.sizes),
+    _getter(torch.Tensor.nbytes): lambda t: outward(t._spec.numel() * t._spec.dtype.itemsize),
     _getter(torch.Tensor.dtype): lambda t: t._spec.dtype,
     _getter(torch.Tensor.device): lambda t: t._spec.device,
     torch.Tensor.reshape: lambda t, *sizes, shape=(): composites.reshape(t, *(sizes or (shape,))),
@@ -61,6 +63,8 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.flatten: composites.flatten,
     torch.nn.functional.linear: composites.linear,
     torch.nn.functional.one_hot: composites.one_hot,
+    torch.Tensor.__getitem__: getitem,
+    torch.nn.functional.interpolate: resizing.interpolate,
     torch.matmul: composites.matmul,
     torch.Tensor.matmul: composites.matmul,
     torch.Tensor.__matmul__: composites.matmul,

@@ -70,6 +70,8 @@ RATIOS = [
     (of("mul", of("truediv", M, exprs.const(3)), 0.5), lambda m, n: (m, 6)),
     (of("mul", 4.0, of("from_int", M)), lambda m, n: (4 * m, 1)),
     (of("truediv", of("from_int", exprs.add(M, N)), 2.0), lambda m, n: (m + n, 2)),
+    (of("mul", of("from_int", M), 2.5), lambda m, n: (5 * m, 2)),
+    (of("mul", 0.375, of("from_int", M)), lambda m, n: (3 * m, 8)),
 ]
 
 
@@ -89,6 +91,7 @@ def test_exact_ratios(term: FloatTerm, expected: Any) -> None:
     [
         of("mul", of("truediv", M, exprs.const(3)), 3.0),  # rounds twice
         of("mul", of("from_int", M), 0.1),
+        of("mul", of("truediv", M, exprs.const(3)), 2.5),
         of("truediv", M, N),
         of("truediv", of("truediv", M, exprs.const(3)), exprs.const(7)),
         of("add", of("truediv", M, exprs.const(3)), 1.0),

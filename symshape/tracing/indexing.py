@@ -1,0 +1,48 @@
+"""``tensor[index]`` with symbolic integers among the indices: C++ turns them into plain numbers, which fixes the size.
+
+``x[:, n - 1]`` is ``x.select(1, n - 1)``, and select keeps ``n`` a symbol.
+"""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import Any
+
+import torch
+
+from symshape.tracing.tensors import SymbolicTensor
+
+_plain_getitem = torch.Tensor.__getitem__
+_BASIC = (int, torch.SymInt, slice, EllipsisType, type(None))
+
+
+def getitem(tensor: SymbolicTensor, index: Any) -> Any:
+    """``tensor[index]``; only basic indices with a symbolic integer among them are taken apart here."""
+    if type(index) is torch.SymInt:
+        return tensor.select(0, index)
+    if type(index) is not tuple or not any(type(item) is torch.SymInt for item in index):
+        return _plain_getitem(tensor, index)
+    if any(isinstance(item, bool) or not isinstance(item, _BASIC) for item in index):
+        return _plain_getitem(tensor, index)
+    taken = sum(item is not None and item is not Ellipsis for item in index)
+    if taken > tensor.dim() or sum(item is Ellipsis for item in index) > 1:
+        return _plain_getitem(tensor, index)  # it refuses
+    return _one_by_one(tensor, index, tensor.dim() - taken)
+
+
+def _one_by_one(tensor: torch.Tensor, index: tuple[Any, ...], rest: int) -> torch.Tensor:
+    d = 0
+    for item in index:
+        if item is None:
+            tensor = tensor.unsqueeze(d)
+        elif item is Ellipsis:
+            d += rest
+            continue
+        elif isinstance(item, slice):
+            if item != slice(None):
+                tensor = _plain_getitem(tensor, (*(slice(None),) * d, item))
+        else:
+            tensor = tensor.select(d, item)
+            continue
+        d += 1
+    return tensor
