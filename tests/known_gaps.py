@@ -1,0 +1,89 @@
+"""Where symshape is weaker than it could be: each gap with its reason and a check that it is still there.
+
+A gap is sound: guards that are narrower than the program needs, a trace more than necessary. ``test_known_gaps.py``
+runs each check and fails when a gap has been closed, so that this table and the README stay true.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+import torch
+import torch.nn.functional as F
+
+import symshape
+
+
+@attrs.frozen
+class Gap:
+    """A weakness: its name, why it is there, and whether it still is."""
+
+    name: str
+    reason: str
+    is_there: Callable[[], bool]
+
+
+def _guards(fn: Callable[..., object], *args: torch.Tensor) -> list[str]:
+    with torch.no_grad():
+        return [guard.text() for guard in symshape.trace(fn, *args).guards]
+
+
+def _attention_excludes_a_batch_of_one() -> bool:
+    q, mask = torch.randn(2, 4, 6, 8), torch.zeros(2, 1, 6, 6)
+    return any("!= 1" in text or ">= 2" in text for text in _guards(F.scaled_dot_product_attention, q, q, q, mask))
+
+
+def _multihead_attention_asks_about_ones() -> bool:
+    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    guards = _guards(lambda x: layer(x, x, x, need_weights=False)[0], torch.randn(2, 5, 8))
+    return any("!= 1" in text or ">= 2" in text for text in guards)
+
+
+def _square_roots_specialise() -> bool:
+    return "s0 == 4" in _guards(lambda x: x * math.sqrt(x.size(0)), torch.randn(4))
+
+
+def _float_arguments_are_constants() -> bool:
+    scale = symshape.compile(lambda x, factor: x * factor)
+    for factor in (0.5, 0.25, 0.125):
+        scale(torch.ones(2), factor)
+    return bool(scale.stats().traces == 3)
+
+
+def _exclusions_are_not_merged() -> bool:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.size(0) != 0 and x.size(0) != 1 else x
+
+    return len(_guards(f, torch.ones(5))) == 2
+
+
+GAPS = (
+    Gap(
+        "attention with a mask is traced apart for a batch of 1",
+        "C++ asks whether the mask's batch is 1 before it asks whether it is the query's; the answer does not matter, "
+        "but which kernel runs is decided behind that question",
+        _attention_excludes_a_batch_of_one,
+    ),
+    Gap(
+        "nn.MultiheadAttention is traced apart for sizes of 1",
+        "its C++ composites decide about views by asking for sizes of 1, out of reach of symshape's own composites",
+        _multihead_attention_asks_about_ones,
+    ),
+    Gap(
+        "math.sqrt and friends of a size fix it",
+        "Python's math functions take a float and nothing else; torch.sym_sqrt keeps the size symbolic",
+        _square_roots_specialise,
+    ),
+    Gap(
+        "a floating-point argument is a constant",
+        "guards are about integers; a float that changes is better passed as a tensor",
+        _float_arguments_are_constants,
+    ),
+    Gap(
+        "s0 != 0 and s0 != 1 are not merged into s0 >= 2",
+        "minimising drops guards that others imply; it makes no new ones, so that each keeps its own origin",
+        _exclusions_are_not_merged,
+    ),
+)
