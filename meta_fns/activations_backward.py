@@ -39,11 +39,11 @@ for _name in [
     "hardtanh_backward",
     "hardshrink_backward",
     "softshrink_backward",
-    "leaky_relu_backward",
     "softplus_backward",
     "mish_backward",
 ]:
     register(f"aten.{_name}.default", _pair)
+register("aten.leaky_relu_backward.default", nary(2, "same", "hf", order=(1, 0)))
 
 
 @rule("aten.elu_backward.default")

@@ -136,7 +136,7 @@ def cudnn_attention(
     b, h, s, _ = query.sizes
     output = _like_query(query, (b, h, s, value.sizes[3]))
     number = TensorSpec.contiguous((), torch.int64, query.device)
-    logsumexp = _float32(query, (b, h, s, 1))
+    logsumexp = _float32(query, (b, h, s, 1)) if compute_log_sumexp else None
     return output, logsumexp, None, None, s, key.sizes[2], number, number, None
 
 

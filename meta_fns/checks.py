@@ -22,6 +22,7 @@ __all__ = [
     "REALS",
     "fit_into",
     "has_zero",
+    "need_contiguous",
     "need_dtype",
     "need_equal",
     "need_nonempty",
@@ -83,6 +84,12 @@ def fit_into(name: str, sizes: Sequence[Size], target: Sequence[Size]) -> None:
         layout.expand(tuple(sizes), (0,) * len(sizes), target)
     except ShapeError:
         raise ShapeError(f"{name} of sizes {show(sizes)} does not broadcast to {show(target)}") from None
+
+
+def need_contiguous(name: str, spec: TensorSpec) -> None:
+    """Require a contiguous tensor."""
+    if not spec.canonical() and not spec.is_contiguous():
+        raise ShapeError(f"{name} must be contiguous, got {spec}")
 
 
 def need_dtype(name: str, spec: TensorSpec, accepted: Collection[torch.dtype]) -> None:

@@ -31,7 +31,8 @@ def nonzero(ctx: Context, self: TensorSpec) -> TensorSpec:
     n = len(self.sizes)
     count = _some_of(ctx, self.numel())
     # Eager fills the columns one after the other.
-    return TensorSpec((count, n), (1, count), 0, torch.int64, self.device)
+    stride = count if self.device.type == "cpu" else at_least_one(count)
+    return TensorSpec((count, n), (1, stride), 0, torch.int64, self.device)
 
 
 @rule("aten.one_hot.default", data_dependent=True)
@@ -51,7 +52,10 @@ def one_hot(ctx: Context, self: TensorSpec, num_classes: Size = -1) -> TensorSpe
 def nonzero_static(self: TensorSpec, *, size: Size, fill_value: int = -1) -> TensorSpec:
     """The positions of elements that are not 0, cut or filled up to `size` rows."""
     check(size >= 0, lambda: f"size must not be negative, got {size}")
-    return TensorSpec.contiguous((size, len(self.sizes)), torch.int64, self.device)
+    n = len(self.sizes)
+    if self.device.type == "cpu":
+        return TensorSpec.contiguous((size, n), torch.int64, self.device)
+    return TensorSpec((size, n), (1, at_least_one(size)), 0, torch.int64, self.device)
 
 
 @rule("aten.masked_select.default", data_dependent=True)
@@ -143,7 +147,10 @@ def unique_dim(
     strides = (*front[1 : at + 1], front[0], *front[at + 1 :])
     sizes = (*self.sizes[:at], count, *self.sizes[at + 1 :]) if self.sizes else (count,)
     values = TensorSpec(sizes, strides, 0, self.dtype, self.device)
-    return values, _vector(self, (size,)), _vector(self, (count,))
+    # The CPU computes both whether asked for or not.
+    always = self.device.type == "cpu"
+    inverse = _vector(self, (size if return_inverse or always else 0,))
+    return values, inverse, _vector(self, (count if return_counts or always else 0,))
 
 
 @rule("aten.repeat_interleave.Tensor", data_dependent=True)

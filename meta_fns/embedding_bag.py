@@ -8,7 +8,17 @@ from typing import Any
 import torch
 
 from meta_fns import layout
-from meta_fns.checks import DOUBLES, FLOATS, INDICES, need_dtype, need_equal, need_nonempty, need_rank, need_sizes
+from meta_fns.checks import (
+    DOUBLES,
+    FLOATS,
+    INDICES,
+    need_contiguous,
+    need_dtype,
+    need_equal,
+    need_nonempty,
+    need_rank,
+    need_sizes,
+)
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.reductions import reduce_to, reduced_dims
 from meta_fns.registry import rule
@@ -166,6 +176,8 @@ def embedding_bag_per_sample_weights_backward(
     need_rank("indices", indices, 1)
     need_rank("weight", weight, 2)
     need_equal(weight.sizes[1], grad.sizes[1], "the widths of weight and grad")
+    need_contiguous("indices", indices)
+    need_contiguous("offset2bag", offset2bag)
     need_dtype("grad", grad, FLOATS)
     return TensorSpec.contiguous(indices.sizes, grad.dtype, grad.device)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns import layout
-from meta_fns.checks import COMPLEX, DOUBLES, need_dtype, need_equal, need_same, need_sizes
+from meta_fns.checks import COMPLEX, DOUBLES, need_contiguous, need_dtype, need_equal, need_same, need_sizes
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.promote import to_complex, to_real
 from meta_fns.registry import rule
@@ -132,7 +132,10 @@ def eig(self: TensorSpec) -> Two:
     """Complex eigenvalues and eigenvectors."""
     need_square("self", self)
     dtype = to_complex(self.dtype)
-    return _rows(self, self.sizes[:-1], dtype), by_columns(self.sizes, dtype, self.device)
+    vectors = (
+        by_columns(self.sizes, dtype, self.device) if self.device.type == "cpu" else _rows(self, self.sizes, dtype)
+    )
+    return _rows(self, self.sizes[:-1], dtype), vectors
 
 
 @rule("aten.linalg_eigvals.default", "aten._linalg_eigvals.default")
@@ -475,4 +478,4 @@ def cross(self: TensorSpec, other: TensorSpec, *, dim: int = -1) -> TensorSpec:
 @rule("aten._linalg_check_errors.default")
 def check_errors(info: TensorSpec, api_name: str, *, is_matrix: bool) -> None:
     """Raises in eager if a code is not 0; has no result."""
-    return
+    need_contiguous("info", info)

@@ -233,6 +233,8 @@ def nll_loss2d_backward(
     need_equal(total_weight.numel(), 1, "total_weight must be one element")
     if reduction == NONE:
         need_sizes("grad_output", grad_output, target.sizes)
+    if not self.canonical() and not like(self).is_contiguous():
+        raise ShapeError(f"self must be contiguous, got {self}")
     return self.fresh()
 
 

@@ -12,7 +12,7 @@ from meta_fns.registry import rule
 from meta_fns.sizes import Size, check, empty, known, same, show, static
 from meta_fns.spec import TensorSpec
 
-__all__ = ["batch_norm", "layer_norm", "softmax"]
+__all__ = ["batch_norm", "batch_norm_like", "layer_norm", "softmax"]
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -125,10 +125,8 @@ def batch_norm(
         for size in input.sizes:
             if not known(size != 0):
                 check(size != 0, lambda: f"training needs at least one element, got {show(input.sizes)}")
-    output = _batch_norm_output(input)
+    output = batch_norm_like(input)
     count = channels if training or input.device.type != "cpu" else 0
-    if not training and input.device.type != "cpu":
-        count = 0
     stat = TensorSpec.contiguous((count,), _stat_dtype(input, weight, bias, running_mean, running_var), input.device)
     return output, stat, stat
 
@@ -161,9 +159,16 @@ def batch_norm_no_stats(
     return batch_norm(input, weight, bias, None, None, training, momentum, eps)
 
 
-def _batch_norm_output(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of the schema
-    if input.canonical() or (static(input.sizes) and input.is_contiguous()):
+def batch_norm_like(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of the schema
+    """What batch norm makes of its input's layout: channels-last if it is just that, else contiguous."""
+    if input.canonical() or len(input.sizes) not in (4, 5):
         return input.fresh()
-    found = layout.suggested_format(input.sizes, input.strides)
-    strides = layout.strides_of_format(input.sizes, found)
-    return TensorSpec(input.sizes, strides, 0, input.dtype, input.device)
+    last = torch.channels_last if len(input.sizes) == 4 else torch.channels_last_3d
+    if static(input.sizes) and static(input.strides):
+        keeps = not input.is_contiguous() and input.is_contiguous(last)
+    else:
+        keeps = layout.suggested_format(input.sizes, input.strides) is last
+        keeps = keeps and layout.is_dense(input.sizes, input.strides)
+    if not keeps:
+        return input.fresh()
+    return TensorSpec(input.sizes, layout.channels_last_strides(input.sizes), 0, input.dtype, input.device)

@@ -9,6 +9,7 @@ import torch
 from meta_fns import layout
 from meta_fns.checks import FLOATS, need_dtype, need_equal, need_numel, need_same_sizes, need_sizes
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.normalization import batch_norm_like
 from meta_fns.registry import rule
 from meta_fns.sizes import Size, check, known, product, same, show
 from meta_fns.spec import TensorSpec
@@ -43,10 +44,8 @@ def _softmax_gradient(grad_output: TensorSpec, input_dtype: torch.dtype) -> Tens
 
 
 def stat_dtype(input: TensorSpec, weight: TensorSpec | None) -> torch.dtype:  # noqa: A002 - name of the schema
-    """The dtype of saved statistics: float32 beside half inputs with float32 parameters, and for halves on CUDA."""
-    if input.dtype in _HALVES and (
-        input.device.type != "cpu" or (weight is not None and weight.dtype is torch.float32)
-    ):
+    """The dtype of saved statistics: float32 beside half inputs with float32 parameters."""
+    if input.dtype in _HALVES and weight is not None and weight.dtype is torch.float32:
         return torch.float32
     return input.dtype
 
@@ -98,15 +97,8 @@ def native_batch_norm_backward(
 ) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None]:
     """The gradients of input, weight and bias that are asked for; the first laid out as the input suggests."""
     channels = input.sizes[1]
-    dtype = stat_dtype(input, weight)
-    grad_input = None
-    if output_mask[0]:
-        if input.canonical():
-            grad_input = input.fresh()
-        else:
-            found = layout.suggested_format(input.sizes, input.strides)
-            strides = layout.strides_of_format(input.sizes, found)
-            grad_input = TensorSpec(input.sizes, strides, 0, input.dtype, input.device)
+    dtype = input.dtype if weight is None else weight.dtype
+    grad_input = batch_norm_like(input) if output_mask[0] else None
     vector = TensorSpec.contiguous((channels,), dtype, input.device)
     return grad_input, vector if output_mask[1] else None, vector if output_mask[2] else None
 
@@ -145,14 +137,20 @@ def native_group_norm(
     """The input normalised within groups of channels; mean and 1/deviation `(N, group)`."""
     _group_norm_checks(input, weight, bias, N, C, HxW, group)
     stat = TensorSpec.contiguous((N, group), stat_dtype(input, weight), input.device)
-    return _suggested(input), stat, stat
+    return _suggested(input, strict=True), stat, stat
 
 
-def _suggested(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of the schema
-    """Fresh, in the memory format that the input suggests on CPU; contiguous on CUDA."""
-    if input.canonical() or input.device.type != "cpu":
+def _suggested(input: TensorSpec, *, strict: bool) -> TensorSpec:  # noqa: A002 - name of the schema
+    """Fresh, in the memory format that the input suggests on CPU, contiguous on CUDA; `strict` requires the input to
+    be contiguous in that.
+    """
+    if input.canonical():
         return input.fresh()
-    found = layout.suggested_format(input.sizes, input.strides)
+    found = torch.contiguous_format
+    if input.device.type == "cpu":
+        found = layout.suggested_format(input.sizes, input.strides)
+    if strict and not input.is_contiguous(found):
+        raise ShapeError(f"input must be contiguous, got {input}")
     return TensorSpec(input.sizes, layout.strides_of_format(input.sizes, found), 0, input.dtype, input.device)
 
 
@@ -209,7 +207,7 @@ def native_group_norm_backward(
         need_numel("weight", weight, (C,))
     vector = TensorSpec.contiguous((C,), weight.dtype if weight is not None else input.dtype, input.device)
     return (
-        _suggested(input) if output_mask[0] else None,
+        _suggested(input, strict=False) if output_mask[0] else None,
         vector if output_mask[1] else None,
         vector if output_mask[2] else None,
     )

@@ -91,7 +91,7 @@ def _register(kind: str, n: int) -> None:
 
     def pad(self: TensorSpec, padding: Sequence[Size]) -> TensorSpec:
         sizes = _padded_sizes(self, padding, n, reflect=reflect, nonempty=True)
-        return _fresh(self, sizes, self, keeps_format=n > 1 and len(sizes) == n + 2)
+        return _fresh(self, sizes, self, keeps_format=n > 1 and len(sizes) in (4, 5))
 
     def pad_backward(grad_output: TensorSpec, self: TensorSpec, padding: Sequence[Size]) -> TensorSpec:
         sizes = _padded_sizes(self, padding, n, reflect=reflect and n == 1, nonempty=False)
@@ -102,7 +102,7 @@ def _register(kind: str, n: int) -> None:
         for mine, wanted in zip(grad_output.sizes[-looked_at:], sizes[-looked_at:], strict=True):
             need_equal(mine, wanted, "grad_output does not fit")
         need_same("grad_output", grad_output, "self", self)
-        return _fresh(self, self.sizes, self, keeps_format=n > 1 and len(sizes) == n + 2)
+        return _fresh(self, self.sizes, self, keeps_format=n > 1 and len(sizes) in (4, 5))
 
     pad.__doc__ = f"{kind.capitalize()} padding of the last {n} dimensions: `[before, after]` from the last one on."
     pad_backward.__doc__ = f"The gradient of {kind}_pad{n}d."

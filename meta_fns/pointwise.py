@@ -325,7 +325,18 @@ def ldexp(self: TensorSpec, other: TensorSpec) -> TensorSpec:
         raise _refuse(other.dtype)
     if self.dtype.is_floating_point and not promote.is_float(other.dtype):
         return iterate((self, other), self.dtype)
-    return _product(self, _float(other))
+    return _product(self, _float(other).fresh())
+
+
+_log_gamma = unary("float", "uihf")
+
+
+@rule("aten.mvlgamma.default")
+def mvlgamma(self: TensorSpec, p: int) -> TensorSpec:
+    """The logarithm of the multivariate gamma function of dimension `p`; contiguous."""
+    if p < 1:
+        raise ShapeError(f"p must be at least 1, got {p}")
+    return _log_gamma(self).fresh()
 
 
 _product = nary(2, "same", "buihfcz")
@@ -429,7 +440,9 @@ def frexp(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     """Mantissa, of the input's dtype, and exponent, int32."""
     if not self.dtype.is_floating_point:
         raise _refuse(self.dtype)
-    return iterate((self,), self.dtype), iterate((self,), torch.int32)
+    strides = layout.like_strides(self.sizes, self.strides, None)
+    mantissa = TensorSpec(self.sizes, strides, 0, self.dtype, self.device)
+    return mantissa, mantissa.with_(dtype=torch.int32)
 
 
 @rule("aten.polygamma.default")

@@ -45,7 +45,6 @@ UNARY: tuple[Row, ...] = (
         "float",
         "buihf",
     ),
-    ("mvlgamma", "float", "uihf"),
     (
         "selu softshrink frac softplus mish elu hardshrink hardsigmoid hardswish leaky_relu celu gelu round.decimals",
         "same",

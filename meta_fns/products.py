@@ -10,7 +10,17 @@ import torch
 
 from meta_fns import layout
 from meta_fns.activations_backward import like
-from meta_fns.checks import DOUBLES, fit_into, has_zero, need_dtype, need_equal, need_nonempty, need_rank, need_same
+from meta_fns.checks import (
+    DOUBLES,
+    fit_into,
+    has_zero,
+    need_contiguous,
+    need_dtype,
+    need_equal,
+    need_nonempty,
+    need_rank,
+    need_same,
+)
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.iterator import iterate
 from meta_fns.matmul import addmm, need_same_dtype
@@ -275,7 +285,7 @@ def cdist_backward(grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: float, c
             if not known(size >= 1) and size == 0:
                 # Eager gives zeros like x1 as it is.
                 return like(x1)
-    return x1.fresh(sizes)
+    return like(x1) if has_zero(sizes) else x1.fresh(sizes)
 
 
 @rule("aten._euclidean_dist.default")
@@ -291,6 +301,7 @@ def pdist_forward(self: TensorSpec, p: float = 2.0) -> TensorSpec:
     need_dtype("self", self, DOUBLES)
     if p < 0:
         raise ShapeError(f"p must not be negative, got {p}")
+    need_contiguous("self", self)
     n: Size = self.sizes[0]
     if not known(n >= 1) and n == 0:
         return self.fresh((0,))
@@ -301,6 +312,8 @@ def pdist_forward(self: TensorSpec, p: float = 2.0) -> TensorSpec:
 def pdist_backward(grad: TensorSpec, self: TensorSpec, p: float, pdist: TensorSpec) -> TensorSpec:
     """The gradient of pdist."""
     need_dtype("self", self, DOUBLES)
+    need_contiguous("self", self)
+    need_contiguous("pdist", pdist)
     return self.fresh()
 
 

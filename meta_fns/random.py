@@ -321,20 +321,20 @@ def _need_std(std: TensorSpec) -> None:
 
 @rule("aten.normal.Tensor_float")
 def normal_tensor_float(mean: TensorSpec, std: Any = 1.0, *, generator: Any = None) -> TensorSpec:
-    """Normal numbers around `mean`, laid out like it."""
+    """Normal numbers around `mean`, contiguous."""
     _normal_std(0.0, std)
     if not is_float(mean.dtype):
         raise DtypeError(f"not implemented for {mean.dtype}")
-    return laid_out_like(mean)
+    return mean.fresh()
 
 
 @rule("aten.normal.float_Tensor")
 def normal_float_tensor(mean: Any, std: TensorSpec, *, generator: Any = None) -> TensorSpec:
-    """Normal numbers of these deviations, laid out like them."""
+    """Normal numbers of these deviations, contiguous."""
     _need_std(std)
     if not is_float(std.dtype):
         raise DtypeError(f"not implemented for {std.dtype}")
-    return laid_out_like(std)
+    return std.fresh()
 
 
 @rule("aten.normal.Tensor_Tensor")

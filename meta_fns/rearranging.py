@@ -8,7 +8,7 @@ import torch
 
 from meta_fns import layout
 from meta_fns.activations_backward import like
-from meta_fns.checks import need_equal, need_nonempty
+from meta_fns.checks import has_zero, need_equal, need_nonempty
 from meta_fns.errors import ShapeError
 from meta_fns.registry import rule
 from meta_fns.sizes import Size, check, known, show
@@ -29,14 +29,14 @@ def flip(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
 def roll(self: TensorSpec, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorSpec:
     """Elements shifted around along dimensions (or as if flat)."""
     if not dims and len(shifts) == 1:
-        return like(self)
+        return self.fresh()
     if not shifts or len(shifts) != len(dims):
         raise ShapeError(f"roll needs as many shifts as dims, got {list(shifts)} and {list(dims)}")
     for d in dims:
         layout.wrap_dim(d, len(self.sizes))
     if not self.sizes:
         raise ShapeError("roll along a dimension does not apply to 0-d tensors")
-    return self.fresh()
+    return like(self) if has_zero(self.sizes) else self.fresh()
 
 
 @rule("aten.rot90.default")
@@ -48,7 +48,7 @@ def rot90(self: TensorSpec, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorS
     if a == b:
         raise ShapeError(f"rot90 needs two dimensions, got {list(dims)}")
     if k % 4 == 0:
-        return like(self)
+        return self.fresh()
     flipped = like(self)
     if k % 4 == 2:
         return flipped

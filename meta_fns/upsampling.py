@@ -131,6 +131,22 @@ _register_grid(2)
 _register_grid(3)
 
 
+@rule("aten.cudnn_grid_sampler.default")
+def cudnn_grid_sampler(self: TensorSpec, grid: TensorSpec) -> TensorSpec:
+    """The bilinear grid sampler of cuDNN: `(n, c, h, w), (n, *out, 2) -> (n, c, *out)`."""
+    _grid_checks(self, grid, 2, 0)
+    return self.fresh((*self.sizes[:2], *grid.sizes[1:-1]))
+
+
+@rule("aten.cudnn_grid_sampler_backward.default")
+def cudnn_grid_sampler_backward(
+    self: TensorSpec, grid: TensorSpec, grad_output: TensorSpec
+) -> tuple[TensorSpec, TensorSpec]:
+    """The gradients of input and grid, contiguous."""
+    _grid_checks(self, grid, 2, 0)
+    return self.fresh(), grid.fresh()
+
+
 @rule("aten.affine_grid_generator.default")
 def affine_grid_generator(theta: TensorSpec, size: Sequence[Size], align_corners: bool) -> TensorSpec:
     """A grid for each affine matrix: `(n, 2, 3) -> (n, h, w, 2)`, `(n, 3, 4) -> (n, d, h, w, 3)`."""

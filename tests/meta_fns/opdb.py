@@ -343,6 +343,11 @@ def vary(call: Call, rng: random.Random) -> Call | None:
     if any(_count(s) > 1 << 20 for s in sizes.values()):
         return None
     kind = rng.choice(("same", "same", "zeros"))
+    if rng.random() < 0.25:
+        # Another layout and no other size.
+        leaves[at] = relaid(leaves[at], rng)
+        args, kwargs = tree_unflatten(leaves, tree)
+        return Call(call.op, args, kwargs, call.source)
     leaves = [resized(x, sizes[i], kind) if i in sizes else x for i, x in enumerate(leaves)]
     args, kwargs = tree_unflatten(leaves, tree)
     return Call(call.op, args, kwargs, call.source)
@@ -369,6 +374,22 @@ def _swap_ints(call: Call, old: int, new: int) -> Any:
     slots = {argument.name: str(argument.real_type) for argument in schema}
     args = tuple(swap(value, slots[argument.name]) for value, argument in zip(call.args, schema, strict=False))
     return args, {name: swap(value, slots[name]) for name, value in call.kwargs.items()}
+
+
+def relaid(tensor: torch.Tensor, rng: random.Random) -> torch.Tensor:
+    """The same sizes and values in another layout: permuted, with gaps, at an offset, or channels last."""
+    n = tensor.dim()
+    kind = rng.choice(("permuted", "permuted", "gaps", "offset", "last"))
+    if kind == "permuted":
+        order = rng.sample(range(n), n)
+        return clone(tensor).permute(order).contiguous().permute(sorted(range(n), key=order.__getitem__))
+    if kind == "gaps" and n:
+        d = rng.randrange(n)
+        return torch.stack((tensor, tensor), d + 1).flatten(d, d + 1)[(slice(None),) * d + (slice(None, None, 2),)]
+    if kind == "last" and n in (4, 5):
+        return clone(tensor).to(memory_format=torch.channels_last if n == 4 else torch.channels_last_3d)
+    wide = torch.cat((tensor.reshape(-1)[:1].repeat(3), tensor.reshape(-1)))[-max(tensor.numel(), 1) :]
+    return wide.view(tensor.size()) if tensor.numel() else clone(tensor)
 
 
 def resized(tensor: torch.Tensor, sizes: Sequence[int], kind: str) -> torch.Tensor:
