@@ -31,7 +31,7 @@ def fold(term: Term, algebra: Algebra[T], memo: dict[Term, T] | None = None) -> 
         return known[term]
     if term.depth <= DEEP:
         return _fold(term, algebra, known)
-    for part in exprs.postorder(term):
+    for part in exprs.postorder(term, lambda part: part in known):
         if part not in known:
             known[part] = algebra(part, [known[child] for child in children(part)])
     return known[term]

@@ -16,8 +16,8 @@ from guards.exprs import Op, Term
 from guards.linear import OutOfBudget, Tableau
 from guards.scope import Scope, normal_form
 
-PIVOTS = 400  # for one question
-NODES = 40  # branches of one question
+PIVOTS = 300  # for one question
+NODES = 32  # branches of one question
 LEMMAS = 400  # about products, looked at for one question
 _MONOMIALS = 48  # more than this in one question: not worth it here
 _FACTS = 32  # rows of a scope taken in
@@ -243,6 +243,8 @@ class _Node:
                 return True
             if self.products:
                 for attempt in range(_ROUNDS):
+                    if self._products_hold():
+                        break
                     added = self._multiply_bounds()
                     if added is False:
                         added = self._multiply_rows(attempt)
@@ -258,6 +260,19 @@ class _Node:
         finally:
             self.budget.pivots = tableau.pivots
         return self._branch()
+
+    def _products_hold(self) -> bool:
+        """Whether at the present point each product is the product of its factors: then no lemma can exclude it."""
+        index = self.tableau.index
+        for product in self.products:
+            value = 1.0
+            for atom in product.args:
+                if atom not in index:
+                    self.ensure(atom)
+                value *= self._number(atom)
+            if abs(value - self._number(product)) > 1e-9:
+                return False
+        return True
 
     def _branch(self) -> bool:
         choices = self._choices()

@@ -415,7 +415,7 @@ def rewritten(scope: Scope, term: Term) -> Term:
     found = known.get(term)
     if found is None:
         if term.depth > DEEP:
-            for part in exprs.postorder(term):
+            for part in exprs.postorder(term, lambda part: part in known):
                 if part not in known:
                     known[part] = _node(scope, part, [known[child] for child in children(part)])
             return known[term]

@@ -132,9 +132,9 @@ class Scope:
         found = self._bounds.get(term)
         if found is None:
             if term.depth > DEEP:
-                for part in exprs.postorder(term):
-                    if not part.is_bool and part not in self._bounds:
-                        self._bounds[part] = self._bound(part)
+                known = self._bounds
+                for part in exprs.postorder(term, lambda part: part.op >= Op.TRUE or part in known):
+                    known[part] = self._bound(part)
                 return self._bounds[term]
             found = self._bounds[term] = self._bound(term)
         return found

@@ -236,3 +236,28 @@ def test_verdicts_do_not_depend_on_history() -> None:
     first = [decide(text, ranges={"x": (1, None), "y": (1, None)}).value for text in texts]
     again = [decide(text, ranges={"x": (1, None), "y": (1, None)}).value for text in reversed(texts)]
     assert first == again[::-1]
+
+
+def test_memory_does_not_grow_with_the_number_of_questions() -> None:
+    import gc
+
+    from guards import exprs
+    from guards.decide import clear_caches
+
+    def work(start: int) -> None:
+        for number in range(start, start + 1200):
+            prove(
+                f"(s + {number}) // {number % 50 + 2} * {number % 50 + 2} <= s + {number}",
+                ranges={"s": (number % 9, None)},
+            )
+            facts = Facts().with_symbol(x, 1).assume(le(x, symbol(f"n{number}")))
+            ask(facts, le(x, symbol(f"n{number}") + number), effort=Effort.CHEAP)
+
+    work(0)
+    clear_caches()
+    gc.collect()
+    before = exprs.interned()
+    work(5000)
+    clear_caches()
+    gc.collect()
+    assert exprs.interned() <= before + 400

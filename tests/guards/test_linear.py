@@ -1,0 +1,162 @@
+"""The simplex, and refutation on top of it: never refutes what has a solution."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pytest
+
+from guards import exprs
+from guards.cases import unsolvable
+from guards.decide import facts_from
+from guards.errors import Contradiction, ParseError
+from guards.exprs import Op, and_, ge, le, linear, symbol
+from guards.facts import Facts
+from guards.fold import evaluate
+from guards.linear import OutOfBudget, Tableau
+from guards.parse import parse
+from guards.points import exhaust
+from guards.refute import refutes, refutes_all
+from guards.scope import normal_form
+from tests.strategies import assumption, condition, range_of_symbol
+
+NAMES = ("x", "y", "z")
+SYMBOLS = [symbol(name) for name in NAMES]
+
+
+def _random_rows(rng: random.Random) -> list[tuple[tuple[int, ...], int | None, int | None]]:
+    rows = []
+    for _ in range(rng.randint(1, 5)):
+        coefficients = tuple(rng.randint(-4, 4) for _ in NAMES)
+        middle = rng.randint(-12, 12)
+        rows.append((coefficients, rng.choice([None, middle]), rng.choice([None, middle + rng.randint(0, 3)])))
+    return rows
+
+
+def test_infeasible_rows_have_no_solution() -> None:
+    rng = random.Random(3)
+    infeasible = feasible = 0
+    for _ in range(1200):
+        tableau = Tableau(500)
+        box = [(rng.randint(-4, 0), rng.randint(0, 4)) for _ in NAMES]
+        for term, pair in zip(SYMBOLS, box, strict=True):
+            tableau.index[term] = tableau.variable(pair)
+        rows = _random_rows(rng)
+        possible = True
+        for coefficients, lo, hi in rows:
+            term = linear(0, dict(zip(SYMBOLS, coefficients, strict=True)))
+            if term.op is Op.CONST:
+                possible = possible and (lo is None or lo <= 0) and (hi is None or hi >= 0)
+                continue
+            form, factor = normal_form(exprs.split(term)[1])
+            low, high = (lo, hi) if factor > 0 else (None if hi is None else -hi, None if lo is None else -lo)
+            low = None if low is None else -(-low // abs(factor))
+            high = None if high is None else high // abs(factor)
+            possible = tableau.restrict(tableau.form(form), low, high) and possible
+        possible = possible and tableau.feasible()
+        solved = any(
+            all(
+                (lo is None or lo <= value) and (hi is None or value <= hi)
+                for coefficients, lo, hi in rows
+                for value in [sum(c * v for c, v in zip(coefficients, point, strict=True))]
+            )
+            for point in product(*[range(lo, hi + 1) for lo, hi in box])
+        )
+        assert possible or not solved
+        if possible:
+            feasible += 1
+            for coefficients, lo, hi in rows:  # the point reached is within all bounds, exactly
+                at = [tableau.at(tableau.index[s]) for s in SYMBOLS]
+                common = 1
+                for _, denominator in at:
+                    common *= denominator
+                total = sum(c * n * (common // d) for c, (n, d) in zip(coefficients, at, strict=True))
+                assert lo is None or lo * common <= total + common  # bounds were rounded to integers
+                assert hi is None or total - common <= hi * common
+        else:
+            infeasible += 1
+    assert feasible > 200
+    assert infeasible > 100
+
+
+def test_copies_are_independent() -> None:
+    x, y, _ = SYMBOLS
+    tableau = Tableau(100)
+    for term in (x, y):
+        tableau.index[term] = tableau.variable((0, 10))
+    form = tableau.form(((x, 1), (y, 1)))
+    assert tableau.restrict(form, 5, None)
+    assert tableau.feasible()
+    copy = tableau.copy()
+    assert copy.restrict(form, 21, None)
+    assert not copy.feasible()
+    assert tableau.feasible()
+
+
+def test_the_budget_is_kept() -> None:
+    tableau = Tableau(0)
+    x, y, _ = SYMBOLS
+    for term in (x, y):
+        tableau.index[term] = tableau.variable((0, 10))
+    tableau.restrict(tableau.form(((x, 1), (y, -1))), 3, 5)
+    with pytest.raises(OutOfBudget):
+        tableau.feasible()
+
+
+def test_nothing_with_a_solution_is_refuted() -> None:
+    rng = random.Random(44)
+    refuted = kept = 0
+    for _ in range(2500):
+        names = NAMES[: rng.randint(1, 3)]
+        ranges = {name: range_of_symbol(rng) for name in names}
+        try:
+            facts = facts_from(ranges, [assumption(rng, names) for _ in range(rng.randint(0, 2))])
+            formula = and_(parse(condition(rng, names)), parse(condition(rng, names)))
+        except (ParseError, Contradiction, TypeError):
+            continue
+        scope = facts.scope(formula)
+        if not (refutes(scope, formula) or refutes_all(scope, formula)):
+            kept += 1
+            continue
+        refuted += 1
+        for _ in range(60):
+            point = {name: rng.randint(-8, 12) for name in names}
+            if any(point[s.name] not in facts.declared(s) for s in facts.symbols | formula.symbols):
+                continue
+            try:
+                if all(evaluate(c, point) for c in facts.conditions):
+                    assert not evaluate(formula, point), (facts, formula, point)
+            except ZeroDivisionError:
+                continue
+    assert refuted > 150
+    assert kept > 300
+
+
+def test_too_large_questions_are_left_alone() -> None:
+    many = linear(0, {symbol(f"v{i}"): 1 + i % 3 for i in range(200)})
+    assert not refutes(Facts().scope(many), le(many, 5))
+    facts = Facts()
+    for i in range(200):
+        facts = facts.assume(le(symbol(f"v{i}"), symbol(f"v{i + 1}")))
+    question = and_(ge(symbol("v3"), symbol("v4")), ge(symbol("v3"), symbol("v4") + 1))
+    assert refutes(facts.scope(question), question)
+
+
+def test_exhausting_a_box() -> None:
+    facts = facts_from({"x": (0, 9), "y": (1, 9)}, ["x <= y"])
+    scope = facts.scope(parse("x + y"))
+    assert exhaust(scope, parse("x > y")) is True
+    assert exhaust(scope, parse("x // y == 1")) is False
+    assert exhaust(scope, parse("x*y == 83")) is True
+    assert exhaust(scope, parse("x + z == 3")) is None
+    assert exhaust(scope, parse("x == 3"), limit=5) is None
+    loose = facts_from({"x": (0, 3), "y": (0, 3)})
+    assert exhaust(loose.scope(parse("x + y")), parse("x // y >= 9 or x*y >= 99")) is None
+
+
+def test_equations_without_solutions_modulo_something() -> None:
+    for text in ("x*x + y*y == 4*z + 3", "x*x == 3*y + 2", "x*x*x == 9*y + 4", "x*x == 16*y + 5"):
+        assert unsolvable(parse(text)), text
+    for text in ("x*x + y*y == 4*z + 1", "x*x == 3*y + 1", "x*y == 7", "x + y == 3", "x*x == y + 2", "x*x <= 3"):
+        assert not unsolvable(parse(text)), text
