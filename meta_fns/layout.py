@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from meta_fns.errors import ShapeError
-from meta_fns.sizes import Shape, Size, at_least_one, check, known, same, show, static
+from meta_fns.sizes import Shape, Size, at_least_one, check, decide, known, same, show, static
 
 __all__ = [
     "broadcast",
@@ -185,25 +185,39 @@ def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size], memory_form
 def is_channels_last_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     """Eager's stride heuristic for "this 4-d or 5-d tensor means channels last" (suggest_memory_format).
 
-    On symbolic strides it never asks: True if provable.
+    A contiguous tensor never does; of others' symbolic strides it asks.
     """
     n = len(sizes)
-    if n not in (4, 5):
+    if n not in (4, 5) or canonical(sizes, strides):
         return False
-    if static(strides) and strides[1] == 0:
+    if not static(sizes) or not static(strides):
+        return _asks_channels_last(sizes, strides)
+    if strides[1] == 0:
+        return False
+    least = 0
+    for i in (1, *range(n - 1, 1, -1), 0):
+        size, stride = sizes[i], strides[i]
+        if size == 0 or stride < least:
+            return False
+        if i == 0 and least == strides[1]:
+            return False
+        least = stride * size if size > 1 else stride
+    return True
+
+
+def _asks_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """The same questions of symbolic sizes, in the same order."""
+    n = len(sizes)
+    if same(strides[1], 0) or decide(strides[1] == 0):
         return False
     least: Size = 0
     for i in (1, *range(n - 1, 1, -1), 0):
         size, stride = sizes[i], strides[i]
-        if type(size) is int and size == 0:
+        if decide(size == 0) or not (known(stride >= least) or decide(stride >= least)):
             return False
-        if not known(stride >= least):
+        if i == 0 and (same(least, strides[1]) or decide(least == strides[1])):
             return False
-        if i == 0 and same(least, strides[1]):
-            return False
-        least = stride
-        if not same(size, 1):
-            least = least * (size if type(size) is int else at_least_one(size))
+        least = stride if same(size, 1) else stride * size
     return True
 
 

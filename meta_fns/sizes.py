@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
 
 from meta_fns.errors import ShapeError
 
@@ -29,6 +29,7 @@ __all__ = [
     "ceil_div",
     "check",
     "clamp_index",
+    "decide",
     "empty",
     "is_symbolic",
     "known",
@@ -69,6 +70,15 @@ def known(cond: Cond) -> bool:
     if isinstance(cond, torch.SymBool):
         return statically_known_true(cond)
     return bool(cond.known())
+
+
+def decide(cond: Cond) -> bool:
+    """Whether `cond` holds. Asks; what is only known at run time counts as false."""
+    if cond is True or cond is False:
+        return cond
+    if isinstance(cond, torch.SymBool):
+        return guard_or_false(cond)
+    return bool(cond.guard_or_false())
 
 
 def check(cond: Cond, message: _Message) -> None:

@@ -98,6 +98,8 @@ _readers: dict[Any, Callable[..., Any]] = {
 
 def _sym_ite(condition: Any, then: Any, otherwise: Any) -> Any:
     """``torch.sym_ite``, which knows only torch's own nodes."""
+    if isinstance(condition, bool):
+        return then if condition else otherwise
     node = condition.node if isinstance(condition, torch.SymBool) else None
     if not isinstance(node, BoolNode):
         return torch.sym_ite(condition, then, otherwise)

@@ -58,7 +58,7 @@ def interpolate(
     )
     symbolic = any(type(s) is IntNode for s in spec.sizes) or any(isinstance(s, torch.SymInt) for s in each)
     if not fine or not symbolic:
-        return _plain_interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)  # type: ignore[arg-type]
+        return _plain_interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     assert op is not None
     scales: list[float | None] = [None] * dims
     if scale_factor is not None:

@@ -18,6 +18,7 @@ import torch
 
 from guards import exprs
 from guards.exprs import Op, Term
+from meta_fns import layout
 from symshape.tracing.floats import FloatTerm
 
 if TYPE_CHECKING:
@@ -367,10 +368,10 @@ class IntNode(Node):
         return self._contiguity(sizes, strides, lambda n: (0, 2, 3, 4, 1) if n == 5 else None)
 
     def is_channels_last_strides_2d(self, sizes: Any, strides: Any) -> BoolNode:
-        return self.is_channels_last_contiguous_2d(sizes, strides)
+        return self.wrap_bool(len(sizes) == 4 and layout.is_channels_last_strides(sizes, strides))
 
     def is_channels_last_strides_3d(self, sizes: Any, strides: Any) -> BoolNode:
-        return self.is_channels_last_contiguous_3d(sizes, strides)
+        return self.wrap_bool(len(sizes) == 5 and layout.is_channels_last_strides(sizes, strides))
 
     def is_non_overlapping_and_dense(self, sizes: Any, strides: Any) -> BoolNode:
         return self.is_contiguous(sizes, strides)

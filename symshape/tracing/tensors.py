@@ -109,6 +109,14 @@ def _dense(t: SymbolicTensor) -> bool:
     return t._spec.canonical() or layout.is_dense(t._spec.sizes, t._spec.strides)
 
 
+def _strides_like(t: SymbolicTensor, memory_format: torch.memory_format) -> bool:
+    """Whether the strides suggest a format; unlike contiguity that is no matter of sizes of 1 alone."""
+    if memory_format in (torch.channels_last, torch.channels_last_3d):
+        wanted = 4 if memory_format is torch.channels_last else 5
+        return len(t._spec.sizes) == wanted and layout.is_channels_last_strides(t._spec.sizes, t._spec.strides)
+    return bool(t._spec.is_contiguous(memory_format))
+
+
 METADATA: dict[Any, Callable[..., Any]] = {
     aten.sym_size.default: _sizes,
     aten.sym_size.int: lambda t, d: outward(t._spec.sizes[d]),
@@ -123,7 +131,7 @@ METADATA: dict[Any, Callable[..., Any]] = {
     aten.storage_offset.default: lambda t: _plain(t._spec.storage_offset),
     aten.is_contiguous.default: lambda t: t._spec.is_contiguous(),
     aten.is_contiguous.memory_format: lambda t, f: t._spec.is_contiguous(f),
-    aten.is_strides_like_format.default: lambda t, f: t._spec.is_contiguous(f),
+    aten.is_strides_like_format.default: lambda t, f: _strides_like(t, f),
     aten.is_non_overlapping_and_dense.default: _dense,
     torch.ops.prim.layout.default: lambda t: t._spec.layout,
 }
