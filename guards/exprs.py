@@ -698,7 +698,7 @@ def _shifted(op: Op, operands: dict[Monomials, int]) -> Term:
         chosen = [linear(c, dict(items)) for items, c in reduced.items()]
     else:
         chosen = [linear((c - shift) // factor, {m: d // factor for m, d in items}) for items, c in reduced.items()]
-    if any([term.op is op for term in chosen]):  # what is left of an operand may be a min (max) itself
+    if any(term.op is op for term in chosen):  # what is left of an operand may be a min (max) itself
         result = _extreme(op, chosen)
     else:
         chosen.sort(key=_by_order)

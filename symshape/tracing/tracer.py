@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import attrs
@@ -29,6 +29,9 @@ from symshape.tracing.tensors import METADATA, SymbolicTensor
 
 aten = torch.ops.aten
 _modes_on_stack = torch._C._len_torch_dispatch_stack
+_is_inference_mode = torch.is_inference_mode_enabled
+_nothing = nullcontext()
+_QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
 _SMALL_CONSTANT = 256  # elements of a constant whose value is kept for .item()
 
 tracing_lock = threading.RLock()
@@ -81,7 +84,11 @@ class TracingMode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # no Dynamo frame hook around each op
 
+    supports_higher_order_operators = True  # to refuse them ourselves
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not isinstance(func, OpOverload):
+            raise UnsupportedError(f"{func} (at {self.tracer.env._origin()}) takes functions, and cannot be traced")
         if func in METADATA and type(args[0]) is SymbolicTensor:
             return METADATA[func](*args)
         return self.tracer.dispatch(func, args, kwargs or {})
@@ -280,13 +287,21 @@ class Tracer:
                     wrapped.append(self._written(tensor, item))
                     outputs.append(None)
                     continue
-                storage = None
+                storage, plain = None, False
                 if plan.is_view:
                     viewed = plan.view_of[position if position < len(plan.view_of) else 0]
-                    storage = None if viewed is None else values[viewed].storage
+                    if viewed is not None:
+                        storage = values[viewed].storage
+                        plain = _is_inference_mode() and not args[viewed].is_inference()
+                if item.layout is not torch.strided or item.dtype in _QUANTIZED:
+                    kind = "quantized" if item.layout is torch.strided else str(item.layout).removeprefix("torch.")
+                    where = self.env._origin()
+                    raise UnsupportedError(f"{op} makes a {kind} tensor (at {where}), which cannot be traced")
                 value = self.new_value(item, storage)
                 outputs.append(value)
-                wrapped.append(SymbolicTensor.make(item, value, self))
+                # Autograd refuses views of plain tensors that are not plain themselves.
+                with torch.inference_mode(False) if plain else _nothing:
+                    wrapped.append(SymbolicTensor.make(item, value, self))
             elif isinstance(item, (list, tuple)):  # such as _foreach ops with several lists
                 raise UnsupportedError(f"{op} returns nested lists, which cannot be traced")
             else:
@@ -344,7 +359,7 @@ class Tracer:
             else:
                 raise UnsupportedError(
                     f"{op} makes a size that depends on data ({name}), but none of its results has a dimension of "
-                    "that very size, so a graph could not read it; let the fake implementation return it as a size of its own"
+                    "that very size, so a graph could not read it; let the fake implementation return it as a size"
                 )
         return found
 
