@@ -21,7 +21,7 @@ from guards.parse import parse
 from guards.points import Values, exhaust, nearer, witness
 from guards.prove import Proved, Unknown, solve_formula
 from guards.rules import rewritten
-from guards.scope import Scope, divisors
+from guards.scope import Scope, divisors, replaced
 from guards.simplify import refutes as refuted_by_factors
 
 
@@ -198,12 +198,12 @@ def _climb(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> 
             found = scope.look(condition)
             if found is not None:
                 return climb.settle(found, "interval")
-    if only is not None and _excluded(climb, scope, asked, only):
-        return climb.settle(None, "points")
     if condition.op >= Op.AND:
         for answer in (True, False) if only is None else (only,):
             if _contradicts_itself(scope, exprs.not_(condition) if answer else condition):
                 return climb.settle(answer, "known")
+    if only is not None and _excluded(climb, scope, asked, only):
+        return climb.settle(None, "points")
     linear_first = only is not False and condition.op is Op.LE and _divides_by_numbers(condition)
     if linear_first and refute.refutes(scope, exprs.not_(condition)):
         return climb.settle(True, "linear")
@@ -250,9 +250,21 @@ def _divides_by_numbers(condition: Term) -> bool:
 
 def _contradicts_itself(scope: Scope, formula: Term) -> bool:
     """Whether an equation among the parts of a conjunction makes another part false: ``x == 0 and x*y != 0``."""
-    if formula.op is not Op.AND or all(part.op is not Op.EQ for part in formula.args):
+    if formula.op is not Op.AND:
         return False
-    return with_condition(scope, formula).contradictory
+    for equation in formula.args:
+        if equation.op is not Op.EQ:
+            continue
+        constant, items = exprs.split(equation.args[0])
+        if len(items) != 1 or abs(items[0][1]) != 1:
+            continue
+        value = {items[0][0]: exprs.const(-constant * items[0][1])}
+        for part in formula.args:
+            if part is not equation:
+                left = replaced(part, value)
+                if left is not None and left is not part and scope.look(left) is False:
+                    return True
+    return False
 
 
 def _excluded(climb: _Climb, scope: Scope, condition: Term, answer: bool) -> bool:
