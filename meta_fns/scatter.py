@@ -166,6 +166,8 @@ def index_reduce(
 ) -> TensorSpec:
     """A copy of `self` reduced with slices of `source` at the given indices of `dim`."""
     _need_reduction(reduce, ("prod", "mean", "amax", "amin"))
+    if self.dtype is torch.bool or (self.dtype.is_complex and reduce in ("amax", "amin")):
+        raise DtypeError(f"not implemented for {self.dtype}")
     at = _slices_checks(self, dim, index, source, "index_reduce")
     _same_slices(self, source, at)
     return self.fresh()
@@ -202,8 +204,9 @@ def _fill_checks(self: TensorSpec, dim: int, index: TensorSpec) -> None:
     if len(index.sizes) > 1:
         raise ShapeError(f"index must be a vector, got {show(index.sizes)}")
     need_dtype("index", index, (torch.int64,))
-    if not has_zero(self.sizes[:at] + self.sizes[at + 1 :]):
-        _need_target(self, at, index)
+    if self.sizes and not known(self.sizes[at] >= 1):  # eager looks at no index where there is nothing to fill
+        fits = (self.sizes[at] >= 1) | (index.numel() == 0) | (product(self.sizes[:at] + self.sizes[at + 1 :]) == 0)
+        check(fits, lambda: f"index is out of range for dimension {at} of {show(self.sizes)}")
 
 
 def index_fill_number(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> TensorSpec:
@@ -218,6 +221,8 @@ def index_fill_tensor(self: TensorSpec, dim: int, index: TensorSpec, value: Tens
     """The same with a number in a 0-d tensor."""
     if value.sizes:
         raise ShapeError(f"value must be 0-d, got {show(value.sizes)}")
+    if value.dtype.is_complex and not self.dtype.is_complex:
+        raise DtypeError(f"a complex value does not fit into {self.dtype}")
     _fill_checks(self, dim, index)
     return like(self)
 
@@ -349,6 +354,8 @@ def masked_scatter_(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> T
 @rule("aten.masked_scatter_backward.default")
 def masked_scatter_backward(grad_output: TensorSpec, mask: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
     """The gradient of source: what the mask selects, filled up with zeros."""
+    if mask.dtype is not torch.bool:
+        raise DtypeError(f"mask must be bool, got {mask.dtype}")
     layout.broadcast(grad_output.sizes, mask.sizes)
     return grad_output.fresh(tuple(sizes))
 
