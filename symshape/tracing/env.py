@@ -28,6 +28,7 @@ from symshape.tracing.origins import origin
 from symshape.tracing.symints import BoolNode, FloatNode, IntNode, Message
 
 _UNSEEN = object()
+_LARGEST = 2**63 - 1
 
 
 @attrs.frozen
@@ -239,7 +240,7 @@ class ShapeEnv:
     # -- questions
     def known(self, condition: Term) -> bool:
         """Whether ``condition`` holds for certain.  Never records, never asks SymPy or Z3."""
-        if condition in self._true:
+        if condition in self._true or _always_fits(condition):
             return True
         if condition is exprs.FALSE or self._undecided.get(condition) is self.facts:
             return False
@@ -413,6 +414,14 @@ class ShapeEnv:
                 symbol=symbol.name,
                 source=source,
             )
+
+
+def _always_fits(condition: Term) -> bool:
+    """Whether it says that one quantity is at most 2**63 - 1: torch asks so of each full slice, and sizes are int64."""
+    if condition.op is not Op.LE:
+        return False
+    constant, items = exprs.split(condition.args[0])
+    return constant <= -_LARGEST and len(items) == 1 and items[0][1] == 1
 
 
 def _parts(condition: Term) -> list[Term]:
