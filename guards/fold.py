@@ -51,7 +51,7 @@ def evaluate(term: Term, values: Mapping[str, int]) -> int | bool:
 
     Raises:
         KeyError: a symbol has no value.
-        ZeroDivisionError: a divisor is 0 at these values.
+        ZeroDivisionError: a divisor is 0 at these values (and no other part of an ``and`` or ``or`` decides it).
 
     >>> from guards.exprs import symbol, lt
     >>> s = symbol("s")
@@ -60,7 +60,24 @@ def evaluate(term: Term, values: Mapping[str, int]) -> int | bool:
     """
     if term.depth <= DEEP:
         return _value(term, values)
-    return fold(term, lambda part, operands: _combine(part, operands, values))
+    found = fold(term, lambda part, operands: _partial(part, operands, values))
+    if found is None:
+        raise ZeroDivisionError("a divisor is 0")
+    return found
+
+
+def _partial(term: Term, operands: list[int | bool | None], values: Mapping[str, int]) -> int | bool | None:
+    """One step of evaluation from below, where an operand may be None: not defined, and perhaps not needed."""
+    op = term.op
+    if op is Op.ITE:
+        return None if operands[0] is None else operands[1] if operands[0] else operands[2]
+    if None in operands:
+        stop = op is Op.OR
+        return stop if (op is Op.AND or stop) and stop in [o for o in operands if o is not None] else None
+    try:
+        return _combine(term, [o for o in operands if o is not None], values)
+    except ZeroDivisionError:
+        return None
 
 
 def _value(term: Term, values: Mapping[str, int]) -> int | bool:
@@ -76,14 +93,24 @@ def _value(term: Term, values: Mapping[str, int]) -> int | bool:
             total += coefficient * _value(monomial, values)
         return total  # type: ignore[no-any-return]
     if op is Op.AND or op is Op.OR:
-        stop = op is Op.OR
-        for part in args:
-            if _value(part, values) is stop:
-                return stop
-        return not stop
+        return _connective(op is Op.OR, args, values)
     if op is Op.ITE:
         return _value(args[1] if _value(args[0], values) else args[2], values)
     return _combine(term, [_value(part, values) for part in args], values)
+
+
+def _connective(stop: bool, parts: tuple[Term, ...], values: Mapping[str, int]) -> bool:
+    """``or`` (stop: True) or ``and``: a part that decides it does so in whatever order the parts stand."""
+    undefined: ZeroDivisionError | None = None
+    for part in parts:
+        try:
+            if _value(part, values) is stop:
+                return stop
+        except ZeroDivisionError as error:
+            undefined = error
+    if undefined is not None:
+        raise undefined
+    return not stop
 
 
 def _combine(term: Term, operands: list[int | bool], values: Mapping[str, int]) -> int | bool:
