@@ -257,7 +257,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
         who["JAX"] = by_jax(Jax())
     except ImportError as error:
         report.note(f"JAX is not installed here ({error}), so it was not asked")
-    rounds = 1 if args.smoke else 12
+    rounds = 1 if args.smoke else 6
     taken: dict[str, dict[str, Decisions]] = {name: {stream.name: [] for stream in streams} for name in who}
     for number in range(-1, rounds):
         for position, stream in enumerate(streams):
