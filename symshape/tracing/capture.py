@@ -29,6 +29,7 @@ from symshape.tracing.env import ShapeEnv, Symbol
 from symshape.tracing.functions import FunctionMode
 from symshape.tracing.graph import Graph, Input, Value, without_dead_code
 from symshape.tracing.origins import raised_at
+from symshape.tracing.plain_numbers import plain_numbers
 from symshape.tracing.side_effects import SideEffects, refuse, undo_gradients
 from symshape.tracing.symints import IntNode
 from symshape.tracing.tensors import SymbolicTensor
@@ -152,7 +153,13 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         effects = SideEffects(state)
         problems: list[str] = []
         try:
-            with _compiling(), _without_autocast_cache(), TracingMode(tracer), FunctionMode():
+            with (
+                _compiling(),
+                _without_autocast_cache(),
+                plain_numbers(state.asking),
+                TracingMode(tracer),
+                FunctionMode(),
+            ):
                 result = fn(*args, **kwargs)
         except (TypeError, RuntimeError) as error:
             _explain(error)

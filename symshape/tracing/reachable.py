@@ -6,6 +6,7 @@ code reads of its own is taken to stay as it is; so is what a program only finds
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import sys
@@ -92,6 +93,7 @@ class Reachable:
         containers: lists, dictionaries and sets.
         modules: by id, with names.
         globals: dictionaries of globals with the names that the user's code uses.
+        asking: globals of code that asks for types of values, by id.
     """
 
     def __init__(self, fn: Callable[..., Any], constants: Iterable[Any] = ()) -> None:
@@ -99,6 +101,7 @@ class Reachable:
         self.containers: list[Container] = []
         self.modules: dict[int, tuple[str, torch.nn.Module]] = {}
         self.globals: list[tuple[dict[str, Any], frozenset[str]]] = []
+        self.asking: dict[int, dict[str, Any]] = {}
         self._seen: dict[int, Any] = {}  # kept alive, so that ids stay theirs
         self._names: set[str] = set()
         self._objects: list[tuple[str, Any, set[str]]] = []
@@ -179,8 +182,10 @@ class Reachable:
             return
         root = len(self._seen) == 1
         code = function.__code__
-        names = _names_of(code)
-        self._names |= names
+        self._names |= _names_of(code)
+        names = _globals_of(code)
+        if "isinstance" in names or "type" in names:
+            self.asking[id(function.__globals__)] = function.__globals__
         if not root and is_library(code.co_filename) and function.__name__ != "forward":
             return
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
@@ -282,6 +287,16 @@ class Reachable:
 @functools.lru_cache(maxsize=4096)
 def _is_library_module(name: str) -> bool:
     return is_library(getattr(sys.modules.get(name), "__file__", None) or "")
+
+
+@functools.lru_cache(maxsize=4096)
+def _globals_of(code: types.CodeType) -> frozenset[str]:
+    """Names of globals that code uses (an attribute may have the name of a global that it does not use)."""
+    names = {each.argval for each in dis.get_instructions(code) if each.opname.endswith(("_GLOBAL", "_NAME"))}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _globals_of(constant)
+    return frozenset(names)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -56,6 +56,7 @@ class State:
         namespaces: the attributes of other objects that it can reach: name, attributes, whether it is the user's.
         globals: dictionaries of globals, with the names that its code uses.
         closure: the closure cells that it can reach.
+        asking: globals of its code that asks for types of values.
     """
 
     __slots__ = (
@@ -68,6 +69,7 @@ class State:
         "_tensors",
         "_unhooked",
         "_written",
+        "asking",
         "closure",
         "containers",
         "globals",
@@ -81,6 +83,7 @@ class State:
         self.containers = found.containers
         self.namespaces = found.namespaces()
         self.globals = found.globals
+        self.asking = list(found.asking.values())
         self._cells = found.cells
         self.closure = [cell for cell in self._cells if isinstance(cell.owner, types.CellType)]
         self._tensors = list({id(c.value): c.value for c in self._cells if isinstance(c.value, torch.Tensor)}.values())

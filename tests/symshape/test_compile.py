@@ -512,6 +512,15 @@ class TestState:
         assert same(f(x), fn(x))
         assert traces(f) == 5
 
+    def test_an_attribute_is_no_global_of_the_same_name(self) -> None:
+        scope: dict[str, Any] = {"t": 1, "shape": "mine"}
+        exec("def fn(x):\n    return x.t().reshape(-1) * x.shape[0]", scope)
+        f = symshape.compile(scope["fn"])
+        f(torch.ones(2, 3))
+        scope["t"], scope["shape"] = 2, "yours"
+        f(torch.ones(2, 3))
+        assert traces(f) == 1
+
     def test_methods(self) -> None:
         class Model:
             def __init__(self, scale: float) -> None:
