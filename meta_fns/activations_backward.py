@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from meta_fns import layout
-from meta_fns.checks import FLOATS, fit_into, need_dtype, need_same_sizes
-from meta_fns.errors import ShapeError
+from meta_fns.checks import FLOATS, fit_into, need_dtype, need_same, need_same_sizes
+from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.iterator import iterate
 from meta_fns.pointwise import nary
+from meta_fns.promote import result_type
 from meta_fns.registry import register, rule
 from meta_fns.sizes import check, known, show
 from meta_fns.spec import TensorSpec
@@ -40,10 +41,18 @@ for _name in [
     "hardshrink_backward",
     "softshrink_backward",
     "softplus_backward",
-    "mish_backward",
 ]:
     register(f"aten.{_name}.default", _pair)
 register("aten.leaky_relu_backward.default", nary(2, "same", "hf", order=(1, 0)))
+
+
+@rule("aten.mish_backward.default")
+def mish_backward(grad_output: TensorSpec, self: TensorSpec) -> TensorSpec:
+    """The gradient of mish, in the dtype of self."""
+    result = _pair(grad_output, self)
+    if not torch.can_cast(result.dtype, self.dtype):
+        raise DtypeError(f"a result of {result.dtype} does not fit into {self.dtype}")
+    return result.with_(dtype=self.dtype)
 
 
 @rule("aten.elu_backward.default")
@@ -69,6 +78,7 @@ def log_sigmoid_forward(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
 def log_sigmoid_backward(grad_output: TensorSpec, self: TensorSpec, buffer: TensorSpec) -> TensorSpec:
     """The gradient of log_sigmoid, laid out like the gradient."""
     need_dtype("self", self, FLOATS)
+    need_same("grad_output", grad_output, "self", self)
     if self.device.type != "cpu":
         return iterate((grad_output, self), grad_output.dtype)
     sizes = layout.broadcast(grad_output.sizes, self.sizes, buffer.sizes)
@@ -80,6 +90,7 @@ def log_sigmoid_backward(grad_output: TensorSpec, self: TensorSpec, buffer: Tens
 @rule("aten._prelu_kernel.default")
 def prelu_kernel(self: TensorSpec, weight: TensorSpec) -> TensorSpec:
     """Leaky relu with a slope for each channel, the weight viewed so that it broadcasts."""
+    need_same("weight", weight, "self", self)
     result = _pair(self, weight)
     return like(self) if layout.same_shape(result.sizes, self.sizes) else result
 
@@ -89,6 +100,9 @@ def prelu_kernel_backward(
     grad_output: TensorSpec, self: TensorSpec, weight: TensorSpec
 ) -> tuple[TensorSpec, TensorSpec]:
     """The gradients of self and of the weight, both before reduction."""
+    need_dtype("self", self, FLOATS)
+    need_same("weight", weight, "self", self)
+    need_same("grad_output", grad_output, "self", self)
     result = iterate((self, weight, grad_output), self.dtype)
     return result, result
 
@@ -116,6 +130,7 @@ def glu_backward(grad_output: TensorSpec, self: TensorSpec, dim: int) -> TensorS
     need_dtype("self", self, FLOATS)
     at = layout.wrap_dim(dim, len(self.sizes))
     check(self.sizes[at] % 2 == 0, lambda: f"the halved dimension must be even in {show(self.sizes)}")
+    need_same("grad_output", grad_output, "self", self)
     fit_into("grad_output", grad_output.sizes, (*self.sizes[:at], self.sizes[at] // 2, *self.sizes[at + 1 :]))
     return self.fresh()
 
@@ -131,6 +146,7 @@ def rrelu_with_noise(
 ) -> TensorSpec:
     """Leaky relu of a random slope, which is written to `noise` in training."""
     need_dtype("self", self, FLOATS)
+    need_same("noise", noise, "self", self)
     need_same_sizes("noise", noise, "self", self)
     return self.fresh()
 
@@ -160,5 +176,6 @@ def rrelu_with_noise_backward(
 ) -> TensorSpec:
     """The gradient of rrelu."""
     if training and upper - lower > 1e-6:
-        return iterate((grad_output, noise), grad_output.dtype)
+        common = result_type((grad_output, noise))
+        return iterate((grad_output, noise), common, common)
     return _pair(grad_output, self)

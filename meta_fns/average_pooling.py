@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns import layout
-from meta_fns.checks import FLOATS, need_dtype, need_equal, need_nonempty, need_rank
+from meta_fns.checks import FLOATS, need_dtype, need_equal, need_nonempty, need_rank, need_same
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.pooling import pair, pooled_size
 from meta_fns.registry import register, rule
@@ -111,6 +111,7 @@ def _register_average(n: int) -> None:
         need_dtype("self", self, _POOLED)
         sizes = sizes_of(self, kernel_size, stride, padding, ceil_mode)
         need_gradient(grad_output, sizes, n + 1)
+        need_same("grad_output", grad_output, "self", self)
         return formatted(self, self.sizes, keep=n == 2)
 
     average.__doc__ = f"The average over windows of the last {n} dimensions."

@@ -9,7 +9,6 @@ import torch
 
 from meta_fns import layout
 from meta_fns.checks import (
-    DOUBLES,
     FLOATS,
     INDICES,
     need_contiguous,
@@ -17,6 +16,7 @@ from meta_fns.checks import (
     need_equal,
     need_nonempty,
     need_rank,
+    need_same,
     need_sizes,
 )
 from meta_fns.errors import DtypeError, ShapeError
@@ -135,6 +135,7 @@ def embedding_bag_backward(
     need_rank("indices", indices, 1)
     need_rank("offsets", offsets, 1)
     need_rank("grad", grad, 2)
+    need_dtype("grad", grad, FLOATS)
     sizes = (num_weights, grad.sizes[1])
     if sparse:
         return TensorSpec(sizes, (), 0, grad.dtype, grad.device, torch.sparse_coo)
@@ -178,6 +179,8 @@ def embedding_bag_per_sample_weights_backward(
     need_equal(weight.sizes[1], grad.sizes[1], "the widths of weight and grad")
     need_contiguous("indices", indices)
     need_contiguous("offset2bag", offset2bag)
+    if grad.dtype is not weight.dtype:
+        raise DtypeError(f"grad is of {grad.dtype}, weight of {weight.dtype}")
     need_dtype("grad", grad, FLOATS)
     return TensorSpec.contiguous(indices.sizes, grad.dtype, grad.device)
 
@@ -231,6 +234,7 @@ def segment_reduce_backward(
     initial: Any = None,
 ) -> TensorSpec:
     """The gradient of segment_reduce in data, contiguous."""
+    need_same("grad", grad, "data", data)
     _segments(data, reduce, lengths, offsets, axis)
     need_dtype("data", data, FLOATS)
     return TensorSpec.contiguous(data.sizes, grad.dtype, grad.device)
@@ -254,7 +258,7 @@ def _vector(self: TensorSpec, size: Size) -> TensorSpec:
 
 
 def _histogram_checks(self: TensorSpec, weight: TensorSpec | None, sizes: Sequence[Size]) -> None:
-    need_dtype("self", self, DOUBLES)
+    need_dtype("self", self, FLOATS)
     if weight is not None:
         if weight.dtype is not self.dtype:
             raise DtypeError(f"weight is of {weight.dtype}, self of {self.dtype}")

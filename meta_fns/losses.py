@@ -48,11 +48,21 @@ def huber_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1, delta: 
     """Squared below `delta`, linear above."""
     if delta <= 0:
         raise ShapeError(f"delta must be positive, got {delta}")
-    return mse_loss(self, target, reduction)
+    return _in_dtype_of(self, mse_loss(self, target, reduction))
+
+
+def _in_dtype_of(self: TensorSpec, result: TensorSpec) -> TensorSpec:
+    if not torch.can_cast(result.dtype, self.dtype):
+        raise DtypeError(f"a loss of {result.dtype} does not fit into {self.dtype}")
+    return result.with_(dtype=self.dtype)
 
 
 def _like_input(grad_output: TensorSpec, self: TensorSpec, target: TensorSpec) -> TensorSpec:
     """The gradient in zeros like `self`, contiguous: operands must broadcast to it."""
+    need_dtype("self", self, FLOATS)
+    common = result_type((self, target, grad_output))
+    if not torch.can_cast(common, self.dtype):
+        raise DtypeError(f"a gradient of {common} does not fit into {self.dtype}")
     sizes = layout.broadcast(self.sizes, target.sizes, grad_output.sizes)
     return self.fresh(sizes)
 
@@ -76,7 +86,9 @@ def soft_margin_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1) -
     """log(1 + exp(-target * self))."""
     fit_into("target", target.sizes, self.sizes)
     common = result_type((self, target))
-    result = iterate((self, target), common, common)
+    if common not in FLOATS:
+        raise DtypeError(f"not implemented for {common}")
+    result = _in_dtype_of(self, iterate((self, target), common, common))
     return result if reduction == NONE else _scalar(result)
 
 
@@ -94,8 +106,15 @@ def binary_cross_entropy(
 ) -> TensorSpec:
     """The cross entropy of probabilities, laid out like self where it is not reduced."""
     need_dtype("self", self, FLOATS)
+    _need_dtype_of(self, target)
     _squeezed_broadcast(self, target, weight)
     return like(self) if reduction == NONE else _scalar(self)
+
+
+def _need_dtype_of(self: TensorSpec, *others: TensorSpec | None) -> None:
+    for other in others:
+        if other is not None and other.dtype is not self.dtype:
+            raise DtypeError(f"an argument is of {other.dtype}, self of {self.dtype}")
 
 
 def _squeezed_broadcast(*operands: TensorSpec | None) -> None:
@@ -115,6 +134,7 @@ def binary_cross_entropy_backward(
 ) -> TensorSpec:
     """The gradient of binary_cross_entropy in self, laid out like it."""
     need_dtype("self", self, FLOATS)
+    _need_dtype_of(self, target, grad_output)
     _squeezed_broadcast(self, target, grad_output, weight)
     return like(self)
 
@@ -128,6 +148,7 @@ def binary_cross_entropy_with_logits(
     reduction: int = 1,
 ) -> TensorSpec:
     """The cross entropy of logits."""
+    need_dtype("self", self, FLOATS)
     common = result_type((target, self))
     fit_into("self", self.sizes, target.sizes)
     if pos_weight is not None:
@@ -164,6 +185,7 @@ def nll_loss_forward(
     """The negative log likelihood of the target classes: `(n, c), (n,) -> (n,)` or 0-d; and the total weight."""
     need_dtype("self", self, FLOATS)
     need_dtype("target", target, (torch.int64, torch.uint8))
+    _need_dtype_of(self, weight)
     _nll_checks(self, target, weight)
     total = _scalar(self)
     if reduction == NONE and len(self.sizes) == 2:
@@ -182,6 +204,7 @@ def nll_loss_backward(
     total_weight: TensorSpec,
 ) -> TensorSpec:
     """The gradient of nll_loss in self, contiguous."""
+    _need_dtype_of(self, grad_output, weight, total_weight)
     need_dtype("self", self, FLOATS)
     _nll_checks(self, target, weight)
     need_equal(total_weight.numel(), 1, "total_weight must be one element")
@@ -210,6 +233,7 @@ def nll_loss2d_forward(
     """The negative log likelihood at each position: `(n, c, h, w), (n, h, w) -> (n, h, w)` or 0-d; the total weight."""
     need_dtype("self", self, FLOATS)
     need_dtype("target", target, (torch.int64, torch.uint8))
+    _need_dtype_of(self, weight)
     _nll2d_checks(self, target, weight)
     total = _scalar(self)
     if reduction == NONE:
@@ -228,6 +252,7 @@ def nll_loss2d_backward(
     total_weight: TensorSpec,
 ) -> TensorSpec:
     """The gradient of nll_loss2d in self, contiguous."""
+    _need_dtype_of(self, grad_output, weight, total_weight)
     need_dtype("self", self, FLOATS)
     _nll2d_checks(self, target, weight)
     need_equal(total_weight.numel(), 1, "total_weight must be one element")
@@ -297,6 +322,7 @@ def multi_margin_loss_backward(
     reduction: int = 1,
 ) -> TensorSpec:
     """The gradient of multi_margin_loss in self, contiguous."""
+    _need_dtype_of(self, grad_output, weight)
     need_dtype("self", self, (torch.float32, torch.float64))
     if p not in (1, 2):
         raise ShapeError(f"p must be 1 or 2, got {p}")
@@ -325,6 +351,7 @@ def multilabel_margin_loss_backward(
     grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int, is_target: TensorSpec
 ) -> TensorSpec:
     """The gradient of multilabel_margin_loss in self, contiguous."""
+    _need_dtype_of(self, grad_output, is_target)
     need_dtype("self", self, (torch.float32, torch.float64))
     _margin_sizes(self, target, by_class=True)
     need_same_sizes("is_target", is_target, "target", target)

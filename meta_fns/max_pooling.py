@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns.average_pooling import formatted, need_gradient, need_window, window_sizes
-from meta_fns.checks import FLOATS, REALS, need_dtype, need_nonempty, need_positive, need_rank, need_sizes
+from meta_fns.checks import FLOATS, REALS, need_dtype, need_nonempty, need_positive, need_rank, need_same, need_sizes
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.pooling import pair
 from meta_fns.registry import register, rule
@@ -67,6 +67,7 @@ def _register_backward(n: int) -> None:
             sizes = (*self.sizes[:-n], *grad_output.sizes[-n:])
         need_gradient(grad_output, sizes, len(sizes) if n == 2 else n + 1)
         need_gradient(indices, sizes, len(sizes) if n == 2 else n + 1)
+        need_dtype("indices", indices, (torch.int64,))
         return formatted(self, self.sizes, keep=len(sizes) == n + 2)
 
     backward.__doc__ = f"The gradient of max_pool{n}d."
@@ -88,6 +89,7 @@ def _register_adaptive(n: int) -> None:
         need_rank("grad_output", grad_output, n + 1, n + 2)
         need_nonempty("grad_output", grad_output, range(1, len(grad_output.sizes)))
         need_sizes("grad_output", grad_output, indices.sizes)
+        need_dtype("indices", indices, (torch.int64,))
         if grad_output.dtype is not self.dtype:
             raise DtypeError(f"grad_output is of {grad_output.dtype}, self of {self.dtype}")
         need_dtype("self", self, FLOATS)
@@ -137,6 +139,9 @@ def _register_fractional(n: int) -> None:
         indices: TensorSpec,
     ) -> TensorSpec:
         need_rank("self", self, n + 1, n + 2)
+        need_dtype("self", self, FLOATS)
+        need_same("grad_output", grad_output, "self", self)
+        need_dtype("indices", indices, (torch.int64,))
         sizes = (*self.sizes[:-n], *pair(output_size, n=n))
         need_gradient(grad_output, sizes, len(sizes) if n == 2 else n)
         if n == 2:
@@ -166,7 +171,7 @@ def _unpooled(self: TensorSpec, indices: TensorSpec, output_size: Sequence[Size]
     need_rank("self", self, n + 1, n + 2)
     need_sizes("indices", indices, self.sizes)
     need_nonempty("self", self, range(1, len(self.sizes)))
-    need_dtype("self", self, REALS)
+    need_dtype("self", self, FLOATS)
     return formatted(self, (*self.sizes[:-n], *output_size), keep=n == 2)
 
 

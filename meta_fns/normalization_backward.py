@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns import layout
-from meta_fns.checks import FLOATS, need_dtype, need_equal, need_numel, need_same_sizes, need_sizes
+from meta_fns.checks import FLOATS, need_dtype, need_equal, need_numel, need_same, need_same_sizes, need_sizes
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.normalization import batch_norm_like
 from meta_fns.registry import rule
@@ -23,6 +23,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 def log_softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
     """The gradient of log softmax from its output: contiguous, in the dtype of the input."""
     layout.wrap_dim(dim, len(grad_output.sizes))
+    need_same("grad_output", grad_output, "output", output)
     return _softmax_gradient(grad_output, input_dtype)
 
 
@@ -31,16 +32,14 @@ def softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, inpu
     """The gradient of softmax from its output: contiguous, in the dtype of the input."""
     layout.wrap_dim(dim, len(grad_output.sizes))
     need_same_sizes("grad_output", grad_output, "output", output)
+    need_same("grad_output", grad_output, "output", output)
     return _softmax_gradient(grad_output, input_dtype)
 
 
 def _softmax_gradient(grad_output: TensorSpec, input_dtype: torch.dtype) -> TensorSpec:
     need_dtype("grad_output", grad_output, FLOATS)
-    if grad_output.dtype is not input_dtype and not (
-        grad_output.dtype is torch.float32 and input_dtype is torch.float16
-    ):
-        raise DtypeError(f"a gradient of {grad_output.dtype} for an input of {input_dtype}")
-    return grad_output.fresh(None, input_dtype)
+    halves = grad_output.dtype is torch.float32 and input_dtype is torch.float16
+    return grad_output.fresh(None, input_dtype if halves else None)
 
 
 def stat_dtype(input: TensorSpec, weight: TensorSpec | None) -> torch.dtype:  # noqa: A002 - name of the schema
@@ -66,6 +65,8 @@ def native_layer_norm_backward(
     output_mask: Sequence[bool],
 ) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None]:
     """The gradients of input, weight and bias that are asked for, contiguous."""
+    need_dtype("input", input, FLOATS)
+    need_same("grad_out", grad_out, "input", input)
     lead = len(input.sizes) - len(normalized_shape)
     if lead < 0:
         raise ShapeError(f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}")
@@ -96,6 +97,8 @@ def native_batch_norm_backward(
     output_mask: Sequence[bool],
 ) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None]:
     """The gradients of input, weight and bias that are asked for; the first laid out as the input suggests."""
+    need_dtype("input", input, FLOATS)
+    need_same("grad_out", grad_out, "input", input)
     channels = input.sizes[1]
     dtype = input.dtype if weight is None else weight.dtype
     grad_input = batch_norm_like(input) if output_mask[0] else None
@@ -200,6 +203,7 @@ def native_group_norm_backward(
     if group <= 0:
         raise ShapeError(f"the number of groups must be positive, got {group}")
     for name, spec in (("grad_out", grad_out), ("input", input)):
+        need_dtype(name, spec, FLOATS)
         need_numel(name, spec, (N, C, HxW))
     for name, spec in (("mean", mean), ("rstd", rstd)):
         need_numel(name, spec, (N, group))

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from meta_fns import layout
-from meta_fns.checks import need_equal, need_nonempty, need_rank, need_same
-from meta_fns.errors import ShapeError
+from meta_fns.checks import COMPLEX, FLOATS, need_dtype, need_equal, need_nonempty, need_rank, need_same
+from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.registry import register, rule
 from meta_fns.sizes import Shape, Size, check, known, show
 from meta_fns.spec import TensorSpec
@@ -90,6 +90,8 @@ def _register(kind: str, n: int) -> None:
     reflect = kind == "reflection"
 
     def pad(self: TensorSpec, padding: Sequence[Size]) -> TensorSpec:
+        if self.dtype is torch.bool:
+            raise DtypeError("not implemented for bool")
         sizes = _padded_sizes(self, padding, n, reflect=reflect, nonempty=True)
         return _fresh(self, sizes, self, keeps_format=n > 1 and len(sizes) in (4, 5))
 
@@ -102,6 +104,7 @@ def _register(kind: str, n: int) -> None:
         for mine, wanted in zip(grad_output.sizes[-looked_at:], sizes[-looked_at:], strict=True):
             need_equal(mine, wanted, "grad_output does not fit")
         need_same("grad_output", grad_output, "self", self)
+        need_dtype("grad_output", grad_output, FLOATS | COMPLEX)
         return _fresh(self, self.sizes, self, keeps_format=n > 1 and len(sizes) in (4, 5))
 
     pad.__doc__ = f"{kind.capitalize()} padding of the last {n} dimensions: `[before, after]` from the last one on."

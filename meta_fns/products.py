@@ -38,9 +38,15 @@ def _scalar(spec: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:
     return TensorSpec((), (), 0, dtype or spec.dtype, spec.device, torch.strided, True)
 
 
+def _need_numbers(spec: TensorSpec) -> None:
+    if spec.dtype is torch.bool:
+        raise DtypeError("not implemented for bool")
+
+
 @rule("aten.mv.default")
 def mv(self: TensorSpec, vec: TensorSpec) -> TensorSpec:
     """`(n, k) @ (k,) -> (n,)`."""
+    _need_numbers(self)
     need_rank("self", self, 2)
     need_rank("vec", vec, 1)
     need_same_dtype(self, vec, "self and vec")
@@ -111,6 +117,7 @@ def baddbmm(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: A
 
 
 def _batches(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec) -> Shape:
+    _need_numbers(batch1)
     need_rank("batch1", batch1, 3)
     need_rank("batch2", batch2, 3)
     need_same_dtype(batch1, batch2, "batch1 and batch2")
@@ -167,6 +174,7 @@ def trilinear(
         for at in range(total):
             if at not in added:
                 full[at] = sizes[at]
+    _need_numbers(i1)
     need_same("i2", i2, "i1", i1)
     need_same("i3", i3, "i1", i1)
     if not any(has_zero(sizes) for sizes in shapes):
@@ -229,6 +237,8 @@ def norm_dim_dtype(
 def dist(self: TensorSpec, other: TensorSpec, p: Any = 2) -> TensorSpec:
     """The norm of the difference, which broadcasts."""
     layout.broadcast(self.sizes, other.sizes)
+    _need_numbers(self)
+    _need_numbers(other)
     common = result_type((self, other))
     if not is_float(common):
         raise DtypeError(f"not implemented for {common}")
@@ -314,6 +324,7 @@ def pdist_backward(grad: TensorSpec, self: TensorSpec, p: float, pdist: TensorSp
     need_dtype("self", self, DOUBLES)
     need_contiguous("self", self)
     need_contiguous("pdist", pdist)
+    need_same("grad", grad, "self", self)
     return self.fresh()
 
 

@@ -9,7 +9,7 @@ import torch
 from meta_fns import layout
 from meta_fns.activations_backward import like
 from meta_fns.checks import has_zero, need_equal, need_nonempty
-from meta_fns.errors import ShapeError
+from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.registry import rule
 from meta_fns.sizes import Size, check, known, show
 from meta_fns.spec import TensorSpec
@@ -105,7 +105,8 @@ def chunk_cat(tensors: Sequence[TensorSpec], dim: int, num_chunks: int) -> Tenso
         for size in tensor.sizes[at + 1 :]:
             rows = rows * size
         total = total + rows
-        dtype = torch.promote_types(dtype, tensor.dtype)
+        if tensor.dtype is not dtype:
+            raise DtypeError(f"tensors are of {dtype} and {tensor.dtype}")
     return TensorSpec.contiguous((*lead, num_chunks, total), dtype, device)
 
 

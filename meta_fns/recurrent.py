@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meta_fns.checks import DOUBLES, need_dtype, need_equal, need_rank
+from meta_fns.checks import DOUBLES, need_dtype, need_equal, need_rank, need_same
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.normalization import batch_norm
 from meta_fns.registry import Context, rule
@@ -335,6 +335,7 @@ def ctc_loss_backward(
 ) -> TensorSpec:
     """The gradient of the loss in log_probs, contiguous."""
     need_dtype("log_probs", log_probs, DOUBLES)
+    need_same("grad", grad, "log_probs", log_probs)
     return log_probs.fresh()
 
 

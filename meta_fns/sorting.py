@@ -124,6 +124,8 @@ def _search_checks(
         raise ShapeError(f"side must be 'left' or 'right', got {side!r}")
     if side == "left" and right:
         raise ShapeError("side='left' and right=True contradict each other")
+    if sequence.dtype is torch.bool or sequence.dtype.is_complex:
+        raise DtypeError(f"not implemented for {sequence.dtype}")
     if not sequence.sizes:
         raise ShapeError("boundaries must have at least one dimension")
     if sorter is not None:
@@ -194,8 +196,8 @@ def isin(
     elements: TensorSpec, test_elements: TensorSpec, *, assume_unique: bool = False, invert: bool = False
 ) -> TensorSpec:
     """Which elements are among the test elements; contiguous."""
-    _need_ordered(elements)
-    _need_ordered(test_elements)
+    for each in (elements, test_elements):
+        need_dtype("an argument", each, REALS)
     return elements.fresh(None, torch.bool)
 
 

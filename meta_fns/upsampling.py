@@ -63,7 +63,7 @@ def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
         need_positive("input_size", input_size[2:])
         need_rank("grad_output", grad_output, n + 2)
         need_sizes("grad_output", grad_output, (*input_size[:2], *output_size))
-        need_dtype("grad_output", grad_output, _ACCEPTED)
+        need_dtype("grad_output", grad_output, FLOATS)
         return _output(grad_output, tuple(input_size), 1 if plain_gradient else n)
 
     upsample.__doc__ = f"{name} to `output_size`: `(n, c, *spatial) -> (n, c, *output_size)`."
@@ -119,6 +119,7 @@ def _register_grid(n: int) -> None:
         output_mask: Sequence[bool],
     ) -> tuple[TensorSpec | None, TensorSpec]:
         _grid_checks(input, grid, n, interpolation_mode)
+        need_same("grad_output", grad_output, "input", input)
         return (input.fresh() if output_mask[0] else None), grid.fresh()
 
     sample.__doc__ = "`input` at the points of a grid: `(n, c, *), (n, *out, d) -> (n, c, *out)`."

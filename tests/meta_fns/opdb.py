@@ -376,6 +376,26 @@ def _swap_ints(call: Call, old: int, new: int) -> Any:
     return args, {name: swap(value, slots[name]) for name, value in call.kwargs.items()}
 
 
+def retyped(call: Call, rng: random.Random) -> Call | None:
+    """The call with one tensor of another dtype, in the same layout. None if there is no tensor to change."""
+    leaves, tree = tree_flatten((call.args, call.kwargs))
+    tensors = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+    if not tensors or any(leaves[i].layout is not torch.strided for i in tensors):
+        return None
+    at = rng.choice(tensors)
+    old = leaves[at]
+    dtype = rng.choice([dtype for dtype in _DTYPES if dtype is not old.dtype])
+    storage = torch.empty(old.untyped_storage().nbytes() // old.element_size(), dtype=old.dtype)
+    storage.set_(old.untyped_storage(), 0, storage.size(), (1,))
+    whole = (storage.real if storage.is_complex() and not dtype.is_complex else storage).to(dtype, copy=True)
+    leaves[at] = torch.as_strided(whole, old.size(), old.stride(), old.storage_offset())
+    args, kwargs = tree_unflatten(leaves, tree)
+    return Call(call.op, args, kwargs, call.source)
+
+
+_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool)
+
+
 def relaid(tensor: torch.Tensor, rng: random.Random) -> torch.Tensor:
     """The same sizes and values in another layout: permuted, with gaps, at an offset, or channels last."""
     n = tensor.dim()
