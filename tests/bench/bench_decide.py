@@ -92,19 +92,20 @@ def main(argv: Sequence[str] | None = None) -> Report:
     score, rungs, topics = Score(), Counter[str](), dict[str, Counter[str]]()
     others = {peer.name: Score() for peer in peers}
     decidable = sum(row.best is not None for row in table)
-    for row in table:
+    for row in table:  # one decider after the other: taking turns would leave each the other's cold caches
         verdict = ours(row, score)
+        seen = topics.setdefault(row.topic, Counter())
         if row.best is not None:
             rungs[verdict.rung] += 1
-        seen = topics.setdefault(row.topic, Counter())
-        seen["questions"] += row.best is not None
-        seen["ours"] += row.best is not None and verdict.value is row.best
-        prepared = Prepared.of(row.question) if peers else None
-        for peer in peers:
-            assert prepared is not None
+            seen["questions"] += 1
+            seen["ours"] += verdict.value is row.best
+    prepared = [Prepared.of(row.question) for row in table] if peers else []
+    for peer in peers:
+        for row, asked in zip(table, prepared, strict=True):
             before = others[peer.name].proven
-            theirs(peer, prepared, row.best, others[peer.name])
-            seen[peer.name] += others[peer.name].proven - before if row.best is not None else 0
+            theirs(peer, asked, row.best, others[peer.name])
+            if row.best is not None:
+                topics[row.topic][peer.name] += others[peer.name].proven - before
     _tell(report, decidable, score, others, rungs, topics)
     for sentence in absent:
         report.note(sentence)
