@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 import symshape
-from symshape.errors import DataDependentError, UnsupportedError
+from symshape.errors import DataDependentError, RuntimeAssertionError, UnsupportedError
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 from tests.fuzz.programs import Program, Sizes, other_sizes, random_program
-from tests.symshape.eager import assert_same, check_or_same, outcome
+from tests.symshape.eager import assert_same, bits, check_or_same, copy_call, outcome
 
 CALLS = 6
 
@@ -25,7 +26,7 @@ def _reproducer(program: Program, sizes: Sizes, what: str) -> str:
     return (
         f"import math, torch, symshape\nfrom torch.nn import functional as F\nfrom tests.fuzz.programs import T\n"
         f"from tests.symshape.eager import check_or_same\n{program.source()}\n{program.call(program.sizes)}\n"
-        f"traced = symshape.trace(program, {_names(program)})\n{program.call(sizes)}\n"
+        f"traced = symshape.trace(program, {_names(program)}, dynamic={program.dynamic})\n{program.call(sizes)}\n"
         f"print(check_or_same(program, traced, {_names(program)}))\n# {what}"
     )
 
@@ -42,7 +43,7 @@ def traced_case(rng: random.Random) -> str:
     if isinstance(outcome(fn, example, {}), Exception):
         return "not a program"  # a line changed what an earlier one had worked on
     try:
-        traced = symshape.trace(fn, *program.make(program.sizes))
+        traced = symshape.trace(fn, *program.make(program.sizes), dynamic=program.dynamic)
     except (UnsupportedError, DataDependentError):
         return "not traced"
     except Exception as error:
@@ -58,18 +59,42 @@ def traced_case(rng: random.Random) -> str:
             continue  # this layout has no tensor of these sizes
         try:
             seen.append(check_or_same(fn, traced, *arguments))
+            if seen[-1] == "equal":
+                same_gradients(fn, traced, arguments)
         except Exception as error:
             raise Counterexample(_reproducer(program, sizes, f"{type(error).__name__}: {error}")) from error
-        if not number and seen != ["equal"]:
+        if not number and seen not in (["equal"], ["asserted"]):
             raise Counterexample(_reproducer(program, sizes, f"its own example is {seen}, not equal"))
     return "equal elsewhere" if "equal" in seen[1:] else "refused elsewhere"
+
+
+def same_gradients(fn: Callable[..., Any], traced: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    """Both give the same gradients to the arguments that ask for them."""
+
+    def gradients(served: Callable[..., Any]) -> list[bytes | None] | Exception:
+        (args, _) = copy_call(arguments, {})
+        leaves = [each for each in args if isinstance(each, torch.Tensor) and each.requires_grad]
+        torch.manual_seed(0)
+        results = [each for each in served(*args) if isinstance(each, torch.Tensor) and each.grad_fn is not None]
+        try:
+            found = torch.autograd.grad([each.sum() for each in results], leaves, allow_unused=True) if results else []
+        except RuntimeError as error:
+            return error
+        return [None if each is None else bits(each) for each in found]
+
+    if any(isinstance(each, torch.Tensor) and each.requires_grad for each in arguments):
+        theirs, ours = gradients(fn), gradients(traced)
+        if isinstance(theirs, Exception) and isinstance(ours, Exception):
+            return
+        if theirs != ours:
+            raise AssertionError(f"gradients differ: {theirs} in eager, {ours} in the graph")
 
 
 def compiled_case(rng: random.Random) -> str:
     """One program compiled and called at several sizes in turn."""
     program = random_program(rng)
     fn = program.function()
-    compiled = symshape.compile(fn, runner="eager")
+    compiled = symshape.compile(fn, runner="eager", dynamic=rng.choice((None, True)))
     label = "compiled"
     for number in range(CALLS):
         sizes = other_sizes(rng, program) if number else program.sizes
@@ -85,6 +110,8 @@ def compiled_case(rng: random.Random) -> str:
                 label = "compiled, with errors"
             else:
                 assert_same(fn, compiled, *arguments)
+        except RuntimeAssertionError:
+            label = "compiled, with errors"
         except (UnsupportedError, DataDependentError):
             return "not traced"
         except Exception as error:

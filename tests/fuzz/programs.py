@@ -31,7 +31,9 @@ LAYOUTS = {
     "stepped": "T({s_first_doubled})[::2]",
     "sliced": "T({s_last_wider})[..., 1:-1]",
     "expanded": "T({s_first_one}).expand({s})",
+    "last": "T({s}).to(memory_format=torch.channels_last)",  # of four dimensions
 }
+KINDS = ("", "", "", "", ".to(torch.int64)", ".double()", ".bfloat16()", " > 0", ".requires_grad_()")
 
 TENSOR_LINES = (
     "{a} + 1",
@@ -155,6 +157,95 @@ TENSOR_LINES = (
     "torch.meshgrid({a}, {b}, indexing='ij')[0]",
     "torch.bucketize({a}, torch.tensor([0.0, 1.0]))",
     "torch.nonzero_static({a}, size={n})",
+    "{a} * ({n} / 2)",
+    "{a} * (max({n}, 0) + 1) ** -0.5",
+    "{a} / ({n} / ({m} + 1) + 1)",
+    "{a} ** 2",
+    "{a}.bool()",
+    "{a}.to(torch.bfloat16)",
+    "{a}.type_as({b})",
+    "{a}[:, ::2]",
+    "{a}[-2:]",
+    "{a}[{n}:{m}]",
+    "{a}[..., None].expand(*{a}.shape, {n})",
+    "{a}[{a}.size(0) // 2:, ...]",
+    "{a}[{a} > 0]",
+    "{a}[{a}.sum(-1) > 0]",
+    "{a}.nonzero()",
+    "{a}.masked_select({a} > 1)",
+    "{a}.unique()",
+    "{a}.aminmax(dim={d})[0]",
+    "{a}.contiguous().median({d})[0]",
+    "{a}.logsumexp({d})",
+    "{a}.cumprod({d})",
+    "{a}.diff(dim={d})",
+    "{a}.scatter_add({d}, {a}.argsort({d}), {a})",
+    "{a}.index_add({d}, torch.tensor([0]), {a}.narrow({d}, 0, 1))",
+    "{a}.take_along_dim({a}.argsort({d}), {d})",
+    "{a}.swapdims({d}, {e}).contiguous()",
+    "{a}.transpose({d}, {e}).reshape(-1)",
+    "{a}.transpose({d}, {e}).reshape({b}.shape)",
+    "{a}.transpose({d}, {e}).flatten(0, 1)",
+    "{a}.transpose({d}, {e}).view(-1)",
+    "{a}.permute(*reversed(range({a}.dim()))).contiguous().view(-1)",
+    "torch.stack(list({a}.unbind({d})), {e})",
+    "torch.cat([{a}.reshape(-1), {b}.reshape(-1)])",
+    "torch.cat([{a}, {b}, {a}], {d})",
+    "torch.bmm({a}, {b})",
+    "torch.bmm({a}, {a}.mT)",
+    "torch.addmm({a}, {b}, {b}.t())",
+    "torch.addmm({a}, {a}, {a}.t())",
+    "torch.kron({a}, {b})",
+    "torch.tril_indices({n}, {m})",
+    "torch.logspace(0, 1, {n})",
+    "torch.rand({n})",
+    "torch.rand_like({a})",
+    "torch.randperm({n})",
+    "F.dropout({a}, 0.5)",
+    "F.gelu({a})",
+    "F.normalize({a}, dim={d})",
+    "F.mse_loss({a}, {b})",
+    "F.smooth_l1_loss({a}, {a} * 2)",
+    "F.cross_entropy({a}, {a}.argmax(-1))",
+    "F.embedding({a}.long().abs() % 4, T(4, 3))",
+    "F.scaled_dot_product_attention({a}, {a}, {a})",
+    "F.scaled_dot_product_attention({a}, {a}, {a}, is_causal={n} > 1)",
+    "F.batch_norm({a}, None, None, training=True)",
+    "F.group_norm({a}, 1)",
+    "F.instance_norm({a})",
+    "F.rms_norm({a}, {a}.shape[-1:])",
+    "F.conv1d({a}, T(2, 3, 2), padding=1)",
+    "F.conv2d({a}, T(2, 3, 2, 2), stride=2)",
+    "F.conv2d({a}, torch.ones(4, {a}.size(1), 1, 1))",
+    "F.conv_transpose1d({a}, T(3, 2, 2))",
+    "F.max_pool1d({a}, 2)",
+    "F.max_pool2d({a}, 2, ceil_mode=True)",
+    "F.avg_pool2d({a}, 2, padding=1)",
+    "F.adaptive_avg_pool1d({a}, 2)",
+    "F.adaptive_avg_pool2d({a}, (1, 2))",
+    "F.interpolate({a}, scale_factor=2)",
+    "F.interpolate({a}, size={n})",
+    "F.pad({a}, (1, 2), mode='replicate')",
+    "F.unfold({a}, 2)",
+    "F.pixel_unshuffle({a}, 2)",
+    "F.glu({a}, {d})",
+    "sum({a} * i for i in range(3))",
+    "torch.where({a} > 0)[0]",
+    "{a}.to(memory_format=torch.channels_last)",
+    "torch.empty_like({a}).fill_(2)",
+    "{a}.new_empty({a}.shape).copy_({a}.expand({a}.shape))",
+    "torch.vstack([{a}, {b}])",
+    "torch.tensordot({a}, {b}, dims=1)",
+    "{a}.repeat({n} % 3, *{a}.shape)",
+    "{a}.tile(2)",
+    "torch.atleast_2d({a})",
+    "{a}.ravel()",
+    "{a}.view_as({b})",
+    "{a}.hsplit(2)[1]",
+    "torch.hypot({a}, {b})",
+    "torch.addcmul({a}, {b}, {b})",
+    "torch.lerp({a}, {b}, 0.5)",
+    "torch.autograd.grad((x0.double() * 2).sin().sum(), x0)[0]",
 )
 
 INPLACE_LINES = (
@@ -178,6 +269,22 @@ INPLACE_LINES = (
     "{a}.masked_fill_({a} > 1, 7)",
     "{a}.index_fill_({d}, torch.tensor([0]), 4)",
     "torch.add({a}, 1, out={a})",
+    "{a}.t().reshape(-1).zero_()",
+    "{a}.transpose({d}, {e}).add_({b})",
+    "{a}.unbind({d})[0].mul_(2)",
+    "{a}.split(1, {d})[0].copy_({b})",
+    "{a}.diagonal().zero_()",
+    "{a}[torch.tensor([0])] = 3",
+    "{a}.index_put_((torch.tensor([0]),), torch.tensor(2.0), accumulate=True)",
+    "{a}.scatter_({d}, {a}.argmax({d}, keepdim=True), 9)",
+    "{a}.detach().add_(1)",
+    "{a}.data.mul_(2)",
+    "{a}.clamp_(min={n})",
+    "{a}.squeeze_({d})",
+    "{a}.swapaxes_({d}, {e})",
+    "{a}.expand_as({b}).contiguous().zero_()",
+    "torch.cumsum({a}, {d}, out=torch.empty_like({a}))",
+    "{a}.uniform_()",
 )
 
 INTEGER_LINES = (
@@ -211,6 +318,14 @@ INTEGER_LINES = (
     "math.prod({a}.shape)",
     "int({n} > {m})",
     "round({n} / 2)",
+    "({a} > 0).sum().item()",
+    "{a}.nonzero().size(0)",
+    "{a}.element_size()",
+    "{n} // 2 * 2",
+    "({n} + 7) // 8 * 8",
+    "torch.sym_ite({n} > {m}, {n}, {m})",
+    "math.prod({a}.shape[1:])",
+    "{n} * {n} - {m}",
 )
 
 CONDITIONS = (
@@ -235,6 +350,18 @@ CONDITIONS = (
     "torch.numel({a}) == {n} * {m}",
     "torch.is_floating_point({a})",
     "{n} ** 2 < {m} + 3",
+    "{a}.size({d}) == {b}.size({e})",
+    "{a}.size({d}) % 2",
+    "all(size > 1 for size in {a}.shape)",
+    "{n} // 2 == {m} // 2",
+    "max({n}, {m}) > 2 * min({n}, {m})",
+    "{a}.is_contiguous(memory_format=torch.channels_last)",
+    "{a}.storage_offset() == 0",
+    "{a}.stride() == {b}.stride()",
+    "{a}.is_same_size({b})",
+    "({n} > 1) == ({m} > 1)",
+    "{a}.requires_grad",
+    "{a}.is_floating_point()",
 )
 
 
@@ -246,11 +373,14 @@ class Argument:
     layout: str
     ndim: int
     alias: str = ""  # an expression over earlier arguments
+    kind: str = ""  # what is done to the tensor: another dtype, a wish for gradients
 
     def text(self, sizes: Sequence[int]) -> str:
         """The expression that makes it at these sizes."""
         if self.alias:
             return self.alias
+        if self.layout == "number":
+            return str(sizes[0])
         n = self.ndim
         listed = ", ".join(map(str, sizes))
         order = ", ".join(str(n - 1 - d) for d in range(n))
@@ -265,7 +395,7 @@ class Argument:
             parts["s_first_doubled"] = ", ".join(map(str, [2 * first, *rest]))
             parts["s_first_one"] = ", ".join(map(str, [1, *rest]))
             parts["s_last_wider"] = ", ".join(map(str, [*sizes[:-1], sizes[-1] + 2]))
-        return LAYOUTS[self.layout].format(**parts)
+        return LAYOUTS[self.layout].format(**parts) + self.kind
 
 
 @attrs.frozen
@@ -293,7 +423,12 @@ class Program:
         assert isinstance(found, types.FunctionType)
         return found
 
-    def make(self, sizes: Sizes) -> list[torch.Tensor]:
+    @property
+    def dynamic(self) -> bool | None:
+        """What to trace it with: integer arguments are symbols where there are any."""
+        return True if any(each.layout == "number" for each in self.arguments) else None
+
+    def make(self, sizes: Sizes) -> list[Any]:
         """Arguments at these sizes."""
         space: dict[str, Any] = dict(SPACE)
         exec(self.call(sizes), space)
@@ -317,18 +452,32 @@ class _Grower:
         rng = self.rng
         name = f"x{len(self.arguments)}"
         if self.arguments and rng.random() < 0.08:
-            other = rng.choice(self.arguments)
+            number = rng.choice((0, 1, 2, 3, 5, -1))
+            self.arguments.append(Argument(name, "number", 0))
+            self.sizes.append((number,))
+            self.space[name] = number
+            self.integers.append(name)
+            return
+        if self.tensors and rng.random() < 0.08:
+            other = self.arguments[int(rng.choice([t for t in self.tensors if t[0] == "x"])[1:])]
             alias = rng.choice([other.name, f"{other.name}[...]", f"{other.name}.detach()"])
             made = Argument(name, "plain", other.ndim, alias)
             sizes = self.sizes[self.arguments.index(other)]
         else:
-            ndim = rng.choice((0, 1, 1, 2, 2, 2, 3, 3))
+            ndim = rng.choice((0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4))
             layout = rng.choice(("plain",) * 8 + tuple(LAYOUTS)) if ndim else "plain"
-            used = [size for each in self.sizes for size in each]
+            if layout == "last" and ndim != 4:
+                layout = "plain"
+            used = [
+                size
+                for argument, each in zip(self.arguments, self.sizes, strict=True)
+                if argument.layout != "number"
+                for size in each
+            ]
             sizes = tuple(
                 rng.choice(used) if used and rng.random() < 0.5 else rng.choice(SIZES[2:]) for _ in range(ndim)
             )
-            made = Argument(name, layout, ndim)
+            made = Argument(name, layout, ndim, kind=rng.choice(KINDS) if layout != "expanded" else "")
         self.arguments.append(made)
         self.sizes.append(sizes)
         exec(f"{name} = {made.text(sizes)}", self.space)
@@ -424,7 +573,9 @@ def other_sizes(rng: random.Random, program: Program) -> Sizes:
 
     made: list[tuple[int, ...]] = []
     for argument, sizes in zip(program.arguments, program.sizes, strict=True):
-        if argument.alias:
+        if argument.layout == "number":
+            made.append((rng.choice((*sizes, -2, 0, 1, 3, 4)),))
+        elif argument.alias:
             source = next(i for i, each in enumerate(program.arguments) if argument.alias.startswith(each.name))
             made.append(made[source])
         else:

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 import symshape
 from guards import fold
 from meta_fns import TensorSpec
-from symshape import GuardViolation, Traced
+from symshape import GuardViolation, RuntimeAssertionError, Traced
 from symshape.tracing.arguments import take_apart, values_of
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.graph import Assertion, Node, Value, map_argument
@@ -65,7 +65,7 @@ def metadata(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 def bits(tensor: torch.Tensor) -> bytes:
     """The elements, NaNs, signs of zeros and all."""
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    plain = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
     return bytes(plain.view(-1).view(torch.uint8).tolist()) if plain.numel() else b""
 
 
@@ -156,7 +156,8 @@ def assert_same(fn: Callable[..., Any], traced: Callable[..., Any], *args: Any, 
 def check_or_same(fn: Callable[..., Any], traced: Traced, *args: Any, **kwargs: Any) -> str:
     """The law of soundness: the guards turn the call away, or the graph does just what eager does, refusals too.
 
-    Answers ``"refused"``, ``"equal"`` or ``"equal error"``.
+    Answers ``"refused"``, ``"equal"``, ``"equal error"``, or ``"asserted"`` where eager runs and an assertion on
+    data (that a size of unknown value is not broadcast, say) stops the graph.
     """
     if not traced.check(*args, **kwargs):
         assert traced.explain(*args, **kwargs), "a refused call has no explanation"
@@ -172,6 +173,8 @@ def check_or_same(fn: Callable[..., Any], traced: Traced, *args: Any, **kwargs: 
     if isinstance(expected, Exception):
         assert isinstance(got, Exception), f"{where}: eager refuses ({expected}), the graph ran"
         return "equal error"
+    if isinstance(got, RuntimeAssertionError):
+        return "asserted"
     if isinstance(got, Exception):
         raise AssertionError(f"{where}: eager runs, the graph raises {type(got).__name__}: {got}") from got
     found = differences(expected, got) + wrong_specs(traced, *args, **kwargs)
