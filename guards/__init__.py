@@ -16,8 +16,9 @@ from guards.intervals import Interval
 from guards.nearest import Nearest
 from guards.parse import parse
 from guards.prove import smtlib
+from guards.shorten import bounds, simplify
 from guards.simplify import latex
-from guards.solve import bounds, simplify, solve
+from guards.solve import solve
 from guards.sources import IntArg, Size, Source, StorageOffset, Stride
 
 __all__ = [

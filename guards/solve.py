@@ -1,413 +1,401 @@
-"""Simplifying under facts, bounds of terms, and solving a relation for one symbol."""
+"""Solving a condition for one symbol: the set of its values as ranges, remainders and exclusions.
+
+What speaks of the symbol alone is solved exactly, as the pieces of a function of one integer.  In a relation with other
+symbols the symbol is brought to one side; where the sign of what divides is not known, by cases.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
+from math import gcd, lcm, prod
 
-from guards import exprs, fold, refute
-from guards.decide import Range, ask, facts_from
+from guards import exprs, fold
+from guards.decide import Effort, ask
 from guards.errors import CannotSolve
-from guards.exprs import DEEP, FALSE, TRUE, Op, Term
+from guards.exprs import FALSE, TRUE, Op, Term
 from guards.facts import Facts
 from guards.parse import parse
-from guards.points import points
-from guards.rules import divide, rewritten
-from guards.scope import Scope, contains
+from guards.pieces import TooMany, pieces_of
+from guards.total import guarded, partial, total
+from guards.unions import MOST_ATOMS, condition
 
-_GALLOP = 24  # doublings tried to find a bound where the ranges give none
-_ROOM = 2**40  # ranges wider than this are not narrowed by search
-
-
-def _size(term: Term) -> int:
-    return sum(1 for _ in exprs.postorder(term))
-
-
-# -- simplifying ------------------------------------------------------------------------------------------------------
-
-
-def simplify(term: Term | str, facts: Facts | None = None) -> Term:
-    """A term that is equal wherever the facts hold, and no larger.
-
-    >>> from guards.facts import Facts
-    >>> from guards.parse import parse
-    >>> facts = Facts().assume(parse("s0 % 8 == 0")).assume(parse("s0 >= 1"))
-    >>> print(simplify("max(1, s0)", facts), simplify("s0 // 8 * 8", facts), simplify("s0 > 7 and s1 > 2", facts))
-    s0 s0 s1 >= 3
-    """
-    term = parse(term) if isinstance(term, str) else term
-    known = Facts() if facts is None else facts
-    if term.is_bool:
-        return _simplify_condition(term, known)
-    return _simplify_integer(term, known)
-
-
-def _simplify_integer(term: Term, facts: Facts) -> Term:
-    scope = facts.scope(term)
-    best = term
-    visible = rewritten(scope, facts.canonical(term))
-    if _size(visible) <= _size(best):
-        best = visible
-    if scope.rewrites and term.depth <= DEEP:
-        inner = restore(scope, rewritten(scope, scope.canonical(term)))
-        if inner is not None and _size(inner) < _size(best):
-            best = inner
-    return best
-
-
-def _simplify_condition(term: Term, facts: Facts) -> Term:
-    if term.op is Op.AND or term.op is Op.OR:
-        return _simplify_parts(term, facts)
-    found = ask(facts, term)
-    if found is not None:
-        return TRUE if found else FALSE
-    short = _simplify_integer(term.args[0], facts)
-    rebuilt = fold.rebuild(term, [short])
-    scope = facts.scope(rebuilt)
-    again = rewritten(scope, rebuilt)
-    return again if _size(again) <= _size(rebuilt) else rebuilt
-
-
-def _simplify_parts(term: Term, facts: Facts) -> Term:
-    """An ``and`` or ``or`` whose parts are each simplified where the others leave them open."""
-    conjunction = term.op is Op.AND
-    stop, skip = (FALSE, TRUE) if conjunction else (TRUE, FALSE)
-    kept: list[Term] = list(term.args)
-    for index in (*range(len(kept)), *reversed(range(len(kept)))):
-        within = facts
-        for other, part in enumerate(kept):
-            if other != index and part is not skip:
-                within = within.assume(part if conjunction else exprs.not_(part))
-        if within.contradictory:
-            return stop
-        short = _simplify_condition(kept[index], within)
-        if short is stop:
-            return stop
-        if short is skip or _size(short) < _size(kept[index]):
-            kept[index] = short
-    return (exprs.and_ if conjunction else exprs.or_)(*kept)
-
-
-def restore(scope: Scope, term: Term) -> Term | None:
-    """``term`` without the new symbols that the scope's rewrites made; None where that fails."""
-    for fresh in reversed(list(scope.fresh)):
-        if fresh not in term.symbols:
-            continue
-        factor, atom, value = scope.fresh[fresh]
-        term = _without(term, fresh, factor, exprs.sub(atom, value))
-    return term if term.symbols <= scope.symbols else None
-
-
-def _without(term: Term, fresh: Term, factor: Term, product: Term) -> Term:
-    """``term`` with ``factor * fresh`` written as ``product``, and ``fresh`` alone as a quotient."""
-
-    def step(part: Term, operands: list[Term]) -> Term:
-        if part is fresh:
-            return fresh
-        changed = any(child is not operand for child, operand in zip(exprs.children(part), operands, strict=True))
-        made = fold.rebuild(part, operands) if changed else part
-        if made.is_bool or fresh not in made.symbols:
-            return made
-        quotient, rest = divide(made, exprs.mul(factor, fresh)) if factor.op is not Op.CONST else (exprs.ZERO, made)
-        if factor.op is Op.CONST:
-            number = factor.args[0]
-            constant, items = exprs.split(made)
-            whole = {m: c // number for m, c in items if c % number == 0 and fresh in exprs.factors(m)}
-            rest = exprs.linear(constant, {m: c for m, c in items if m not in whole})
-            quotient = exprs.linear(0, {_drop(m, fresh): 0 for m in whole})
-            for m, c in whole.items():
-                quotient = exprs.add(quotient, exprs.scale(_drop(m, fresh), c))
-        return exprs.add(exprs.mul(quotient, product), rest) if quotient is not exprs.ZERO else made
-
-    made = fold.fold(term, step)
-    return fold.substitute(made, {fresh: exprs.floordiv(product, factor)}) if fresh in made.symbols else made
-
-
-def _drop(monomial: Term, atom: Term) -> Term:
-    rest = list(exprs.factors(monomial))
-    rest.remove(atom)
-    return exprs.monomial(rest)
-
-
-# -- bounds -----------------------------------------------------------------------------------------------------------
-
-
-def bounds(
-    term: Term | str,
-    *,
-    ranges: Mapping[str, Range] | None = None,
-    assume: Iterable[str | Term] = (),
-    facts: Facts | None = None,
-) -> tuple[Term | None, Term | None]:
-    """The least and the greatest value of a term that could be proven, as terms; None where there is no bound.
-
-    A bound is a number where there is one, and otherwise a term in other symbols that an assumption gives.
-
-    >>> bounds("s0 - s0 // 8 * 8"), bounds("u0", assume=["u0 <= s0 * s1"]), bounds("a", assume=["a >= b + 8"])
-    ((<0>, <7>), (<0>, <s0*s1>), (<8>, None))
-    """
-    term = exprs.integer(parse(term) if isinstance(term, str) else term)
-    known = facts_from(ranges, assume) if facts is None else facts
-    scope = known.scope(term)
-    short = rewritten(scope, scope.canonical(term))
-    lo, hi = scope.bounds(short)
-    values = [value for value in (_value(term, point) for point in points(scope)) if value is not None]
-
-    def at_least(bound: int) -> bool:
-        return refute.refutes(scope, exprs.lt(short, bound))
-
-    def at_most(bound: int) -> bool:
-        return refute.refutes(scope, exprs.gt(short, bound))
-
-    if values:
-        lo = _tighten(lo, min(values), at_least, -1)
-        hi = _tighten(hi, max(values), at_most, 1)
-    low = _symbolic(scope, term, False) if lo is None else exprs.const(lo)
-    high = _symbolic(scope, term, True) if hi is None else exprs.const(hi)
-    return low, high
-
-
-def _value(term: Term, point: Mapping[str, int]) -> int | None:
-    try:
-        return int(fold.evaluate(term, point))
-    except (ZeroDivisionError, KeyError):
-        return None
-
-
-def _tighten(bound: int | None, seen: int, holds: Callable[[int], bool], side: int) -> int | None:
-    """The tightest bound that ``holds`` confirms between a known bound and a value that was seen (side 1: upper)."""
-    if bound is None:
-        step = 1
-        for _ in range(_GALLOP):
-            if holds(seen + side * (step - 1)):
-                bound = seen + side * (step - 1)
-                break
-            step *= 2
-        else:
-            return None
-    if abs(bound - seen) > _ROOM:
-        return bound
-    while bound != seen:  # `bound` is confirmed, `seen` is attained
-        middle = seen + (bound - seen) // 2 if (bound - seen) // 2 != (bound - seen) else seen
-        if holds(middle):
-            bound = middle
-        else:
-            seen = middle + side
-    return bound
-
-
-def _symbolic(scope: Scope, term: Term, upper: bool) -> Term | None:
-    """A bound in other symbols, from a row of the scope that has ``term`` as one of its parts."""
-    constant, items = exprs.split(term)
-    if len(items) != 1 or items[0][1] != 1:
-        return None
-    monomial = items[0][0]
-    for form, (lo, hi) in scope.rows.items():
-        for m, c in form:
-            if m is not monomial or c not in (1, -1):
-                continue
-            rest = exprs.linear(0, {n: d for n, d in form if n is not m})
-            limit = hi if (c == 1) is upper else lo
-            if limit is None or contains(rest, monomial) or not rest.symbols <= scope.symbols:
-                continue
-            return exprs.add(exprs.scale(exprs.sub(limit, rest), c), constant)
-    return None
-
-
-# -- solving ----------------------------------------------------------------------------------------------------------
+_RESIDUES = 32  # a symbol is split into no more remainder classes than this
+_LISTED = 16  # values of a small range that are tried one by one
+_DEPTH = 6  # cases within cases
+_ANSWERS = 8  # different solutions for different remainders
 
 
 def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) -> Term:
-    """An equivalent condition in which ``symbol`` stands alone: its ranges, multiples and exclusions.
+    """The values of ``symbol`` for which a condition holds, as a condition in which the symbol stands alone.
+
+    Where the symbol stands, it is compared itself (``s <= t // 2``, ``s != 3``), or its remainder is (``s % 8 == 5``),
+    with what does not contain it.  The answer holds at the same values as the condition does, wherever the facts hold
+    (a symbol of which they say nothing is a size: 0 or more).  Both are read as guards: where a comparison divides by
+    0, it does not hold.
 
     Raises:
         CannotSolve: no such form is known.
+        ParseError: a text cannot be read.
 
     >>> print(solve("2*s + 3 <= t", "s"))
     s + 2 <= (t + 1)//2
-    >>> print(solve("(3*s + 1) % 8 == 0", "s"), "|", solve("s // 4 == 2", "s"), "|", solve("s*s <= 20", "s"))
-    s % 8 == 5 | s >= 8 and s <= 11 | s >= -4 and s <= 4
+    >>> print(solve("(3*s + 1) % 8 == 0", "s"), "|", solve("s // 4 == 2", "s"), "|", solve("s*s < 50", "s"))
+    s % 8 == 5 | s >= 8 and s <= 11 | s <= 7
+    >>> print(solve("(s + 3) // 4 * 4 == s + 3", "s"), "|", solve("min(s, 8) % 3 == 0", "s"))
+    s % 4 == 1 | s == 0 or s == 6 or s == 3
+    >>> print(solve("s * t == 12", "s"))
+    s == 12//t and 12 % t == 0 and t >= 1
     """
-    relation = parse(relation) if isinstance(relation, str) else relation
+    relation = exprs.boolean(parse(relation) if isinstance(relation, str) else relation)
     symbol = exprs.symbol(symbol) if isinstance(symbol, str) else symbol
+    if symbol.op is not Op.SYMBOL:
+        raise TypeError(f"a condition is solved for a symbol, not for {symbol}")
     known = Facts() if facts is None else facts
-    scope = known.scope(relation) if relation.symbols else known.scope(symbol)
-    return _solve(exprs.boolean(relation), symbol, scope)
-
-
-def _solve(relation: Term, symbol: Term, scope: Scope) -> Term:
-    op = relation.op
-    if symbol not in relation.symbols:
-        return relation
-    if op is Op.AND or op is Op.OR:
-        parts = [_solve(part, symbol, scope) for part in relation.args]
-        return exprs.and_(*parts) if op is Op.AND else exprs.or_(*parts)
-    if op is Op.NE:
-        return exprs.not_(_solve(exprs.not_(relation), symbol, scope))
-    constant, items = exprs.split(relation.args[0])
-    inside = [(m, c) for m, c in items if symbol in m.symbols]
-    rest = exprs.linear(constant, {m: c for m, c in items if symbol not in m.symbols})
-    if not rest.symbols and _is_polynomial(inside, symbol):
-        return _solve_polynomial(relation, symbol)
-    if len(inside) == 1:
-        monomial, c = inside[0]
-        if exprs.factors(monomial).count(symbol) == 1 and monomial.op in (Op.SYMBOL, Op.MUL):
-            return _solve_linear(op, monomial, c, rest, symbol, scope)
-        return _solve_atom(op, monomial, c, rest, symbol, scope)
-    return _solve_collected(op, inside, rest, symbol, scope)
-
-
-def _is_polynomial(items: list[tuple[Term, int]], symbol: Term) -> bool:
-    """Whether the items are powers of the symbol, not all of them the symbol itself."""
-    return any(m is not symbol for m, _ in items) and all(set(exprs.factors(m)) == {symbol} for m, _ in items)
-
-
-def _fail(symbol: Term) -> CannotSolve:
-    return CannotSolve(f"no closed form for {symbol} is known")
-
-
-def _solve_linear(op: Op, monomial: Term, c: int, rest: Term, symbol: Term, scope: Scope) -> Term:
-    """``c*m*symbol + rest`` compared with 0, ``m`` free of the symbol."""
-    others = _drop(monomial, symbol)
-    if symbol in others.symbols:
-        raise _fail(symbol)
-    return _divide_out(op, exprs.scale(others, c), rest, symbol, scope)
-
-
-def _divide_out(op: Op, factor: Term, rest: Term, symbol: Term, scope: Scope) -> Term:
-    """``factor*symbol + rest`` compared with 0, for a factor whose sign is known."""
-    lo, hi = scope.bounds(factor)
-    if hi is not None and hi < 0:
-        if op is Op.LE:  # symbol >= rest / -factor, rounded up
-            return exprs.ge(symbol, exprs.scale(exprs.floordiv(exprs.scale(rest, -1), exprs.scale(factor, -1)), -1))
-        factor, rest = exprs.scale(factor, -1), exprs.scale(rest, -1)
-    elif lo is None or lo <= 0:
-        raise _fail(symbol)
-    value = exprs.scale(rest, -1)
-    if op is Op.LE:
-        return exprs.le(symbol, exprs.floordiv(value, factor))
-    return exprs.and_(exprs.eq(symbol, exprs.floordiv(value, factor)), exprs.eq(exprs.mod(value, factor), 0))
-
-
-def _solve_collected(op: Op, inside: list[tuple[Term, int]], rest: Term, symbol: Term, scope: Scope) -> Term:
-    factor = exprs.ZERO
-    for m, c in inside:
-        atoms = exprs.factors(m)
-        if atoms.count(symbol) != 1 or any(a is not symbol and symbol in a.symbols for a in atoms):
-            raise _fail(symbol)
-        factor = exprs.add(factor, exprs.scale(_drop(m, symbol), c))
-    return _divide_out(op, factor, rest, symbol, scope)
-
-
-def _solve_atom(op: Op, atom: Term, c: int, rest: Term, symbol: Term, scope: Scope) -> Term:
-    """``c*atom + rest`` compared with 0, the symbol somewhere inside the atom."""
-    if op is Op.EQ:
-        if c not in (1, -1):
-            raise _fail(symbol)
-        value = exprs.scale(rest, -c)
-        return _solve_equal(atom, value, symbol, scope)
-    if c > 0:
-        return _solve_at_most(atom, exprs.floordiv(exprs.scale(rest, -1), c), symbol, scope)
-    return _solve_at_least(atom, exprs.scale(exprs.floordiv(exprs.scale(rest, -1), -c), -1), symbol, scope)
-
-
-def _positive(term: Term, symbol: Term, scope: Scope) -> Term:
-    lo, _ = scope.bounds(term)
-    if lo is None or lo <= 0 or symbol in term.symbols:
-        raise _fail(symbol)
-    return term
-
-
-def _solve_at_most(atom: Term, limit: Term, symbol: Term, scope: Scope) -> Term:
-    args = atom.args
-    if atom.op is Op.FLOORDIV:
-        d = _positive(args[1], symbol, scope)
-        return _solve(exprs.lt(args[0], exprs.mul(d, exprs.add(limit, 1))), symbol, scope)
-    if atom.op in (Op.MIN, Op.MAX):
-        parts = [_solve(exprs.le(part, limit), symbol, scope) for part in args]
-        return exprs.and_(*parts) if atom.op is Op.MAX else exprs.or_(*parts)
-    if atom.op is Op.ITE:
-        return _solve_ite(atom, lambda value: exprs.le(value, limit), symbol, scope)
-    raise _fail(symbol)
-
-
-def _solve_at_least(atom: Term, limit: Term, symbol: Term, scope: Scope) -> Term:
-    args = atom.args
-    if atom.op is Op.FLOORDIV:
-        d = _positive(args[1], symbol, scope)
-        return _solve(exprs.ge(args[0], exprs.mul(d, limit)), symbol, scope)
-    if atom.op in (Op.MIN, Op.MAX):
-        parts = [_solve(exprs.ge(part, limit), symbol, scope) for part in args]
-        return exprs.and_(*parts) if atom.op is Op.MIN else exprs.or_(*parts)
-    if atom.op is Op.ITE:
-        return _solve_ite(atom, lambda value: exprs.ge(value, limit), symbol, scope)
-    raise _fail(symbol)
-
-
-def _solve_equal(atom: Term, value: Term, symbol: Term, scope: Scope) -> Term:
-    if atom.op is Op.MOD:
-        return _solve_remainder(atom, value, symbol)
-    if atom.op in (Op.FLOORDIV, Op.MIN, Op.MAX):
-        return exprs.and_(_solve_at_most(atom, value, symbol, scope), _solve_at_least(atom, value, symbol, scope))
-    if atom.op is Op.ITE:
-        return _solve_ite(atom, lambda part: exprs.eq(part, value), symbol, scope)
-    raise _fail(symbol)
-
-
-def _solve_ite(atom: Term, test: Callable[[Term], Term], symbol: Term, scope: Scope) -> Term:
-    condition, then, otherwise = atom.args
-    yes = exprs.and_(_solve(condition, symbol, scope), _solve(test(then), symbol, scope))
-    no = exprs.and_(_solve(exprs.not_(condition), symbol, scope), _solve(test(otherwise), symbol, scope))
-    return exprs.or_(yes, no)
-
-
-def _solve_remainder(atom: Term, value: Term, symbol: Term) -> Term:
-    """``(c*symbol + r) % n == value`` for numbers ``c``, ``n`` without common factor and a number ``value``."""
-    dividend, divisor = atom.args
-    constant, items = exprs.split(dividend)
-    inside = [(m, c) for m, c in items if symbol in m.symbols]
-    if divisor.op is not Op.CONST or value.op is not Op.CONST or len(inside) != 1 or inside[0][0] is not symbol:
-        raise _fail(symbol)
-    number = divisor.args[0]
-    if not 0 <= value.value < number:
+    if known.contradictory:
         return FALSE
-    try:
-        inverse = pow(inside[0][1], -1, number)
-    except ValueError:
-        raise _fail(symbol) from None
-    rest = exprs.linear(constant, {m: c for m, c in items if m is not symbol})
-    return exprs.eq(exprs.mod(symbol, number), exprs.mod(exprs.scale(exprs.sub(value, rest), inverse), number))
+    solver = _Solver(known, symbol)
+    found = solver.top(relation)
+    if sum(1 for part in exprs.postorder(found) if part.is_bool) > 2 * MOST_ATOMS:
+        raise solver.fail()
+    return found
 
 
-def _solve_polynomial(relation: Term, symbol: Term) -> Term:
-    """A polynomial in the symbol alone: the runs of integers at which it holds."""
-    from guards.simplify import integer_breaks
-
-    breaks = integer_breaks(relation.args[0], symbol)
-    if breaks is None:
-        raise _fail(symbol)
-    parts = []
-    for lo, hi in breaks:  # between two breaks the polynomial does not change its sign
-        inside = lo if lo is not None else hi if hi is not None else 0
-        if fold.evaluate(relation, {symbol.name: inside}):
-            low = TRUE if lo is None else exprs.ge(symbol, lo)
-            high = TRUE if hi is None else exprs.le(symbol, hi)
-            parts.append((lo, hi, exprs.and_(low, high)))
-    return _joined(parts, symbol)
+def _alone(part: Term, symbol: Term) -> bool:
+    """Whether a condition speaks of the symbol alone."""
+    return part.symbols == {symbol}
 
 
-def _joined(parts: list[tuple[int | None, int | None, Term]], symbol: Term) -> Term:
-    """Adjacent runs made one."""
-    runs: list[tuple[int | None, int | None]] = []
-    for lo, hi, _ in parts:
-        if runs and runs[-1][1] is not None and lo is not None and runs[-1][1] + 1 == lo:
-            runs[-1] = runs[-1][0], hi
+class _Solver:
+    """One symbol to solve for, and what is known meanwhile."""
+
+    def __init__(self, facts: Facts, symbol: Term, depth: int = 0) -> None:
+        self.facts = facts
+        self.symbol = symbol
+        self.depth = depth
+
+    def top(self, relation: Term) -> Term:
+        """The solution of a condition, also of that it is defined."""
+        if self.symbol not in relation.symbols:
+            return relation
+        if _alone(relation, self.symbol):
+            return self._exactly(relation)
+        if relation.op is Op.AND or relation.op is Op.OR:
+            return self._connected(relation, self.top)
+        try:
+            found = self.solve(relation)
+        except CannotSolve:
+            verdict = ask(self.facts, relation)  # it may not depend on the symbol
+            if verdict is None:
+                raise
+            found = TRUE if verdict else FALSE
+        if not partial(relation):
+            return found
+        needed = total(relation, self.facts)
+        known = self.facts.assume(guarded(found, self.facts))
+        for part in needed.args if needed.op is Op.AND else ():
+            if part is not relation and ask(known, part, effort=Effort.CHEAP, only=True) is not True:
+                found = exprs.and_(found, self.solve(part))
+        return found
+
+    def _connected(self, relation: Term, solve: Callable[[Term], Term]) -> Term:
+        """``and`` or ``or``: what speaks of the symbol alone is solved together."""
+        connect = exprs.and_ if relation.op is Op.AND else exprs.or_
+        own = [part for part in relation.args if _alone(part, self.symbol)]
+        parts = [solve(part) for part in relation.args if part not in own]
+        return connect(*parts, *([self._exactly(connect(*own))] if own else ()))
+
+    def fail(self) -> CannotSolve:
+        return CannotSolve(f"no closed form for {self.symbol} is known")
+
+    def _where(self, condition: Term, solved: Callable[[_Solver], Term]) -> Term:
+        """A case: the condition, and what is solved where it holds; neither where the facts exclude the condition."""
+        if self.depth >= _DEPTH:
+            raise self.fail()
+        facts = self.facts.assume(condition)
+        if facts.contradictory:
+            return FALSE
+        inner = _Solver(facts, self.symbol, self.depth + 1)
+        here = _Solver(self.facts, self.symbol, self.depth + 1)
+        known = ask(self.facts, condition, effort=Effort.CHEAP, only=True) is True
+        return exprs.and_(TRUE if known else here.solve(condition), solved(inner))
+
+    # -- conditions ---------------------------------------------------------------------------------------------------
+
+    def solve(self, relation: Term) -> Term:
+        """The solution of a condition, where it is defined."""
+        if self.symbol not in relation.symbols:
+            return relation
+        if _alone(relation, self.symbol):
+            return self._exactly(relation)
+        if relation.op is Op.AND or relation.op is Op.OR:
+            return self._connected(relation, self.solve)
+        try:
+            return self._relation(relation)
+        except CannotSolve:
+            return self._by_values(relation)
+
+    def _exactly(self, relation: Term) -> Term:
+        try:
+            return self._pieces(relation)
+        except TooMany:
+            bounds = [part for part in relation.args if relation.op is Op.AND and self._is_bound(part)]
+            others = [part for part in relation.args if part not in bounds]
+            if not bounds or not others:
+                raise self.fail() from None
+        within = exprs.and_(*bounds)
+        inner = _Solver(self.facts.assume(within), self.symbol, self.depth)
+        return self._pieces(exprs.and_(within, inner._exactly(exprs.and_(*others))))
+
+    def _is_bound(self, part: Term) -> bool:
+        items = exprs.split(part.args[0])[1] if part.op is Op.LE else ()
+        return len(items) == 1 and items[0][0] is self.symbol
+
+    def _pieces(self, relation: Term) -> Term:
+        found = self.facts.interval(self.symbol)
+        scope = self.facts.scope(self.symbol)
+        number, rest = scope.congruence(scope.canonical(self.symbol))
+        known = (number, rest) if number else (1, 0)
+        return condition(pieces_of(relation, self.symbol, (found.lo, found.hi), known), self.symbol)
+
+    def _relation(self, relation: Term) -> Term:
+        op = relation.op
+        constant, items = exprs.split(relation.args[0])
+        inside = [(m, c) for m, c in items if self.symbol in m.symbols]
+        rest = exprs.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
+        factor = self._factor(inside)
+        if factor is not None:
+            return self._divide_out(op, factor, rest)
+        if len(inside) == 1 and inside[0][0].op is not Op.MUL:
+            try:
+                return self._atom(op, *inside[0], rest)
+            except CannotSolve:
+                pass
+        return self._by_cases(relation)
+
+    # -- linear -------------------------------------------------------------------------------------------------------
+
+    def _factor(self, inside: list[tuple[Term, int]]) -> Term | None:
+        """What the symbol is multiplied by, where it only is multiplied."""
+        factor = exprs.ZERO
+        for m, c in inside:
+            atoms = list(exprs.factors(m))
+            if atoms.count(self.symbol) != 1 or any(a is not self.symbol and self.symbol in a.symbols for a in atoms):
+                return None
+            atoms.remove(self.symbol)
+            factor = exprs.add(factor, exprs.scale(exprs.monomial(atoms), c))
+        return factor
+
+    def _divide_out(self, op: Op, factor: Term, rest: Term) -> Term:
+        """``factor*symbol + rest`` compared with 0, by the sign of the factor."""
+        parts = [
+            self._where(exprs.ge(factor, 1), lambda _: self._bound(op, factor, exprs.scale(rest, -1), False)),
+            self._where(exprs.le(factor, -1), lambda _: self._bound(op, exprs.scale(factor, -1), rest, op is Op.LE)),
+        ]
+        if ask(self.facts, exprs.ne(factor, 0), effort=Effort.CHEAP, only=True) is not True:
+            left = _replaced(_compared(op, rest), {factor: exprs.ZERO} if factor.op is Op.SYMBOL else {})
+            parts.append(self._where(exprs.eq(factor, 0), lambda _: left))
+        return exprs.or_(*parts)
+
+    def _bound(self, op: Op, factor: Term, value: Term, lower: bool) -> Term:
+        """``factor*symbol`` compared with ``value`` (``lower``: it is at least that), for a positive factor."""
+        if lower:
+            return exprs.ge(self.symbol, exprs.scale(exprs.floordiv(exprs.scale(value, -1), factor), -1))
+        quotient = exprs.floordiv(value, factor)
+        if op is Op.LE:
+            return exprs.le(self.symbol, quotient)
+        left = exprs.mod(value, factor)
+        if op is Op.EQ:
+            return exprs.and_(exprs.eq(self.symbol, quotient), exprs.eq(left, 0))
+        return exprs.or_(exprs.ne(self.symbol, quotient), exprs.ne(left, 0))
+
+    # -- atoms --------------------------------------------------------------------------------------------------------
+
+    def _atom(self, op: Op, atom: Term, c: int, rest: Term) -> Term:
+        """``c*atom + rest`` compared with 0, the symbol somewhere inside the atom."""
+        if op is Op.LE:
+            if c > 0:
+                return self._at_most(atom, exprs.floordiv(exprs.scale(rest, -1), c))
+            return self._at_least(atom, exprs.scale(exprs.floordiv(exprs.scale(rest, -1), -c), -1))
+        value = exprs.floordiv(exprs.scale(rest, -1 if c > 0 else 1), abs(c))
+        left = exprs.mod(rest, abs(c))
+        if op is Op.EQ:
+            return exprs.and_(exprs.eq(left, 0), self._equal(atom, value))
+        if atom.op is Op.MOD and self._modulus(atom) is not None:
+            differs = self._remainder(Op.NE, atom, value)
         else:
-            runs.append((lo, hi))
-    made = []
-    for lo, hi in runs:
-        if lo is not None and lo == hi:
-            made.append(exprs.eq(symbol, lo))
-            continue
-        low = TRUE if lo is None else exprs.ge(symbol, lo)
-        made.append(exprs.and_(low, TRUE if hi is None else exprs.le(symbol, hi)))
-    return exprs.or_(*made)
+            differs = exprs.or_(self._at_most(atom, value - 1), self._at_least(atom, value + 1))
+        return exprs.or_(exprs.ne(left, 0), differs)
+
+    def _at_most(self, atom: Term, limit: Term) -> Term:
+        if atom.op is Op.FLOORDIV:
+            return self._quotient(atom, limit + 1, exprs.lt, exprs.gt)
+        if atom.op is Op.MIN or atom.op is Op.MAX:
+            parts = [self.solve(exprs.le(part, limit)) for part in atom.args]
+            return exprs.and_(*parts) if atom.op is Op.MAX else exprs.or_(*parts)
+        if atom.op is Op.MOD:
+            return self._remainder(Op.LE, atom, limit)
+        raise self.fail()
+
+    def _at_least(self, atom: Term, limit: Term) -> Term:
+        if atom.op is Op.FLOORDIV:
+            return self._quotient(atom, limit, exprs.ge, exprs.le)
+        if atom.op is Op.MIN or atom.op is Op.MAX:
+            parts = [self.solve(exprs.ge(part, limit)) for part in atom.args]
+            return exprs.and_(*parts) if atom.op is Op.MIN else exprs.or_(*parts)
+        if atom.op is Op.MOD:
+            return self._remainder(Op.LE, atom, limit, least=True)
+        raise self.fail()
+
+    def _quotient(self, quotient: Term, limit: Term, above: Callable[..., Term], below: Callable[..., Term]) -> Term:
+        """The dividend compared with ``divisor * limit``: one way for a positive divisor, the other for a negative."""
+        dividend, divisor = quotient.args
+        bound = exprs.mul(divisor, limit)
+        return exprs.or_(
+            self._where(exprs.ge(divisor, 1), lambda inner: inner.solve(above(dividend, bound))),
+            self._where(exprs.le(divisor, -1), lambda inner: inner.solve(below(dividend, bound))),
+        )
+
+    def _equal(self, atom: Term, value: Term) -> Term:
+        if atom.op is Op.MOD:
+            return self._remainder(Op.EQ, atom, value)
+        return exprs.and_(self._at_most(atom, value), self._at_least(atom, value))
+
+    def _modulus(self, atom: Term) -> Term | None:
+        """The divisor of a remainder whose dividend is a multiple of the symbol and something without it."""
+        dividend, divisor = atom.args
+        _, items = exprs.split(dividend)
+        inside = [(m, c) for m, c in items if self.symbol in m.symbols]
+        if self.symbol in divisor.symbols or len(inside) != 1 or inside[0][0] is not self.symbol:
+            return None
+        return divisor  # type: ignore[no-any-return]
+
+    def _remainder(self, op: Op, atom: Term, value: Term, *, least: bool = False) -> Term:
+        """``(c*symbol + rest) % n`` compared with ``value``; ``least``: it is at least the value."""
+        divisor = self._modulus(atom)
+        if divisor is None:
+            raise self.fail()
+        constant, items = exprs.split(atom.args[0])
+        c = dict(items)[self.symbol]
+        rest = exprs.linear(constant, {m: k for m, k in items if m is not self.symbol})
+        if c == 1 and rest is exprs.ZERO:
+            return exprs.ge(atom, value) if least else _compared(op, atom - value)
+        if op is Op.LE:
+            raise self.fail()
+        inverse = c
+        if divisor.op is Op.CONST and gcd(c, divisor.value) == 1:
+            inverse = pow(c, -1, abs(divisor.value))
+        elif c not in (1, -1):
+            raise self.fail()
+        wanted = exprs.mod(exprs.scale(value - rest, inverse), divisor)
+        alone = exprs.mod(self.symbol, divisor)
+
+        def positive(inner: _Solver) -> Term:
+            return inner._within(op, alone - wanted, exprs.le(0, value), exprs.lt(value, divisor))
+
+        def negative(inner: _Solver) -> Term:
+            return inner._within(op, alone - wanted, exprs.ge(0, value), exprs.gt(value, divisor))
+
+        return exprs.or_(self._where(exprs.ge(divisor, 1), positive), self._where(exprs.le(divisor, -1), negative))
+
+    def _within(self, op: Op, zero: Term, *limits: Term) -> Term:
+        """``zero`` compared with 0, for an equation that only holds within limits; they are told if not known."""
+        told = [c for c in limits if ask(self.facts, c, effort=Effort.CHEAP, only=True) is not True]
+        if op is Op.EQ:
+            return exprs.and_(*told, _compared(op, zero))
+        return exprs.or_(*map(exprs.not_, told), _compared(op, zero))
+
+    # -- cases --------------------------------------------------------------------------------------------------------
+
+    def _by_cases(self, relation: Term) -> Term:
+        """By which operand a ``min``, ``max`` or ``ite`` takes, or by the remainder of the symbol."""
+        for part in exprs.postorder(relation.args[0]):
+            if self.symbol not in part.symbols:
+                continue
+            if part.op is Op.ITE:
+                asked = part.args[0]
+                choices = [(asked, part.args[1]), (exprs.not_(asked), part.args[2])]
+            elif part.op is Op.MIN or part.op is Op.MAX:
+                first, *others = part.args
+                other = (exprs.minimum if part.op is Op.MIN else exprs.maximum)(*others)
+                choices = [(exprs.le(first, other), first), (exprs.gt(first, other), other)]
+                if part.op is Op.MAX:
+                    choices = [(choices[0][0], other), (choices[1][0], first)]
+            else:
+                continue
+            return exprs.or_(*(self._case(relation, part, asked, taken) for asked, taken in choices))
+        return self._by_remainder(relation)
+
+    def _case(self, relation: Term, part: Term, asked: Term, taken: Term) -> Term:
+        left = _replaced(relation, {part: taken})
+        return self._where(asked, lambda inner: inner.solve(left))
+
+    def _by_remainder(self, relation: Term) -> Term:
+        """With the symbol written ``n*k + r`` for each ``r``, quotients and remainders by numbers go away."""
+        divisors = [
+            abs(part.args[1].value)
+            for part in exprs.postorder(relation.args[0])
+            if part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is Op.CONST and self.symbol in part.symbols
+        ]
+        for number in dict.fromkeys((lcm(*divisors), prod(divisors))):  # nested ones repeat more slowly
+            if 1 < number <= _RESIDUES:
+                try:
+                    return self._by_classes(relation, number)
+                except CannotSolve:
+                    continue
+        raise self.fail()
+
+    def _by_classes(self, relation: Term, number: int) -> Term:
+        found: dict[Term, list[int]] = {}
+        for rest in range(number):
+            left = _replaced(relation, {self.symbol: number * self.symbol + rest})
+            found.setdefault(self._in_class(left, number, rest), []).append(rest)
+        found.pop(FALSE, None)
+        if len(found) > _ANSWERS:
+            raise self.fail()
+        parts = []
+        for solved, rests in found.items():
+            classes = exprs.or_(*(exprs.eq(exprs.mod(self.symbol, number), rest) for rest in rests))
+            parts.append(exprs.and_(solved, self._exactly(classes)))
+        return exprs.or_(*parts)
+
+    def _in_class(self, left: Term, number: int, rest: int) -> Term:
+        """``left`` speaks of ``k``, under the name of the symbol; solved for the symbol, ``number*k + rest``."""
+        if self.symbol not in left.symbols:
+            return left
+        constant, items = exprs.split(left.args[0]) if Op.EQ <= left.op <= Op.LE else (0, ())
+        factor = self._factor([(m, c) for m, c in items if self.symbol in m.symbols])
+        if factor is None or factor.op is not Op.CONST or not factor.value:
+            raise self.fail()
+        others = exprs.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
+        scaled = exprs.add(exprs.scale(self.symbol - rest, factor.value), exprs.scale(others, number))
+        return self._relation(_compared(left.op, scaled))
+
+    def _by_values(self, relation: Term) -> Term:
+        """One case for each value that the symbol can have, or another symbol."""
+        others = sorted(relation.symbols - {self.symbol}, key=lambda s: s.order)
+        for s in (self.symbol, *others):
+            values = self._range(s)
+            if values is None or self.depth >= _DEPTH:
+                continue
+            inner = _Solver(self.facts, self.symbol, self.depth + 1)
+            cases = [(exprs.eq(s, value), _replaced(relation, {s: exprs.const(value)})) for value in values]
+            return exprs.or_(*(exprs.and_(asked, inner.solve(left)) for asked, left in cases))
+        raise self.fail()
+
+    def _range(self, s: Term) -> range | None:
+        found = self.facts.interval(s)
+        if found.lo is None or found.hi is None or found.hi - found.lo >= _LISTED:
+            return None
+        return range(found.lo, found.hi + 1)
+
+
+def _compared(op: Op, zero: Term) -> Term:
+    return {Op.LE: exprs.le, Op.EQ: exprs.eq, Op.NE: exprs.ne}[op](zero, 0)
+
+
+def _replaced(relation: Term, replacements: dict[Term, Term]) -> Term:
+    """The relation with parts replaced; where that makes it undefined it does not hold."""
+    try:
+        return fold.substitute(relation, replacements)
+    except ZeroDivisionError:
+        return FALSE
