@@ -5,7 +5,8 @@
 #   make lint            format check, lint, types
 #
 # Variables: PYTHON (which Python makes .venv), VENV, WORKERS (test processes), ARGS (passed on to the tool), NAME (one
-# benchmark or fuzzer), COUNT and SEED (fuzzers), PIP_ARGS (for pip install; pip's own configuration is honoured too).
+# benchmark or fuzzer), COUNT and SEED (fuzzers), PIP_ARGS (for pip install; pip's own configuration is honoured too),
+# COMPILE (0: guards is not compiled; 1: it must be; empty: it is where a C compiler is found).
 
 PYTHON  ?= python3
 VENV    ?= .venv
@@ -16,10 +17,12 @@ NAME    ?=
 COUNT   ?=
 SEED    ?=
 PIP_ARGS ?=
+COMPILE ?=
 
 BIN   := $(VENV)/bin
 PY    := $(BIN)/python
-STAMP := $(VENV)/.symshape-installed
+INSTALLED := $(VENV)/.symshape-installed
+STAMP := $(VENV)/.symshape-compiled
 CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
@@ -32,7 +35,7 @@ help:  ## this text
 setup: $(STAMP)  ## make .venv with everything in it (the other targets do it themselves)
 
 # Redone only when what is asked for changes. pip first: an old one may not read today's metadata.
-$(STAMP): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	@echo "==> looking for Python 3.11 or newer"
 	@chosen=; for candidate in "$(PYTHON)" python3.13 python3.12 python3.11; do \
 	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then chosen="$$candidate"; break; fi; \
@@ -47,8 +50,17 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "==> pip and setuptools, as pinned"
 	@"$(PY)" -m pip install --disable-pip-version-check --quiet $(PIP_ARGS) -c constraints.txt --upgrade pip setuptools
 	@echo "==> symshape with [$(EXTRAS)], as pinned in constraints.txt (torch is large: a few minutes the first time)"
-	@"$(PY)" -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt --no-build-isolation -e ".[$(EXTRAS)]"
+	@SYMSHAPE_COMPILE=0 "$(PY)" -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt --no-build-isolation -e ".[$(EXTRAS)]"
 	@"$(PY)" -c 'import importlib.metadata as m, torch; print("==> ready: symshape", m.version("symshape"), "on torch", torch.__version__)'
+	@touch "$@"
+
+# In place, so that what is edited is what is compiled. Without a C compiler guards runs as it is, at a third of the speed.
+$(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.py)
+	@echo "==> compiling guards with mypyc (under a minute; COMPILE=0 leaves it out)"
+	@rm -f guards/*.so guards_compiled*.so
+	@SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
+	@grep "stays interpreted" build.log || true
+	@rm -f build.log
 	@touch "$@"
 
 demo: $(STAMP)  ## trace models, show guards, stream real traffic (under 3 minutes)
@@ -83,7 +95,7 @@ notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 	done
 
 clean:  ## caches and build products (keeps .venv)
-	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf build dist *.egg-info *.so guards/*.so $(STAMP) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 clean-venv: clean  ## also .venv

@@ -1,5 +1,14 @@
 """Integer reasoning about sizes, usable with no tensor in sight."""
 
+import os
+import sys
+
+if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step through modules that were compiled
+    from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
+
+    for _path in __path__:
+        sys.path_importer_cache[_path] = FileFinder(_path, (SourceFileLoader, SOURCE_SUFFIXES))
+
 from guards.certify import Certificate, certify
 from guards.codegen import Check, compile_check
 from guards.congruence import Congruence

@@ -62,6 +62,8 @@ def reset_counters() -> None:
         _counts[rung] = 0
 
 
+_YES, _NO = 16, 32  # an answer, in one number with the bits that say what was sought in vain
+_SETTLED = _YES | _NO
 _TRIED = {(effort, only): 1 << (2 * effort + only) for effort in (0, 1) for only in (False, True)}
 _SOUGHT: dict[tuple[int, bool | None], int] = {(effort, only): bit for (effort, only), bit in _TRIED.items()} | {
     (effort, None): _TRIED[effort, False] | _TRIED[effort, True] for effort in (0, 1)
@@ -85,9 +87,9 @@ def ask(facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bo
         return False
     found = facts._answers.get(condition)
     if found is not None:  # an answer, or which ones were sought in vain
-        if found is True or found is False:
+        if found & _SETTLED:
             _counts["memo"] += 1
-            return found
+            return found == _YES
         if found & _SOUGHT[effort, only] == _SOUGHT[effort, only]:
             _counts["memo"] += 1
             return None
@@ -101,20 +103,18 @@ def ask(facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bo
     if answer is None:
         facts._answers[condition] = (found or 0) | _SOUGHT[effort, only]
     else:
-        facts._answers[condition] = answer
+        facts._answers[condition] = _YES if answer else _NO
     return answer
 
 
 def ask_scope(scope: Scope, condition: Term, effort: Effort, only: bool | None) -> bool | None:
     """As :func:`ask`, within one scope."""
     answers = scope.answers
-    known = answers.get(condition, 0)
-    if known is True or known is False:
+    tried = answers.get(condition, 0)
+    if tried & _SETTLED:
         _counts["memo"] += 1
-        return known
+        return tried == _YES
     wanted = (True, False) if only is None else (only,)
-    tried = known
-    assert type(tried) is int
     if all(tried & _TRIED[effort, answer] for answer in wanted):
         _counts["memo"] += 1
         return None
@@ -128,7 +128,7 @@ def ask_scope(scope: Scope, condition: Term, effort: Effort, only: bool | None) 
             tried |= _TRIED[effort, value] | _TRIED[Effort.CHEAP, value]
         answers[condition] = tried
     else:
-        answers[condition] = answer
+        answers[condition] = _YES if answer else _NO
     return answer
 
 
@@ -345,13 +345,14 @@ def facts_from(ranges: Mapping[str, Range] | None = None, assume: Iterable[str |
     """
     assume = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
     try:
-        key = (tuple(ranges.items()) if ranges else (), assume)
+        key: tuple[object, ...] = (tuple[object, ...](ranges.items()) if ranges else (), assume)
         found = _contexts.get(key)
     except TypeError as error:
         raise RangeError(f"a range is a pair of integers or None: {error}") from None
     if found is None:
         pairs: dict[Term, Range] = {}
-        for name, pair in (ranges or {}).items():
+        given: Mapping[str, object] = ranges or {}
+        for name, pair in given.items():
             pairs[exprs.symbol(name)] = _checked(name, pair)
         found = Facts.make(pairs, [_condition(item) for item in assume])
         if found.contradictory:

@@ -5,24 +5,26 @@ of atoms; an atom is a symbol or a ``//``, ``%``, ``min``, ``max`` or ``ite`` te
 0``, ``t != 0``, ``t <= 0`` and the connectives ``and`` and ``or`` (``not`` is pushed inwards and never appears).
 
 Equal terms are the same object, so ``is`` compares them and ``hash`` is the address. Terms are never mutated; the
-intern table holds them weakly. Every constructor here applies only laws that hold for all integers *for which the
-written expression is defined*: a term that contains ``a // b`` or ``a % b`` speaks about values with ``b != 0``.
+intern table is swept of those that nobody else holds. Every constructor here applies only laws that hold for all
+integers *for which the written expression is defined*: a term that contains ``a // b`` or ``a % b`` speaks about
+values with ``b != 0``.
 
 ``//`` and ``%`` are Python's: floor division, and a remainder with the sign of the divisor.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import reduce
 from hashlib import blake2b
 from math import gcd
 from operator import attrgetter
+from threading import RLock
 from typing import Any, Union
+
+from guards.interning import sweep
 
 
 class Op(IntEnum):
@@ -70,7 +72,7 @@ class Term:
         kinds: which kinds of atoms occur inside, as a set of the bits ``NONLINEAR`` and ``SYMBOLIC_DIVISION``.
     """
 
-    __slots__ = ("__weakref__", "_digest", "_symbols", "args", "depth", "kinds", "op", "order")
+    __slots__ = ("_digest", "_symbols", "args", "depth", "kinds", "op", "order")
 
     op: Op
     args: tuple[Any, ...]
@@ -154,88 +156,78 @@ class Term:
         return f"<{self}>"
 
 
-def _spell(term: Term) -> str:
-    """How a term is spelled before ``fold`` has said how: by its kind alone."""
-    return term.op.name
+_spell: Callable[[Term], str] = lambda term: term.op.name  # noqa: E731 - a variable, as spelled_by sets it
 
 
 def spelled_by(spell: Callable[[Term], str]) -> None:
     """Makes ``spell`` what ``str`` of a term answers; ``fold`` calls this with its ``text``."""
     global _spell
-    _spell = spell  # type: ignore[assignment]
+    _spell = spell
 
 
-class _Reference(weakref.ref[Term]):
-    __slots__ = ("key",)
-    key: tuple[Op, tuple[Any, ...]]
-
-
-_table: dict[tuple[Op, tuple[Any, ...]], _Reference] = {}
-_KEPT = 8192  # the newest terms stay alive for a while: what is made again is often among them
-_kept: list[Term | None] = [None] * _KEPT
-_next = itertools.count()
-
-
-def _forget(reference: _Reference) -> None:
-    if _table.get(reference.key) is reference:
-        del _table[reference.key]
+_LEAST = 16_384  # so many terms are never too many
+_table: dict[tuple[Op, tuple[Any, ...]], Term] = {}
+_full = _LEAST  # with so many terms the table is swept
+_lock = RLock()  # held while the table loses or gains a term
 
 
 def _intern(op: Op, args: tuple[Any, ...]) -> Term:
     key = (op, args)
-    while True:
-        reference = _table.get(key)
-        if reference is not None:
-            found = reference()
-            if found is not None:
-                return found
-            _forget(reference)
-        term = _new(Term)
-        term.op = op
-        term.args = args
-        term._symbols = None
-        term._digest = None
-        depth = kinds = 0
-        if op is _ADD:
-            for m, _ in args[1]:
-                kinds |= m.kinds
-                if m.depth > depth:
-                    depth = m.depth
-            depth += 1
-            order: tuple[Any, ...] = (op, tuple([(m.order, c) for m, c in args[1]]), args[0])
-        elif op is _SYMBOL:
-            match = _NUMBERED.match(args[0])
-            order = (op, match[1], int(match[2]), args[0]) if match else (op, args[0], -1, args[0])
-        elif op is _CONST or not args:
-            order = (op, *args)
-        else:
-            for child in args:
-                kinds |= child.kinds
-                if child.depth > depth:
-                    depth = child.depth
-            depth += 1
-            order = (op, tuple([child.order for child in args]))
-            if op < _TRUE:
-                kinds |= NONLINEAR
-                if (op is _FLOORDIV or op is _MOD) and args[1].op is not _CONST:
-                    kinds |= SYMBOLIC_DIVISION
-        term.depth = depth
-        term.kinds = kinds
-        term.order = order if depth <= DEEP else (op + 100, depth, _digest(term))
-        made = _Reference(term, _forget)
-        made.key = key
-        if _table.setdefault(key, made) is made:  # another thread may have been first
-            _kept[next(_next) % _KEPT] = term
-            return term
+    found = _table.get(key)
+    if found is not None:
+        return found
+    term = Term()
+    term.op = op
+    term.args = args
+    term._symbols = None
+    term._digest = None
+    depth = kinds = 0
+    if op is _ADD:
+        for m, _ in args[1]:
+            kinds |= m.kinds
+            if m.depth > depth:
+                depth = m.depth
+        depth += 1
+        order: tuple[Any, ...] = (op, tuple([(m.order, c) for m, c in args[1]]), args[0])
+    elif op is _SYMBOL:
+        match = _NUMBERED.match(args[0])
+        order = (op, match[1], int(match[2]), args[0]) if match else (op, args[0], -1, args[0])
+    elif op is _CONST or not args:
+        order = (op, *args)
+    else:
+        for child in args:
+            kinds |= child.kinds
+            if child.depth > depth:
+                depth = child.depth
+        depth += 1
+        order = (op, tuple([child.order for child in args]))
+        if op < _TRUE:
+            kinds |= NONLINEAR
+            if (op is _FLOORDIV or op is _MOD) and args[1].op is not _CONST:
+                kinds |= SYMBOLIC_DIVISION
+    term.depth = depth
+    term.kinds = kinds
+    term.order = order if depth <= DEEP else (op + 100, depth, _digest(term))
+    with _lock:
+        kept = _table.setdefault(key, term)  # another thread may have been first
+        if len(_table) >= _full:
+            _sweep()
+    return kept
+
+
+def _sweep() -> None:
+    global _full
+    with _lock:
+        sweep(_table)
+        _full = max(_LEAST, 2 * len(_table))
 
 
 def release() -> None:
-    """Lets go of the newest terms, which are kept alive for a while."""
-    _kept[:] = [None] * _KEPT
+    """Lets go of the terms that nobody uses, which otherwise happens when there are many."""
     _negations.clear()
+    _sweep()
 
 
-_new = object.__new__
 _NUMBERED = re.compile(r"^(.*?)(\d{1,18})$")
 DEEP = 50  # terms deeper than this are walked with an explicit stack and ordered by a digest
 

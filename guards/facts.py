@@ -88,7 +88,7 @@ class Facts:
         self._ranges: dict[Term, Pair] = {}  # of symbols that no condition mentions
         self._scopes: dict[Term, Scope] = {}  # of the others
         self._conditions: dict[Term, None] = {}
-        self._answers: dict[Term, int] = {}  # True, False, or a set of bits: what was sought in vain
+        self._answers: dict[Term, int] = {}  # bits of `guards.decide`: an answer, or what was sought in vain
         self._hash: int | None = None
         self.contradictory = False
 
@@ -228,7 +228,9 @@ class Facts:
                 replacements[symbol] = scope.equals[symbol]
         return term if replacements is None else replaced(term, replacements) or term
 
-    replace = canonical
+    def replace(self, term: Term) -> Term:
+        """As :meth:`canonical`."""
+        return self.canonical(term)
 
     def _key(self) -> tuple[frozenset[Any], frozenset[Term]]:
         declared = frozenset(item for item in self._declared().items() if item[1] != SIZES)

@@ -7,13 +7,14 @@ order (for a sum, those of its monomials). Terms of any depth are safe: the walk
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from guards import exprs
 from guards.exprs import DEEP, Op, Term, children
 
 T = TypeVar("T")
 Algebra = Callable[[Term, list[T]], T]
+Value = Any  # int or bool; spelled so, a compiled module would make an int of a bool
 
 
 def fold(term: Term, algebra: Algebra[T], memo: dict[Term, T] | None = None) -> T:
@@ -46,7 +47,7 @@ def _fold(term: Term, algebra: Algebra[T], known: dict[Term, T]) -> T:
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def evaluate(term: Term, values: Mapping[str, int]) -> int | bool:
+def evaluate(term: Term, values: Mapping[str, int]) -> Value:
     """The value of ``term`` where each symbol has the value that ``values`` gives to its name.
 
     Raises:
@@ -66,7 +67,7 @@ def evaluate(term: Term, values: Mapping[str, int]) -> int | bool:
     return found
 
 
-def _partial(term: Term, operands: list[int | bool | None], values: Mapping[str, int]) -> int | bool | None:
+def _partial(term: Term, operands: list[Value], values: Mapping[str, int]) -> Value:
     """One step of evaluation from below, where an operand may be None: not defined, and perhaps not needed."""
     op = term.op
     if op is Op.ITE:
@@ -80,18 +81,18 @@ def _partial(term: Term, operands: list[int | bool | None], values: Mapping[str,
         return None
 
 
-def _value(term: Term, values: Mapping[str, int]) -> int | bool:
+def _value(term: Term, values: Mapping[str, int]) -> Value:
     op = term.op
     args = term.args
     if op is Op.SYMBOL:
         return values[args[0]]
     if op is Op.CONST:
-        return args[0]  # type: ignore[no-any-return]
+        return args[0]
     if op is Op.ADD:
         total = args[0]
         for monomial, coefficient in args[1]:
             total += coefficient * _value(monomial, values)
-        return total  # type: ignore[no-any-return]
+        return total
     if op is Op.AND or op is Op.OR:
         return _connective(op is Op.OR, args, values)
     if op is Op.ITE:
@@ -104,7 +105,8 @@ def _connective(stop: bool, parts: tuple[Term, ...], values: Mapping[str, int]) 
     undefined: ZeroDivisionError | None = None
     for part in parts:
         try:
-            if _value(part, values) is stop:
+            decided: bool = _value(part, values) is stop
+            if decided:
                 return stop
         except ZeroDivisionError as error:
             undefined = error
@@ -113,17 +115,17 @@ def _connective(stop: bool, parts: tuple[Term, ...], values: Mapping[str, int]) 
     return not stop
 
 
-def _combine(term: Term, operands: list[int | bool], values: Mapping[str, int]) -> int | bool:
+def _combine(term: Term, operands: list[Value], values: Mapping[str, int]) -> Value:
     op = term.op
     if op is Op.SYMBOL:
         return values[term.args[0]]
     if op is Op.CONST:
-        return term.args[0]  # type: ignore[no-any-return]
+        return term.args[0]
     if op is Op.ADD:
         constant, items = term.args
-        return constant + sum(c * v for (_, c), v in zip(items, operands, strict=True))  # type: ignore[no-any-return]
+        return constant + sum(c * v for (_, c), v in zip(items, operands, strict=True))
     if op is Op.MUL:
-        product = 1
+        product: Value = 1
         for operand in operands:
             product *= operand
         return product

@@ -17,7 +17,7 @@ EVERYTHING: Pair = (None, None)
 SIZES: Pair = (0, None)
 
 
-def _bound(_: object, __: Any, value: int | None) -> None:
+def _bound(_: object, __: Any, value: object) -> None:
     if value is not None and type(value) is not int:
         raise TypeError(f"a bound is an integer or None, not {value!r}")
 
@@ -85,22 +85,25 @@ def product(a: Pair, b: Pair) -> Pair:
         else:
             hi = a_hi * b_hi
         return a_lo * b_lo, hi
-    ends_a = (-_INFINITY if a_lo is None else a_lo, _INFINITY if a_hi is None else a_hi)
-    ends_b = (-_INFINITY if b_lo is None else b_lo, _INFINITY if b_hi is None else b_hi)
-    corners = [_corner(x, y) for x in ends_a for y in ends_b]
+    corners = [_corner(x, y) for x in _ends(a) for y in _ends(b)]
     lowest, highest = min(corners), max(corners)
-    return None if lowest == -_INFINITY else int(lowest), None if highest == _INFINITY else int(highest)
+    return None if lowest[0] else lowest[1], None if highest[0] else highest[1]
 
 
-_INFINITY = float("inf")  # compared with integers, never added to them
+_End = tuple[int, int]  # (0, a number), or (-1, 0) and (1, 0) for the infinities: they compare as they should
 
 
-def _corner(x: float, y: float) -> float:
-    if not x or not y:
-        return 0  # an infinite bound times zero is zero
-    if type(x) is int and type(y) is int:
-        return x * y
-    return _INFINITY if (x > 0) is (y > 0) else -_INFINITY
+def _ends(pair: Pair) -> tuple[_End, _End]:
+    lo, hi = pair
+    return (-1, 0) if lo is None else (0, lo), (1, 0) if hi is None else (0, hi)
+
+
+def _corner(x: _End, y: _End) -> _End:
+    if not x[0] and not y[0]:
+        return 0, x[1] * y[1]
+    if x == (0, 0) or y == (0, 0):
+        return 0, 0  # an infinite bound times zero is zero
+    return (1, 0) if (x > (0, 0)) is (y > (0, 0)) else (-1, 0)
 
 
 def add(a: Pair, b: Pair) -> Pair:

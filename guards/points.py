@@ -161,7 +161,7 @@ def nearer(scope: Scope, condition: Term, value: bool, point: Values) -> Values:
     return point
 
 
-def compiled(term: Term, symbols: Sequence[Term]) -> Callable[..., int | bool] | None:
+def compiled(term: Term, symbols: Sequence[Term]) -> Callable[..., fold.Value] | None:
     """A Python function of the symbols' values that computes the term; None when its text would be too large."""
     if term.depth > DEEP:
         return None

@@ -71,11 +71,8 @@ class _Node:
         self.rows_taken = 0
 
     def copy(self) -> _Node:
-        made = _Node.__new__(_Node)
-        made.scope = self.scope
-        made.budget = self.budget
+        made = _Node(self.scope, self.budget)
         made.tableau = self.tableau.copy()
-        made.point = {}
         made.open = self.open.copy()
         made.unequal = self.unequal.copy()
         made.extremes = self.extremes.copy()
@@ -297,7 +294,7 @@ class _Node:
     def _at(self, term: Term) -> float:
         """The value of a term whose monomials all have variables; used to choose, never to conclude."""
         constant, items = exprs.split(term)
-        total: float = constant
+        total = float(constant)
         for m, c in items:
             total += c * self._number(m)
         return total

@@ -33,11 +33,11 @@ class Scope:
         conditions: all that was assumed, as it was given.
         residue: rewritten conditions that are neither ranges nor rows (``!=``, ``or``).
         contradictory: whether nothing can satisfy it, as far as cheap means saw.
-        answers: decisions already made, by condition: kept here so that they live and die with what they depend on.
+        answers: decisions already made, by condition, as bits of ``guards.decide``: kept here so that they live and die
+            with what they depend on.
     """
 
     __slots__ = (
-        "__weakref__",
         "_bounds",
         "_canonical",
         "_classes",
@@ -68,7 +68,7 @@ class Scope:
         self.conditions: tuple[Term, ...] = ()
         self.residue: dict[Term, None] = {}
         self.contradictory = False
-        self.answers: dict[Term, object] = {}
+        self.answers: dict[Term, int] = {}
         self.assumed: dict[Term, Scope] = {}  # scopes with one more condition, to be found again
         self.points: Any = None  # assignments that satisfy all this, as guards.points finds them
         self.simplified: dict[Term, Term] = {}  # what the rewrite rules made of terms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import hypothesis
@@ -20,6 +21,25 @@ hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", parent=hypothesis.settings.get_profile("default"), derandomize=True)
 hypothesis.settings.register_profile("deep", parent=hypothesis.settings.get_profile("default"), max_examples=5000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
+
+
+class _OfSourcesAlone:
+    """Doctests are read from sources: those of compiled modules run interpreted, in tests/guards/test_compiled.py."""
+
+    @pytest.hookimpl
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        return True if collection_path.parent == HERE.parent / "guards" and is_compiled(collection_path) else None
+
+
+def is_compiled(module: Path) -> bool:
+    """Whether this process imports a compiled twin of a source file."""
+    interpreted = os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0")
+    return not interpreted and any(module.with_suffix(ending).exists() for ending in EXTENSION_SUFFIXES)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registered here, as a conftest's own hook would see the files below tests only."""
+    config.pluginmanager.register(_OfSourcesAlone())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -130,7 +130,7 @@ def test_kinds_are_kept_apart() -> None:
         add(x, le(x, y))
     with pytest.raises(TypeError, match="condition is needed"):
         not_(x)
-    with pytest.raises(TypeError, match="integer term"):
+    with pytest.raises(TypeError, match=r"integer term|Term, int"):  # the second is what a compiled module says
         add(x, 1.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="condition is needed"):
         exprs.and_(1)  # type: ignore[arg-type]

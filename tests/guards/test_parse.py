@@ -235,5 +235,5 @@ def test_the_error_says_where() -> None:
 
 
 def test_only_text_is_read() -> None:
-    with pytest.raises(ParseError, match="text is needed"):
+    with pytest.raises((ParseError, TypeError), match=r"text is needed|str object expected"):  # interpreted, compiled
         parse(3)  # type: ignore[arg-type]
