@@ -431,6 +431,7 @@ def expand(sizes: Shape, strides: Shape, target: Sequence[Size]) -> tuple[Shape,
     Asks `size == target` only where neither that nor `size == 1` is provable.
     Raises: ShapeError if a size is neither the target nor 1.
     """
+    target = [-1 if type(size) is not int and not known(size >= 0) and size == -1 else size for size in target]
     lead = len(target) - len(sizes)
     if lead < 0:
         raise ShapeError(f"cannot expand a tensor of sizes {show(sizes)} to fewer dimensions, {show(target)}")

@@ -19,7 +19,7 @@ def infer_sizes(old: Shape, new: Sequence[Size]) -> Shape:
     """
     hole = -1
     for i, size in enumerate(new):
-        if type(size) is int and size < 0:
+        if size < 0 if type(size) is int else not known(size >= 0) and size < 0:
             if size != -1 or hole >= 0:
                 raise ShapeError(f"view to {show(new)}: sizes are >= 0, and one may be -1")
             hole = i

@@ -302,6 +302,8 @@ def _check_fit(program: Program) -> torch.device:
         raise Unfit(f"it computes on {', '.join(sorted(map(str, devices))) or 'no device'}, not on one CUDA device")
     if any(node.bindings for node in graph.nodes):
         raise Unfit("it reads data on the host (data-dependent sizes or item())")
+    if any(node.inference is not None for node in graph.nodes):
+        raise Unfit("it turns inference mode on or off inside")
     if graph.uses_randomness:
         raise Unfit("it draws random numbers")
     records = program.modes[0] and any(_requires_grad(program, value) for value in _roots(program))

@@ -31,7 +31,7 @@ def fuse(graph: Graph) -> Graph:
         if step.op is not _aten.relu.default or uses[step.args[0]] != 1:
             continue
         product = products.get(step.args[0])
-        if product is not None and product.grad == step.grad:
+        if product is not None and (product.grad, product.inference) == (step.grad, step.inference):
             merged[id(step)] = attrs.evolve(step, op=_aten._addmm_activation.default, args=product.args)
             dropped.add(id(product))
     if not merged:

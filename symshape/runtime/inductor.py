@@ -25,7 +25,7 @@ from symshape.runtime.cuda_graphs import Unfit
 from symshape.tracing.capture import Program, slot_names
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.fx import to_fx
-from symshape.tracing.graph import Node, Value
+from symshape.tracing.graph import Value
 
 Runner = Callable[[Sequence[Any], Sequence[int]], list[Any]]
 _MAX_ARTEFACTS = 16
@@ -61,8 +61,8 @@ class InductorRunner:
         graph = program.graph
         if any(node.bindings for node in graph.nodes):
             raise Unfit("it reads data on the host (data-dependent sizes or item())")
-        if any(isinstance(step, Node) and step.grad is not None for step in graph.steps):
-            raise Unfit("it turns gradients on or off inside")
+        if any(node.grad is not None or node.inference is not None for node in graph.nodes):
+            raise Unfit("it turns gradients on or off inside (or inference mode)")
         if any(isinstance(output, (Term, FloatTerm)) for output in graph.outputs):
             raise Unfit("it returns sizes")
         self._program = program

@@ -22,6 +22,7 @@ from symshape.dims import Dim, Policy
 from symshape.errors import DimError, UnsupportedError
 from symshape.options import Options
 from symshape.tracing import state as states
+from symshape.tracing import texts
 from symshape.tracing.arguments import INT_KEY, STRIDED, Call, TensorKey, sources_of, values_of
 from symshape.tracing.codegen import Run, compile_graph
 from symshape.tracing.deferred import settle
@@ -30,6 +31,7 @@ from symshape.tracing.functions import FunctionMode
 from symshape.tracing.graph import Graph, Input, Value, without_dead_code
 from symshape.tracing.origins import raised_at
 from symshape.tracing.plain_numbers import plain_numbers
+from symshape.tracing.random_state import address, repeatable
 from symshape.tracing.side_effects import SideEffects, refuse, undo_gradients
 from symshape.tracing.symints import IntNode
 from symshape.tracing.tensors import SymbolicTensor
@@ -151,14 +153,18 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         arguments = _Arguments(tracer, call, policies, options)
         args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
         effects = SideEffects(state)
+        generators = state.generators(call.leaves)
+        tracer.generators = {address(each) for each in (torch.default_generator, *generators)}
         problems: list[str] = []
         try:
             with (
+                repeatable(name_of(fn), generators, state.named),
                 _compiling(),
                 _without_autocast_cache(),
                 plain_numbers(state.asking),
                 TracingMode(tracer),
                 FunctionMode(),
+                texts.values(),
             ):
                 result = fn(*args, **kwargs)
         except (TypeError, RuntimeError) as error:

@@ -91,11 +91,11 @@ class _Writer:
         self._terms: dict[Term, str] = {}
         self._names: dict[str, str] = {}
         self._last_use = self._last_uses()
+        self._modes_now: tuple[Any, bool | None] = (None, None)
 
     def source(self) -> str:
         """The source of ``run``."""
         self._prologue()
-        changes_grad = any(isinstance(step, Node) and step.grad is not None for step in self.graph.steps)
         for position, step in enumerate(self.graph.steps):
             if isinstance(step, Node):
                 self._node(step)
@@ -106,15 +106,16 @@ class _Writer:
                 self.lines.append("del " + ", ".join(dead))
         result = ", ".join(self._argument(output) for output in self.graph.outputs)
         self.lines.append(f"return [{result}]")
-        body = self.lines
-        if changes_grad:
-            self.namespace.update(set_grad=torch._C._set_grad_enabled, is_grad=torch.is_grad_enabled)
-            inner = "\n".join(f"        {line}" for line in body)
-            return (
-                "def run(leaves, values):\n    grad = is_grad()\n    try:\n"
-                f"{inner}\n    finally:\n        set_grad(grad)\n"
-            )
-        return "def run(leaves, values):\n" + "\n".join(f"    {line}" for line in body) + "\n"
+        if not any(node.grad is not None or node.inference is not None for node in self.graph.nodes):
+            return "def run(leaves, values):\n" + "\n".join(f"    {line}" for line in self.lines) + "\n"
+        self.namespace.update(set_grad=torch._C._set_grad_enabled, is_grad=torch.is_grad_enabled)
+        self.namespace.update(inference=torch._C._InferenceMode)
+        inner = "\n".join(f"        {line}" for line in self.lines)
+        return (
+            "def run(leaves, values):\n    grad = is_grad()\n    mode = None\n    try:\n"
+            f"{inner}\n    finally:\n        if mode is not None:\n            mode.__exit__(None, None, None)\n"
+            "        set_grad(grad)\n"
+        )
 
     def _last_uses(self) -> dict[int, list[str]]:
         """For each step, the values nobody reads after it."""
@@ -194,12 +195,12 @@ class _Writer:
         return self._object(arg, "c")
 
     def _node(self, node: Node) -> None:
-        if node.grad is not None or (self.namespace.get("_grad_changed") and node.grad is None):
-            self.lines.append("set_grad(grad)" if node.grad is None else f"set_grad({node.grad})")
-            self.namespace["_grad_changed"] = node.grad is not None
+        self._modes(node)
         arguments = [self._argument(arg) for arg in node.args]
         arguments += [f"{name}={self._argument(arg)}" for name, arg in node.kwargs.items()]
         call = f"{self._object(_BINDINGS.get(node.op, node.op), 'op')}({', '.join(arguments)})"
+        if node.untracked:
+            call = f"{arguments[0]}.data"
         scalars = [binding for binding in node.bindings if binding.kind != "size"]
         if scalars:
             self._scalar(call, scalars[0])
@@ -214,6 +215,19 @@ class _Writer:
             output = node.outputs[binding.output] if binding.kind == "size" else None
             if output is not None:
                 self.lines.append(f"{self._symbol(binding.symbol)} = {output.name}.size({binding.dim})")
+
+    def _modes(self, node: Node) -> None:
+        """Enters and leaves the modes in which the node ran, where they differ from those of the node before it."""
+        grad, inference = self._modes_now
+        if node.inference is not inference:
+            if inference is not None:
+                self.lines += ["mode.__exit__(None, None, None)", "mode = None"]
+            if node.inference is not None:
+                self.lines += [f"mode = inference({node.inference})", "mode.__enter__()"]
+            grad = "unknown"  # entering turns gradients off, leaving turns them back
+        if node.grad is not grad:
+            self.lines.append("set_grad(grad)" if node.grad is None else f"set_grad({node.grad})")
+        self._modes_now = node.grad, node.inference
 
     def _scalar(self, call: str, binding: Binding) -> None:
         text = f"int({call})" if binding.kind == "bool" else call

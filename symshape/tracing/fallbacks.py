@@ -7,6 +7,7 @@ were checked on 2.11 to 2.13.)
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -93,7 +94,14 @@ def _implementation(op: OpOverload, unknowns: Any) -> tuple[str, Callable[..., A
         decomposition = decompositions.global_decomposition_table[table].get(op)
         if decomposition is not None:
             return "decomposition", decomposition
-    kernel = op.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
+    key = DispatchKey.CompositeExplicitAutograd
+    kernel = op.py_kernels.get(key)
+    if kernel is None and op._schema.name.startswith("aten::_foreach_"):  # in C++: one op a tensor
+        kernel = (
+            functools.partial(op._op_dk, key)
+            if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+            else None
+        )
     return None if kernel is None else ("composite kernel", kernel)
 
 

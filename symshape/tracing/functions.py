@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import torch
 from torch.overrides import TorchFunctionMode
 
 from symshape.errors import UnsupportedError
 from symshape.tracing import composites, resizing
-from symshape.tracing.indexing import getitem
+from symshape.tracing.graph import Node
+from symshape.tracing.indexing import getitem, setitem
 from symshape.tracing.symints import BoolNode, FloatNode, IntNode
 from symshape.tracing.tensors import SymbolicTensor, outward
 
 aten = torch.ops.aten
+_plain_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 
 
 def _size(tensor: SymbolicTensor, dim: int | None = None) -> Any:
@@ -32,20 +35,47 @@ def _size(tensor: SymbolicTensor, dim: int | None = None) -> Any:
 def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
     """Strides as a program reads them.
 
-    Those of a dimension of size 1 are an accident of how a tensor was made, which rules do not follow: the program then
-    depends on that size.
+    Those of a dimension of size 1, and all of those of an empty tensor, are an accident of how a tensor was made, which
+    rules do not follow: the program then depends on that size, and reads the stride when it runs.
     """
-    strides = tensor._spec.strides
-    if tensor._value not in tensor._tracer.inputs:
-        for size in tensor._spec.sizes:
-            if type(size) is IntNode:
-                bool(size == 1)
-    return tuple(outward(stride) for stride in strides) if dim is None else outward(strides[dim])
+    spec = tensor._spec
+    every = range(len(spec.sizes))
+    dims = every if dim is None else (every[dim],)
+    if tensor._value in tensor._tracer.laid_out:
+        found = [spec.strides[d] for d in dims]
+    else:
+        empty = _is_empty(tensor)
+        found = [
+            tensor._tracer.read_integer(aten.stride.int, tensor, d) if empty or spec.sizes[d] == 1 else spec.strides[d]
+            for d in dims
+        ]
+    return tuple(map(outward, found)) if dim is None else outward(found[0])
+
+
+def _is_empty(tensor: SymbolicTensor) -> bool:
+    return any(bool(size == 0) for size in tensor._spec.sizes)
+
+
+def _storage_offset(tensor: SymbolicTensor) -> Any:
+    """Where a tensor begins, as a program reads it: where an empty one does depends on strides as ``_stride`` says."""
+    if tensor._value not in tensor._tracer.laid_out and tensor._spec.storage_offset != 0 and _is_empty(tensor):
+        return outward(tensor._tracer.read_integer(aten.storage_offset.default, tensor))
+    return outward(tensor._spec.storage_offset)
 
 
 def _getter(attribute: Any) -> Any:
     """What torch hands to a function mode when an attribute of a tensor is read."""
     return attribute.__get__
+
+
+def _data(tensor: SymbolicTensor) -> Any:
+    """``tensor.data``: a detached view, whose writes autograd is not told of when the graph runs either."""
+    steps = tensor._tracer.steps
+    number = len(steps)
+    made = _plain_data(tensor)
+    if len(steps) == number + 1 and isinstance(steps[-1], Node) and steps[-1].op is aten.detach.default:
+        steps[-1] = attrs.evolve(steps[-1], untracked=True)
+    return made
 
 
 _handlers: dict[Any, Callable[..., Any]] = {
@@ -64,6 +94,9 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.linear: composites.linear,
     torch.nn.functional.one_hot: composites.one_hot,
     torch.Tensor.__getitem__: getitem,
+    torch.Tensor.__setitem__: setitem,
+    _getter(torch.Tensor.data): _data,
+    torch.Tensor.storage_offset: _storage_offset,
     torch.nn.functional.interpolate: resizing.interpolate,
     torch.matmul: composites.matmul,
     torch.Tensor.matmul: composites.matmul,

@@ -111,8 +111,10 @@ class _Writer:
             self.terms[slot.term] = node
 
     def _node(self, step: Node) -> None:
-        if step.grad is not None:
-            raise UnsupportedError("the program turns gradients on or off inside, which an FX graph cannot say")
+        if step.grad is not None or step.inference is not None:
+            raise UnsupportedError(
+                "the program turns gradients on or off inside (or inference mode), which an FX graph cannot say"
+            )
         args = tuple(self._argument(arg) for arg in step.args)
         kwargs = {name: self._argument(arg) for name, arg in step.kwargs.items()}
         made = self.graph.call_function(step.op, args, kwargs)

@@ -87,6 +87,8 @@ class Node:
         single: whether it returns one thing and not a tuple or list.
         bindings: unbacked symbols that its result fixes.
         grad: whether gradients are recorded, where that differs from the mode the program was called in.
+        inference: whether it runs in inference mode, where that differs from the mode the program was called in.
+        untracked: for a ``detach``: it is ``Tensor.data``, whose writes autograd does not see.
         location: the user's file, line and function.
     """
 
@@ -97,6 +99,8 @@ class Node:
     single: bool
     bindings: tuple[Binding, ...] = ()
     grad: bool | None = None
+    inference: bool | None = None
+    untracked: bool = False
     location: Location | None = None
 
     @property

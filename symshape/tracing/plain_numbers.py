@@ -2,8 +2,8 @@
 
 A size of a traced tensor, or an integer argument, is a ``torch.SymInt``, which is no ``int`` to Python.  A program that
 asks would take another branch than in eager.  So the names ``isinstance`` and ``type`` in the globals of the traced
-code mean functions of ours for the time of the trace; code of torch, and of modules that the walk of ``reachable`` does
-not come to, keeps Python's.
+code mean functions of ours for the time of the trace, as do ``len``, for which Python takes nothing but a plain number,
+and ``print``; code of torch, and of modules that the walk of ``reachable`` does not come to, keeps Python's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from types import GenericAlias
 from typing import Any
 
 import torch
+
+from symshape.tracing.tensors import SymbolicTensor, outward
+from symshape.tracing.texts import plain_print
 
 _STANDS_FOR: dict[type, Any] = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
 _isinstance = isinstance
@@ -55,16 +58,28 @@ class PlainType(type, metaclass=_Kind):
     __class_getitem__: Any = classmethod(GenericAlias)
 
 
-_OURS = {"isinstance": plain_isinstance, "type": PlainType}
+def plain_len(value: Any) -> Any:
+    """``len``, for which the length of a traced tensor may be symbolic.
+
+    >>> plain_len([1, 2])
+    2
+    """
+    if type(value) is SymbolicTensor and value._spec.sizes:
+        return outward(value._spec.sizes[0])
+    return len(value)
+
+
+REPLACED = {"isinstance": plain_isinstance, "type": PlainType, "len": plain_len, "print": plain_print}
+"""Names of Python's that mean something of ours in traced code."""
 
 
 @contextmanager
 def plain_numbers(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
-    """Inside, ``isinstance`` and ``type`` in these globals are ours, unless they are defined there already."""
+    """Inside, these names mean ours in these globals, unless they are defined there already."""
     changed: list[tuple[dict[str, Any], str]] = []
     try:
         for namespace in namespaces:
-            for name, ours in _OURS.items():
+            for name, ours in REPLACED.items():
                 if name not in namespace:
                     namespace[name] = ours
                     changed.append((namespace, name))

@@ -23,6 +23,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.d
 """Values that are compared by value; everything else is compared by identity."""
 MISSING = object()
 _BOOKKEEPING = frozenset(torch.nn.Module().__dict__) - {"training"}
+_ASKING = frozenset({"isinstance", "type", "len", "print"})  # what plain_numbers.py replaces
 _MOST_ITEMS = 1000  # of a container that is compared item by item
 _LIBRARIES = tuple(
     {str(Path(sysconfig.get_path(name))) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -93,7 +94,9 @@ class Reachable:
         containers: lists, dictionaries and sets.
         modules: by id, with names.
         globals: dictionaries of globals with the names that the user's code uses.
-        asking: globals of code that asks for types of values, by id.
+        names: all names that its code uses.
+        named: the values of the globals and closures that the user's own code names.
+        asking: globals of code that uses names for which ``plain_numbers`` has its own, by id.
     """
 
     def __init__(self, fn: Callable[..., Any], constants: Iterable[Any] = ()) -> None:
@@ -101,9 +104,10 @@ class Reachable:
         self.containers: list[Container] = []
         self.modules: dict[int, tuple[str, torch.nn.Module]] = {}
         self.globals: list[tuple[dict[str, Any], frozenset[str]]] = []
+        self.named: list[Any] = []
         self.asking: dict[int, dict[str, Any]] = {}
         self._seen: dict[int, Any] = {}  # kept alive, so that ids stay theirs
-        self._names: set[str] = set()
+        self.names: set[str] = set()
         self._objects: list[tuple[str, Any, set[str]]] = []
         self._callable("", fn)
         for i, constant in enumerate(constants):
@@ -182,17 +186,19 @@ class Reachable:
             return
         root = len(self._seen) == 1
         code = function.__code__
-        self._names |= _names_of(code)
+        self.names |= _names_of(code)
         names = _globals_of(code)
-        if "isinstance" in names or "type" in names:
+        if names & _ASKING:
             self.asking[id(function.__globals__)] = function.__globals__
         if not root and is_library(code.co_filename) and function.__name__ != "forward":
             return
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
             try:
-                self._cell(cell, name, cell.cell_contents, name)
+                value = cell.cell_contents
             except ValueError:
                 continue
+            self.named.append(value)
+            self._cell(cell, name, value, name)
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._value(f"a default of {function.__name__}", value)
         library = is_library(code.co_filename)
@@ -200,6 +206,8 @@ class Reachable:
             self.globals.append((function.__globals__, names))
         for name in sorted(names & function.__globals__.keys()):
             value = function.__globals__[name]
+            if not library:
+                self.named.append(value)
             if not library or isinstance(value, (*PLAIN, torch.Tensor)):
                 self._cell(function.__globals__, name, value, name)
 
@@ -252,7 +260,7 @@ class Reachable:
     def tables(self) -> list[tuple[str, Mapping[str, Any], frozenset[str] | None]]:
         """Where a new key can be read: with the names that count, or None where every new key does."""
         found: list[tuple[str, Mapping[str, Any], frozenset[str] | None]] = []
-        names = frozenset(self._names)
+        names = frozenset(self.names)
         for name, module in self.modules.values():
             label = name or type(module).__name__
             found.append((label, module.__dict__, names))
@@ -277,7 +285,7 @@ class Reachable:
         grown = False
         for name, value, done in list(self._objects):
             attributes = value.__dict__
-            for key in sorted((self._names & attributes.keys()) - done):
+            for key in sorted((self.names & attributes.keys()) - done):
                 done.add(key)
                 grown = True
                 self._cell(attributes, key, attributes[key], f"{name}.{key}" if name else key)

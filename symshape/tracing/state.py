@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from symshape.tracing.random_state import address
 from symshape.tracing.reachable import PLAIN, Container, Reachable, items_of
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -56,13 +57,15 @@ class State:
         namespaces: the attributes of other objects that it can reach: name, attributes, whether it is the user's.
         globals: dictionaries of globals, with the names that its code uses.
         closure: the closure cells that it can reach.
-        asking: globals of its code that asks for types of values.
+        named: the values of the variables around its own code.
+        asking: globals of its code that uses names for which ``plain_numbers`` has its own.
     """
 
     __slots__ = (
         "_cells",
         "_hooked",
         "_metadata",
+        "_names",
         "_quick",
         "_tables",
         "_tensor_checks",
@@ -74,6 +77,7 @@ class State:
         "containers",
         "globals",
         "modules",
+        "named",
         "namespaces",
     )
 
@@ -85,6 +89,8 @@ class State:
         self.globals = found.globals
         self.asking = list(found.asking.values())
         self._cells = found.cells
+        self._names = found.names
+        self.named = found.named
         self.closure = [cell for cell in self._cells if isinstance(cell.owner, types.CellType)]
         self._tensors = list({id(c.value): c.value for c in self._cells if isinstance(c.value, torch.Tensor)}.values())
         self._metadata = list(map(_metadata, self._tensors))
@@ -194,6 +200,13 @@ class State:
     def forget_containers(self, gone: Collection[Container]) -> None:
         """Stops comparing some containers: those that the program itself changes."""
         self.containers = [each for each in self.containers if each not in gone]
+
+    def generators(self, constants: Iterable[Any] = ()) -> list[torch.Generator]:
+        """The random generators that the function can reach, those among ``constants`` included."""
+        held = [cell.value for cell in self._cells] + [item for each in self.containers for item in each.items]
+        if "default_generator" in self._names:  # torch's own, by its own name
+            held.append(torch.default_generator)
+        return list({address(v): v for v in (*constants, *held) if isinstance(v, torch.Generator)}.values())
 
     def tensor_names(self) -> dict[int, str]:
         """The names of parameters, buffers and other tensors, by id."""

@@ -20,6 +20,7 @@ from guards import exprs
 from guards.exprs import Op, Term
 from meta_fns import layout
 from symshape.tracing.floats import FloatTerm
+from symshape.tracing.texts import wants_value
 
 if TYPE_CHECKING:
     from symshape.tracing.env import ShapeEnv
@@ -81,7 +82,15 @@ class Node:
     def _text(self) -> builtins.str:
         return builtins.str(self.term)
 
-    str = _graph_repr = __str__ = __repr__ = _text
+    str = __str__ = __repr__ = _text
+
+    def _graph_repr(self) -> builtins.str:
+        """The text that ``torch.SymInt`` and its like give of themselves."""
+        return repr(self._value()) if wants_value(depth=2) else self._text()
+
+    def _value(self) -> Any:
+        """The number that the program takes it for; guarded."""
+        raise NotImplementedError
 
     @property
     def expr(self) -> Any:
@@ -275,6 +284,8 @@ class IntNode(Node):
     def int_(self) -> int:
         return self.env.specialize(self.term)
 
+    _value = int_
+
     def guard_int(self, file: str = "", line: int = 0) -> int:
         return self.env.specialize(self.term)
 
@@ -431,6 +442,8 @@ class BoolNode(Node):
     def bool_(self) -> bool:
         return self.env.evaluate(self.term)
 
+    _value = bool_
+
     def int_(self) -> int:
         return int(self.env.evaluate(self.term))
 
@@ -562,7 +575,7 @@ class FloatNode(Node):
     def guard_float(self, file: str = "", line: int = 0) -> float:
         return self.env.specialize_float(self.term)
 
-    float_ = guard_float
+    float_ = _value = guard_float
 
     def bool_(self) -> bool:
         return not self.eq(self.wrap_float(0.0)).bool_()

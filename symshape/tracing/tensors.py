@@ -15,6 +15,7 @@ from meta_fns import TensorSpec, layout
 from symshape.errors import UnsupportedError
 from symshape.tracing.graph import Value
 from symshape.tracing.symints import IntNode
+from symshape.tracing.texts import wants_value
 
 if TYPE_CHECKING:
     from symshape.tracing.tracer import Tracer
@@ -78,6 +79,13 @@ class SymbolicTensor(torch.Tensor):
         return self.numpy()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        if wants_value():
+            _refuse_text()
+        return f"SymbolicTensor({self._spec})"
+
+    def __format__(self, spec: str) -> str:
+        if spec or wants_value():
+            _refuse_text()
         return f"SymbolicTensor({self._spec})"
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -85,6 +93,13 @@ class SymbolicTensor(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedError("a symbolic tensor cannot be pickled")
+
+
+def _refuse_text() -> None:
+    raise UnsupportedError(
+        "the text of a tensor needs its data, which a traced function does not have; print() and logging with "
+        "arguments (logger.info('%s', x)) show its sizes instead"
+    )
 
 
 def outward(size: Any) -> Any:

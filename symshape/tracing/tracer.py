@@ -24,6 +24,7 @@ from symshape.tracing.env import ShapeEnv
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.graph import Assertion, Binding, Lifted, Node, Step, Value, values_in
 from symshape.tracing.origins import user_location
+from symshape.tracing.random_state import address
 from symshape.tracing.symints import BoolNode, FloatNode, IntNode
 from symshape.tracing.tensors import METADATA, SymbolicTensor
 
@@ -32,6 +33,12 @@ _modes_on_stack = torch._C._len_torch_dispatch_stack
 _is_inference_mode = torch.is_inference_mode_enabled
 _nothing = nullcontext()
 _QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
+_PICK_AND_ORDER = frozenset(
+    (
+        *(aten.t.default, aten.transpose.int, aten.permute.default, aten.select.int, aten.slice.Tensor),
+        *(aten.detach.default, aten.alias.default, aten.split.Tensor, aten.unbind.int, aten.diagonal.default),
+    )
+)
 _SMALL_CONSTANT = 256  # elements of a constant whose value is kept for .item()
 
 tracing_lock = threading.RLock()
@@ -50,6 +57,7 @@ class _Plan:
     mutated: tuple[int, ...]
     names: tuple[str, ...]
     is_view: bool
+    keeps_strides: bool
 
 
 _plans: dict[OpOverload, _Plan] = {}
@@ -69,6 +77,7 @@ def _plan(op: OpOverload) -> _Plan:
             aliasing.mutated,
             aliasing.names,
             any(owner is not None for owner in aliasing.view_of),
+            op in _PICK_AND_ORDER,
         )
     return found
 
@@ -135,7 +144,9 @@ class Tracer:
         lifted: by ``id`` of the real tensor.
         closed: whether the trace is over.
         copies: reshapes that could have been views.
-        inputs: the values of tensor arguments.
+        laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1 too: arguments, and
+            views of them that only pick and order dimensions.
+        generators: the addresses of the random generators that were there before the trace; None for any.
     """
 
     def __init__(self, env: ShapeEnv, names: dict[int, str] | None = None) -> None:
@@ -146,11 +157,13 @@ class Tracer:
         self._count = 0
         self._storages: dict[int, object] = {}
         self.copies: list[Copied] = []
-        self.inputs: set[Value] = set()
+        self.laid_out: set[Value] = set()
+        self.generators: set[int] | None = None
         self._constants: dict[int, list[SymbolicTensor]] = {}
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
         self._grad = torch.is_grad_enabled()
+        self._inference = _is_inference_mode()
         self.closed = False
         env.on_assertion = self._assert
 
@@ -164,7 +177,7 @@ class Tracer:
     def input_tensor(self, spec: TensorSpec, requires_grad: bool) -> SymbolicTensor:
         """A symbolic tensor for an argument."""
         value = self.new_value(spec)
-        self.inputs.add(value)
+        self.laid_out.add(value)
         return SymbolicTensor.make(spec, value, self, requires_grad)
 
     def lift(self, tensor: torch.Tensor, constant: bool = False) -> Lifted:
@@ -250,9 +263,19 @@ class Tracer:
                 specs.append(spec)
                 values.append(value)
             else:
+                if type(arg) is torch.Generator:
+                    self._check_generator(arg)
                 specs.append(arg)
                 values.append(arg)
         return specs, tuple(values)
+
+    def _check_generator(self, generator: torch.Generator) -> None:
+        known = self.generators
+        if known is not None and address(generator) not in known:
+            raise UnsupportedError(
+                f"the function makes a torch.Generator of its own (used at {self.env._origin()}), which a graph would "
+                "not make again: its numbers would go on where they should start over; make it outside and pass it in"
+            )
 
     def _keywords(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         specs, values = self._arguments(tuple(kwargs.values()))
@@ -287,17 +310,20 @@ class Tracer:
                     wrapped.append(self._written(tensor, item))
                     outputs.append(None)
                     continue
-                storage, plain = None, False
+                storage, plain, exact = None, False, False
                 if plan.is_view:
                     viewed = plan.view_of[position if position < len(plan.view_of) else 0]
                     if viewed is not None:
                         storage = values[viewed].storage
+                        exact = plan.keeps_strides and values[viewed] in self.laid_out
                         plain = _is_inference_mode() and not args[viewed].is_inference()
                 if item.layout is not torch.strided or item.dtype in _QUANTIZED:
                     kind = "quantized" if item.layout is torch.strided else str(item.layout).removeprefix("torch.")
                     where = self.env._origin()
                     raise UnsupportedError(f"{op} makes a {kind} tensor (at {where}), which cannot be traced")
                 value = self.new_value(item, storage)
+                if exact:
+                    self.laid_out.add(value)
                 outputs.append(value)
                 # Autograd refuses views of plain tensors that are not plain themselves.
                 with torch.inference_mode(False) if plain else _nothing:
@@ -310,7 +336,7 @@ class Tracer:
         if unknowns is not None:
             bindings += self._size_bindings(op, results, unknowns.made, {binding.symbol for binding in bindings})
         if self._recording:
-            grad = torch.is_grad_enabled()
+            grad, inference = torch.is_grad_enabled(), _is_inference_mode()
             self.steps.insert(
                 start,
                 Node(
@@ -321,7 +347,8 @@ class Tracer:
                     single,
                     tuple(bindings),
                     None if grad is self._grad else grad,
-                    user_location(),
+                    None if inference is self._inference else inference,
+                    location=user_location(),
                 ),
             )
         if op._schema.is_mutable:
@@ -395,6 +422,14 @@ class Tracer:
             made._known = kept
             self._constants.setdefault(id(value.storage), []).append(made)
         return made
+
+    def read_integer(self, op: OpOverload, tensor: SymbolicTensor, *args: int) -> Any:
+        """An integer that only the real tensor can tell (a stride): an unbacked symbol, read when the graph runs."""
+        shown = "its storage offset" if not args else f"its stride along dimension {args[0]}"
+        node = self.env.new_unbacked(None, None, description=f"{shown}, which a tensor of these sizes has by accident")
+        binding = Binding(node.term.name, "item")
+        self.steps.append(Node(op, (tensor._value, *args), {}, (None,), True, (binding,), location=user_location()))
+        return node
 
     # -- ops without a rule of ours
     def _without_rule(

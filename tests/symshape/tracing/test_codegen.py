@@ -6,6 +6,7 @@ import gc
 import linecache
 import traceback
 import weakref
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -160,3 +161,58 @@ def test_compile_graph_is_a_function_of_the_graph() -> None:
     run = compile_graph(traced.graph, traced.program.positions)
     (result,) = run([R(5)], (5,))
     assert torch.equal(result, R(5) * 7)
+
+
+# -- inference mode inside
+
+
+def _parts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.no_grad():
+        a = x * 2
+        with torch.inference_mode():
+            b = x * 3
+        c = x * 4
+    d = x * 5
+    with torch.inference_mode():
+        e = torch.ones(x.shape)
+        with torch.inference_mode(False):
+            f = x * 6
+        with torch.enable_grad():
+            g = x * 7
+        return a, b, c, d, e, f, g, x[:1], x + 1
+
+
+@torch.inference_mode()
+def _whole(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x.relu(), x.t()
+
+
+@pytest.mark.parametrize("fn", [_parts, _whole])
+@pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("wants_gradients", [False, True])
+def test_tensors_made_in_inference_mode_are_so_in_the_graph(fn: Any, mode: Any, wants_gradients: bool) -> None:
+    def kind(tensor: torch.Tensor) -> tuple[bool, bool, bool]:
+        return tensor.is_inference(), tensor.requires_grad, tensor.grad_fn is None
+
+    with mode():
+        traced = symshape.trace(fn, torch.ones(4, 3, requires_grad=wants_gradients))
+        x = torch.randn(2, 5, requires_grad=wants_gradients)
+        ours, theirs = traced(x), fn(x)
+        assert list(map(kind, ours)) == list(map(kind, theirs))
+        assert all(map(torch.equal, ours, theirs))
+        assert torch.is_inference_mode_enabled() == (mode is torch.inference_mode)
+        assert torch.is_grad_enabled() == (mode is nullcontext)
+
+
+def test_an_error_leaves_inference_mode() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        with torch.inference_mode():
+            number = x.nonzero().size(0)
+            torch._check(number < 2)
+            return x * number
+
+    traced = symshape.trace(f, torch.zeros(3))
+    with pytest.raises(symshape.RuntimeAssertionError):
+        traced(torch.ones(3))
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()

@@ -257,3 +257,40 @@ def test_transforms_of_functions() -> None:
         for sizes in ((5, 2), (1, 4)):
             if traced.check(R(sizes)):
                 assert_same(fn, traced, R(sizes))
+
+
+# -- lists of tensors
+
+
+def _in_place(x: torch.Tensor) -> list[torch.Tensor]:
+    both = [x.clone(), x[:1].clone()]
+    torch._foreach_mul_(both, 2)
+    torch._foreach_add_(both, [x, x[:1]], alpha=-0.5)
+    torch._foreach_sqrt_(both)
+    return both
+
+
+def _writes_the_argument(x: torch.Tensor) -> torch.Tensor:
+    torch._foreach_add_([x], 1)
+    return x
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: torch._foreach_add([x, x * 2], 1),
+        lambda x: torch._foreach_add([x, x * 2], [x, x], alpha=2),
+        lambda x: torch._foreach_mul([x, x * 2], [1.0, 2.0]),
+        lambda x: torch._foreach_addcmul([x, x * 2], [x, x], [x, x], [1.0, 2.0]),
+        lambda x: torch._foreach_addcdiv([x], [x], [x.abs() + 1], value=0.5),
+        lambda x: torch._foreach_lerp([x, x * 2], [x, x], 0.5),
+        lambda x: torch._foreach_maximum([x, x * 2], [x * 3, x]),
+        lambda x: torch._foreach_norm([x, x * 2]),
+        _in_place,
+        _writes_the_argument,
+    ],
+)
+def test_foreach_ops_keep_sizes_symbolic(fn: Any) -> None:
+    traced, seen = agree(fn, *((torch.randn(n, 3),) for n in (4, 2, 1, 0)))
+    assert seen == ["equal"] * 4
+    assert not traced.guards

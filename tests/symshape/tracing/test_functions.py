@@ -212,3 +212,166 @@ def test_attention_flags_that_depend_on_sizes() -> None:
     _, seen = agree(fn, (R(2, 3, 4, 8),), (R(1, 3, 7, 8),), (R(2, 3, 1, 8),))
     assert seen == ["equal", "equal", "refused"]
     assert F.scaled_dot_product_attention.__name__ == "scaled_dot_product_attention"
+
+
+# -- strides and offsets as a program reads them
+
+
+LAYOUTS = [
+    (R(4, 3),),
+    (R(1, 3),),
+    (R(2, 1),),
+    (R(1, 1),),
+    (R(0, 3),),
+    (R(2, 0),),
+    (R(3, 4).t(),),
+    (R(4, 1).t(),),
+    (torch.empty_strided((1, 4), (7, 1)).fill_(1),),
+]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x * 2).stride(),
+        lambda x: (x.clone().stride(), x.clone().stride(0), x.clone().stride(-1)),
+        lambda x: x.expand(2, *x.shape).clone().stride(0),
+        lambda x: x.t().contiguous().stride(),
+        lambda x: (x.sum(0, keepdim=True).stride(), x.sum(1, keepdim=True).stride(0)),
+        lambda x: torch.cat([x, x], 1).stride(),
+        lambda x: (x.t() * 2)[1:].storage_offset(),
+        lambda x: x.clone()[:, 1:].storage_offset(),
+        lambda x: (x.t().stride(), x[:, 1:].stride(), x[1:].storage_offset(), x.detach().stride(0)),
+    ],
+)
+def test_strides_and_offsets_are_those_of_eager(fn: Any) -> None:
+    for first in LAYOUTS:
+        agree(fn, first, *LAYOUTS)
+    compiled = symshape.compile(fn)
+    for call in LAYOUTS:
+        assert compiled(*call) == fn(*call)
+
+
+def test_a_view_that_picks_and_orders_needs_no_question_for_its_strides() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.transpose(0, 1)[2:].stride(0) == 1 else x
+
+    traced, seen = agree(f, *LAYOUTS[:3])
+    assert seen == ["equal"] * 3
+    assert not traced.guards
+
+
+def test_branching_on_a_stride_that_is_an_accident_is_refused() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if (x * 2).stride(1) == 1 else x
+
+    agree(f, *LAYOUTS[:1])
+    with pytest.raises(symshape.DataDependentError, match="by accident"):
+        symshape.trace(f, R(2, 1))
+    with pytest.raises(IndexError):
+        symshape.trace(lambda x: (x * 2).stride(2), R(2, 3))
+
+
+# -- writing by a symbolic index
+
+
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [
+        (lambda n: (slice(None), n - 1), lambda x: 5.0),
+        (lambda n: (slice(None), n - 1), lambda x: True),
+        (lambda n: (slice(None), n - 1), lambda x: x[:, 0]),
+        (lambda n: (slice(None), n - 1), lambda x: x[None, :, 0]),
+        (lambda n: (slice(None), n - 1), lambda x: x[:1, :1]),
+        (lambda n: (slice(None), n - 1), lambda x: x.double()[:, 0]),
+        (lambda n: (..., n // 2, None), lambda x: torch.tensor(3)),
+        (lambda n: n - n, lambda x: x[0]),
+        (lambda n: (slice(1, None), n - 1), lambda x: 2),
+    ],
+)
+def test_writing_by_a_size_keeps_it_symbolic(index: Any, value: Any) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[index(x.size(1))] = value(x)
+        return y
+
+    traced, seen = agree(f, (R(4, 3),), (R(2, 5),), (R(1, 1),), (R(3, 1),))
+    assert not fixed(traced)
+    assert seen[:2] == ["equal", "equal"]
+
+
+def test_augmented_assignment_by_a_size() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        n = x.size(1)
+        x[:, n - 1] += 2
+        x[n - 1 :] *= 2
+        return x
+
+    traced, seen = agree(f, (R(4, 3),), (R(2, 5),), (R(1, 1),))
+    assert not fixed(traced)
+    assert seen == ["equal"] * 3
+
+
+def test_writing_by_a_size_out_of_range_is_refused_as_in_eager() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[x.size(1), 0] = 1
+        return y
+
+    _traced, seen = agree(f, (R(4, 3),), (R(3, 3),), (R(9, 2),))
+    assert seen == ["equal", "refused", "equal"]
+
+
+# -- len and data
+
+
+def test_len_keeps_the_size_symbolic() -> None:
+    traced, seen = agree(lambda x: x * len(x) + len(x.shape) + len([1, 2]), (R(4, 3),), (R(1, 3),), (R(0, 2),))
+    assert seen == ["equal"] * 3
+    assert not traced.guards
+    traced, seen = agree(lambda x: [x[i] for i in range(len(x))], (R(4, 3),), (R(1, 3),))
+    assert seen == ["equal", "refused"]
+    with pytest.raises(TypeError, match="0-d"):
+        symshape.trace(lambda x: x * len(x), R(()))
+
+
+def test_writes_through_data_are_hidden_from_autograd_as_in_eager() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * 2
+        z = y * y
+        y.data.mul_(3)
+        y.detach()
+        return z, y
+
+    for n in (3, 5):
+        x = R(n, requires_grad=True)
+        ours = symshape.trace(f, R(4, requires_grad=True))(x)
+        assert torch.equal(torch.autograd.grad(ours[0].sum(), x)[0], torch.autograd.grad(f(x)[0].sum(), x)[0])
+
+
+# -- integers that may be -1
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, n: x.reshape(n, -1),
+        lambda x, n: x.reshape(n),
+        lambda x, n: x.view(2, n),
+        lambda x, n: x.reshape(n, 3, 2),
+        lambda x, n: x[:, None].expand(4, n, 3),
+        lambda x, n: torch.broadcast_to(x, (n, 3)),
+        lambda x, n: x.unflatten(0, (2, n)),
+    ],
+)
+def test_a_size_that_may_be_minus_one_is_asked_about(fn: Any) -> None:
+    calls = [(R(4, 3), n) for n in (2, -1, 12, 6, 4, 1, 0, -2)]
+    served = 0
+    for first in calls:
+        try:
+            fn(*first)
+        except RuntimeError:
+            continue
+        agree(fn, first, *calls, dynamic=True)
+        served += 1
+    assert served >= 2

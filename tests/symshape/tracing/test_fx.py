@@ -76,3 +76,12 @@ def test_gradient_switches_are_refused() -> None:
 
     with pytest.raises(UnsupportedError, match="gradients on or off"):
         symshape.trace(f, torch.randn(3)).to_fx()
+
+
+def test_inference_mode_inside_is_refused() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        with torch.inference_mode():
+            return x * 2
+
+    with torch.no_grad(), pytest.raises(UnsupportedError, match="inference mode"):
+        symshape.trace(f, torch.randn(3)).to_fx()
