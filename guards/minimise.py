@@ -1,8 +1,9 @@
 """Which conditions of a conjunction are needed: those that the others do not imply.
 
-A condition is dropped only for a proof.  First the cheap rungs of :mod:`guards.decide` look through all conditions,
-then the whole ladder looks at what is left, and at last Z3 alone, told nothing but the ranges and the conditions,
-confirms what was dropped.  What is not confirmed stays in the set.
+A condition is dropped only for a proof.  Of ranges of the same form the tightest is kept; then the cheap rungs of
+:mod:`guards.decide` look through all conditions, then the whole ladder looks at what is left, and at last Z3 alone,
+told nothing but the ranges and the conditions, confirms what was dropped.  What is not confirmed stays in the set.
+Where many conditions are left, one solver of Z3 that holds all of them is asked in place of the ladder.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from guards import exprs
 from guards.decide import Effort, ask
 from guards.exprs import FALSE, TRUE, Op, Term
 from guards.facts import Facts
-from guards.prove import Proved
-from guards.regions import SIZE, Ranges, components, empty_range, facts_of, solve_alone
-from guards.total import guarded
+from guards.prove import Proved, Together
+from guards.regions import SIZE, Ranges, components, empty_range, facts_of, range_conditions, solve_alone
+from guards.total import guarded, partial
+
+_MANY = 24  # conditions left after the cheap rungs, from which on they are asked together
 
 
 def _weight(term: Term) -> tuple[int, ...]:
@@ -43,7 +46,8 @@ def needed(
     facts = start = facts_of(ranges, given)
     conditions = [guarded(condition, start) for condition in conditions]
     kept: list[int] = []
-    for index in sorted(everything, key=lambda i: (_weight(conditions[i]), i)):
+    looked = sorted(_tightest(conditions), key=lambda i: (_weight(conditions[i]), i))
+    for index in looked:
         term = conditions[index]
         if term is not TRUE and ask(facts, term, effort=Effort.CHEAP, only=True) is not True:
             facts = facts.assume(term)
@@ -51,12 +55,60 @@ def needed(
     if facts.contradictory:
         return everything
     kept.reverse()  # the heavy ones are the first to go
+    if effort is Effort.FULL and len(kept) > _MANY:
+        dropped = sorted(set(looked).difference(kept))
+        return sorted(_together(kept, dropped, conditions, [guarded(c, start) for c in given], ranges))
     kept = _without_implied(start, kept, conditions, Effort.CHEAP)
     if effort is Effort.FULL:
         kept = _without_implied(start, kept, conditions, Effort.FULL)
         background = range(len(conditions), len(conditions) + len(given))
         kept += _unconfirmed([*conditions, *map(guarded, given)], [*kept, *background], ranges)
     return sorted(kept)
+
+
+def _tightest(conditions: Sequence[Term]) -> list[int]:
+    """The indices of all conditions but those that bound a form less tightly than another one does: no proof needed.
+
+    >>> from guards.exprs import eq, le, symbol
+    >>> s0, s1 = symbol("s0"), symbol("s1")
+    >>> _tightest([le(s0 + s1, 9), le(s0 + s1, 7), le(s0, 7), eq(s0, 3), le(s0 + s1, 7)])
+    [1, 3]
+    """
+    lowest: dict[Term, tuple[int, int]] = {}  # of forms bounded from below and of those from above, turned round
+    others: list[int] = []
+    fixed: dict[Term, int] = {}
+    for index, condition in enumerate(conditions):
+        if (condition.op is not Op.LE and condition.op is not Op.EQ) or partial(condition):
+            others.append(index)
+            continue
+        constant, items = exprs.split(condition.args[0])
+        if condition.op is Op.EQ:
+            fixed.setdefault(exprs.linear(0, dict(items)), -constant)
+            others.append(index)
+        else:
+            form = exprs.linear(0, dict(items))  # form <= -constant
+            lowest[form] = min(lowest.get(form, (-constant, index)), (-constant, index))
+    for form, value in fixed.items():
+        for turned, here in ((form, value), (exprs.scale(form, -1), -value)):
+            if turned in lowest and lowest[turned][0] >= here:
+                del lowest[turned]
+    return sorted([*others, *(index for _, index in lowest.values())])
+
+
+def _together(
+    kept: list[int], dropped: Sequence[int], conditions: Sequence[Term], given: Sequence[Term], ranges: Ranges
+) -> list[int]:
+    """``kept`` without what the others imply, by one solver, which confirms what was dropped before, too."""
+    always = [*given, *(c for name, limits in ranges.items() for c in range_conditions(name, limits))]
+    asked = Together(always, [conditions[index] for index in kept])
+    left = list(range(len(kept)))
+    for index in range(len(kept)):
+        others = [other for other in left if other != index]
+        if asked.implies(others, conditions[kept[index]]):
+            left = others
+    found = [kept[index] for index in left]
+    sure = Together([*always, *(conditions[index] for index in found)])
+    return [*found, *(index for index in dropped if not sure.implies([], conditions[index]))]
 
 
 def _unconfirmed(conditions: Sequence[Term], kept: Sequence[int], ranges: Ranges) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LIMIT = 400_000  # of Z3's steps for a question in the incremental solver
 LIMIT_ALONE = 1_000_000  # and for the second try
+LIMIT_TOGETHER = 2_000_000  # and where many are asked of one solver
 _LARGEST = 3_000  # nodes of a formula; larger ones are not sent
 
 
@@ -394,3 +395,68 @@ def smtlib(*formulas: Term, ranges: Mapping[str, tuple[int | None, int | None]] 
     lines += [f"(assert (not (= {fold.fold(d, _smt_node)} 0)))" for d in divisors]
     lines += [f"(assert {fold.fold(f, _smt_node)})" for f in formulas]
     return "\n".join([*lines, "(check-sat)", ""])
+
+
+# -- many questions about the same conditions -------------------------------------------------------------------------
+
+
+class Together:
+    """One solver for many questions about the same conditions; it keeps what it learns.
+
+    ``always`` holds throughout, of ``switched`` what each question chooses.  The context is its own, so that no answer
+    depends on what was asked elsewhere.
+
+    >>> from guards.exprs import ge, symbol
+    >>> a, b = symbol("a"), symbol("b")
+    >>> asked = Together([ge(b, 3)], [ge(a, b)])
+    >>> asked.implies([0], ge(a, 2)), asked.implies([], ge(a, 2))
+    (True, False)
+    """
+
+    def __init__(self, always: Sequence[Term], switched: Sequence[Term] = ()) -> None:
+        import z3
+
+        self._context = z3.Context()
+        linear = all(map(_is_linear, (*always, *switched)))
+        self._solver = z3.SolverFor("QF_LIA", ctx=self._context) if linear else z3.SimpleSolver(ctx=self._context)
+        self._solver.set("rlimit", LIMIT_TOGETHER)
+        self._lowering = _Lowering(self._context, None)
+        self._on = [z3.Bool(f"on!{index}", self._context) for index in range(len(switched))]
+        self._off = {c: z3.Bool(f"off!{index}", self._context) for index, c in enumerate(switched)}
+        for condition in always:
+            self._solver.add(*self._lowered(condition))
+        for condition, on in zip(switched, self._on, strict=True):
+            lowered, *definitions = self._lowered(condition)
+            self._solver.add(*definitions, z3.Implies(on, lowered))
+            self._solver.add(z3.Implies(self._off[condition], z3.Not(lowered)))
+
+    def _lowered(self, condition: Term) -> list[Any]:
+        lowered, definitions = self._lowering.lower(condition)
+        return [lowered, *definitions]
+
+    def implies(self, chosen: Iterable[int], condition: Term) -> bool | None:
+        """Whether the conditions ``chosen``, by number, imply another one; None where that was not found out."""
+        import z3
+
+        on = [self._on[index] for index in chosen]
+        off = self._off.get(condition)
+        try:
+            if off is not None:
+                found = self._solver.check(*on, off)
+            else:
+                lowered, *definitions = self._lowered(condition)
+                self._solver.push()
+                self._solver.add(*definitions, z3.Not(lowered))
+                found = self._solver.check(*on)
+                self._solver.pop()
+        except z3.Z3Exception:
+            return None
+        return True if found == z3.unsat else False if found == z3.sat else None
+
+
+def _is_linear(condition: Term) -> bool:
+    """Whether nothing in a condition is multiplied, or divided by, but numbers."""
+    return not any(
+        part.op is Op.MUL or (part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is not Op.CONST)
+        for part in exprs.postorder(condition)
+    )
