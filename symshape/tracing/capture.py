@@ -177,7 +177,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         refuse(problems, name_of(fn))
         _refuse_custom_gradients(result)
         outputs, specs, tree = _outputs(tracer, result, _roots(tracer, arguments))
-        settle(tracer.copies, tracer.steps, outputs)
+        settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
         tracer.env.check_policies()
     env = tracer.env
     steps = without_dead_code(tracer.steps, outputs)

@@ -39,6 +39,7 @@ def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
     rules do not follow: the program then depends on that size, and reads the stride when it runs.
     """
     spec = tensor._spec
+    tensor._tracer.looked_at.add(tensor._value)
     every = range(len(spec.sizes))
     dims = every if dim is None else (every[dim],)
     if tensor._value in tensor._tracer.laid_out:
@@ -50,6 +51,11 @@ def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
             for d in dims
         ]
     return tuple(map(outward, found)) if dim is None else outward(found[0])
+
+
+def _is_contiguous(tensor: SymbolicTensor, *args: Any, **kwargs: Any) -> Any:
+    tensor._tracer.looked_at.add(tensor._value)
+    return torch.Tensor.is_contiguous(tensor, *args, **kwargs)
 
 
 def _is_empty(tensor: SymbolicTensor) -> bool:
@@ -96,6 +102,7 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.__getitem__: getitem,
     torch.Tensor.__setitem__: setitem,
     _getter(torch.Tensor.data): _data,
+    torch.Tensor.is_contiguous: _is_contiguous,
     torch.Tensor.storage_offset: _storage_offset,
     torch.nn.functional.interpolate: resizing.interpolate,
     torch.matmul: composites.matmul,

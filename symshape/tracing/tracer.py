@@ -146,6 +146,7 @@ class Tracer:
         copies: reshapes that could have been views.
         laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1 too: arguments, and
             views of them that only pick and order dimensions.
+        looked_at: the values of which the program read how they lie in memory.
         generators: the addresses of the random generators that were there before the trace; None for any.
     """
 
@@ -158,6 +159,7 @@ class Tracer:
         self._storages: dict[int, object] = {}
         self.copies: list[Copied] = []
         self.laid_out: set[Value] = set()
+        self.looked_at: set[Value] = set()
         self.generators: set[int] | None = None
         self._constants: dict[int, list[SymbolicTensor]] = {}
         self._recording = True

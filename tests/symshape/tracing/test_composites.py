@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
+from tests.symshape.eager import agree
 
 
 class Recorder(TorchDispatchMode):
@@ -123,3 +125,32 @@ def test_flatten(dims: tuple[int, int]) -> None:
 
 def test_flatten_of_a_scalar() -> None:
     assert symshape.trace(lambda x: x.flatten(), torch.tensor(1.0)).output_specs.sizes == (1,)
+
+
+# -- layouts that follow from whether a reshape was a view
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.transpose(1, 2).reshape(x.shape) + 1,
+        lambda x: x.transpose(1, 2).reshape(x.shape)[torch.arange(x.size(0))],
+        lambda x: x.permute(2, 1, 0).flatten(0, 1) / 2,
+        lambda x: (x.transpose(0, 1).reshape(x.shape) * 2).relu().transpose(0, 1),
+        lambda x: x.transpose(1, 2).reshape(x.shape) @ torch.ones(x.size(-1), 2),
+    ],
+)
+def test_results_lie_in_memory_as_in_eager(fn: Any) -> None:
+    calls = [(torch.randn(sizes),) for sizes in ((5, 4, 6), (3, 2, 2), (4, 1, 1), (2, 2, 2), (1, 3, 1), (0, 2, 2))]
+    traced, seen = agree(fn, *calls)
+    assert seen.count("equal") >= 3
+    assert all("1" in str(guard.term) or "0" in str(guard.term) for guard in traced.guards)
+
+
+def test_a_layout_that_the_program_reads_is_asked_about() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x.transpose(1, 2).reshape(x.shape)
+        return x + 1 if y.is_contiguous() else x - 1
+
+    _, seen = agree(f, *((torch.randn(sizes),) for sizes in ((5, 4, 6), (3, 2, 2), (3, 5, 7))))
+    assert seen == ["equal", "refused", "equal"]
