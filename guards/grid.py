@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from guards import exprs
+from guards.eliminate import eliminate
 from guards.errors import GuardsError
 from guards.exprs import FALSE, Term, symbol
 from guards.facts import Facts
 from guards.fold import substitute
-from guards.project import eliminate
 from guards.regions import SIZE, Ranges, empty_range, facts_of, range_conditions, search
 from guards.total import guarded, satisfied
 
@@ -107,8 +107,8 @@ def _all(value: bool, xs: Sequence[int], ys: Sequence[int]) -> tuple[tuple[bool,
     return tuple(tuple(value for _ in xs) for _ in ys)
 
 
-def _cell(left: Sequence[Term], exact: bool, asked: Sequence[Term], values: Mapping[str, int]) -> bool | None:
-    if not all(satisfied(condition, values) for condition in left):
+def _cell(left: Term, exact: bool, asked: Sequence[Term], values: Mapping[str, int]) -> bool | None:
+    if not satisfied(left, values):
         return False
     if exact:
         return True

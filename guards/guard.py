@@ -22,7 +22,7 @@ from guards.minimise import needed
 from guards.origin import COMPLEMENT, DECLARED, Origin
 from guards.parse import parse
 from guards.project import project
-from guards.regions import SIZE, Range, core, implied, range_conditions, search
+from guards.regions import SIZE, Range, core, implied, range_conditions, search, universe
 from guards.sampling import sample
 from guards.sources import Source, spelled
 from guards.total import guarded, satisfied
@@ -291,7 +291,7 @@ class GuardSet:
         >>> print(GuardSet.read("s0 + s1 > 2", ranges={"s0": (0, 8)}).negate())
         s0 >= 9 or s0 + s1 <= 2  # complement
         """
-        ranges = {name: _universe(limits) for name, limits in self.ranges.items()}
+        ranges = {name: universe(limits) for name, limits in self.ranges.items()}
         return GuardSet((Guard(_complement(self.conditions, ranges), COMPLEMENT),), ranges)
 
     def difference(self, other: GuardSet) -> GuardSet:
@@ -324,7 +324,7 @@ class GuardSet:
         (None, True)
         """
         found = project(self._terms(), self.ranges, name)
-        wide = _universe(self.ranges.get(name, SIZE))
+        wide = universe(self.ranges.get(name, SIZE))
         return Projection(name, GuardSet(found.conditions, {name: wide}), found.exact)
 
     def region(
@@ -364,10 +364,6 @@ class GuardSet:
         free = dict.fromkeys(self.ranges, (None, None))
         found = core([guard.term for guard in conditions], free)
         return None if found is None else GuardSet(tuple(conditions[index] for index in found), free)
-
-
-def _universe(limits: Range) -> Range:
-    return SIZE if limits[0] is not None and limits[0] >= 0 else (None, None)
 
 
 def _complement(conditions: Sequence[Guard], ranges: Mapping[str, Range]) -> Term:

@@ -53,6 +53,15 @@ def empty_range(ranges: Ranges) -> bool:
     return any(low is not None and high is not None and low > high for low, high in ranges.values())
 
 
+def universe(limits: Range) -> Range:
+    """The values that a symbol of some range may have at all: sizes, where the range allows nothing below 0.
+
+    >>> universe((2, 8)), universe((-1, 8))
+    ((0, None), (None, None))
+    """
+    return SIZE if limits[0] is not None and limits[0] >= 0 else (None, None)
+
+
 def range_conditions(name: str, limits: Range) -> tuple[Term, ...]:
     """The conditions that a range puts on a symbol.
 

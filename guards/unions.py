@@ -12,7 +12,7 @@ from itertools import pairwise
 import attrs
 
 from guards import exprs
-from guards.exprs import Term
+from guards.exprs import Op, Term
 from guards.pieces import Pair, Pieces, TooMany
 
 MOST_ATOMS = 32  # a condition with more comparisons than this is not worth reading
@@ -63,15 +63,29 @@ def condition(truths: Pieces, symbol: Term) -> Term:
     segments = _segments(truths)
     if all(all(segment.inside.values()) for segment in segments):
         return exprs.TRUE
+    apart = [part for segment in segments for part in _one_by_one(segment, truths.modulus)]
+    found = [_joined(segments, truths, symbol)]
+    if len(apart) != len(segments) and len(apart) <= _CUTS:
+        found.append(_joined(apart, truths, symbol))
+    best = min(found, key=_atoms)
+    if _atoms(best) > MOST_ATOMS:
+        raise TooMany
+    return best
+
+
+def _atoms(condition: Term) -> int:
+    if condition.op is Op.AND or condition.op is Op.OR:
+        return sum(_atoms(part) for part in condition.args)
+    return 1
+
+
+def _joined(segments: Sequence[_Segment], truths: Pieces, symbol: Term) -> Term:
     blocks, single = _blocks(segments, truths.modulus)
     parts: dict[Pattern, list[Term]] = {}
     for block in blocks:
         parts.setdefault(block.pattern, []).append(_told(block, truths, symbol))
     told = [exprs.and_(_remainders(pattern, symbol), exprs.or_(*spans)) for pattern, spans in parts.items()]
-    found = exprs.or_(*told, *(exprs.eq(symbol, value) for value in single))
-    if sum(1 for part in exprs.postorder(found) if part.is_bool) > 2 * MOST_ATOMS:
-        raise TooMany
-    return found
+    return exprs.or_(*told, *(exprs.eq(symbol, value) for value in single))
 
 
 # -- cutting ----------------------------------------------------------------------------------------------------------
@@ -116,6 +130,27 @@ def _segments(truths: Pieces) -> list[_Segment]:
         if inside:
             found.append(_Segment(lo, hi, inside, _pattern(inside, truths.modulus)))
     return found
+
+
+def _one_by_one(segment: _Segment, modulus: int) -> list[_Segment]:
+    """A segment as runs of values that are in and of those that are not, where it is too short to repeat itself."""
+    lo, hi, number = segment.lo, segment.hi, segment.pattern[0]
+    if lo is None or hi is None or number == 1 or hi - lo >= 2 * number:
+        return [segment]
+    made: list[_Segment] = []
+    for value in range(lo, hi + 1):
+        what = segment.inside.get(value % modulus)
+        if what is None and not made:
+            continue
+        if made and (what is None or what is bool(made[-1].pattern[1])):
+            last = made.pop()
+            inside = {**last.inside, **({} if what is None else {value % modulus: what})}
+            made.append(_Segment(last.lo, value, inside, last.pattern))
+        else:
+            assert what is not None
+            start = value if made else lo
+            made.append(_Segment(start, value, {value % modulus: what}, _EVERY if what else _NONE))
+    return made
 
 
 def _cuts(runs: Sequence[Sequence[tuple[int | None, int | None, bool]]]) -> list[int]:
@@ -293,8 +328,6 @@ def _remainders(pattern: Pattern, symbol: Term) -> Term:
             made = [exprs.and_(exprs.or_(*_by_runs(divisor, coarse, symbol)), *others)]
             size = len(others) + len(_by_runs(divisor, coarse, symbol))
             best = made if size < len(best) else best
-    if len(best) > MOST_ATOMS:
-        raise TooMany
     return exprs.or_(*best)
 
 
