@@ -7,7 +7,9 @@ and what was made goes.  `make` builds in place.
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -49,12 +51,49 @@ def extensions() -> list[Extension]:
     os.chdir(HERE)
     paths = [f"guards/{name}.py" for name in COMPILED]
     try:
-        return list(mypycify(paths, opt_level="3", debug_level="0", group_name="guards_compiled"))
+        made: list[Extension] = mypycify(paths, opt_level="3", debug_level="0", group_name="guards.compiled")
     except SystemExit as error:  # how mypyc ends where the types are not right
         if WANTED == "1":
             raise
         print(f"guards stays interpreted: mypyc refuses ({error})", file=sys.stderr)
         return []
+    for source in {source for extension in made for source in extension.sources if "__native" in source}:
+        _keep_docstrings(HERE / source)
+    return made
+
+
+def _keep_docstrings(source: Path) -> None:
+    """Writes docstrings into the C that mypyc made: it writes signatures only (as seen with mypy 2.4)."""
+    docs: dict[str, str] = {}
+    for name in COMPILED:
+        _collect(name, ast.parse((HERE / "guards" / f"{name}.py").read_text(encoding="utf-8")), docs)
+
+    def after_signature(found: re.Match[str]) -> str:
+        return f"{found[1]} {_c_string(docs.get(found[2], ''))}{found[3]}"
+
+    text = source.read_text(encoding="utf-8")
+    signature = r'PyDoc_STR\("(?:[^"\\]|\\.)*--\\n\\n"'
+    text = re.sub(rf"(\(PyCFunction\)CPyPy_(\w+),[^\"]*{signature})(\))", after_signature, text)
+    text = re.sub(rf"(CPyType_(\w+)_template_ = {{[^\"]*\"\w+\",[^\"]*{signature})(\))", after_signature, text)
+    text = re.sub(
+        r"(\(getter\)(\w+)_get_(\w+),\s*NULL, )NULL(, NULL})",
+        lambda found: f"{found[1]}{_c_string(docs.get(f'{found[2]}___{found[3]}', ''))}{found[4]}",
+        text,
+    )
+    source.write_text(text, encoding="utf-8")
+
+
+def _collect(prefix: str, tree: ast.AST, docs: dict[str, str]) -> None:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            name = f"{prefix}___{node.name}"  # as mypyc writes it
+            docs[name] = ast.get_docstring(node) or ""
+            _collect(name, node, docs)
+
+
+def _c_string(text: str) -> str:
+    escaped = "".join(chr(b) if chr(b).isalnum() and b < 128 else f"\\{b:03o}" for b in text.encode())
+    return f'"{escaped}"'
 
 
 class Build(build_ext):

@@ -12,7 +12,7 @@ if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step throu
 from guards.certify import Certificate, certify
 from guards.codegen import Check, compile_check
 from guards.congruence import Congruence
-from guards.decide import Effort, Verdict, ask, decide, prove
+from guards.decide import Effort, ask, decide, prove
 from guards.dispatch import Miss, Near, Tree
 from guards.errors import CannotSolve, Contradiction, FormatError, GuardsError, ParseError, RangeError
 from guards.exchange import from_json, to_json
@@ -21,7 +21,7 @@ from guards.exprs import Term, symbol
 from guards.facts import Facts
 from guards.grid import Grid
 from guards.guard import Guard, GuardSet, Origin, Projection, Violation
-from guards.intervals import Interval
+from guards.interval import Interval
 from guards.nearest import Nearest
 from guards.parse import parse
 from guards.prove import smtlib
@@ -29,6 +29,7 @@ from guards.shorten import bounds, simplify
 from guards.simplify import latex
 from guards.solve import solve
 from guards.sources import IntArg, Size, Source, StorageOffset, Stride
+from guards.verdict import Verdict
 
 __all__ = [
     "CannotSolve",

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-import attrs
-
 from guards import cases, exprs, refute
 from guards.assuming import with_condition
 from guards.errors import Contradiction, ParseError, RangeError
 from guards.exprs import FALSE, TRUE, Op, Term
 from guards.facts import Facts, forget_scopes
-from guards.intervals import Interval
+from guards.interval import Interval
 from guards.parse import _cache as parsed
 from guards.parse import parse
 from guards.points import Values, exhaust, nearer, witness
@@ -23,6 +21,7 @@ from guards.prove import Proved, Unknown, solve_formula
 from guards.rules import rewritten
 from guards.scope import Scope, divisors, replaced
 from guards.simplify import refutes as refuted_by_factors
+from guards.verdict import Verdict
 
 
 class Effort(IntEnum):
@@ -133,30 +132,6 @@ def ask_scope(scope: Scope, condition: Term, effort: Effort, only: bool | None) 
 
 
 # -- the ladder -------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class Verdict:
-    """What was found out about a condition.
-
-    Attributes:
-        value: True: it holds for all values that the facts allow; False: for none; None: it depends, or nobody knows.
-        rung: the step of the ladder that settled it.
-        fails: values at which it does not hold, by name (only where the value is None).
-        holds: values at which it holds (only where the value is None).
-        reason: a sentence.
-    """
-
-    value: bool | None
-    rung: str
-    fails: dict[str, int] | None = None
-    holds: dict[str, int] | None = None
-    reason: str = ""
-
-    @property
-    def model(self) -> dict[str, int] | None:
-        """Values at which the condition fails, or, where none are known, at which it holds."""
-        return self.fails if self.fails is not None else self.holds
 
 
 class _Climb:

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import attrs
 
 from guards import exprs
-from guards.decide import Verdict
 from guards.errors import FormatError, GuardsError
 from guards.exprs import Op, Term
 from guards.facts import Facts
@@ -27,6 +26,7 @@ from guards.regions import SIZE, range_conditions
 from guards.simplify import latex
 from guards.sources import IntArg, Size, Source, StorageOffset, Stride
 from guards.total import guarded
+from guards.verdict import Verdict
 
 FORMAT, VERSION = "guards", 1
 _LARGEST = 16_000_000  # characters of a document

@@ -13,7 +13,8 @@ from guards import exprs
 from guards.assuming import assume, declare, learn
 from guards.errors import RangeError
 from guards.exprs import FALSE, TRUE, Op, Term
-from guards.intervals import SIZES, Interval, Pair, meet
+from guards.interval import Interval
+from guards.intervals import SIZES, Pair, meet
 from guards.scope import Scope, replaced
 
 _PLAIN_LIMIT = 1024

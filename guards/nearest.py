@@ -10,7 +10,7 @@ import attrs
 from guards import exprs
 from guards.exprs import Term
 from guards.fold import substitute
-from guards.intervals import Interval
+from guards.interval import Interval
 from guards.regions import SIZE, Ranges, Values, components, facts_of, holds, range_conditions, search
 from guards.total import guarded, satisfied
 

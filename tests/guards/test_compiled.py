@@ -36,7 +36,10 @@ def test_sources_pass_the_same_tests() -> None:
 
 @pytest.mark.skipif(not SOURCES, reason="nothing is compiled here")
 def test_interpreted_on_request() -> None:
-    code = "import guards.decide as decide; print(decide.__file__); print(decide.prove('(s + 7) // 8 * 8 >= s'))"
+    code = (
+        "import importlib; decide = importlib.import_module('guards.decide');"
+        "print(decide.__file__, decide.prove('(s + 7) // 8 * 8 >= s'))"
+    )
     environment = {**os.environ, "SYMSHAPE_INTERPRETED": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True

@@ -132,7 +132,7 @@ def test_kinds_are_kept_apart() -> None:
         not_(x)
     with pytest.raises(TypeError, match=r"integer term|Term, int"):  # the second is what a compiled module says
         add(x, 1.5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="condition is needed"):
+    with pytest.raises(TypeError, match=r"condition is needed|Term, bool"):
         exprs.and_(1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="identifier"):
         symbol("not a name")

@@ -12,7 +12,7 @@ from guards.errors import Contradiction, ParseError, RangeError
 from guards.exprs import eq, ge, le, symbol
 from guards.facts import Facts
 from guards.fold import evaluate
-from guards.intervals import Interval
+from guards.interval import Interval
 from guards.parse import parse
 from tests.oracles import Question, tried
 from tests.strategies import assumption, integer, range_of_symbol

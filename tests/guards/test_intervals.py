@@ -7,7 +7,8 @@ import random
 import pytest
 
 from guards import intervals
-from guards.intervals import Interval, Pair
+from guards.interval import Interval
+from guards.intervals import Pair
 
 
 def _random(rng: random.Random) -> Pair:
