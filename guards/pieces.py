@@ -40,22 +40,24 @@ class Pieces:
         modulus: how many remainder classes there are.
         classes: for each class the runs of its values, from the low end of the domain on; none for a class that is of
             no interest.
+        most: how many runs a function made of this one may have.
     """
 
     domain: Pair
     modulus: int
     classes: tuple[tuple[Run, ...], ...]
+    most: int = MOST
 
     def at(self, value: int) -> Any:
         """What is there at a value of the domain."""
         return next(what for last, what in self.classes[value % self.modulus] if last is None or value <= last)
 
 
-def pieces_of(term: Term, symbol: Term, domain: Pair, known: tuple[int, int] = (1, 0)) -> Pieces:
+def pieces_of(term: Term, symbol: Term, domain: Pair, known: tuple[int, int] = (1, 0), most: int = MOST) -> Pieces:
     """The pieces of a term in ``symbol`` alone, for values of the domain that are ``known[1]`` modulo ``known[0]``.
 
     Raises:
-        TooMany: there are too many.
+        TooMany: there are more than ``most`` in all classes together.
 
     >>> from guards.exprs import symbol
     >>> from guards.parse import parse
@@ -66,7 +68,7 @@ def pieces_of(term: Term, symbol: Term, domain: Pair, known: tuple[int, int] = (
     """
     modulus, rest = known
     whole: tuple[Run, ...] = ((domain[1], (Fraction(0), Fraction(1))),)
-    start = Pieces(domain, modulus, tuple(whole if r == rest else () for r in range(modulus)))
+    start = Pieces(domain, modulus, tuple(whole if r == rest else () for r in range(modulus)), most)
 
     def algebra(part: Term, operands: list[Pieces]) -> Pieces:
         return _node(part, operands, start)
@@ -272,7 +274,9 @@ def _first(holds: Callable[[int], bool], lo: int | None, hi: int | None) -> int 
 
 
 def _constant(like: Pieces, what: Any) -> Pieces:
-    return Pieces(like.domain, like.modulus, tuple(((like.domain[1], what),) if runs else () for runs in like.classes))
+    return Pieces(
+        like.domain, like.modulus, tuple(((like.domain[1], what),) if runs else () for runs in like.classes), like.most
+    )
 
 
 def _aligned(functions: Sequence[Pieces], modulus: int) -> Iterator[list[tuple[int | None, int | None, list[Any]]]]:
@@ -297,10 +301,10 @@ def _aligned(functions: Sequence[Pieces], modulus: int) -> Iterator[list[tuple[i
 
 def _made(functions: Sequence[Pieces], modulus: int, each: Callable[..., list[Run]]) -> Pieces:
     """The function whose runs ``each(what, ..., rest, lo, hi)`` gives for every run on which all are one piece."""
-    domain = functions[0].domain
+    domain, most = functions[0].domain, functions[0].most
     classes = []
     count = 0
-    if modulus > MOST:
+    if modulus > most:
         raise TooMany
     for rest, cut in enumerate(_aligned(functions, modulus)):
         runs: list[Run] = []
@@ -314,10 +318,10 @@ def _made(functions: Sequence[Pieces], modulus: int, each: Callable[..., list[Ru
         if runs:
             runs[-1] = (domain[1], runs[-1][1])
         count += len(runs)
-        if count > MOST:
+        if count > most:
             raise TooMany
         classes.append(tuple(runs))
-    return Pieces(domain, modulus, tuple(classes))
+    return Pieces(domain, modulus, tuple(classes), most)
 
 
 def _merged(functions: Sequence[Pieces], combine: Callable[..., Any]) -> Pieces:
@@ -358,7 +362,7 @@ def _picked(a: Pieces, b: Pieces, greatest: bool) -> Pieces:
 def _divided(a: Pieces, b: Pieces) -> Pieces:
     """``a // b``"""
     modulus = lcm(a.modulus, b.modulus)
-    if modulus > MOST:
+    if modulus > a.most:
         raise TooMany
     finer = modulus
     for cut in _aligned([a, b], modulus):
@@ -366,7 +370,7 @@ def _divided(a: Pieces, b: Pieces) -> Pieces:
             if p is None or not q:
                 continue
             finer = lcm(finer, _period(p, int(q[0])) if len(q) == 1 else _period(_quotient(p, q), 1))
-            if finer > MOST:
+            if finer > a.most:
                 raise TooMany
 
     def each(p: Poly | None, q: Poly | None, rest: int, lo: int | None, hi: int | None) -> list[Run]:

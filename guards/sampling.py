@@ -1,4 +1,9 @@
-"""Points of a region, spread over it."""
+"""Points of a region, spread over it.
+
+Points are found by walks that choose one symbol after the other from what the choices before leave: an end of its range
+or something between, and where conditions on that symbol alone say more, an end or a member of a run of its values.
+What walks do not find a solver is asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,57 @@ import random
 from collections.abc import Sequence
 from math import log2
 
+import attrs
+
 from guards import exprs
 from guards.exprs import FALSE, Term, symbol
 from guards.facts import Facts
+from guards.pieces import TooMany, pieces_of
 from guards.regions import SIZE, Ranges, Values, empty_range, facts_of, holds, search
 
 _POOL = 4  # candidates for each point wanted
 _TRIES = 6  # walks for each candidate
+_RUNS = 256  # of values of one symbol; with more, they are not looked at
 _REACH = (2, 6, 12, 20)  # how far, as powers of two, an unbounded range is explored
+
+
+@attrs.frozen
+class _Run:
+    """Values ``first, first + step, ..., last``; None for no end (then ``first`` or ``last`` says which values)."""
+
+    first: int | None
+    last: int | None
+    step: int
+    rest: int
+
+    def within(self, low: int, high: int) -> range:
+        """The values between two bounds."""
+        low = low if self.first is None else max(low, self.first)
+        high = high if self.last is None else min(high, self.last)
+        return range(low + (self.rest - low) % self.step, high + 1, self.step)
+
+
+def _runs(conditions: Sequence[Term], ranges: Ranges) -> dict[str, list[_Run]]:
+    """For each symbol on which some conditions speak alone the runs of values at which these hold."""
+    found: dict[str, list[_Run]] = {}
+    for name, limits in ranges.items():
+        s = symbol(name)
+        alone = [condition for condition in conditions if condition.symbols == {s}]
+        if not alone:
+            continue
+        try:
+            truths = pieces_of(exprs.and_(*alone), s, limits, most=_RUNS)
+        except TooMany:
+            continue
+        runs = []
+        for rest, row in enumerate(truths.classes):
+            start = limits[0]
+            for last, what in row:
+                if what is True:
+                    runs.append(_Run(start, last, truths.modulus, rest))
+                start = None if last is None else last + 1
+        found[name] = runs
+    return found
 
 
 def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0) -> list[Values]:
@@ -31,56 +79,83 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
         return []
     named = {s.name: SIZE for condition in conditions for s in condition.symbols}
     ranges = {**named, **ranges}
+    if not ranges:
+        return [{}]
     facts = facts_of(ranges, conditions)
     if facts.contradictory:
         return []
     rng = random.Random(seed)
+    runs = _runs(conditions, ranges)
     pool: dict[tuple[int, ...], Values] = {}
+    ends: set[tuple[int, ...]] = set()
     for _ in range(_POOL * _TRIES * count):
-        values = _walk(facts, list(ranges), rng)
-        if values is not None and holds(conditions, ranges, values):
-            pool.setdefault(tuple(values[name] for name in ranges), {name: values[name] for name in ranges})
+        walked = _walk(facts, list(ranges), rng, runs)
+        if walked is not None and holds(conditions, ranges, walked[0]):
+            key = tuple(walked[0][name] for name in ranges)
+            pool.setdefault(key, {name: walked[0][name] for name in ranges})
+            if walked[1]:
+                ends.add(key)
             if len(pool) >= _POOL * count:
                 break
     if len(pool) < count:
         _fill(pool, conditions, ranges, count, rng)
-    return _spread(pool, count)
+    return _spread(pool, ends, count)
 
 
-def _walk(facts: Facts, names: list[str], rng: random.Random) -> Values | None:
-    """Values chosen one symbol after the other, each from what the choices before leave; None in a dead end."""
+def _walk(
+    facts: Facts, names: list[str], rng: random.Random, runs: dict[str, list[_Run]]
+) -> tuple[Values, bool] | None:
+    """Values chosen one symbol after the other, and whether one of them is at an end; None in a dead end."""
     values: Values = {}
+    at_an_end = False
     rng.shuffle(names)
     for name in names:
         s = symbol(name)
         for _ in range(3):
-            value = _pick(facts, s, rng)
-            narrowed = facts.assume(exprs.eq(s, value)) if value is not None else facts
-            if value is not None and not narrowed.contradictory:
-                break
+            picked = _pick(facts, s, rng, runs.get(name))
+            if picked is not None:
+                narrowed = facts.assume(exprs.eq(s, picked[0]))
+                if not narrowed.contradictory:
+                    break
         else:
             return None
-        values[name], facts = value, narrowed
-    return values
+        values[name], facts = picked[0], narrowed
+        at_an_end = at_an_end or picked[1]
+    return values, at_an_end
 
 
-def _pick(facts: Facts, s: Term, rng: random.Random) -> int | None:
-    found = facts.interval(facts.canonical(s))
-    low, high = found.lo, found.hi
-    reach: int = 2 ** rng.choice(_REACH)
+def _pick(facts: Facts, s: Term, rng: random.Random, runs: list[_Run] | None) -> tuple[int, bool] | None:
+    """A value that the facts may allow, and whether it is the first or the last of its range or of its run."""
+    scope = facts.scope(s)
+    inner = scope.canonical(s)
+    low, high = facts.interval(inner).lo, facts.interval(inner).hi
+    modulus, rest = scope.congruence(inner)
+    run = _Run(None, None, max(modulus, 1), rest)
+    if runs is not None:
+        if not runs:
+            return None
+        run = rng.choice(runs)
+        low, high = _greater(low, run.first), _less(high, run.last)
+    reach: int = run.step * 2 ** rng.choice(_REACH)
+    ends = low, high
     if low is None:
         low = -reach if high is None else high - reach
     if high is None:
         high = low + reach
-    if low > high:
+    values = run.within(low, high)
+    if not values:
         return None
-    value = rng.choice((low, high, rng.randint(low, high), rng.randint(low, high), rng.randint(low, high)))
-    modulus, rest = facts.scope(s).congruence(s)
-    if modulus > 1:
-        value = low + (rest - low) % modulus + (value - low) // modulus * modulus
-        if value > high:
-            value -= modulus
-    return value if low <= value <= high else None
+    value = rng.choice((values[0], values[-1], *(values[rng.randrange(len(values))] for _ in range(3))))
+    at_an_end = (value == values[0] and ends[0] is not None) or (value == values[-1] and ends[1] is not None)
+    return value, at_an_end
+
+
+def _greater(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)
+
+
+def _less(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
 
 
 def _fill(
@@ -107,13 +182,16 @@ def _fill(
         pool[tuple(found[name] for name in names)] = {name: found[name] for name in names}
 
 
-def _spread(pool: dict[tuple[int, ...], Values], count: int) -> list[Values]:
-    """Points of the pool, each as far as possible from those chosen before; distance counts in powers of two."""
+def _spread(pool: dict[tuple[int, ...], Values], ends: set[tuple[int, ...]], count: int) -> list[Values]:
+    """Points of the pool, each as far as possible from those chosen before; distance counts in powers of two.
+
+    A point at an end of the region counts as if it were twice as far.
+    """
     scaled = {key: [log2(1 + abs(value)) for value in key] for key in sorted(pool)}
     chosen: list[tuple[int, ...]] = []
     distance = dict.fromkeys(scaled, float("inf"))
     while scaled and len(chosen) < count and len(chosen) < len(pool):
-        best = max(distance, key=lambda key: (distance[key], tuple(-value for value in key)))
+        best = max(distance, key=lambda key: (distance[key] + (key in ends), tuple(-value for value in key)))
         chosen.append(best)
         at = scaled[best]
         del distance[best]

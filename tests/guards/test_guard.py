@@ -251,3 +251,41 @@ class TestRegion:
             guards.region("s0", "s0")
         with pytest.raises(GuardsError, match="too many"):
             guards.region("s0", "s1", range(2000), range(2000))
+
+
+class TestSamples:
+    """Points satisfy the set, are different, repeat for the same seed, and reach the ends."""
+
+    @pytest.mark.parametrize(
+        ("texts", "ranges", "wanted"),
+        [
+            (["s0 == 3 or s0 == 900 or s0 > 5000"], {}, {3, 900, 5001}),
+            (["s0 * s0 >= 1000000"], {"s0": (0, 2000)}, {1000, 2000}),
+            (["s0 % 64 == 5"], {"s0": (0, 4096)}, {5, 4037}),
+            (["s0 != 7"], {"s0": (5, 9)}, {5, 9}),
+            (["s0 % 2 == 1"], {"s0": (1, 9)}, {1, 3, 5, 7, 9}),
+        ],
+    )
+    def test_the_ends_are_among_them(
+        self, texts: list[str], ranges: dict[str, tuple[int | None, int | None]], wanted: set[int]
+    ) -> None:
+        found = GuardSet.read(*texts, ranges=ranges).sample(10)
+        assert wanted <= {point["s0"] for point in found}
+
+    def test_remainders_of_squares(self) -> None:
+        """No walk that tries values at random would find many of these."""
+        guards = GuardSet.read("(s0*s0 + 3) % 101 == 7")
+        found = guards.sample(12)
+        assert len(found) == 12
+        assert {point["s0"] % 101 for point in found} == {2, 99}
+
+    def test_ends_that_depend_on_another_symbol(self) -> None:
+        found = GuardSet.read("s0 < s1", ranges={"s1": (1, 40)}).sample(12)
+        assert any(point["s0"] == point["s1"] - 1 for point in found)
+        assert any(point["s0"] == 0 for point in found)
+        assert any(point["s1"] == 40 for point in found)
+
+    def test_nothing_to_take(self) -> None:
+        assert GuardSet.read("s0 * s0 == 7").sample(3) == []
+        assert GuardSet().sample(2) == [{}]
+        assert GuardSet.read("s0 > 1").sample(0) == []

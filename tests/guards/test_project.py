@@ -104,7 +104,7 @@ def test_most_are_exact() -> None:
 
 @given(st.integers(0, 2**40))
 def test_elimination_keeps_every_point(seed: int) -> None:
-    """Whatever the conditions are: what is left holds at all points of the shadow, and where it is exact at no other."""
+    """Whatever the conditions are: what is left holds at all points of the shadow, and if exact at no other."""
     rng = random.Random(seed)
     names = ("s0", "s1", "s2")
     try:
