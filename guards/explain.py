@@ -6,17 +6,18 @@ keeps its own name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 from guards.decide import Effort
 from guards.dispatch import Miss
+from guards.fold import evaluate
 from guards.guard import Guard, GuardSet, Violation, listed
 from guards.minimise import needed
 from guards.nearest import Nearest, nearest
-from guards.origin import DECLARED
-from guards.regions import search
+from guards.origin import DECLARED, Origin
+from guards.regions import core, range_conditions, search, universe
 from guards.sources import Source, spelled
 
 Sources = Mapping[str, Source | str]
@@ -52,8 +53,8 @@ def explain(
     >>> origin = Origin("model.py", 12, text="if a.size(0) + b.size(0) > 2:")
     >>> guards = GuardSet([Guard(parse("s0 + s1 > 2"), origin)])
     >>> print(explain(guards, {"s0": 1, "s1": 1}, {"s0": Size("a", 0), "s1": Size("b", 0)}))
-    a.size(0) is 1 and b.size(0) is 1, but the entry traced at model.py:12 (`if a.size(0) + b.size(0) > 2:`) needs
-    a.size(0) + b.size(0) > 2; nearest passing input: a.size(0) = 2
+    a.size(0) is 1 and b.size(0) is 1, but the entry needs a.size(0) + b.size(0) > 2 because of model.py:12
+    (`if a.size(0) + b.size(0) > 2:`); nearest passing input: a.size(0) = 2
     """
     violated = guard_set.violations(values, sources)
     if not violated:
@@ -65,33 +66,56 @@ def explain(
     responsible = tuple(violated[index] for index in kept)
     names = spelled(sources or {})
     found = nearest([guard.term for guard in guard_set], guard_set.ranges, {n: values[n] for n in guard_set.ranges})
-    told = [_told(violation, names, entry) for violation in responsible[:_MOST]]
-    if len(responsible) > _MOST:
-        told.append(f"and {len(responsible) - _MOST} more guards fail")
+    told: list[str] = []
+    subject = entry
+    for each in responsible[:_MOST]:
+        told.append(_told(each, names, subject))
+        subject = subject if each.origin == DECLARED else "it also"
+    more = len(responsible) - _MOST
+    if more > 0:
+        told.append(f"and {more} more guard{'s' * (more > 1)} fail{'s' * (more == 1)}")
     return Explanation(responsible, found, "; ".join([*told, _way_out(guard_set, found, names)]))
 
 
 def _told(violation: Violation, names: Mapping[str, str], entry: str) -> str:
     seen = listed([f"{names.get(name, name)} is {value}" for name, value in violation.values])
-    return f"{seen}, but {_needs(violation.guard, names, entry)}" if seen else _needs(violation.guard, names, entry)
+    origin, wanted = violation.origin, violation.guard.text(names)
+    if _undefined(violation):
+        wanted += " (a division by 0 there)"
+    needs = _needs(origin, wanted, entry)
+    return f"{seen}, but {needs}" if seen else needs
 
 
-def _needs(guard: Guard, names: Mapping[str, str], entry: str) -> str:
-    origin, wanted = guard.origin, guard.text(names)
+def _needs(origin: Origin | None, wanted: str, entry: str) -> str:
     if origin is None:
         return f"{entry} needs {wanted}"
     if origin == DECLARED:
         return f"the declared range needs {wanted}"
-    if origin.place:
-        return f"{entry} traced at {origin.place} needs {wanted}"
-    return f"{entry} needs {wanted} ({origin})"
+    return f"{entry} needs {wanted} because of {origin.place}" if origin.place else f"{entry} needs {wanted} ({origin})"
+
+
+def _undefined(violation: Violation) -> bool:
+    try:
+        evaluate(violation.guard.term, dict(violation.values))
+    except ZeroDivisionError:
+        return True
+    return False
 
 
 def _way_out(guard_set: GuardSet, found: Nearest | None, names: Mapping[str, str]) -> str:
     if found is None:
-        return "no input passes" if guard_set.is_satisfiable() is False else "no passing input was found"
+        against = guard_set.core()
+        if against is None:
+            return "no passing input was found"
+        return f"no input passes: {_contradiction([guard.text(names) for guard in against])}"
     inputs = listed([f"{names.get(name, name)} = {found.values[name]}" for name in found.changed])
     return f"{'nearest' if found.certain else 'a'} passing input: {inputs}"
+
+
+def _contradiction(texts: Sequence[str]) -> str:
+    if len(texts) == 1:
+        return f"{texts[0]} never holds"
+    return f"{texts[0]} contradicts {texts[1]}" if len(texts) == 2 else f"{listed(texts)} contradict each other"
 
 
 def explain_miss(miss: Miss[object], sources: Sources | None = None) -> str:
@@ -142,6 +166,9 @@ def distinguish(first: GuardSet, second: GuardSet, sources: Sources | None = Non
 
     >>> print(distinguish(GuardSet.read("s0 > 2", "s1 == 4"), GuardSet.read("s0 > 9", "s1 == 4")))
     the second alone asks s0 >= 10; only the first holds for s0 = 3 and s1 = 4
+    >>> print(distinguish(GuardSet.read("s0 % 2 == 0"), GuardSet.read("s0 % 2 == 1")))
+    the first alone asks s0 % 2 == 0; the second alone asks s0 % 2 == 1; only the first holds for s0 = 0; only the
+    second holds for s0 = 1; no values satisfy both
     """
     names = spelled(sources or {})
     own = [_not_implied(a, b) for a, b in ((first, second), (second, first))]
@@ -155,6 +182,8 @@ def distinguish(first: GuardSet, second: GuardSet, sources: Sources | None = Non
         if point is not None:
             shown = listed([f"{names.get(name, name)} = {value}" for name, value in point.items()])
             parts.append(f"only the {word} holds for {shown}")
+    if all(found) and first.disjoint(second):
+        parts.append("no values satisfy both")
     text = "; ".join(parts) or "both hold for the same values"
     return Distinction(tuple(own[0]), tuple(own[1]), found[0], found[1], text)
 
@@ -203,10 +232,19 @@ def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | N
     declared a.size(0) <= 8 contradicts the program: a.size(0) == b.size(0) by model.py:3 (`a + b`), and
     b.size(0) == 16 by model.py:9 (`b.view(16)`)
     """
-    whole = GuardSet((*declared.conditions, *program.conditions), _unbounded(declared, program))
-    found = whole.core()
-    if found is None:
+    sizes = {name: universe(limits) for name, limits in (*program.ranges.items(), *declared.ranges.items())}
+    wide = dict.fromkeys(sizes, (None, None))
+    sure = {condition for name, limits in sizes.items() for condition in range_conditions(name, limits)}
+    own = [guard for guard in declared.conditions if guard.term not in sure]
+    other = [guard for guard in program.conditions if guard.term not in {*sure, *(guard.term for guard in own)}]
+    members = [*own, *other]
+    indices = core([guard.term for guard in members], sizes)
+    if indices is None:  # that sizes are not negative may be contradicted by itself
+        members = [*declared.conditions, *program.conditions]
+        indices = core([guard.term for guard in members], wide)
+    if indices is None:
         return None
+    found = [members[index] for index in indices]
     names = spelled(sources or {})
     said = {guard.term for guard in declared.conditions}
     ours = tuple(guard for guard in found if guard.term in said)
@@ -218,7 +256,3 @@ def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | N
     if not ours:
         return Conflict(ours, theirs, f"the program contradicts itself: {chain}")
     return Conflict(ours, theirs, f"declared {shown} contradicts the program: {chain}")
-
-
-def _unbounded(*sets: GuardSet) -> dict[str, tuple[int | None, int | None]]:
-    return dict.fromkeys((name for guards in sets for name in guards.ranges), (None, None))

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import random
+from itertools import product
 from time import perf_counter
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from guards import Guard, GuardSet, Origin, Size, Tree, distinguish, explain, explain_conflict, explain_miss, parse
 from guards.nearest import nearest
+from guards.regions import search, universe
+from tests.guards.making import random_set
 
 NAMES = {"s0": Size("x", 0), "s1": Size("y", 0), "s2": Size("kwargs['mask']", 1)}
 BRANCH = Origin("models/mlp.py", 12, text="if a.size(0) + b.size(0) > 2:")
@@ -22,8 +29,8 @@ class TestExplain:
     def test_sentence(self) -> None:
         found = explain(GuardSet([guard("s0 + s1 > 2", BRANCH)]), {"s0": 1, "s1": 0}, NAMES)
         assert str(found) == (
-            "x.size(0) is 1 and y.size(0) is 0, but the entry traced at mlp.py:12 (`if a.size(0) + b.size(0) > 2:`) "
-            "needs x.size(0) + y.size(0) > 2; nearest passing input: x.size(0) = 3"
+            "x.size(0) is 1 and y.size(0) is 0, but the entry needs x.size(0) + y.size(0) > 2 because of mlp.py:12 "
+            "(`if a.size(0) + b.size(0) > 2:`); nearest passing input: x.size(0) = 3"
         )
 
     def test_own_names_without_sources(self) -> None:
@@ -34,6 +41,13 @@ class TestExplain:
         found = explain(GuardSet((), {"s0": (2, 64)}), {"s0": 65}, NAMES)
         assert str(found) == (
             "x.size(0) is 65, but the declared range needs x.size(0) <= 64; nearest passing input: x.size(0) = 64"
+        )
+
+    def test_a_range_and_a_guard(self) -> None:
+        found = explain(GuardSet([guard("s1 == 8"), guard("s2 == 4")], {"s0": (2, 64)}), {"s0": 65, "s1": 7, "s2": 3})
+        assert str(found) == (
+            "s0 is 65, but the declared range needs s0 <= 64; s1 is 7, but the entry needs s1 == 8; "
+            "s2 is 3, but it also needs s2 == 4; nearest passing input: s0 = 64, s1 = 8 and s2 = 4"
         )
 
     def test_origin_without_a_line(self) -> None:
@@ -60,11 +74,14 @@ class TestExplain:
 
     def test_no_input_passes(self) -> None:
         found = explain(GuardSet.read("s0 > s1", "s1 > s0"), {"s0": 1, "s1": 2})
-        assert str(found).endswith("; no input passes")
+        assert str(found).endswith("; no input passes: s0 > s1 contradicts s0 < s1")
 
     def test_division_by_zero(self) -> None:
         found = explain(GuardSet.read("s0 % s1 == 0"), {"s0": 6, "s1": 0})
-        assert str(found) == ("s0 is 6 and s1 is 0, but the entry needs s0 % s1 == 0; nearest passing input: s1 = 1")
+        assert str(found) == (
+            "s0 is 6 and s1 is 0, but the entry needs s0 % s1 == 0 (a division by 0 there); "
+            "nearest passing input: s1 = 1"
+        )
 
 
 class TestNearest:
@@ -104,6 +121,33 @@ class TestNearest:
     def test_inside_is_itself(self) -> None:
         assert self.near("s0 > 2", s0=5) == ({}, True)
 
+    @given(st.integers(0, 2**40))
+    def test_nothing_is_nearer_by_trying_all_points(self, seed: int) -> None:
+        """Fewest values changed, then the least change; the responsible guards fail, and when they hold all do."""
+        rng = random.Random(seed)
+        names = ("s0", "s1")
+        bounded = dict.fromkeys(names, (rng.choice([-2, 0, 1]), rng.randint(3, 12)))
+        guards = random_set(rng, names, 3).intersect(GuardSet((), bounded))
+        here = {name: rng.randint(-3, 15) for name in names}
+        found = explain(guards, here)
+        assert (found is None) is guards.holds(here)
+        if found is None:
+            return
+        assert found.violations
+        assert not any(each.guard.holds(here) for each in found.violations)
+        points = [dict(zip(names, values, strict=True)) for values in product(range(-3, 14), repeat=2)]
+        inside = [point for point in points if guards.holds(point)]
+
+        def cost(point: dict[str, int]) -> tuple[int, int]:
+            changes = [abs(point[name] - here[name]) for name in names]
+            return sum(change > 0 for change in changes), sum(changes)
+
+        if not inside:
+            assert found.nearest is None
+            assert "no input passes" in found.text or "was found" in found.text
+        elif found.nearest is not None and found.nearest.certain:
+            assert cost({name: found.nearest.values[name] for name in names}) == min(map(cost, inside))
+
 
 class TestMisses:
     def test_one_entry(self) -> None:
@@ -111,8 +155,8 @@ class TestMisses:
         assert explain_miss(tree.miss((4,))) == "there are no entries yet"
         tree.insert(GuardSet([guard("s0 % 8 == 0", BRANCH)]), "entry")
         assert explain_miss(tree.miss((9,)), NAMES) == (
-            "x.size(0) is 9, but the entry traced at mlp.py:12 (`if a.size(0) + b.size(0) > 2:`) needs "
-            "x.size(0) % 8 == 0; nearest passing input: x.size(0) = 8"
+            "x.size(0) is 9, but the entry needs x.size(0) % 8 == 0 because of mlp.py:12 "
+            "(`if a.size(0) + b.size(0) > 2:`); nearest passing input: x.size(0) = 8"
         )
 
     def test_hundreds_of_entries(self) -> None:
@@ -163,6 +207,33 @@ class TestConflict:
 
     def test_no_conflict(self) -> None:
         assert explain_conflict(GuardSet((), {"s0": (2, 8)}), GuardSet.read("s0 == 8")) is None
+
+    def test_sizes_are_not_told(self) -> None:
+        """That sizes are 0 or more needs no telling; what the user declared does."""
+        program = GuardSet.read("s0 == s1 + 1", "s1 == 7*s2", "s2 < 1")
+        found = explain_conflict(GuardSet.read("s0 % 8 == 0", ranges={"s0": (1, 64)}), program)
+        assert str(found) == "declared s0 % 8 == 0 contradicts the program: s0 == s1 + 1, and s1 == 7*s2, and s2 <= 0"
+
+    def test_nothing_can_be_left_out(self) -> None:
+        rng = random.Random(12)
+        names = ("s0", "s1")
+        conflicts = 0
+        for _ in range(150):
+            declared, program = random_set(rng, names, 2), random_set(rng, names, 4)
+            found = explain_conflict(declared, program)
+            both = declared.intersect(program)
+            if found is None:
+                assert both.is_satisfiable() is not False
+                continue
+            conflicts += 1
+            members = [g.term for g in (*found.declared, *found.program)]
+            given = (*program.ranges.items(), *declared.ranges.items())
+            sizes = {name: universe(limits) for name, limits in given}
+            base = sizes if search(members, sizes).satisfiable is False else dict.fromkeys(sizes, (None, None))
+            assert search(members, base).satisfiable is False
+            for left_out in members:
+                assert search([term for term in members if term is not left_out], base).satisfiable is not False
+        assert conflicts > 20
 
     def test_declared_contradicts_itself(self) -> None:
         found = explain_conflict(GuardSet.read("s0 > 5", "s0 < 3"), GuardSet.read("s1 > 1"))
