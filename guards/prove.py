@@ -216,7 +216,8 @@ def _run(solver: z3.Solver) -> tuple[str, Any]:
         return "unsat", None
     if status == z3.sat:
         return "sat", solver.model()
-    return "unknown", solver.reason_unknown()
+    reason = solver.reason_unknown()
+    return "unknown", "the limit on Z3's work was reached" if "canceled" in reason else reason
 
 
 def _size(term: Term) -> int:
