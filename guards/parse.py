@@ -1,7 +1,8 @@
 """A safe reader of Python-syntax text into terms: through ``ast``, never ``eval``, with limits on everything.
 
-Accepted are integers, names, ``+ - * // % **`` (constant exponents), comparisons (chained too), ``and or not``, ``a if
-c else b``, and the functions in :data:`FUNCTIONS` under the names that tensor compilers use for them.
+Accepted are integers, names, ``+ - * // % **`` (constant exponents), ``& | ^ << >>`` where one side is a constant,
+comparisons (chained too), ``and or not``, ``a if c else b``, and the functions in :data:`FUNCTIONS` under the names
+that tensor compilers use for them. A fraction ``a / b`` is read where it is rounded or comes out even.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import ast
 from collections.abc import Callable
 from typing import NoReturn
 
-from guards import exprs
+from guards import bits, exprs, truncation
 from guards.errors import ParseError
 from guards.exprs import FALSE, TRUE, Op, Term
+from guards.intervals import EVERYTHING, Pair
+from guards.refute import refutes
+from guards.scope import Scope
 
 MAX_LENGTH = 50_000  # characters
 MAX_BITS = 2048  # of a constant
@@ -74,11 +78,12 @@ def _read(text: str) -> Term:
 class _Reader:
     """Turns one syntax tree into a term."""
 
-    __slots__ = ("depth", "source")
+    __slots__ = ("depth", "source", "truncated")
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.depth = 0
+        self.truncated: truncation.Made = {}
 
     def fail(self, message: str, node: ast.AST) -> NoReturn:
         raise ParseError(message, self.source, getattr(node, "col_offset", None))
@@ -191,16 +196,35 @@ class _Reader:
             return exprs.floordiv(a, b)
         if operator is ast.Mod:
             return exprs.mod(a, b)
-        if b.op is Op.CONST and b.value >= 0:
-            amount = b.value
-            if operator in (ast.LShift, ast.RShift) and amount <= MAX_BITS // 2:
-                shifted = exprs.const(1 << amount)
-                return self.product(a, shifted, node) if operator is ast.LShift else exprs.floordiv(a, shifted)
-            if operator is ast.BitAnd and amount & (amount + 1) == 0:
-                return exprs.mod(a, amount + 1)
+        if operator is ast.LShift or operator is ast.RShift:
+            return self.shifted(a, b, operator is ast.LShift, node)
+        if operator in _BITWISE:
+            return self.bitwise(operator, a, b, node)
         if operator is ast.Div:
-            self.fail("'/' is not allowed: write // for integer division", node)
+            return self.even(a, b, node)
         raise ParseError(f"the operator {_describe(node.op)} is not allowed here", self.source, node.col_offset)
+
+    def even(self, a: Term, b: Term, node: ast.AST) -> Term:
+        """``a / b`` where that is an integer whatever the values are."""
+        if exprs.mod(a, b) is not exprs.ZERO:
+            self.fail("'/' gives a fraction here: write // for integer division", node)
+        return exprs.floordiv(a, b)
+
+    def shifted(self, a: Term, b: Term, left: bool, node: ast.AST) -> Term:
+        """``a << b`` or ``a >> b``"""
+        if b.op is not Op.CONST or not 0 <= b.value <= MAX_BITS // 2:
+            self.fail(f"the number of bits to shift by must be a constant from 0 to {MAX_BITS // 2}", node)
+        power = exprs.const(1 << b.value)
+        return self.product(a, power, node) if left else exprs.floordiv(a, power)
+
+    def bitwise(self, operator: type[ast.operator], a: Term, b: Term, node: ast.AST) -> Term:
+        """``a & b``, ``a | b`` or ``a ^ b``"""
+        made = _BITWISE[operator](a, b)
+        if made is None:
+            number = a.op is Op.CONST or b.op is Op.CONST
+            why = f"a constant with more than {bits.MOST_RUNS} runs of bits" if number else "neither side is a constant"
+            self.fail(f"{_SIGNS[operator]} of these is not a formula in + - * // %: {why}", node)
+        return self.checked(made, node)
 
     def product(self, a: Term, b: Term, node: ast.AST) -> Term:
         """``a * b``, unless it grows too large when multiplied out."""
@@ -259,21 +283,30 @@ class _Reader:
         return exprs.ite(condition, _number(then), _number(otherwise))
 
     def call(self, node: ast.Call) -> Term:
-        if not isinstance(node.func, ast.Name):
-            self.fail(f"{_describe(node.func)} cannot be called", node)
-        name = node.func.id
+        function = node.func
+        if isinstance(function, ast.Name):
+            name = function.id
+        elif isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+            name = function.attr
+            if name not in _MODULES.get(function.value.id, ()):
+                self.fail(f"{_describe(function)} cannot be called", node)
+        else:
+            self.fail(f"{_describe(function)} cannot be called", node)
         if name.startswith("__"):
             self.fail(f"the name {name[:40]!r} is not allowed", node)
         found = FUNCTIONS.get(name)
         if found is None:
-            self.fail(f"the function {name[:40]!r} is not known", node)
-        if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
-            self.fail(f"{name} takes plain operands only", node)
+            self.fail(_AMBIGUOUS.get(name) or f"the function {name[:40]!r} is not known", node)
+        args = node.args
         least, most, make = found
-        if len(node.args) < least or (most is not None and len(node.args) > most):
+        if most is None and len(args) == 1 and isinstance(args[0], ast.List | ast.Tuple):
+            args = args[0].elts  # min([a, b]), all((a, b))
+        if node.keywords or any(isinstance(part, ast.Starred) for part in args):
+            self.fail(f"{name} takes plain operands only", node)
+        if len(args) < least or (most is not None and len(args) > most):
             wanted = str(least) if least == most else f"at least {least}" if most is None else f"{least} to {most}"
-            self.fail(f"{name} takes {wanted} operands, not {len(node.args)}", node)
-        return make(self, node.args, node)
+            self.fail(f"{name} takes {wanted} operands, not {len(args)}", node)
+        return make(self, args, node)
 
 
 def _number(term: Term) -> Term:
@@ -326,6 +359,20 @@ _LOGICAL: dict[type[ast.operator], Callable[[Term, Term], Term]] = {
     ast.BitXor: lambda a, b: exprs.not_(iff(a, b)),
     ast.RShift: implies,
 }
+_BITWISE: dict[type[ast.operator], Callable[[Term, Term], Term | None]] = {
+    ast.BitAnd: bits.both,
+    ast.BitOr: bits.either,
+    ast.BitXor: bits.differing,
+}
+_SIGNS: dict[type[ast.operator], str] = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
+_MODULES = {
+    "math": ("floor", "ceil", "trunc", "prod"),
+    "torch": ("sym_min", "sym_max", "sym_not", "sym_ite", "sym_int"),
+}
+_AMBIGUOUS = {
+    "div": "div rounds down in some languages and towards zero in others: write floordiv or truncdiv",
+    "cmod": "cmod is C's remainder to some and belongs to ceildiv to others: write truncmod, or a - b*ceildiv(a, b)",
+}
 _READERS: dict[type[ast.expr], Callable[[_Reader, ast.expr], Term]] = {
     ast.BinOp: _Reader.binary,  # type: ignore[dict-item]
     ast.UnaryOp: _Reader.unary,  # type: ignore[dict-item]
@@ -357,9 +404,12 @@ def ceildiv(a: Term, b: Term) -> Term:
     return exprs.scale(exprs.floordiv(exprs.scale(a, -1), b), -1)
 
 
-def truncdiv(a: Term, b: Term) -> Term:
-    """``a / b`` rounded towards zero, as in C."""
-    return exprs.ite(iff(exprs.ge(a, 0), exprs.gt(b, 0)), exprs.floordiv(a, b), ceildiv(a, b))
+def _truncdiv(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
+    return truncation.quotient(reader.integer(args[0]), reader.integer(args[1]), reader.truncated)
+
+
+def _truncmod(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
+    return truncation.remainder(reader.integer(args[0]), reader.integer(args[1]), reader.truncated)
 
 
 def _choice(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
@@ -373,22 +423,58 @@ def _piecewise(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
             reader.fail("each part of Piecewise must be (value, condition)", part)
         pairs.append((reader.read(part.elts[0]), reader.condition(part.elts[1])))
     result, condition = pairs.pop()
-    if condition is not TRUE:
-        reader.fail("the last condition of Piecewise must be True", node)
+    if condition is not TRUE and not _certain(exprs.or_(condition, *[other for _, other in pairs])):
+        reader.fail("the conditions of Piecewise must cover everything: the last must be True", node)
     for value, condition in reversed(pairs):
         result = reader.choose(condition, value, result)
     return result
 
 
-def _rounded(up: bool) -> Maker:
+def _certain(condition: Term) -> bool:
+    """Whether linear arithmetic shows that a condition holds for all integers."""
+    ranges: dict[Term, Pair] = dict.fromkeys(condition.symbols, EVERYTHING)
+    return refutes(Scope(ranges), exprs.not_(condition))
+
+
+def _fraction(reader: _Reader, part: ast.expr) -> tuple[Term, Term] | None:
+    """Numerator and denominator, where a fraction is written."""
+    if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div):
+        return reader.integer(part.left), reader.integer(part.right)
+    if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in _FRACTIONS:
+        if len(part.args) != 2 or part.keywords or any(isinstance(inner, ast.Starred) for inner in part.args):
+            reader.fail(f"{part.func.id} takes 2 operands", part)
+        return reader.integer(part.args[0]), reader.integer(part.args[1])
+    return None
+
+
+def _rounded(divide: Callable[[Term, Term], Term]) -> Maker:
     def make(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
-        part = args[0]
-        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div):
-            a, b = reader.integer(part.left), reader.integer(part.right)
-            return ceildiv(a, b) if up else exprs.floordiv(a, b)
-        return reader.integer(part)
+        found = _fraction(reader, args[0])
+        return reader.integer(args[0]) if found is None else divide(*found)
 
     return make
+
+
+def _cut(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
+    found = _fraction(reader, args[0])
+    return reader.integer(args[0]) if found is None else truncation.quotient(*found, reader.truncated)
+
+
+def _even(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
+    return reader.even(reader.integer(args[0]), reader.integer(args[1]), node)
+
+
+def _truth(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
+    term = reader.read(args[0])
+    return term if term.op >= Op.TRUE else exprs.ne(term, 0)
+
+
+def _shift(left: bool) -> Maker:
+    return lambda reader, args, node: reader.shifted(reader.integer(args[0]), reader.integer(args[1]), left, node)
+
+
+def _bits(operator: type[ast.operator]) -> Maker:
+    return lambda reader, args, node: reader.bitwise(operator, reader.integer(args[0]), reader.integer(args[1]), node)
 
 
 def _absolute(a: Term) -> Term:
@@ -397,10 +483,6 @@ def _absolute(a: Term) -> Term:
 
 def _clamp(a: Term, lo: Term, hi: Term) -> Term:
     return exprs.minimum(exprs.maximum(a, lo), hi)
-
-
-def _truncmod(a: Term, b: Term) -> Term:
-    return exprs.sub(a, exprs.mul(b, truncdiv(a, b)))
 
 
 def _power(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
@@ -418,32 +500,49 @@ def _add(*parts: Term) -> Term:
     return exprs.total(parts)
 
 
+_FRACTIONS = ("IntTrueDiv", "TrueDiv", "truediv")
 _same: dict[tuple[str, ...], tuple[int, int | None, Maker]] = {
-    ("min", "Min", "sym_min", "minimum"): (1, None, _integers(exprs.minimum)),
-    ("max", "Max", "sym_max", "maximum"): (1, None, _integers(exprs.maximum)),
+    ("min", "Min", "sym_min", "minimum", "min_dim"): (1, None, _integers(exprs.minimum)),
+    ("max", "Max", "sym_max", "maximum", "max_dim"): (1, None, _integers(exprs.maximum)),
     ("abs", "Abs"): (1, 1, _integers(_absolute)),
+    ("sign", "Sign"): (1, 1, _integers(lambda a: _clamp(a, exprs.const(-1), exprs.ONE))),
+    ("non_negative", "relu", "Relu"): (1, 1, _integers(lambda a: exprs.maximum(a, 0))),
     ("clamp", "clip"): (3, 3, _integers(_clamp)),
-    ("FloorDiv", "floordiv", "floor_div", "CleanDiv", "fld"): (2, 2, _integers(exprs.floordiv)),
-    ("Mod", "mod", "floormod", "floor_mod", "PythonMod"): (2, 2, _integers(exprs.mod)),
-    ("ceildiv", "CeilDiv", "ceil_div", "cdiv"): (2, 2, _integers(ceildiv)),
-    ("truncdiv", "tdiv", "trunc_div"): (2, 2, _integers(truncdiv)),
-    ("truncmod", "tmod", "trunc_mod"): (2, 2, _integers(_truncmod)),
+    ("FloorDiv", "floordiv", "floorDiv", "floor_div", "floor_divide", "CleanDiv", "fld"): (
+        2,
+        2,
+        _integers(exprs.floordiv),
+    ),
+    ("Mod", "mod", "FloorMod", "floormod", "floorMod", "floor_mod", "flm", "PythonMod"): (2, 2, _integers(exprs.mod)),
+    ("ceildiv", "CeilDiv", "ceilDiv", "ceil_div", "cdiv"): (2, 2, _integers(ceildiv)),
+    ("truncdiv", "truncDiv", "TruncDiv", "tdiv", "trunc_div"): (2, 2, _truncdiv),
+    ("truncmod", "truncMod", "TruncMod", "tmod", "trunc_mod", "rem"): (2, 2, _truncmod),
     ("ModularIndexing",): (3, 3, _integers(lambda a, b, c: exprs.mod(exprs.floordiv(a, b), c))),
-    ("floor",): (1, 1, _rounded(False)),
-    ("ceil", "ceiling"): (1, 1, _rounded(True)),
-    ("pow", "Pow"): (2, 2, _power),
-    ("Add",): (1, None, _integers(_add)),
-    ("Mul",): (1, None, _multiply),
-    ("ite", "Ite", "ITE", "If", "where", "Where", "select", "Select", "sym_ite"): (3, 3, _choice),
+    ("floor", "FloorToInt"): (1, 1, _rounded(exprs.floordiv)),
+    ("ceil", "ceiling", "CeilToInt"): (1, 1, _rounded(ceildiv)),
+    ("trunc", "TruncToInt", "int", "sym_int"): (1, 1, _cut),
+    _FRACTIONS: (2, 2, _even),
+    ("Identity",): (1, 1, _integers(lambda a: a)),
+    ("bool",): (1, 1, _truth),
+    ("pow", "Pow", "pow_by_natural", "PowByNatural"): (2, 2, _power),
+    ("Add", "sum"): (1, None, _integers(_add)),
+    ("Mul", "prod"): (1, None, _multiply),
+    ("shift_left", "left_shift", "LShift"): (2, 2, _shift(True)),
+    ("shift_right", "right_shift", "RShift"): (2, 2, _shift(False)),
+    ("bitwise_and",): (2, 2, _bits(ast.BitAnd)),
+    ("bitwise_or",): (2, 2, _bits(ast.BitOr)),
+    ("bitwise_xor",): (2, 2, _bits(ast.BitXor)),
+    ("bitwise_not",): (1, 1, _integers(lambda a: exprs.sub(-1, a))),
+    ("ite", "Ite", "ITE", "If", "if_then_else", "where", "Where", "select", "Select", "sym_ite"): (3, 3, _choice),
     ("Piecewise",): (1, None, _piecewise),
-    ("Eq", "eq"): (2, 2, _comparison(ast.Eq)),
-    ("Ne", "ne"): (2, 2, _comparison(ast.NotEq)),
-    ("Lt", "lt"): (2, 2, _comparison(ast.Lt)),
-    ("Le", "le"): (2, 2, _comparison(ast.LtE)),
-    ("Gt", "gt"): (2, 2, _comparison(ast.Gt)),
-    ("Ge", "ge"): (2, 2, _comparison(ast.GtE)),
-    ("And", "and_"): (1, None, _conditions(exprs.and_)),
-    ("Or", "or_"): (1, None, _conditions(exprs.or_)),
+    ("Eq", "eq", "Equality"): (2, 2, _comparison(ast.Eq)),
+    ("Ne", "ne", "Unequality"): (2, 2, _comparison(ast.NotEq)),
+    ("Lt", "lt", "StrictLessThan"): (2, 2, _comparison(ast.Lt)),
+    ("Le", "le", "LessThan"): (2, 2, _comparison(ast.LtE)),
+    ("Gt", "gt", "StrictGreaterThan"): (2, 2, _comparison(ast.Gt)),
+    ("Ge", "ge", "GreaterThan"): (2, 2, _comparison(ast.GtE)),
+    ("And", "and_", "all"): (1, None, _conditions(exprs.and_)),
+    ("Or", "or_", "any"): (1, None, _conditions(exprs.or_)),
     ("Not", "not_", "sym_not"): (1, 1, _conditions(exprs.not_)),
     ("Implies", "implies"): (2, 2, _conditions(implies)),
     ("Iff", "iff", "Equivalent"): (2, 2, _conditions(iff)),

@@ -128,6 +128,11 @@ def tried(question: Question, window: int = WINDOW) -> tuple[dict[str, int] | No
 # -- Z3 ---------------------------------------------------------------------------------------------------------------
 
 
+def _number(node: ast.expr) -> int:
+    """The value of an expression without names."""
+    return int(eval(compile(ast.Expression(node), "<number>", "eval"), {"__builtins__": {}}))
+
+
 class _ToZ3(ast.NodeVisitor):
     """Text to Z3 by its own walk; every divisor is required not to be zero."""
 
@@ -156,6 +161,12 @@ class _ToZ3(ast.NodeVisitor):
     def truncated(self, a: Any, b: Any) -> Any:
         return z3.If((a >= 0) == (b > 0), self.quotient(a, b), -self.quotient(-a, b))
 
+    def masked(self, a: Any, mask: int) -> Any:
+        """``a & mask``, bit by bit; above its highest bit a negative mask lets everything through."""
+        width = mask.bit_length()
+        bits = [2**i * (a / 2**i % 2) for i in range(width) if mask >> i & 1]
+        return z3.Sum([z3.IntVal(0), *bits]) + (2**width * (a / 2**width) if mask < 0 else 0)
+
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         a = self.visit(node.left)
         if isinstance(node.op, ast.Pow):
@@ -165,13 +176,12 @@ class _ToZ3(ast.NodeVisitor):
                 result = result * a
             return result
         b = self.visit(node.right)
-        if isinstance(node.op, ast.LShift | ast.RShift | ast.BitAnd):
-            assert isinstance(node.right, ast.Constant)
-            number = int(node.right.value)  # type: ignore[arg-type]
-            if isinstance(node.op, ast.BitAnd):
-                assert number & (number + 1) == 0, "only masks of low bits"
-                return a % (number + 1)
+        if isinstance(node.op, ast.LShift | ast.RShift):
+            number = _number(node.right)
             return a * 2**number if isinstance(node.op, ast.LShift) else a / 2**number
+        if isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor):
+            shared = self.masked(a, _number(node.right))
+            return shared if isinstance(node.op, ast.BitAnd) else a + b - shared * (1 + isinstance(node.op, ast.BitXor))
         if isinstance(node.op, ast.FloorDiv):
             return self.quotient(a, b)
         if isinstance(node.op, ast.Mod):
@@ -180,7 +190,11 @@ class _ToZ3(ast.NodeVisitor):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         operand = self.visit(node.operand)
-        return z3.Not(operand) if isinstance(node.op, ast.Not) else -operand
+        if isinstance(node.op, ast.Not):
+            return z3.Not(operand)
+        if isinstance(node.op, ast.Invert):
+            return -1 - operand
+        return -operand if isinstance(node.op, ast.USub) else operand
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         return (z3.And if isinstance(node.op, ast.And) else z3.Or)(*[self.visit(part) for part in node.values])

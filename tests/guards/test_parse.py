@@ -13,7 +13,9 @@ import pytest
 from guards import exprs
 from guards.errors import GuardsError, ParseError
 from guards.exprs import FALSE, TRUE, Op, symbol
+from guards.fold import evaluate
 from guards.parse import FUNCTIONS, MAX_LENGTH, parse
+from tests.oracles import SPACE
 
 x, y, z = symbol("x"), symbol("y"), symbol("z")
 
@@ -62,6 +64,47 @@ x, y, z = symbol("x"), symbol("y"), symbol("z")
         ("True and x < 1", "x < 1"),
         ("-x + +y", "y - x"),
         ("~x", "-x - 1"),
+        ("x & 12", "4*(x // 4 % 4)"),
+        ("5 & x", "x % 2 + 4*(x // 4 % 2)"),
+        ("x & -8", "x - x % 8"),
+        ("x & ~7", "x - x % 8"),
+        ("x | 7", "x - x % 8 + 7"),
+        ("x | 0", "x"),
+        ("x ^ 1", "x + 1 - 2*(x % 2)"),
+        ("x ^ -1", "~x"),
+        ("(x ^ x) + (y | y) + (x & x)", "x + y"),
+        ("12 ^ 10 | 1", "7"),
+        ("bitwise_and(x, 7)", "x % 8"),
+        ("bitwise_or(x, 1)", "x | 1"),
+        ("bitwise_xor(x, 6)", "x ^ 6"),
+        ("shift_left(x, 2) + shift_right(y, 1)", "4*x + y // 2"),
+        ("if_then_else(x < y, x, 3)", "x if x < y else 3"),
+        ("flm(x, 4) + floorDiv(x, 3)", "x % 4 + x // 3"),
+        ("rem(x, 4)", "truncmod(x, 4)"),
+        ("trunc(x / y)", "truncdiv(x, y)"),
+        ("int(x / 4)", "truncdiv(x, 4)"),
+        ("TruncToInt(IntTrueDiv(x, 4))", "truncdiv(x, 4)"),
+        ("TruncToInt(x) + CeilToInt(y) + Identity(x) + int(y > 3)", "2*x + y + (1 if y > 3 else 0)"),
+        ("IntTrueDiv(2*x, 2) + 6*y/3", "x + 2*y"),
+        ("math.ceil(x / 4) + math.floor(y / 2)", "ceildiv(x, 4) + y // 2"),
+        ("torch.sym_max(x, y)", "max(x, y)"),
+        ("bool(x)", "x != 0"),
+        ("bool(x < 3)", "x < 3"),
+        ("all([x < 3, y < 4])", "x < 3 and y < 4"),
+        ("any((x < 3, y < 4))", "x < 3 or y < 4"),
+        ("min([x, y]) + max((x, 3)) + sum([x, y])", "min(x, y) + max(x, 3) + x + y"),
+        ("min_dim(x, y) + max_dim(x, y)", "min(x, y) + max(x, y)"),
+        ("non_negative(x - 2)", "max(x - 2, 0)"),
+        ("sign(x)", "min(max(x, -1), 1)"),
+        ("pow_by_natural(x, 2)", "x*x"),
+        ("Equality(x, y)", "x == y"),
+        ("Unequality(x, y)", "x != y"),
+        ("StrictLessThan(x, y)", "x < y"),
+        ("LessThan(x, y)", "x <= y"),
+        ("StrictGreaterThan(x, y)", "x > y"),
+        ("GreaterThan(x, y)", "x >= y"),
+        ("Piecewise((x, x > 0), (0, x <= 0))", "x if x > 0 else 0"),
+        ("Piecewise((1, x > 3), (2, x < 5))", "1 if x > 3 else 2"),
     ],
 )
 def test_spellings(text: str, same: str) -> None:
@@ -75,13 +118,69 @@ def test_spellings(text: str, same: str) -> None:
 
 
 def test_truncation_follows_c() -> None:
-    from guards.fold import evaluate
-
     for a in range(-9, 10):
         for b in (-4, -3, -1, 1, 2, 5):
             values = {"x": a, "y": b}
             assert evaluate(parse("truncdiv(x, y)"), values) == int(a / b)
             assert evaluate(parse("truncmod(x, y)"), values) == a - b * int(a / b)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("truncdiv(-x, y)", "-truncdiv(x, y)"),
+        ("truncdiv(x, -y)", "-truncdiv(x, y)"),
+        ("truncdiv(x*z, -3*y*z)", "truncdiv(-x, 3*y)"),
+        ("truncdiv(truncdiv(x, y), z)", "truncdiv(x, y*z)"),
+        ("truncdiv(2*truncdiv(x, 2), 6)", "truncdiv(x, 6)"),
+        ("truncdiv(truncmod(x, 6*y), -3*y)", "-truncmod(truncdiv(x, 3*y), 2)"),
+        ("truncmod(-x, y)", "-truncmod(x, y)"),
+        ("truncmod(x, -y)", "truncmod(x, y)"),
+        ("truncmod(x*z, 2*y*z)", "z*truncmod(x, 2*y)"),
+        ("truncmod(truncmod(x, 6*y), 3*y)", "truncmod(x, 3*y)"),
+        ("truncmod(2*truncdiv(truncmod(x, 20), 2), 4)", "2*truncdiv(truncmod(x, 4), 2)"),
+        ("truncdiv(x - y, x - y) + truncmod(y - x, x - y)", "1"),
+        ("truncdiv(6*x*y, -3*y)", "-2*x"),
+    ],
+)
+def test_truncation_has_a_normal_form(text: str, same: str) -> None:
+    assert parse(text) is parse(same)
+
+
+def test_truncation_and_bits_are_what_python_computes() -> None:
+    """Random nested formulas, negative operands and divisors included."""
+    rng = random.Random(3)
+    atoms = ("x", "y", "-x", "2*y", "6*x", "x*y", "x + y + 1", "-3*z", "7", "-6")
+
+    def formula(depth: int) -> str:
+        kind = rng.random()
+        if not depth or kind < 0.2:
+            return rng.choice(atoms)
+        if kind < 0.75:
+            divisor = formula(depth - 1) if rng.random() < 0.3 else rng.choice(("2", "-4", "6", "y", "x*z", "-z", "12"))
+            return f"{rng.choice(('truncdiv', 'truncmod'))}({formula(depth - 1)}, {divisor})"
+        if kind < 0.9:
+            return f"({formula(depth - 1)} {rng.choice('&|^')} {rng.randint(-40, 40)})"
+        return f"({formula(depth - 1)} {rng.choice('+-*')} {formula(depth - 1)})"
+
+    compared = refused = 0
+    for _ in range(1200):
+        text = formula(rng.choice((1, 2, 2, 3)))
+        try:
+            term = parse(text)
+        except ParseError:  # a divisor is 0
+            refused += 1
+            continue
+        for _ in range(6):
+            point = {name: rng.randint(-20, 20) for name in ("x", "y", "z")}
+            try:
+                wanted = eval(text, SPACE, point)
+            except ZeroDivisionError:
+                continue
+            assert evaluate(term, point) == wanted, (text, point)
+            compared += 1
+    assert compared > 4000
+    assert refused < 40
 
 
 def test_constants() -> None:
@@ -116,10 +215,28 @@ def test_constants() -> None:
         ("1.5", "not an integer"),
         ("None", "not an integer"),
         ("x / 2", "write //"),
+        ("x / y", "write //"),
         ("x @ y", "MatMult"),
-        ("x | 3", "BitOr"),
-        ("x & 6", "BitAnd"),
-        ("x ^ y", "BitXor"),
+        ("x | y", "neither side is a constant"),
+        ("x & y", "neither side is a constant"),
+        ("x ^ y", "neither side is a constant"),
+        (f"x & {int('01' * 70, 2)}", "runs of bits"),
+        ("x << y", "number of bits to shift by"),
+        ("x >> -1", "number of bits to shift by"),
+        ("shift_left(x, y)", "number of bits to shift by"),
+        ("div(x, y)", "write floordiv or truncdiv"),
+        ("cmod(x, y)", "write truncmod"),
+        ("IntTrueDiv(x, 2)", "a fraction here"),
+        ("floor(IntTrueDiv(x))", "takes 2"),
+        ("os.floor(x)", "cannot be called"),
+        ("math.system(x)", "cannot be called"),
+        ("math.floor.x(y)", "cannot be called"),
+        ("min([])", "at least 1"),
+        ("min([*x])", "plain operands"),
+        ("all([x])", "condition is needed"),
+        ("truncdiv(x, 0)", "division by zero"),
+        ("x > 0 && y > 0", "not a Python expression"),
+        ("x > 0 || y > 0", "not a Python expression"),
         ("x is y", "compare"),
         ("x in y", "compare"),
         ("eval(x)", "function 'eval' is not known"),
@@ -140,7 +257,9 @@ def test_constants() -> None:
         ("x // 0", "division by zero"),
         ("x % (3 - 3)", "division by zero"),
         ("1" + "0" * 5000, "bits|not a Python|not readable|digits"),
-        ("Piecewise((1, x < 0))", "must be True"),
+        ("Piecewise((1, x < 0))", "value, condition"),
+        ("Piecewise((1, x < 0), (2, x > 0))", "must be True"),
+        ("Piecewise((1, x < 0), (2, y >= 0))", "must be True"),
         ("Piecewise(1, 2)", "value, condition"),
         ("... + x", "not an integer"),
         ("x if x > 0", "not a Python expression"),
