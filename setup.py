@@ -69,10 +69,10 @@ def _keep_docstrings(source: Path) -> None:
         _collect(name, ast.parse((HERE / "guards" / f"{name}.py").read_text(encoding="utf-8")), docs)
 
     def after_signature(found: re.Match[str]) -> str:
-        return f"{found[1]} {_c_string(docs.get(found[2], ''))}{found[3]}"
+        return f"{found[1].removesuffix('NULL')} {_c_string(docs.get(found[2], ''))}{found[3]}"
 
     text = source.read_text(encoding="utf-8")
-    signature = r'PyDoc_STR\("(?:[^"\\]|\\.)*--\\n\\n"'
+    signature = r'PyDoc_STR\((?:"(?:[^"\\]|\\.)*--\\n\\n"|NULL)'
     text = re.sub(rf"(\(PyCFunction\)CPyPy_(\w+),[^\"]*{signature})(\))", after_signature, text)
     text = re.sub(rf"(CPyType_(\w+)_template_ = {{[^\"]*\"\w+\",[^\"]*{signature})(\))", after_signature, text)
     text = re.sub(

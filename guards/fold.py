@@ -47,7 +47,7 @@ def _fold(term: Term, algebra: Algebra[T], known: dict[Term, T]) -> T:
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def evaluate(term: Term, values: Mapping[str, int]) -> Value:
+def evaluate(term: Term, values: Mapping[str, Value]) -> Value:
     """The value of ``term`` where each symbol has the value that ``values`` gives to its name.
 
     Raises:
@@ -67,7 +67,7 @@ def evaluate(term: Term, values: Mapping[str, int]) -> Value:
     return found
 
 
-def _partial(term: Term, operands: list[Value], values: Mapping[str, int]) -> Value:
+def _partial(term: Term, operands: list[Value], values: Mapping[str, Value]) -> Value:
     """One step of evaluation from below, where an operand may be None: not defined, and perhaps not needed."""
     op = term.op
     if op is Op.ITE:
@@ -81,7 +81,7 @@ def _partial(term: Term, operands: list[Value], values: Mapping[str, int]) -> Va
         return None
 
 
-def _value(term: Term, values: Mapping[str, int]) -> Value:
+def _value(term: Term, values: Mapping[str, Value]) -> Value:
     op = term.op
     args = term.args
     if op is Op.SYMBOL:
@@ -100,7 +100,7 @@ def _value(term: Term, values: Mapping[str, int]) -> Value:
     return _combine(term, [_value(part, values) for part in args], values)
 
 
-def _connective(stop: bool, parts: tuple[Term, ...], values: Mapping[str, int]) -> bool:
+def _connective(stop: bool, parts: tuple[Term, ...], values: Mapping[str, Value]) -> bool:
     """``or`` (stop: True) or ``and``: a part that decides it does so in whatever order the parts stand."""
     undefined: ZeroDivisionError | None = None
     for part in parts:
@@ -115,7 +115,7 @@ def _connective(stop: bool, parts: tuple[Term, ...], values: Mapping[str, int]) 
     return not stop
 
 
-def _combine(term: Term, operands: list[Value], values: Mapping[str, int]) -> Value:
+def _combine(term: Term, operands: list[Value], values: Mapping[str, Value]) -> Value:
     op = term.op
     if op is Op.SYMBOL:
         return values[term.args[0]]
