@@ -57,7 +57,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 # In place, so that what is edited is what is compiled. Without a C compiler guards runs as it is, at a third of the speed.
 $(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.py)
 	@echo "==> compiling guards with mypyc (under a minute; COMPILE=0 leaves it out)"
-	@rm -f guards/*.so
+	@rm -rf build guards/*.so
 	@SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
 	@grep "stays interpreted" build.log || true
 	@rm -f build.log
