@@ -35,7 +35,7 @@ from symshape.tracing.random_state import address, repeatable
 from symshape.tracing.side_effects import SideEffects, refuse, undo_gradients
 from symshape.tracing.symints import IntNode
 from symshape.tracing.tensors import SymbolicTensor
-from symshape.tracing.tracer import Tracer, TracingMode, tracing_lock
+from symshape.tracing.tracer import Tracer, TracingMode, is_stand_in, tracing_lock
 
 Policies = Mapping[Source, Dim | Policy]
 """What tracing may do with each integer of a call; static where nothing is said."""
@@ -175,7 +175,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
             problems += effects.undo()
             problems += undo_gradients((*arguments.tensors(), *(each.tensor for each in tracer.lifted.values())))
         refuse(problems, name_of(fn))
-        _refuse_custom_gradients(result)
+        _refuse_gradients_of_its_own(tracer, result)
         outputs, specs, tree = _outputs(tracer, result, _roots(tracer, arguments))
         settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
         tracer.env.check_policies()
@@ -247,7 +247,7 @@ class _Arguments:
                 if original != position:
                     self.leaves.append(self.leaves[original])
                     continue
-                tensor = tracer.input_tensor(spec, key.requires_grad)
+                tensor = tracer.input_tensor(spec, key.requires_grad, leaf.is_leaf)
                 self.inputs.append(Input(position, path, tensor._value))
                 self.leaves.append(tensor)
             elif key is INT_KEY:
@@ -424,8 +424,8 @@ def _explain(error: Exception) -> None:
         ) from error
 
 
-def _refuse_custom_gradients(result: Any) -> None:
-    """Replaying ATen ops would lose the backward of a ``torch.autograd.Function``."""
+def _refuse_gradients_of_its_own(tracer: Tracer, result: Any) -> None:
+    """Replaying ATen ops would lose the backward of an ``autograd.Function``, and a ``requires_grad_()`` inside."""
     waiting: list[Any] = [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, SymbolicTensor)]
     seen: set[Any] = set()
     while waiting:
@@ -433,11 +433,17 @@ def _refuse_custom_gradients(result: Any) -> None:
         if node is None or node in seen:
             continue
         seen.add(node)
-        if isinstance(node, torch.autograd.function.BackwardCFunction):
+        if isinstance(node, torch.autograd.function.BackwardCFunction) and not is_stand_in(node):
             raise UnsupportedError(
                 f"the function uses the autograd.Function {type(node).__name__.removesuffix('Backward')} "
                 "on tensors that require gradients, whose backward a traced graph would lose; "
                 "call it under torch.no_grad(), or train through torch.compile(backend='symshape')"
+            )
+        leaf = getattr(node, "variable", None)
+        if type(leaf) is SymbolicTensor and leaf._value not in tracer.arguments:
+            raise UnsupportedError(
+                "the function returns what depends on a tensor that it made to require gradients by requires_grad_(), "
+                "which a traced graph does not repeat; return detached results, or pass that tensor as an argument"
             )
         waiting += [parent for parent, _ in node.next_functions]
 

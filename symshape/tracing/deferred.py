@@ -20,7 +20,6 @@ from symshape.errors import DataDependentError
 from symshape.tracing.graph import Node, Step, Value, values_in, written_values
 from symshape.tracing.origins import Location, at
 
-
 _aten = torch.ops.aten
 
 

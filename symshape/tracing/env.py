@@ -339,9 +339,9 @@ class ShapeEnv:
             return term
         if term.unbacked():
             raise data_dependent.error(self, term)
-        for symbol in sorted(term.symbols(), key=lambda each: each.order):
-            self.specialize(symbol, reason=f"the program branches on the float {term}")
-        return term.evaluate(self._hints)
+        reason = f"the program branches on the float {term}"
+        symbols = sorted(term.symbols(), key=lambda each: each.order)
+        return term.evaluate({symbol.name: self.specialize(symbol, reason=reason) for symbol in symbols})
 
     def contiguous(self, sizes: Any, strides: Any, order: tuple[int, ...]) -> Term:
         """The condition that ``strides`` are those of a dense tensor laid out in ``order`` (outermost first)."""

@@ -127,13 +127,86 @@ def _refuse(what: str) -> Callable[..., Any]:
 
 _handlers[torch.Tensor.data_ptr] = _refuse("Tensor.data_ptr()")
 
+
+def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
+    """The attribute of a tensor that the program made; that of one around it would be a side effect, or stale."""
+
+    def use(tensor: torch.Tensor, *args: Any) -> Any:
+        if type(tensor) is SymbolicTensor and tensor._value not in tensor._tracer.arguments:
+            return attribute(tensor, *args)
+        raise UnsupportedError(
+            f"the function {what} of a tensor that it did not make, which a traced graph would not do again; "
+            "do that around the function, or pass the gradient as an argument"
+        )
+
+    return use
+
+
+def _set_data(tensor: torch.Tensor, value: Any) -> None:
+    raise UnsupportedError(
+        "the function assigns to Tensor.data, which a traced graph would not do again; "
+        "write into the tensor instead: tensor.data.copy_(value)"
+    )
+
+
+_grad: Any = torch.Tensor.grad
+_requires_grad: Any = torch.Tensor.requires_grad
+_data_attribute: Any = torch.Tensor.data
+_of_any_tensor: dict[Any, Callable[..., Any]] = {
+    _grad.__get__: _unless_made_here(_grad.__get__, "reads the gradient"),
+    _grad.__set__: _unless_made_here(_grad.__set__, "sets the gradient"),
+    _grad.__delete__: _unless_made_here(_grad.__delete__, "deletes the gradient"),
+    _requires_grad.__set__: _unless_made_here(_requires_grad.__set__, "sets requires_grad"),
+    torch.Tensor.requires_grad_: _unless_made_here(torch.Tensor.requires_grad_, "calls requires_grad_()"),
+    _data_attribute.__set__: _set_data,
+}
+_handlers.update(_of_any_tensor)
+
+
+def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
+    """A method that changes how gradients flow through a tensor, without an op that a graph could repeat."""
+
+    def use(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not tensor.requires_grad:
+            return method(tensor, *args, **kwargs)
+        raise UnsupportedError(
+            f"the function calls {what} of a tensor that requires gradients, which a traced graph would not do again; "
+            "do that around the function, or train through torch.compile(backend='symshape')"
+        )
+
+    return use
+
+
+def _history(attribute: Any, name: str) -> Callable[..., Any]:
+    """What autograd notes of a tensor; what it notes of an argument differs from call to call, and is no guard."""
+
+    def read(tensor: SymbolicTensor) -> Any:
+        argument = tensor._value in tensor._tracer.arguments
+        if argument and (tensor.requires_grad or name not in ("is_leaf", "grad_fn")):
+            raise UnsupportedError(
+                f"the function reads Tensor.{name} of an argument, which a traced graph does not guard"
+            )
+        return attribute(tensor)
+
+    return read
+
+
+for _name in ("detach_", "retain_grad", "register_hook", "register_post_accumulate_grad_hook"):
+    _handlers[getattr(torch.Tensor, _name)] = _refuse_for_gradients(getattr(torch.Tensor, _name), f"Tensor.{_name}()")
+for _name in ("is_leaf", "grad_fn", "_version", "_base"):
+    _getting: Any = getattr(torch.Tensor, _name).__get__
+    _handlers[_getting] = _history(_getting, _name)
+for _name in ("untyped_storage", "storage", "_typed_storage", "is_shared"):
+    _handlers[getattr(torch.Tensor, _name)] = _refuse(f"Tensor.{_name}()")
+
 _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.tolist: _tolist,
     torch.Tensor.numpy: _refuse("Tensor.numpy()"),
     torch.Tensor.__array__: _refuse("numpy"),
     torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
+    **_of_any_tensor,
 }
-"""What reads real tensors (parameters, buffers, constants around the function) past every dispatcher."""
+"""What reads or changes real tensors (parameters, buffers, constants around the function) past every dispatcher."""
 
 
 def _sym_ite(condition: Any, then: Any, otherwise: Any) -> Any:

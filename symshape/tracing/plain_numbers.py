@@ -3,7 +3,7 @@
 A size of a traced tensor, or an integer argument, is a ``torch.SymInt``, which is no ``int`` to Python.  A program that
 asks would take another branch than in eager.  So the names ``isinstance`` and ``type`` in the globals of the traced
 code mean functions of ours for the time of the trace, as do ``len``, for which Python takes nothing but a plain number,
-and ``print``; code of torch, and of modules that the walk of ``reachable`` does not come to, keeps Python's.
+``divmod`` and ``print``; code of torch, and of modules that the walk of ``reachable`` does not come to, keeps Python's.
 """
 
 from __future__ import annotations
@@ -69,7 +69,22 @@ def plain_len(value: Any) -> Any:
     return len(value)
 
 
-REPLACED = {"isinstance": plain_isinstance, "type": PlainType, "len": plain_len, "print": plain_print}
+def plain_divmod(a: Any, b: Any) -> Any:
+    """``divmod``, of which one operand may be symbolic.
+
+    >>> plain_divmod(7, 3)
+    (2, 1)
+    """
+    return (a // b, a % b) if torch.SymInt in (type(a), type(b)) else divmod(a, b)
+
+
+REPLACED = {
+    "isinstance": plain_isinstance,
+    "type": PlainType,
+    "len": plain_len,
+    "divmod": plain_divmod,
+    "print": plain_print,
+}
 """Names of Python's that mean something of ours in traced code."""
 
 

@@ -23,7 +23,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.d
 """Values that are compared by value; everything else is compared by identity."""
 MISSING = object()
 _BOOKKEEPING = frozenset(torch.nn.Module().__dict__) - {"training"}
-_ASKING = frozenset({"isinstance", "type", "len", "print"})  # what plain_numbers.py replaces
+_ASKING = frozenset({"isinstance", "type", "len", "divmod", "print"})  # what plain_numbers.py replaces
 _MOST_ITEMS = 1000  # of a container that is compared item by item
 _LIBRARIES = tuple(
     {str(Path(sysconfig.get_path(name))) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}

@@ -1,12 +1,13 @@
 """What a function must not do while it is traced: leave tensors or changed attributes behind.
 
 A graph repeats the tensor operations of a program and nothing else.  So a change of Python state would happen once,
-while tracing, and never again; it is undone and refused.  Lists, dictionaries and sets that got plain values (a log)
-keep them.
+while tracing, and never again; it is undone and refused.  Lists, dictionaries and sets that got further plain values
+(a log) keep them.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -52,6 +53,9 @@ class SideEffects:
     def __init__(self, state: State) -> None:
         self._state = state
         self._namespaces: list[_Namespace] = []
+        self._memos = [
+            (each, each.cache_info().misses) for each in state.named if isinstance(each, functools._lru_cache_wrapper)
+        ]
         for name, module in state.modules.values():
             self._watch(name or type(module).__name__, module.__dict__)
             for table in (module._parameters, module._buffers, module._modules):
@@ -69,30 +73,29 @@ class SideEffects:
     def undo(self) -> list[str]:
         """Puts back what the trace changed; answers what was wrong with it, in words."""
         problems: list[str] = []
+        for memo, misses in self._memos:  # it may hold symbolic tensors now, and who has them cannot be seen
+            if memo.cache_info().misses != misses:
+                memo.cache_clear()
         for namespace in self._namespaces:
             for key, then, now in namespace.changes():
                 leaked = holds_symbolic(now)
                 if not leaked and not namespace.own:
                     continue
                 namespace.put_back(key)
-                where = f"{namespace.name}.{key}"
-                if leaked:
-                    problems.append(f"stores a tensor or a size in {where}; {_ADVICE}")
-                elif isinstance(now, PLAIN) and not same(now, then):
-                    was = "not there" if then is MISSING else repr(then)
-                    problems.append(
-                        f"changes {where} (from {was} to {now!r}), which a graph would not do again; "
-                        "keep it out of the function, or make it a buffer and write into it in place"
-                    )
+                problem = _problem(f"{namespace.name}.{key}", then, now)
+                if problem:
+                    problems.append(problem)
         for namespace in self._globals:
-            for key, _, now in namespace.changes():
-                if holds_symbolic(now):
+            for key, then, now in namespace.changes():
+                problem = _problem(f"the global {key}", then, now)
+                if problem:
                     namespace.put_back(key)
-                    problems.append(f"stores a tensor or a size in the global {key}; {_ADVICE}")
+                    problems.append(problem)
         for cell in self._state.closure:
-            if holds_symbolic(cell.read()):
+            problem = _problem(f"the variable {cell.name} around it", cell.value, cell.read())
+            if problem:
                 cell.owner.cell_contents = cell.value
-                problems.append(f"stores a tensor or a size in the variable {cell.name} around it; {_ADVICE}")
+                problems.append(problem)
         return problems + self._containers()
 
     def _containers(self) -> list[str]:
@@ -106,8 +109,36 @@ class SideEffects:
             if holds_symbolic(now):
                 container.put_back()
                 problems.append(f"stores a tensor or a size in {container.name}; {_ADVICE}")
+            elif not _only_grew(container, now):
+                then_text, now_text = (", ".join(map(repr, items)) for items in (container.items, now))
+                container.put_back()
+                problems.append(_changes(container.name, f"{then_text[:60]}", f"{now_text[:60]}"))
         self._state.forget_containers(changed)
         return problems
+
+
+def _problem(where: str, then: Any, now: Any) -> str:
+    """What is wrong with a place that held one value before the trace and holds another now; nothing if empty."""
+    if holds_symbolic(now):
+        return f"stores a tensor or a size in {where}; {_ADVICE}"
+    if isinstance(now, PLAIN) and not same(now, then):
+        return _changes(where, "not there" if then is MISSING else repr(then), repr(now))
+    return ""
+
+
+def _changes(where: str, then: str, now: str) -> str:
+    return (
+        f"changes {where} (from {then} to {now}), which a graph would not do again; "
+        "keep it out of the function, or make it a buffer and write into it in place"
+    )
+
+
+def _only_grew(container: Container, now: tuple[Any, ...]) -> bool:
+    """Whether a container holds all that it held: a log or a memo, and not a counter."""
+    then = container.items
+    if isinstance(container.owner, set):
+        return {*map(id, then)} <= {*map(id, now)}
+    return len(now) >= len(then) and all(map(same, now[: len(then)], then))
 
 
 def undo_gradients(tensors: Iterable[torch.Tensor]) -> list[str]:

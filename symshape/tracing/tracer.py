@@ -108,6 +108,23 @@ def is_tracing() -> bool:
     return _modes_on_stack() > 0 and any(isinstance(mode, TracingMode) for mode in _get_current_dispatch_mode_stack())
 
 
+class _MadeByAutograd(torch.autograd.Function):
+    """Makes the stand-in of an argument that is no leaf: the same value, with a history."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: SymbolicTensor) -> SymbolicTensor:
+        return SymbolicTensor.make(tensor._spec, tensor._value, tensor._tracer)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient
+
+
+def is_stand_in(node: Any) -> bool:
+    """Whether an autograd node is only the history of an argument's stand-in."""
+    return type(node).__name__ == f"{_MadeByAutograd.__name__}Backward"
+
+
 class _Unknowns:
     """The context that data-dependent rules get: makes unbacked symbols and remembers them for binding."""
 
@@ -144,6 +161,7 @@ class Tracer:
         lifted: by ``id`` of the real tensor.
         closed: whether the trace is over.
         copies: reshapes that could have been views.
+        arguments: the values of tensor arguments.
         laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1 too: arguments, and
             views of them that only pick and order dimensions.
         looked_at: the values of which the program read how they lie in memory.
@@ -158,6 +176,7 @@ class Tracer:
         self._count = 0
         self._storages: dict[int, object] = {}
         self.copies: list[Copied] = []
+        self.arguments: set[Value] = set()
         self.laid_out: set[Value] = set()
         self.looked_at: set[Value] = set()
         self.generators: set[int] | None = None
@@ -166,6 +185,7 @@ class Tracer:
         self._inner_unknowns: list[IntNode] = []
         self._grad = torch.is_grad_enabled()
         self._inference = _is_inference_mode()
+        self._default_dtype = torch.get_default_dtype()
         self.closed = False
         env.on_assertion = self._assert
 
@@ -176,10 +196,14 @@ class Tracer:
         self._count += 1
         return value
 
-    def input_tensor(self, spec: TensorSpec, requires_grad: bool) -> SymbolicTensor:
-        """A symbolic tensor for an argument."""
+    def input_tensor(self, spec: TensorSpec, requires_grad: bool, is_leaf: bool = True) -> SymbolicTensor:
+        """A symbolic tensor for an argument; one that autograd made may be written to in place."""
         value = self.new_value(spec)
+        self.arguments.add(value)
         self.laid_out.add(value)
+        if requires_grad and not is_leaf:
+            with torch.enable_grad():
+                return _MadeByAutograd.apply(SymbolicTensor.make(spec, value, self, True))  # type: ignore[no-any-return]
         return SymbolicTensor.make(spec, value, self, requires_grad)
 
     def lift(self, tensor: torch.Tensor, constant: bool = False) -> Lifted:
@@ -339,6 +363,11 @@ class Tracer:
             bindings += self._size_bindings(op, results, unknowns.made, {binding.symbol for binding in bindings})
         if self._recording:
             grad, inference = torch.is_grad_enabled(), _is_inference_mode()
+            if torch.get_default_dtype() is not self._default_dtype:
+                raise UnsupportedError(
+                    f"the function changes torch's default dtype (before {self.env._origin()}), which a graph would "
+                    "not do again; name the dtypes, or change the default around the function"
+                )
             self.steps.insert(
                 start,
                 Node(

@@ -178,3 +178,10 @@ def test_floats_of_data() -> None:
 
     _, seen = agree(fn, (torch.randn(4),), (torch.randn(7),), (torch.randn(1),))
     assert set(seen) == {"equal"}
+
+
+def test_a_float_of_an_unknown_size_that_the_facts_fix() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x.unique() * round(x.unique().size(0) / 2)  # of one element: one
+
+    agree(f, (torch.tensor(3.0),), (torch.tensor(-1.0),))

@@ -213,7 +213,6 @@ def test_a_size_used_as_a_plain_number_is_fixed_by_a_guard(fn: Any) -> None:
     [
         (lambda x: {x.size(0): 1}, "unhashable"),
         (lambda x: x.size(0) in {3, 4}, "unhashable"),
-        (lambda x: divmod(x.size(0), 2), "divmod"),
     ],
 )
 def test_what_a_size_cannot_do_is_said(fn: Any, what: str) -> None:
@@ -256,3 +255,9 @@ def test_symbolic_numbers_of_a_trace_that_is_over() -> None:
     with pytest.raises(UnsupportedError, match="kept"):
         symshape.trace(fn, torch.ones(3))
     assert kept == []
+
+
+def test_divmod_keeps_sizes_symbolic() -> None:
+    traced, seen = agree(lambda x: (x * 2, *divmod(x.size(0), 3), divmod(7, x.size(0) + 1), divmod(7, 2)), *calls())
+    assert seen == ["equal"] * len(calls())
+    assert not traced.guards
