@@ -13,10 +13,11 @@ from guards.assuming import with_condition
 from guards.errors import Contradiction, ParseError, RangeError
 from guards.exprs import FALSE, TRUE, Op, Term
 from guards.facts import Facts, forget_scopes
+from guards.hunt import hunt, placed
 from guards.interval import Interval
 from guards.parse import _cache as parsed
 from guards.parse import parse
-from guards.points import Values, exhaust, nearer, witness
+from guards.points import Values, exhaust, exhausted, nearer, witness
 from guards.prove import Proved, Unknown, solve_formula
 from guards.rules import rewritten
 from guards.scope import Scope, divisors, replaced
@@ -260,9 +261,25 @@ def _climb_on(climb: _Climb, scope: Scope, asked: Term, formulas: dict[bool, Ter
         wanted = (True, False) if only is None else (only,)
         return [answer for answer in wanted if (climb.fails if answer else climb.holds) is None]
 
+    def show(answer: bool, point: Values | None) -> None:
+        """Takes in a point that rules out an answer."""
+        if point is None:
+            return
+        if answer:
+            climb.fails = point
+        else:
+            climb.holds = point
+
     for answer in open_answers():
-        if exhaust(scope, formulas[answer]):
+        nowhere, solution = exhausted(scope, formulas[answer])
+        if nowhere:
             return climb.settle(answer, "enumerate")
+        if solution is not None:
+            show(answer, placed(scope, asked, solution, not answer))
+    for answer in open_answers():
+        show(answer, hunt(scope, asked, formulas[answer], not answer))
+    if not open_answers():
+        return climb.settle(None, "points")
     for answer in open_answers():
         if cases.refutes(scope, formulas[answer]):
             return climb.settle(answer, "cases")

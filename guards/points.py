@@ -192,6 +192,11 @@ def exhaust(scope: Scope, formula: Term, limit: int = BOX) -> bool | None:
     With conditions in the scope that tie its symbols to others, a solution found proves nothing: the answer is then
     False or None only for the formula together with them.
     """
+    return exhausted(scope, formula, limit)[0]
+
+
+def exhausted(scope: Scope, formula: Term, limit: int = BOX) -> tuple[bool | None, Values | None]:
+    """As :func:`exhaust`, and the values of the formula's symbols that were found to solve it."""
     facts = [condition for condition in scope.residue if not condition.symbols.isdisjoint(formula.symbols)]
     for form, (lo, hi) in scope.rows.items():
         term = exprs.linear(0, dict(form))
@@ -204,14 +209,14 @@ def exhaust(scope: Scope, formula: Term, limit: int = BOX) -> bool | None:
             facts += [] if hi is None else [exprs.le(atom, hi)]
     whole = exprs.and_(formula, *facts)
     if whole is exprs.FALSE:
-        return True
+        return True, None
     symbols = sorted(whole.symbols, key=lambda s: s.order)
     size = box_size(scope, symbols)
     if size is None or size > limit:
-        return None
+        return None, None
     test = compiled(whole, symbols)
     if test is None:
-        return None
+        return None, None
     choosing = any(part.op is Op.OR or part.op is Op.ITE for part in exprs.postorder(whole))
     axes = []
     for symbol in symbols:
@@ -222,8 +227,8 @@ def exhaust(scope: Scope, formula: Term, limit: int = BOX) -> bool | None:
     for values in product(*axes):
         try:
             if test(*values):
-                return False
+                return False, {symbol.name: value for symbol, value in zip(symbols, values, strict=True)}
         except ZeroDivisionError:  # a conjunction says nothing there; an `or` may still speak through its other part
             if choosing:
-                return None
-    return True
+                return None, None
+    return True, None
