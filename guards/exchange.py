@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 import attrs
 
 from guards import exprs
+from guards.decide import RUNGS
 from guards.errors import FormatError, GuardsError
 from guards.exprs import Op, Term
 from guards.facts import Facts
-from guards.fold import text
+from guards.fold import fold, text
 from guards.guard import Guard, GuardSet, Origin
 from guards.parse import parse
 from guards.prove import smtlib
@@ -30,6 +31,9 @@ from guards.verdict import Verdict
 
 FORMAT, VERSION = "guards", 1
 _LARGEST = 16_000_000  # characters of a document
+_BITS = 4096  # of a number
+_PRODUCTS = 4096  # summands of a product, multiplied out
+_WRITTEN = 200_000  # parts of a term, written out: what is shared counts each time
 
 Json = Any
 Range = tuple[int | None, int | None]
@@ -46,13 +50,19 @@ def term_to_json(term: Term) -> Json:
     >>> term_to_json(eq(symbol("s0") % 8, 0))
     's0 % 8 == 0'
     """
-    written = text(term)
-    try:
-        if parse(written) is term:
-            return written
-    except GuardsError:
-        pass
+    if _parts(term) <= _WRITTEN:
+        written = text(term)
+        try:
+            if parse(written) is term:
+                return written
+        except GuardsError:
+            pass
     return _steps(term)
+
+
+def _parts(term: Term) -> int:
+    """How many parts a term has when it is written out, where what it shares is repeated."""
+    return fold(term, lambda part, operands: 1 + sum(operands))
 
 
 def _steps(term: Term) -> Json:
@@ -85,14 +95,33 @@ def term_from_json(data: Json) -> Term:
             return parse(data)
         made: list[Term] = []
         for step in _list(data, "a term"):
-            made.append(_step(_list(step, "a step of a term"), made))
+            made.append(_bounded(_step(_list(step, "a step of a term"), made)))
+        if _parts(made[-1]) > _WRITTEN:
+            raise FormatError(f"it has more than {_WRITTEN} parts when written out")
         return made[-1]
     except (GuardsError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
         raise FormatError(f"not a term: {error}") from error
 
 
+def _bounded(term: Term) -> Term:
+    if term.op is Op.CONST and term.value.bit_length() > _BITS:
+        raise FormatError(f"a number of more than {_BITS} bits")
+    return term
+
+
+def _product(*terms: Term) -> Term:
+    """A product, unless multiplying it out makes too many summands."""
+    summands = 1
+    for term in terms:
+        constant, items = exprs.split(term)
+        summands *= max(1, len(items) + bool(constant))
+        if summands > _PRODUCTS:
+            raise FormatError(f"a product of more than {_PRODUCTS} summands")
+    return exprs.prod(terms)
+
+
 _MAKERS: dict[str, tuple[int | None, Callable[..., Term]]] = {
-    "mul": (None, lambda *terms: exprs.prod(terms)),
+    "mul": (None, _product),
     "floordiv": (2, exprs.floordiv),
     "mod": (2, exprs.mod),
     "min": (None, exprs.minimum),
@@ -113,7 +142,7 @@ def _step(step: list[Json], made: list[Term]) -> Term:
     if kind == "const" and len(step) == 2:
         return exprs.const(_int(step[1], "a constant"))
     if kind == "symbol" and len(step) == 2:
-        return exprs.symbol(_str(step[1], "the name of a symbol"))
+        return exprs.symbol(_name(step[1]))
     if kind == "add" and len(step) > 1:
         pairs = [_list(pair, "a part of a sum") for pair in step[2:]]
         parts = [exprs.mul(_earlier(i, made), _int(c, "a coefficient")) for i, c in pairs]
@@ -156,6 +185,17 @@ def _str(value: Json, what: str) -> str:
     return _is(value, str, what)
 
 
+def _name(value: Json) -> str:
+    """The name of a symbol: one that a text may use for it."""
+    name = _str(value, "the name of a symbol")
+    try:
+        if name.isidentifier() and parse(name) is exprs.symbol(name):
+            return name
+    except GuardsError:
+        pass
+    raise FormatError(f"{name!r} is not the name of a symbol")
+
+
 def _list(value: Json, what: str) -> list[Json]:
     return _is(value, list, what)
 
@@ -170,14 +210,13 @@ def _object(value: Json, what: str, required: Set[str], optional: Set[str] = fro
 
 
 def _ranges_to_json(ranges: Mapping[str, Range]) -> Json:
-    return {name: list(limits) for name, limits in ranges.items()}
+    return {_name(name): list(limits) for name, limits in ranges.items()}
 
 
 def _ranges(data: Json) -> dict[str, Range]:
     found: dict[str, Range] = {}
     for name, limits in _is(data, dict, "ranges").items():
-        if not name.isidentifier():
-            raise FormatError(f"{name!r} is not the name of a symbol")
+        _name(name)
         if type(limits) is not list or len(limits) != 2 or any(b is not None and type(b) is not int for b in limits):
             raise FormatError(f"the range of {name} must be two integers or nulls, not {limits!r}")
         found[name] = (limits[0], limits[1])
@@ -187,7 +226,7 @@ def _ranges(data: Json) -> dict[str, Range]:
 def _values(data: Json, what: str) -> dict[str, int] | None:
     if data is None:
         return None
-    return {name: _int(value, f"{what} of {name}") for name, value in _is(data, dict, what).items()}
+    return {_name(name): _int(value, f"{what} of {name}") for name, value in _is(data, dict, what).items()}
 
 
 # -- guards -----------------------------------------------------------------------------------------------------------
@@ -247,11 +286,17 @@ def _verdict(body: Json) -> Verdict:
         raise FormatError(f"the value of a verdict must be true, false or null, not {found['value']!r}")
     return Verdict(
         found["value"],
-        _str(found["rung"], "rung"),
+        _rung(found["rung"]),
         _values(found.get("fails"), "fails"),
         _values(found.get("holds"), "holds"),
         _str(found.get("reason", ""), "reason"),
     )
+
+
+def _rung(data: Json) -> str:
+    if _str(data, "rung") not in RUNGS:
+        raise FormatError(f"unknown rung: {data!r}")
+    return data  # type: ignore[no-any-return]
 
 
 _SOURCES: dict[str, tuple[type[Size | Stride | StorageOffset | IntArg], bool]] = {
@@ -271,7 +316,8 @@ def _sources(body: Json) -> dict[str, Source]:
     read: dict[str, Source] = {}
     for name, data in _is(_object(body, "sources", {"sources"})["sources"], dict, "sources").items():
         found = _object(data, f"the source of {name}", {"kind", "arg"}, {"dim"})
-        if found["kind"] not in _SOURCES:
+        _name(name)
+        if _str(found["kind"], "kind of a source") not in _SOURCES:
             raise FormatError(f"unknown kind of source: {found['kind']!r}")
         cls, has_dim = _SOURCES[found["kind"]]
         if ("dim" in found) is not has_dim:
@@ -294,6 +340,9 @@ _READERS: dict[str, Callable[[Json], Value]] = {
 def to_json(value: GuardSet | Facts | Verdict | Mapping[str, Source], *, indent: int | None = None) -> str:
     """A guard set, facts, a verdict, or a mapping from symbols to sources as a JSON document.
 
+    Raises:
+        FormatError: a symbol has a name that no text can use (``lambda``, ``min``, ``__init__``).
+
     >>> print(to_json(GuardSet.read("s0 % 8 == 0", ranges={"s0": (2, None)}), indent=None))
     {"format": "guards", "version": 1, "kind": "guard_set", "ranges": {"s0": [2, null]},
      "guards": [{"condition": "s0 % 8 == 0"}]}
@@ -309,6 +358,14 @@ def to_json(value: GuardSet | Facts | Verdict | Mapping[str, Source], *, indent:
     return json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **body}, indent=indent)
 
 
+def _members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        twice = next(name for index, (name, _) in enumerate(pairs) if name in dict(pairs[:index]))
+        raise FormatError(f"{twice!r} is said twice")
+    return members
+
+
 def from_json(document: str, kind: str | None = None) -> Value:
     """What :func:`to_json` wrote; of the given kind, where one is given.
 
@@ -318,16 +375,20 @@ def from_json(document: str, kind: str | None = None) -> Value:
     >>> print(from_json(to_json(GuardSet.read("s0 % 8 == 0"))))
     s0 % 8 == 0
     """
+    if type(document) is not str:
+        raise FormatError(f"a document is text, not {type(document).__name__}")
     if len(document) > _LARGEST:
         raise FormatError(f"a document of more than {_LARGEST} characters")
     try:
-        data = json.loads(document)
+        data = json.loads(document, object_pairs_hook=_members)
+    except FormatError:
+        raise
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not JSON: {error}") from error
     found = _is(data, dict, "a document")
     if found.get("format") != FORMAT:
         raise FormatError(f"not a document of format {FORMAT!r}: {found.get('format')!r}")
-    if found.get("version") != VERSION:
+    if type(found.get("version")) is not int or found["version"] != VERSION:
         raise FormatError(f"version {found.get('version')!r} is not supported; this is version {VERSION}")
     if not isinstance(found.get("kind"), str) or found["kind"] not in _READERS:
         raise FormatError(f"unknown kind of document: {found.get('kind')!r}")

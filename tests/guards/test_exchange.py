@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -131,8 +132,111 @@ def test_wrong_documents(change: dict[str, Any], message: str) -> None:
     assert message in str(raised.value)
 
 
-@pytest.mark.parametrize("document", ["", "[", "[]", "3", "null", '"guards"', "[" * 100_000, "NaN"])
-def test_not_even_documents(document: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": True}, "version True is not supported"),
+        ({"version": 1.0}, "version 1.0 is not supported"),
+        ({"ranges": {"__init__": [0, 1]}}, "'__init__' is not the name of a symbol"),
+        ({"ranges": {"lambda": [0, 1]}}, "'lambda' is not the name of a symbol"),
+        ({"ranges": {"s0": [0, float("inf")]}}, "the range of s0"),
+        ({"guards": [{"condition": [["symbol", "True"], ["le", 0]]}]}, "'True' is not the name of a symbol"),
+        ({"guards": [{"condition": [["const", 10**1300], ["le", 0]]}]}, "a number of more than 4096 bits"),
+        ({"guards": [{"condition": [["const", 2]] + [["mul", i, i] for i in range(60)]}]}, "4096 bits"),
+        (
+            {
+                "guards": [
+                    {
+                        "condition": [["symbol", "a"], ["symbol", "b"], ["add", 0, [0, 1], [1, 1]]]
+                        + [["mul", index, index] for index in range(2, 30)]
+                    }
+                ]
+            },
+            "a product of more than 4096 summands",
+        ),
+        ({"guards": [{"condition": "s0 ** 100000 > 1"}]}, "an exponent must be"),
+        ({"guards": [{"condition": "(" * 5000 + "s0" + ")" * 5000 + " > 1"}]}, "not a term"),
+    ],
+)
+def test_hostile_documents(change: dict[str, Any], message: str) -> None:
+    start = perf_counter()
+    with pytest.raises(FormatError) as raised:
+        from_json(json.dumps({**GOOD, **change}))
+    assert message in str(raised.value)
+    assert perf_counter() - start < 2
+
+
+def test_said_twice() -> None:
+    with pytest.raises(FormatError, match="'s0' is said twice"):
+        from_json('{"format": "guards", "version": 1, "kind": "guard_set", "ranges": {"s0": [0, 1], "s0": [2, 3]}}')
+    with pytest.raises(FormatError, match="'version' is said twice"):
+        from_json('{"format": "guards", "version": 1, "version": 2}')
+
+
+def test_a_name_that_no_text_can_use_is_not_written() -> None:
+    with pytest.raises(FormatError, match="'lambda' is not the name"):
+        to_json(GuardSet((), {"lambda": (0, 4)}))
+
+
+def test_a_shared_term_that_is_long_when_written_out() -> None:
+    """Its text would have about 2**40 characters: it is written as steps, but such a document is not read."""
+    term: Term = S0
+    for _ in range(40):
+        term = maximum(term // 2, floordiv(term, S1))
+    written = term_to_json(gt(term, 7))
+    assert isinstance(written, list)
+    assert len(written) < 200
+    with pytest.raises(FormatError, match="when written out"):
+        term_from_json(written)
+
+
+_PIECES: tuple[Any, ...] = (
+    None, True, 0, -1, 3, 10**30, 1.5, "", "s0", "s0 > 1", "__class__", "s0 %", [], ["le", 0],
+    [["symbol", "s0"], ["le", 0]], {}, {"s0": [0, 1]}, {"condition": "s0 > 2"}, {"line": 1}, "\x00", "guard_set", "facts", "z3",
+)  # fmt: skip
+
+
+def _mutated(rng: random.Random, data: Any) -> Any:
+    """The document with one piece of it replaced, removed or added."""
+    if rng.random() < 0.25 or not isinstance(data, (dict, list)) or not data:
+        return rng.choice(_PIECES)
+    if isinstance(data, list):
+        index = rng.randrange(len(data))
+        return [*data[:index], *([_mutated(rng, data[index])] if rng.random() < 0.9 else []), *data[index + 1 :]]
+    name = rng.choice(list(data))
+    changed = {key: value for key, value in data.items() if key != name}
+    if rng.random() < 0.85:
+        changed[name if rng.random() < 0.9 else rng.choice(["kind", "x", "__init__"])] = _mutated(rng, data[name])
+    return changed
+
+
+def test_mutated_documents_are_read_or_refused() -> None:
+    """Nothing but FormatError is raised, and what is read can be written again."""
+    rng = random.Random(99)
+    written = [
+        to_json(GuardSet.read("s0 + s1 > 2", "s0 % s1 == 0", ranges={"s0": (0, 9)})),
+        to_json(GuardSet((Guard(gt(S0, 1), Origin("m.py", 3, "f", "x")),))),
+        to_json(Facts().with_symbol(S0, 2, None).assume(gt(S0, S1))),
+        to_json(decide("s0 + s1 > 2")),
+        to_json({"s0": Size("x", 0), "s3": IntArg("k")}),
+    ]
+    steps = {**GOOD, "guards": [{"condition": [["symbol", "s0"], ["const", 3], ["mod", 0, 1], ["eq", 2]]}]}
+    refused = 0
+    for _ in range(3000):
+        data = json.loads(rng.choice([*written, json.dumps(steps)]))
+        for _ in range(rng.randint(1, 2)):
+            data = _mutated(rng, data)
+        try:
+            again = from_json(json.dumps(data))
+        except FormatError:
+            refused += 1
+            continue
+        assert from_json(to_json(again)) == again
+    assert 1500 < refused < 3000
+
+
+@pytest.mark.parametrize("document", ["", "[", "[]", "3", "null", '"guards"', "[" * 100_000, "NaN", None, b"{}", 3])
+def test_not_even_documents(document: Any) -> None:
     with pytest.raises(FormatError):
         from_json(document)
 
@@ -147,6 +251,10 @@ def test_wrong_kind() -> None:
     [
         {"kind": "verdict", "value": 1, "rung": "z3"},
         {"kind": "verdict", "value": None, "rung": "z3", "fails": {"s0": "x"}},
+        {"kind": "verdict", "value": True, "rung": "nonsense"},
+        {"kind": "verdict", "value": True, "rung": ["z3"]},
+        {"kind": "sources", "sources": {"s0": {"kind": ["size"], "arg": "x"}}},
+        {"kind": "sources", "sources": {"no name": {"kind": "int", "arg": "x"}}},
         {"kind": "facts", "ranges": {"s0": [5, 2]}, "conditions": []},
         {"kind": "sources", "sources": {"s0": {"kind": "size", "arg": "x"}}},
         {"kind": "sources", "sources": {"s0": {"kind": "int", "arg": "x", "dim": 1}}},
