@@ -167,6 +167,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
                 texts.values(),
             ):
                 result = fn(*args, **kwargs)
+                histories = _histories(tracer, result)
         except (TypeError, RuntimeError) as error:
             _explain(error)
             raise
@@ -175,7 +176,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
             problems += effects.undo()
             problems += undo_gradients((*arguments.tensors(), *(each.tensor for each in tracer.lifted.values())))
         refuse(problems, name_of(fn))
-        _refuse_gradients_of_its_own(tracer, result)
+        _refuse_gradients_of_its_own(tracer, histories)
         outputs, specs, tree = _outputs(tracer, result, _roots(tracer, arguments))
         settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
         tracer.env.check_policies()
@@ -424,9 +425,15 @@ def _explain(error: Exception) -> None:
         ) from error
 
 
-def _refuse_gradients_of_its_own(tracer: Tracer, result: Any) -> None:
+def _histories(tracer: Tracer, result: Any) -> list[Any]:
+    """Autograd's nodes of the results; while the trace lasts, since autograd makes a view anew to have that of one."""
+    with torch._C.DisableTorchFunction(), tracer.inferring():
+        return [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, SymbolicTensor)]
+
+
+def _refuse_gradients_of_its_own(tracer: Tracer, histories: list[Any]) -> None:
     """Replaying ATen ops would lose the backward of an ``autograd.Function``, and a ``requires_grad_()`` inside."""
-    waiting: list[Any] = [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, SymbolicTensor)]
+    waiting = list(histories)
     seen: set[Any] = set()
     while waiting:
         node = waiting.pop()

@@ -132,7 +132,8 @@ def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
     """The attribute of a tensor that the program made; that of one around it would be a side effect, or stale."""
 
     def use(tensor: torch.Tensor, *args: Any) -> Any:
-        if type(tensor) is SymbolicTensor and tensor._value not in tensor._tracer.arguments:
+        made_here = type(tensor) is SymbolicTensor and tensor._value not in tensor._tracer.arguments
+        if made_here or torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch.func.grad makes its own
             return attribute(tensor, *args)
         raise UnsupportedError(
             f"the function {what} of a tensor that it did not make, which a traced graph would not do again; "

@@ -232,6 +232,12 @@ class Tracer:
         if op is aten.lift_fresh.default and type(args[0]) is not SymbolicTensor:
             return self._constant(args[0])
         plan = _plans.get(op) or _plan(op)
+        if op is aten._to_copy.default and isinstance(
+            args[0], (bool, int, float, complex)
+        ):  # vmap's: y * 2 of a scalar
+            with _outside_modes():
+                number = torch.tensor(args[0])
+            args = (self._constant(number), *args[1:])
         if op is aten._local_scalar_dense.default and type(args[0]) is SymbolicTensor and args[0]._known is not None:
             return args[0]._known.item()
         specs, values = self._arguments(args)

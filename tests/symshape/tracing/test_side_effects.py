@@ -229,6 +229,29 @@ def test_writing_to_what_autograd_made_equals_eager(fn: Fn, kind: str) -> None:
     assert seen(symshape.compile(fn)) == seen(fn)
 
 
+def test_transforms_of_functions_make_their_own_gradients() -> None:
+    def f(x: torch.Tensor) -> Any:
+        return torch.func.grad(lambda y: (y**2).sum())(x), torch.vmap(lambda y: y * 2 + 0.5)(x)
+
+    for make in _KINDS.values():
+        assert_same(f, symshape.trace(f, make()), torch.ones(5, requires_grad=make().requires_grad))
+
+
+def test_views_of_what_is_written_to_later_have_their_history() -> None:
+    def f(x: torch.Tensor) -> Any:
+        views = x.view(-1), x.view(x.shape), x.mT
+        x.add_(1)
+        return views
+
+    traced = symshape.trace(f, torch.ones(3, 2, requires_grad=True) * 1)
+    for served in (f, traced):
+        leaf = torch.ones(4, 5, requires_grad=True)
+        views = served(leaf * 2)
+        assert all(each.requires_grad and each.grad_fn is not None for each in views)
+        (gradient,) = torch.autograd.grad(sum((each**2).sum() for each in views), leaf)
+        assert torch.equal(gradient, 3 * 2 * 2 * (leaf.detach() * 2 + 1))
+
+
 def test_gradients_flow_through_writes_to_arguments() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         x.mul_(3)
