@@ -118,11 +118,16 @@ def ask_scope(scope: Scope, condition: Term, effort: Effort, only: bool | None) 
     if all(tried & _TRIED[effort, answer] for answer in wanted):
         _counts["memo"] += 1
         return None
-    climb = _climb(scope, condition, effort, only)
-    answer = climb.value
-    _counts[climb.rung] += 1
     if len(answers) >= _ANSWERS_LIMIT:
         answers.clear()
+    if not condition.kinds and scope.is_box and _fills_its_range(condition):
+        answer = scope.look(condition)
+        _counts["interval"] += 1
+        wanted = (True, False)
+    else:
+        climb = _climb(scope, condition, effort, only)
+        answer = climb.value
+        _counts[climb.rung] += 1
     if answer is None:
         for value in wanted:
             tried |= _TRIED[effort, value] | _TRIED[Effort.CHEAP, value]
@@ -130,6 +135,21 @@ def ask_scope(scope: Scope, condition: Term, effort: Effort, only: bool | None) 
     else:
         answers[condition] = _YES if answer else _NO
     return answer
+
+
+def _fills_its_range(condition: Term) -> bool:
+    """Whether bounds alone tell all about a linear condition, where symbols take their values independently.
+
+    A sum takes both of its bounds.  With coefficients 1 and -1 it takes every integer between them.
+    """
+    if condition.op is Op.LE:
+        return True
+    if condition.op is Op.EQ or condition.op is Op.NE:
+        for _, coefficient in exprs.split(condition.args[0])[1]:
+            if coefficient != 1 and coefficient != -1:
+                return False
+        return True
+    return False
 
 
 # -- the ladder -------------------------------------------------------------------------------------------------------

@@ -116,6 +116,11 @@ class Scope:
         made.contradictory = self.contradictory
         return made
 
+    @property
+    def is_box(self) -> bool:
+        """Whether it knows ranges of symbols and nothing else: each value of one goes with each value of another."""
+        return not (self.rewrites or self.rows or self.residue) and len(self.ranges) == len(self.symbols)
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def canonical(self, term: Term) -> Term:

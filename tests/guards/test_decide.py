@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import guards
 from guards.cases import refutes as refuted_by_cases
 from guards.decide import RUNGS, Effort, ask, counters, decide, facts_from, prove, reset_counters
 from guards.errors import Contradiction, ParseError
-from guards.exprs import eq, ge, le, lt, maximum, ne, not_, symbol
+from guards.exprs import const, eq, ge, le, lt, maximum, ne, not_, symbol
 from guards.facts import Facts
 from guards.fold import evaluate
 from guards.parse import parse
@@ -218,6 +219,30 @@ def test_no_random_verdict_is_wrong() -> None:
         assert contradicted(asked, verdict, ask_z3=number % 25 == 0) is None
         settled += verdict is not None
     assert settled > 500
+
+
+def test_linear_questions_about_a_box_are_decided_completely() -> None:
+    rng = random.Random(5)
+    symbols = [symbol(name) for name in "abc"]
+    seen = 0
+    for _ in range(3_000):
+        facts = Facts()
+        ranges = []
+        for each in symbols:
+            low = rng.randint(-3, 4)
+            ranges.append(range(low, low + rng.randint(1, 5)))
+            facts = facts.with_symbol(each, low, ranges[-1][-1])
+        if rng.random() < 0.5:
+            facts = facts.assume(rng.choice((ge, le))(rng.choice(symbols), rng.randint(-3, 6)))
+        total = sum((rng.choice((-2, -1, 0, 1, 1, 3)) * each for each in symbols), const(rng.randint(-6, 6)))
+        asked = rng.choice((le, eq, ne))(total, 0)
+        points = [dict(zip("abc", values, strict=True)) for values in itertools.product(*ranges)]
+        allowed = [point for point in points if all(evaluate(known, point) for known in facts.conditions)]
+        truths = {evaluate(asked, point) for point in allowed}
+        if truths:
+            seen += 1
+            assert ask(facts, asked) is (None if len(truths) == 2 else truths.pop()), (facts, asked)
+    assert seen > 2_000
 
 
 def test_refuting_rungs_agree_with_each_other() -> None:
