@@ -11,6 +11,7 @@ from math import gcd, isqrt
 from guards import exprs, intervals
 from guards.exprs import Op, Term
 from guards.intervals import Pair, meet
+from guards.rules import two_remainders
 from guards.scope import Scope, contains, divisors, new_symbol, normal_form, replaced
 
 _ASSUMED_LIMIT = 64
@@ -130,7 +131,8 @@ class _Learning:
             self.add_row(condition.args[0], False)
         elif op is Op.EQ:
             self.require(condition)
-            self.add_equation(condition.args[0])
+            remainder = two_remainders(condition.args[0]) if condition.kinds else None
+            self.add_equation(condition.args[0] if remainder is None else remainder)
         else:
             self.require(condition)
             scope.residue[condition] = None

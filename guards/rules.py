@@ -12,8 +12,8 @@ from math import gcd
 import attrs
 
 from guards import exprs, fold
-from guards.exprs import DEEP, NONLINEAR, ONE, ZERO, Op, Term, children
-from guards.scope import Scope
+from guards.exprs import DEEP, NONLINEAR, ONE, SYMBOLIC_DIVISION, ZERO, Op, Term, children
+from guards.scope import Scope, replaced
 
 Apply = Callable[[Scope, Term], "Term | None"]
 _STEPS = 8  # rewrites of one node before it is left as it is
@@ -235,16 +235,62 @@ def _coarse_remainder(scope: Scope, term: Term) -> Term | None:
 def _fold_remainder(scope: Scope, term: Term) -> Term | None:
     _, items = term.args
     for monomial, c in items:
-        if monomial.op is not Op.FLOORDIV or monomial.args[1].op is not Op.CONST:
+        if not monomial.kinds:
             continue
-        dividend, divisor = monomial.args
-        number = divisor.args[0]
-        if c % number:
+        for quotient in exprs.factors(monomial):
+            if quotient.op is not Op.FLOORDIV:
+                continue
+            dividend, divisor = quotient.args
+            if divisor.op is Op.CONST:
+                number = divisor.args[0]
+                rest = None if c % number else exprs.scale(_exact(monomial, (quotient,)) or ONE, -c // number)
+            else:
+                rest = None if divisor.op is Op.ADD else _exact(monomial, (quotient, *exprs.factors(divisor)))
+                rest = None if rest is None else exprs.scale(rest, -c)
+            if rest is None:
+                continue
+            made = exprs.sub(term, exprs.add(exprs.scale(monomial, c), exprs.mul(rest, dividend)))
+            if _size(made) + 1 < len(items):
+                return exprs.add(made, exprs.mul(rest, exprs.mod(dividend, divisor)))
+    return None
+
+
+def _unfold_remainder(scope: Scope, term: Term) -> Term | None:
+    _, items = term.args
+    for monomial, c in items:
+        if not monomial.kinds:
             continue
-        k = -c // number
-        made = exprs.sub(term, exprs.add(exprs.scale(monomial, c), exprs.scale(dividend, k)))
-        if _size(made) + 1 < len(items):
-            return exprs.add(made, exprs.scale(exprs.mod(dividend, divisor), k))
+        for remainder in exprs.factors(monomial):
+            if remainder.op is not Op.MOD:
+                continue
+            dividend, divisor = remainder.args
+            others = exprs.scale(_exact(monomial, (remainder,)) or ONE, c)
+            whole = exprs.sub(dividend, exprs.mul(divisor, exprs.floordiv(dividend, divisor)))
+            made = exprs.sub(term, exprs.mul(others, exprs.sub(remainder, whole)))
+            if _size(made) < len(items):
+                return made
+    return None
+
+
+def _shifted_quotients(scope: Scope, term: Term) -> Term | None:
+    """``(a + r) // n`` added up over ``n`` values ``r`` that leave all remainders."""
+    constant, items = term.args
+    groups: dict[tuple[int, exprs.Monomials, bool], list[tuple[Term, int, int]]] = {}
+    for monomial, c in items:
+        if monomial.op is Op.FLOORDIV and monomial.args[1].op is Op.CONST:
+            shift, inner = exprs.split(monomial.args[0])
+            key = monomial.args[1].args[0], inner, c > 0
+            groups.setdefault(key, []).append((monomial, c, shift))
+    for (number, inner, positive), members in groups.items():
+        if len(members) != number or {shift % number for _, _, shift in members} != set(range(number)):
+            continue
+        c = min(abs(c) for _, c, _ in members) * (1 if positive else -1)
+        # sum of (a + r) // n over r = 0 ... n - 1 is a; shifts beyond n - 1 add whole numbers
+        extra = sum(shift // number for _, _, shift in members)
+        rest = dict(items)
+        for monomial, _, _ in members:
+            rest[monomial] -= c
+        return exprs.add(exprs.linear(constant + c * extra, rest), exprs.scale(exprs.linear(0, dict(inner)), c))
     return None
 
 
@@ -291,6 +337,43 @@ def _selection(scope: Scope, term: Term) -> Term | None:
     return exprs.maximum(then, otherwise) if test is opposite or test is exprs.add(opposite, ONE) else None
 
 
+def _at_border(scope: Scope, term: Term) -> Term | None:
+    condition, then, otherwise = term.args
+    if condition.op is not Op.LE:
+        return None
+    constant, items = exprs.split(condition.args[0])
+    if len(items) != 1 or items[0][0].op is not Op.SYMBOL or abs(items[0][1]) != 1:
+        return None
+    lo, hi = scope.bounds(condition.args[0])
+    if lo != 0 and hi != 1:
+        return None
+    # the condition holds where its term is 0 only, or fails where it is 1 only
+    symbol, sign = items[0]
+    value = {symbol: exprs.const(((0 if lo == 0 else 1) - constant) * sign)}
+    one = replaced(then, value)
+    return (otherwise if lo == 0 else then) if one is not None and one is replaced(otherwise, value) else None
+
+
+def _one_choice(scope: Scope, term: Term) -> Term | None:
+    constant, items = term.args
+    chosen = [(m, c, atom) for m, c in items if m.kinds for atom in exprs.factors(m) if atom.op is Op.ITE]
+    for _, _, first in chosen:
+        condition = first.args[0]
+        same = {m: (c, atom) for m, c, atom in chosen if atom.args[0] is condition}
+        if len(same) < 2:
+            continue
+        rest = exprs.linear(constant, {m: c for m, c in items if m not in same})
+        branches = [
+            exprs.total(exprs.mul(exprs.scale(_exact(m, (a,)) or ONE, c), a.args[side]) for m, (c, a) in same.items())
+            for side in (1, 2)
+        ]
+        then, otherwise = [rewritten(scope, exprs.add(branch, rest)) for branch in branches]
+        if then is otherwise:
+            return then
+        return exprs.add(exprs.ite(condition, *branches), rest)
+    return None
+
+
 # -- relations --------------------------------------------------------------------------------------------------------
 
 
@@ -332,6 +415,63 @@ def _common_factor(scope: Scope, term: Term) -> Term | None:
     if term.op is Op.LE:
         return exprs.not_positive(rest)
     return exprs.is_zero(rest) if term.op is Op.EQ else exprs.not_(exprs.is_zero(rest))
+
+
+def two_remainders(argument: Term) -> Term | None:
+    """A term that a divisor must leave no remainder of for ``argument``, two remainders and a constant, to be 0.
+
+    >>> from guards.parse import parse
+    >>> two_remainders(parse("x % 8 - 2*(y % 4) + 1"))
+    >>> two_remainders(parse("2*(y % 4) - x % 8 + 1"))
+    <(2*y - x + 1) % 8>
+    """
+    constant, items = exprs.split(argument)
+    if len(items) != 2 or items[0][0].op is not Op.MOD or items[1][0].op is not Op.MOD:
+        return None
+    (one, c), (other, d) = items
+    if c < 0:
+        one, c, other, d = other, d, one, c
+    if c < 0 or d > 0:
+        return None
+    d = -d
+    (a, p), (b, q) = one.args, other.args  # c*(a % p) - d*(b % q) + constant == 0
+    if p is q and c == d and not constant:
+        return exprs.mod(exprs.sub(a, b), p)
+    if p.op is not Op.CONST or q.op is not Op.CONST or c * p.args[0] != d * q.args[0] or not -d < constant < c:
+        return None
+    return exprs.mod(exprs.add(exprs.sub(exprs.scale(a, c), exprs.scale(b, d)), constant), c * p.args[0])
+
+
+def _two_remainders(scope: Scope, term: Term) -> Term | None:
+    made = two_remainders(term.args[0])
+    if made is None:
+        return None
+    return exprs.is_zero(made) if term.op is Op.EQ else exprs.not_(exprs.is_zero(made))
+
+
+def _without_remainders(scope: Scope, term: Term) -> Term | None:
+    """The relation decided, where writing ``a % b`` as ``a - b*(a // b)`` leaves no more than a number."""
+    argument = term.args[0]
+    if not argument.kinds & SYMBOLIC_DIVISION:
+        return None
+    constant, items = exprs.split(argument)
+    parts: list[Term] = [exprs.const(constant)]
+    changed = False
+    for monomial, c in items:
+        part = exprs.const(c)
+        for atom in exprs.factors(monomial):
+            if atom.op is Op.MOD and atom.args[1].op is not Op.CONST:
+                a, b = atom.args
+                atom = exprs.sub(a, exprs.mul(b, rewritten(scope, exprs.floordiv(a, b))))
+                changed = True
+            part = exprs.mul(part, atom)
+        parts.append(part)
+    made = exprs.total(parts) if changed else argument
+    if made.op is not Op.CONST:
+        return None
+    number = made.args[0]
+    holds = number <= 0 if term.op is Op.LE else (number == 0) is (term.op is Op.EQ)
+    return exprs.TRUE if holds else exprs.FALSE
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
@@ -390,18 +530,45 @@ RULES: tuple[Rule, ...] = (
         _coarse_remainder,
     ),
     Rule("a remainder in disguise", Op.ADD, "a - b*(a // b) == a % b", "b != 0", _fold_remainder),
+    Rule("a remainder and its quotient", Op.ADD, "b*(a // b) + a % b == a", "b != 0", _unfold_remainder),
+    Rule("shifted quotients", Op.ADD, "a // 3 + (a + 1) // 3 + (a + 2) // 3 == a", "True", _shifted_quotients),
+    Rule(
+        "choices by one condition",
+        Op.ADD,
+        "m*(a if c > 0 else b) + n*(d if c > 0 else e) == (m*a + n*d if c > 0 else m*b + n*e)",
+        "True",
+        _one_choice,
+    ),
     Rule("an operand of min that never wins", Op.MIN, "min(a, b) == b", "a >= b", _dominated),
     Rule("an operand of max that never wins", Op.MAX, "max(a, b) == b", "a <= b", _dominated),
     Rule("min absorbs max", Op.MIN, "min(a, max(a, b)) == a", "True", _absorbed),
     Rule("max absorbs min", Op.MAX, "max(a, min(a, b)) == a", "True", _absorbed),
     Rule("a choice that is known", Op.ITE, "(a if c > 0 else b) == a", "c > 0", _decided),
     Rule("a choice that is min", Op.ITE, "(a if a <= b else b) == min(a, b)", "True", _selection),
+    Rule("a choice at the border", Op.ITE, "(a if c <= 0 else b) == b", "c > 0 or (c == 0 and a == b)", _at_border),
     Rule("a quotient at most", Op.LE, "(a // b <= c) == (a - b*c < b)", "b > 0", _cross_multiplied),
     Rule("a quotient equal", Op.EQ, "(a // b == c) == (0 <= a - b*c < b)", "b > 0", _cross_multiplied),
     Rule("a quotient unequal", Op.NE, "(a // b != c) == (not 0 <= a - b*c < b)", "b > 0", _cross_multiplied),
     Rule("a common factor of an order", Op.LE, "(c*a <= c*b) == (a <= b)", "c > 0", _common_factor),
     Rule("a common factor of an equation", Op.EQ, "(c*a == c*b) == (a == b)", "c != 0", _common_factor),
     Rule("a common factor of a difference", Op.NE, "(c*a != c*b) == (a != b)", "c != 0", _common_factor),
+    Rule(
+        "two remainders equal",
+        Op.EQ,
+        "(g*(a % m) + k == h*(b % n)) == ((g*a + k - h*b) % (g*m) == 0)",
+        "g > 0 and h > 0 and -h < k < g and g*m == h*n and (m > 0 or m < 0 and k == 0 and g == h)",
+        _two_remainders,
+    ),
+    Rule(
+        "two remainders unequal",
+        Op.NE,
+        "(a % m != b % m) == ((a - b) % m != 0)",
+        "m != 0",
+        _two_remainders,
+    ),
+    Rule("remainders that cancel", Op.EQ, "(a % b == a - b*(a // b)) == True", "b != 0", _without_remainders),
+    Rule("remainders that do not cancel", Op.NE, "(a % b != a - b*(a // b)) == False", "b != 0", _without_remainders),
+    Rule("an order of remainders", Op.LE, "(a % b <= a - b*(a // b)) == True", "b != 0", _without_remainders),
 )
 
 _BY_HEAD: dict[Op, tuple[Rule, ...]] = {op: tuple(rule for rule in RULES if rule.head is op) for op in Op}
