@@ -145,7 +145,7 @@ def _fills_its_range(condition: Term) -> bool:
     if condition.op is Op.LE:
         return True
     if condition.op is Op.EQ or condition.op is Op.NE:
-        return all([abs(coefficient) == 1 for _, coefficient in exprs.split(condition.args[0])[1]])
+        return all(abs(coefficient) == 1 for _, coefficient in exprs.split(condition.args[0])[1])
     return False
 
 
