@@ -59,6 +59,18 @@ def _exclusions_are_not_merged() -> bool:
     return len(_guards(f, torch.ones(5))) == 2
 
 
+def _fixes(fn: Callable[[torch.Tensor], object], value: int = 4) -> bool:
+    return any(text.endswith(f" == {value}") for text in _guards(fn, torch.randn(value)))
+
+
+def _is_refused(fn: Callable[[torch.Tensor], object], error: type[Exception]) -> bool:
+    try:
+        symshape.trace(fn, torch.randn(4))
+    except error:
+        return True
+    return False
+
+
 GAPS = (
     Gap(
         "attention with a mask is traced apart for a batch of 1",
@@ -75,6 +87,21 @@ GAPS = (
         "math.sqrt and friends of a size fix it",
         "Python's math functions take a float and nothing else; torch.sym_sqrt keeps the size symbolic",
         _square_roots_specialise,
+    ),
+    Gap(
+        "x.shape.numel() and torch.tensor(x.shape) fix the sizes",
+        "torch.Size and torch.tensor take plain numbers in C++; x.numel() and torch.arange keep sizes symbolic",
+        lambda: _fixes(lambda x: x * x.shape.numel()) and _fixes(lambda x: x + torch.tensor(x.shape)),
+    ),
+    Gap(
+        "a varying size cannot be a key of a dictionary or of a memo",
+        "torch.SymInt has no hash; int(size) makes it a constant, with a guard",
+        lambda: _is_refused(lambda x: {x.size(0): x}, symshape.UnsupportedError),
+    ),
+    Gap(
+        "int(tensor) is refused",
+        "Python's int takes nothing but a plain number; tensor.item() gives an unknown integer to compute with",
+        lambda: _is_refused(lambda x: x * int((x > 0).sum()), symshape.DataDependentError),
     ),
     Gap(
         "a floating-point argument is a constant",

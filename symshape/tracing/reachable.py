@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import itertools
 import sys
 import sysconfig
 import types
@@ -24,6 +25,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.d
 MISSING = object()
 _BOOKKEEPING = frozenset(torch.nn.Module().__dict__) - {"training"}
 _ASKING = frozenset({"isinstance", "type", "len", "divmod", "print"})  # what plain_numbers.py replaces
+_ADDING = ("append", "add", "extend")
 _MOST_ITEMS = 1000  # of a container that is compared item by item
 _LIBRARIES = tuple(
     {str(Path(sysconfig.get_path(name))) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -96,6 +98,7 @@ class Reachable:
         globals: dictionaries of globals with the names that the user's code uses.
         names: all names that its code uses.
         named: the values of the globals and closures that the user's own code names.
+        codes: the code of the user's own functions.
         asking: globals of code that uses names for which ``plain_numbers`` has its own, by id.
     """
 
@@ -105,6 +108,7 @@ class Reachable:
         self.modules: dict[int, tuple[str, torch.nn.Module]] = {}
         self.globals: list[tuple[dict[str, Any], frozenset[str]]] = []
         self.named: list[Any] = []
+        self.codes: list[types.CodeType] = []
         self.asking: dict[int, dict[str, Any]] = {}
         self._seen: dict[int, Any] = {}  # kept alive, so that ids stay theirs
         self.names: set[str] = set()
@@ -203,6 +207,7 @@ class Reachable:
             self._value(f"a default of {function.__name__}", value)
         library = is_library(code.co_filename)
         if not library:
+            self.codes.append(code)
             self.globals.append((function.__globals__, names))
         for name in sorted(names & function.__globals__.keys()):
             value = function.__globals__[name]
@@ -305,6 +310,26 @@ def _globals_of(code: types.CodeType) -> frozenset[str]:
         if isinstance(constant, types.CodeType):
             names |= _globals_of(constant)
     return frozenset(names)
+
+
+def only_appends(codes: Iterable[types.CodeType], name: str) -> bool:
+    """Whether code does nothing with ``name`` but add to it (``name.append(...)``), as one does to a log.
+
+    >>> only_appends([compile("log.append(1)", "", "exec")], "log")
+    True
+    >>> only_appends([compile("log.append(len(log))", "", "exec")], "log")
+    False
+    """
+    if not name.isidentifier():  # an item of something
+        return False
+    for code in codes:
+        for step, following in itertools.pairwise(dis.get_instructions(code)):
+            read = step.argval == name and step.opname.startswith("LOAD_")
+            if read and (following.argval not in _ADDING or following.opname not in ("LOAD_METHOD", "LOAD_ATTR")):
+                return False
+        if not only_appends((each for each in code.co_consts if isinstance(each, types.CodeType)), name):
+            return False
+    return True
 
 
 @functools.lru_cache(maxsize=4096)

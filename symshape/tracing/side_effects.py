@@ -1,8 +1,8 @@
 """What a function must not do while it is traced: leave tensors or changed attributes behind.
 
 A graph repeats the tensor operations of a program and nothing else.  So a change of Python state would happen once,
-while tracing, and never again; it is undone and refused.  Lists, dictionaries and sets that got further plain values
-(a log) keep them.
+while tracing, and never again; it is undone and refused.  Lists and sets that got further plain values, and that the
+program does not read (a log), keep them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import attrs
 import torch
 
 from symshape.errors import UnsupportedError
-from symshape.tracing.reachable import MISSING, PLAIN, Container
+from symshape.tracing.reachable import MISSING, PLAIN, Container, only_appends
 from symshape.tracing.state import State, same
 from symshape.tracing.tensors import SymbolicTensor
 
@@ -109,7 +109,7 @@ class SideEffects:
             if holds_symbolic(now):
                 container.put_back()
                 problems.append(f"stores a tensor or a size in {container.name}; {_ADVICE}")
-            elif not _only_grew(container, now):
+            elif not _only_grew(container, now) or not only_appends(self._state.codes, container.name.split(".")[-1]):
                 then_text, now_text = (", ".join(map(repr, items)) for items in (container.items, now))
                 container.put_back()
                 problems.append(_changes(container.name, f"{then_text[:60]}", f"{now_text[:60]}"))
@@ -134,7 +134,7 @@ def _changes(where: str, then: str, now: str) -> str:
 
 
 def _only_grew(container: Container, now: tuple[Any, ...]) -> bool:
-    """Whether a container holds all that it held: a log or a memo, and not a counter."""
+    """Whether a container holds all that it held, and more: a log, and not a counter."""
     then = container.items
     if isinstance(container.owner, set):
         return {*map(id, then)} <= {*map(id, now)}

@@ -58,6 +58,7 @@ class State:
         globals: dictionaries of globals, with the names that its code uses.
         closure: the closure cells that it can reach.
         named: the values of the variables around its own code.
+        codes: its own code.
         asking: globals of its code that uses names for which ``plain_numbers`` has its own.
     """
 
@@ -74,6 +75,7 @@ class State:
         "_written",
         "asking",
         "closure",
+        "codes",
         "containers",
         "globals",
         "modules",
@@ -91,6 +93,7 @@ class State:
         self._cells = found.cells
         self._names = found.names
         self.named = found.named
+        self.codes = found.codes
         self.closure = [cell for cell in self._cells if isinstance(cell.owner, types.CellType)]
         self._tensors = list({id(c.value): c.value for c in self._cells if isinstance(c.value, torch.Tensor)}.values())
         self._metadata = list(map(_metadata, self._tensors))

@@ -21,6 +21,7 @@ COUNTS = [0]
 NAMES = {"n": 1}
 SEEN: set[int] = set()
 LOG: list[str] = []
+LOGS: list[list[str]] = [[]]
 total = 0
 WEIGHT = nn.Parameter(torch.ones(3))
 _KINDS: dict[str, Callable[[], torch.Tensor]] = {
@@ -66,7 +67,34 @@ def _closes_over() -> Fn:
     return f
 
 
-@pytest.mark.parametrize("fn", [_counts, _renames, _forgets, _adds_up, _closes_over()])
+def _reads_its_log(x: torch.Tensor) -> torch.Tensor:
+    COUNTS.append(1)
+    return x * len(COUNTS)
+
+
+def _reads_its_log_by_another_name(x: torch.Tensor) -> torch.Tensor:
+    counts = COUNTS
+    counts.append(1)
+    return x * len(counts)
+
+
+def _reads_an_inner_log(x: torch.Tensor) -> torch.Tensor:
+    LOGS[0].append("called")
+    return x * len(LOGS[0])
+
+
+def _remembers(x: torch.Tensor) -> torch.Tensor:
+    NAMES[str(len(NAMES))] = 1
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        *(_counts, _renames, _forgets, _adds_up, _closes_over()),
+        *(_reads_its_log, _reads_its_log_by_another_name, _reads_an_inner_log, _remembers),
+    ],
+)
 def test_counters_are_refused_and_put_back(fn: Fn) -> None:
     before = list(COUNTS), dict(NAMES), total
     with pytest.raises(UnsupportedError, match="which a graph would not do again"):
