@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
 from typing import Any
 
 from guards.boxes import Box, Compiler, Getter, Test, Values
@@ -16,7 +17,7 @@ from guards.exprs import Term
 from guards.guard import GuardSet
 
 LEAF = 4  # a leaf with more candidates than this is split when something tells them apart
-COVER = 32  # a record whose range covers more open segments than this goes to the rest
+COVER = 32  # a record that leaves something to test and whose range covers more open segments than this is wide
 
 Verified = frozenset[Term]
 _NOTHING: Verified = frozenset()
@@ -260,7 +261,7 @@ class Steps:
             bounds, branches = self.bounds[:], self.branches[:]
             start, stop = _cut(bounds, branches, limits)
             open_ones = [i for i in range(start, stop) if (branch := branches[i]) is None or not branch.closed]
-            if len(open_ones) <= COVER:
+            if len(open_ones) <= COVER or record.certain(self.within):
                 if not open_ones:
                     return self
                 alone = _leaf(record, self.within, compiler)
@@ -324,7 +325,74 @@ def _nowhere(values: Values) -> None:
     return None
 
 
-Node = Leaf | Table | Gate | Steps
+class Span:
+    """Wide ranges of one form that overlap: each is cut into few blocks of segments, one inside the other by halves.
+
+    A value lies in one block of each size; so as many nodes are searched as there are sizes, the most promising first.
+    What is inserted goes to the rest, until that is as large as what was there.
+    """
+
+    __slots__ = ("closed", "find", "first", "form", "inserted", "paths", "records", "rest", "verified")
+
+    def __init__(
+        self,
+        form: Term,
+        records: tuple[Record, ...],
+        paths: tuple[list[int], list[_Path]],
+        rest: Node | None,
+        first: int,
+        inserted: int,
+        verified: Verified,
+        compiler: Compiler,
+    ) -> None:
+        self.closed = False
+        self.form = form
+        self.records = records  # all that are here, in order of priority
+        self.paths = paths
+        self.rest = rest
+        self.first = first
+        self.inserted = inserted
+        self.verified = verified
+        self.find = _span_search(compiler.getter((form,)), *paths, rest, first)
+
+    def insert(self, record: Record, compiler: Compiler) -> Node:
+        """This node and one more record, of lower priority than all here."""
+        records = (*self.records, record)
+        if 2 * self.inserted > len(records):
+            return build(records, self.verified, compiler)
+        if self.rest is None:
+            rest, first = _leaf(record, self.verified, compiler), record.priority
+        else:
+            rest, first = self.rest.insert(record, compiler), self.first
+            if rest is self.rest:
+                return self
+        return Span(self.form, records, self.paths, rest, first, self.inserted + 1, self.verified, compiler)
+
+
+_Path = tuple[tuple[int, Callable[[Values], Record | None]], ...]  # the nodes to search, each with its best priority
+
+
+def _span_search(
+    form: Getter, bounds: list[int], paths: list[_Path], rest: Node | None, first: int
+) -> Callable[[Values], Record | None]:
+    search_rest = _nowhere if rest is None else rest.find
+
+    def find(values: Values) -> Record | None:
+        found: Record | None = None
+        for best, search in paths[bisect_right(bounds, form(values))]:
+            if found is not None and found.priority < best:
+                break
+            other = search(values)
+            if other is not None and (found is None or other.priority < found.priority):
+                found = other
+        if found is None:
+            return search_rest(values)
+        return found if found.priority < first else _better(found, search_rest(values))
+
+    return find
+
+
+Node = Leaf | Table | Gate | Steps | Span
 
 
 # -- choosing what to look at -----------------------------------------------------------------------------------------
@@ -423,7 +491,8 @@ def _build_steps(form: Term, records: Sequence[Record], verified: Verified, comp
     )
     members: list[list[Record]] = [[] for _ in range(len(bounds) + 1)]
     following = list(range(len(bounds) + 2))  # from each segment the next that is still open
-    rest = []
+    rest: list[Record] = []
+    wide: list[Record] = []
     for record in records:
         if record not in limits:
             rest.append(record)
@@ -431,18 +500,18 @@ def _build_steps(form: Term, records: Sequence[Record], verified: Verified, comp
         low, high = limits[record]
         start = 0 if low is None else bisect_right(bounds, low)
         stop = len(bounds) if high is None else bisect_right(bounds, high)
+        certain = record.certain(within)  # what it covers is open to nobody behind it
         covered: list[int] = []
         index = _open_from(following, start)
-        while index <= stop and len(covered) <= COVER:
+        while index <= stop and (certain or len(covered) <= COVER):
             covered.append(index)
             index = _open_from(following, index + 1)
-        if len(covered) > COVER:
+        if len(covered) > COVER and not certain:
             shared = _shared(list(limits), within)
             if shared is not None:
                 return _build_gate(shared, limits, records, verified, compiler)
-            rest.append(record)
+            wide.append(record)
             continue
-        certain = record.certain(within)
         for index in covered:
             members[index].append(record)
             if certain:
@@ -454,8 +523,45 @@ def _build_steps(form: Term, records: Sequence[Record], verified: Verified, comp
         if group and key not in made:
             made[key] = build(group, within, compiler)
         branches.append(made[key] if group else None)
+    node = _build_rest(form, wide, rest, verified, compiler)
+    first = min([record.priority for record in (*wide[:1], *rest[:1])], default=0)
+    if not made and node is not None:
+        return node
+    return Steps(form, bounds, branches, node, first, verified, compiler)
+
+
+def _build_rest(
+    form: Term, wide: list[Record], rest: list[Record], verified: Verified, compiler: Compiler
+) -> Node | None:
+    """The node for records with wide ranges of a form, and for those that it does not constrain."""
+    if len(wide) <= LEAF:
+        together = sorted([*wide, *rest], key=lambda record: record.priority)
+        return build(together, verified, compiler) if together else None
+    within = verified | {form}
+    ranges = [record.box.limits[form] for record in wide]
+    bounds = sorted({b for low, high in ranges for b in (low, None if high is None else high + 1) if b is not None})
+    count = len(bounds) + 1
+    blocks: dict[int, list[Record]] = {}  # block 1 is everything, 2*b and 2*b + 1 the halves of b
+    for record, (low, high) in zip(wide, ranges, strict=True):
+        start = count + (0 if low is None else bisect_right(bounds, low))
+        stop = count + (len(bounds) if high is None else bisect_right(bounds, high)) + 1
+        while start < stop:
+            if start & 1:
+                blocks.setdefault(start, []).append(record)
+                start += 1
+            if stop & 1:
+                stop -= 1
+                blocks.setdefault(stop, []).append(record)
+            start, stop = start >> 1, stop >> 1
+    found = {block: (group[0].priority, build(group, within, compiler).find) for block, group in blocks.items()}
+    paths: list[_Path] = []
+    for segment in range(count, 2 * count):
+        around = [segment >> level for level in range(segment.bit_length())]
+        paths.append(tuple(sorted((found[block] for block in around if block in found), key=itemgetter(0))))
     node = build(rest, verified, compiler) if rest else None
-    return Steps(form, bounds, branches, node, rest[0].priority if rest else 0, verified, compiler)
+    records = tuple(sorted([*wide, *rest], key=lambda record: record.priority))
+    first = rest[0].priority if rest else 0
+    return Span(form, records, (bounds, paths), node, first, 0, verified, compiler)
 
 
 def _shared(records: Sequence[Record], verified: Verified) -> Box | None:

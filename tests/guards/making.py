@@ -124,4 +124,39 @@ def families() -> list[Family]:
             lambda i: _set(eq(a, i), eq(b, 4)) if i % 8 else _set(ge(a, 2 + i), eq(b % 2, 0), eq(c, i)),
             lambda i: (i, 4, 1, 1) if i % 8 else (2000, 4, i, 0),
         ),
+        Family(
+            "powers of two",
+            slots,
+            lambda i: _set(gt(a, 2 ** (i % 20)), le(a, 2 ** (i % 20 + 1)), eq(b, i // 20)),
+            lambda i: (2 ** (i % 20) + 1, i // 20, 1, 1),
+        ),
+        Family(
+            "caps of two sizes",
+            slots,
+            lambda i: _set(le(a, 2 ** (i % 32)), le(b, 2 ** (i // 32))),
+            lambda i: (2 ** (i % 32), 2 ** (i // 32), 1, 1),
+        ),
+        Family(
+            "multiples of powers of two",
+            slots,
+            lambda i: _set(eq(a % 2 ** (8 - i % 8), 0), eq(b, i // 8)),
+            lambda i: (2 ** (8 - i % 8), i // 8, 1, 1),
+        ),
+        Family("sliding windows", slots, lambda i: _set(ge(a, i), le(a, i + 200)), lambda i: (i + 200, 1, 1, 1)),
+        Family(
+            "overlapping boxes",
+            slots,
+            lambda i: _set(*_around(a, 37 * i % 900, 10 ** (i % 4)), *_around(b, 61 * i % 900, 10 ** (i // 4 % 4))),
+            lambda i: (37 * i % 900, 61 * i % 900, 1, 1),
+        ),
+        Family(
+            "overlapping boxes that share a size",
+            slots,
+            lambda i: _set(*_around(a, 37 * i % 900, 100), *_around(b, 61 * i % 900, 100), eq(c, 4)),
+            lambda i: (37 * i % 900, 61 * i % 900, 4, 1),
+        ),
     ]
+
+
+def _around(s: Term, middle: int, reach: int) -> tuple[Term, Term]:
+    return exprs.ge(s, middle - reach), exprs.le(s, middle + reach)

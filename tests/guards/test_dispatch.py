@@ -174,6 +174,44 @@ def test_few_tests_for_each_look_up(family: Family) -> None:
         assert Counted.reads <= 24, index
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_overlapping_boxes_agree_with_a_scan(seed: int) -> None:
+    """Wide ranges that overlap, inserted and removed in between: many ways to be cut, one answer."""
+    rng = random.Random(seed)
+    tree: Tree[str] = Tree(["a", "b", "c"])
+    live: list[str] = []
+    for index in range(rng.choice([60, 250])):
+        terms = []
+        for s in (A, B, symbol("c")):
+            low, kind = rng.randint(0, 100), rng.randrange(7)
+            reach = rng.choice([0, 2, 20, 60, 200])
+            if kind < 4:
+                terms += [ge(s, low), le(s, low + reach)]
+            elif kind == 4:
+                terms.append(rng.choice([ge(s, low), le(s, low)]))
+            elif kind == 5:
+                terms.append(eq(mod(s, rng.choice([2, 4, 8])), rng.randrange(2)))
+        live.append(f"entry {index}")
+        tree.insert(GuardSet(terms), live[-1])
+        if rng.random() < 0.05:
+            tree.remove(live.pop(rng.randrange(len(live))))
+        for _ in range(3):
+            values = tuple(rng.randint(-1, 160) for _ in range(3))
+            assert tree.lookup(values) == tree.scan(values), (seed, index, values)
+    for _ in range(300):
+        values = tuple(rng.randint(-1, 160) for _ in range(3))
+        assert tree.lookup(values) == tree.scan(values), (seed, values)
+
+
+def test_a_thousand_wide_ranges_need_no_deep_stack() -> None:
+    """Each was set apart from the next, one inside the other, until Python's stack ended."""
+    tree: Tree[int] = Tree(["a", "b"])
+    for index in range(1000):
+        tree.insert(GuardSet([ge(A, index), le(A, index + 500), ge(B, index % 3)]), index)
+    assert tree.lookup((700, 0)) == tree.scan((700, 0)) == 201
+    assert tree.lookup((1499, 0)) == tree.scan((1499, 0))
+
+
 class TestMiss:
     def test_nearest_first(self) -> None:
         tree: Tree[str] = Tree(["a", "b"])

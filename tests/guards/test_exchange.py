@@ -192,7 +192,8 @@ def test_a_shared_term_that_is_long_when_written_out() -> None:
 
 _PIECES: tuple[Any, ...] = (
     None, True, 0, -1, 3, 10**30, 1.5, "", "s0", "s0 > 1", "__class__", "s0 %", [], ["le", 0],
-    [["symbol", "s0"], ["le", 0]], {}, {"s0": [0, 1]}, {"condition": "s0 > 2"}, {"line": 1}, "\x00", "guard_set", "facts", "z3",
+    [["symbol", "s0"], ["le", 0]], {}, {"s0": [0, 1]}, {"condition": "s0 > 2"}, {"line": 1}, "\x00",
+    "guard_set", "facts", "z3",
 )  # fmt: skip
 
 
