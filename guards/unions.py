@@ -67,6 +67,7 @@ def condition(truths: Pieces, symbol: Term) -> Term:
     found = [_joined(segments, truths, symbol)]
     if len(apart) != len(segments) and len(apart) <= _CUTS:
         found.append(_joined(apart, truths, symbol))
+    found += _but_for_a_few(segments, truths.modulus, symbol)
     best = min(found, key=_atoms)
     if _atoms(best) > MOST_ATOMS:
         raise TooMany
@@ -77,6 +78,25 @@ def _atoms(condition: Term) -> int:
     if condition.op is Op.AND or condition.op is Op.OR:
         return sum(_atoms(part) for part in condition.args)
     return 1
+
+
+def _but_for_a_few(segments: Sequence[_Segment], modulus: int, symbol: Term) -> list[Term]:
+    """The pattern of one segment throughout, and the values that fall out of line, where they are few."""
+    found = []
+    for pattern in {segment.pattern: None for segment in (segments[0], segments[-1])}:
+        odd: list[tuple[int, bool]] = []
+        for segment in segments:
+            if not _fits(segment, pattern, modulus):
+                values = _values(segment, modulus)
+                if values is None:
+                    break
+                odd += [(value, what) for value, what in values if what is not (value % pattern[0] in pattern[1])]
+        else:
+            if pattern[1] and len(odd) <= 2 * _HOLES:
+                without = [exprs.ne(symbol, value) for value, what in odd if not what]
+                added = [exprs.eq(symbol, value) for value, what in odd if what]
+                found.append(exprs.or_(exprs.and_(_remainders(pattern, symbol), *without), *added))
+    return found
 
 
 def _joined(segments: Sequence[_Segment], truths: Pieces, symbol: Term) -> Term:
