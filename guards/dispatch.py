@@ -121,6 +121,12 @@ class Tree(Generic[E]):
 
         Raises:
             KeyError: there is none.
+
+        >>> tree = Tree(["s0"])
+        >>> tree.insert(GuardSet.read("s0 == 8"), "static")
+        >>> tree.remove("static")
+        >>> len(tree), tree.lookup((8,))
+        (0, None)
         """
         with self._lock:
             kept = tuple(record for record in self._records if record.entry is not entry)

@@ -52,7 +52,11 @@ class Guard:
         return f"{self.text()}  # {self.origin}" if self.origin else self.text()
 
     def text(self, names: Names | None = None) -> str:
-        """The condition as Python-like text, its symbols renamed by ``names``."""
+        """The condition as Python-like text, its symbols renamed by ``names``.
+
+        >>> Guard(parse("s0 > 2")).text({"s0": "x.size(0)"})
+        'x.size(0) >= 3'
+        """
         return text(self.term, names)
 
     def holds(self, values: Mapping[str, int]) -> bool:
@@ -60,6 +64,10 @@ class Guard:
 
         Raises:
             KeyError: a symbol of the condition has no value.
+
+        >>> guard = Guard(parse("s0 % s1 == 0"))
+        >>> guard.holds({"s0": 8, "s1": 2}), guard.holds({"s0": 8, "s1": 0})
+        (True, False)
         """
         return satisfied(self.term, values)
 
@@ -154,6 +162,11 @@ class GuardSet:
 
         Raises:
             ParseError: a text is not a condition.
+
+        >>> print(GuardSet.read("s0 > 2", "s0 % 8 == 0", ranges={"s0": (0, 64)}))
+        s0 <= 64     # declared range
+        s0 >= 3
+        s0 % 8 == 0
         """
         return cls(tuple(Guard(exprs.boolean(parse(condition))) for condition in texts), ranges or {})
 
@@ -215,7 +228,13 @@ class GuardSet:
     def violations(
         self, values: Mapping[str, int], sources: Mapping[str, Source | str] | None = None
     ) -> tuple[Violation, ...]:
-        """The conditions that fail at ``values``, spelled in the names that ``sources`` gives."""
+        """The conditions that fail at ``values``, spelled in the names that ``sources`` gives.
+
+        >>> for found in GuardSet.read("s0 == s1", "s1 < 9").violations({"s0": 3, "s1": 9}, {"s0": "n", "s1": "m"}):
+        ...     print(found)
+        n == m, but n = 3 and m = 9
+        m <= 8, but m = 9
+        """
         names = spelled(sources) if sources else None
         failed = [guard for guard in self._conditions if not satisfied(guard.term, values)]
         return tuple(violation(guard, values, names) for guard in failed)

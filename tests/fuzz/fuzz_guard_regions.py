@@ -11,11 +11,16 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
+from guards import minimise
 from guards.certify import certify
+from guards.decide import facts_from
+from guards.errors import CannotSolve
 from guards.exchange import from_json, to_json
 from guards.explain import distinguish, explain, explain_conflict
 from guards.guard import GuardSet
 from guards.nearest import nearest
+from guards.solve import solve
+from guards.total import satisfied
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 from tests.guards.making import text_of_condition
 
@@ -156,7 +161,11 @@ def responsible(rng: random.Random) -> str:
     for left_out in found:
         rest = [guard for guard in found if guard is not left_out]
         if rest and not any(all(guard.holds(point) for guard in rest) for point in around):
-            return "core, perhaps not the least"  # a point may lie outside of the box that was tried
+            far = GuardSet(rest, found.ranges).sample(1)  # a point may lie outside of the box that was tried
+            if not far:
+                return "core, perhaps not the least"
+            if not all(guard.holds(far[0]) for guard in rest):
+                raise Counterexample(f"{far[0]} is no point of {rest}\n{shown(a)}")
     if any(all(guard.holds(point) for guard in found) for point in around):
         raise Counterexample(f"core can be satisfied: {found}\n{shown(a)}")
     return "core"
@@ -216,7 +225,48 @@ def exchanged(rng: random.Random) -> str:
     return "exchanged" if conflict is None else "conflict"
 
 
-CASES = (relations, algebra, minimised, shadow, gridded, sampled, responsible, closest, covered, exchanged)
+def solved(rng: random.Random) -> str:
+    """Solving for one symbol: the answer holds at the same points as the condition, within the ranges."""
+    a = some_set(rng)
+    name = rng.choice(NAMES)
+    facts = facts_from(dict(a.ranges))
+    label = "solved"
+    for guard in a:
+        try:
+            answer = solve(guard.term, name, facts)
+        except CannotSolve:
+            label = "not all solved"
+            continue
+        for point in box(a, margin=0):
+            if satisfied(answer, point) is not guard.holds(point):
+                raise Counterexample(f"solve({guard}, {name}) is {answer}: wrong at {point}\n{shown(a)}")
+    return label
+
+
+def minimised_together(rng: random.Random) -> str:
+    """As :func:`minimised`, by the one solver that is else only asked about many guards."""
+    many = minimise._MANY
+    minimise._MANY = rng.randrange(3)
+    try:
+        return minimised(rng)
+    finally:
+        minimise._MANY = many
+
+
+CASES = (
+    solved,
+    minimised_together,
+    relations,
+    algebra,
+    minimised,
+    shadow,
+    gridded,
+    sampled,
+    responsible,
+    closest,
+    covered,
+    exchanged,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> Outcome:
@@ -232,6 +282,8 @@ def main(argv: Sequence[str] | None = None) -> Outcome:
         "nearest",
         "certified",
         "counterexample",
+        "exchanged",
+        "conflict",
+        "solved",
     )
-    seen += ("exchanged", "conflict")
     return run_fuzzer("guard_regions", __doc__, argv, case, count=5_000, smoke=250, must_see=seen)
