@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd, isqrt
 
-from guards import exprs, intervals
-from guards.exprs import Op, Term
+from guards import exprs, fold, intervals
+from guards.exprs import SYMBOLIC_DIVISION, Op, Term
 from guards.intervals import Pair, meet
-from guards.rules import two_remainders
+from guards.rules import rewritten, two_remainders
 from guards.scope import Scope, contains, divisors, new_symbol, normal_form, replaced
 
 _ASSUMED_LIMIT = 64
@@ -119,6 +119,8 @@ class _Learning:
             if found is None:
                 return
             condition = found
+        if condition.kinds & SYMBOLIC_DIVISION and Op.EQ <= condition.op <= Op.LE:
+            condition = self.simplified(condition)
         op = condition.op
         if op is Op.TRUE:
             return
@@ -137,6 +139,13 @@ class _Learning:
             self.require(condition)
             scope.residue[condition] = None
             self.sharpen(condition)
+
+    def simplified(self, condition: Term) -> Term:
+        """A comparison with its operand rewritten by the rules."""
+        scope = self.scope
+        made = rewritten(scope, condition.args[0])
+        scope.simplified.clear()  # more will be known
+        return condition if made is condition.args[0] else fold.rebuild(condition, [made])
 
     def require(self, condition: Term) -> None:
         """Has the divisors of a comparison taken in as different from 0: elsewhere it cannot hold."""
@@ -274,6 +283,13 @@ class _Learning:
         for monomial, pair in list(scope.ranges.items()):
             if monomial.op is Op.MUL and not moved.isdisjoint(monomial.symbols) and scope.ranges.get(monomial) == pair:
                 self.narrow_inside(monomial, pair)
+            elif monomial.op is Op.MOD and pair[0] is not None and pair[0] == pair[1] and monomial in scope.ranges:
+                if monomial.args[1].op is Op.CONST or moved.isdisjoint(monomial.args[1].symbols):
+                    continue
+                found = self.solved(exprs.sub(monomial, pair[0]))  # the sign of the divisor may be known now
+                if found is not None:
+                    del scope.ranges[monomial]
+                    self.rewrite(*found)
         for condition in list(scope.residue):
             if not moved.isdisjoint(condition.symbols):
                 self.sharpen(condition)
@@ -431,7 +447,13 @@ class _Learning:
         one = {atom: replacement}
         if atom.op is Op.SYMBOL:
             self.between(replacement, *scope.ranges.pop(atom, intervals.SIZES))
-        scope.rewrites = {a: replaced(t, one) or t for a, t in scope.rewrites.items()}
+        known_rewrites, scope.rewrites = scope.rewrites, {}
+        for left, right in known_rewrites.items():
+            new = replaced(right, one) or right
+            if left.op is not Op.SYMBOL and (contains(left, atom) or (new is not right and left.op is new.op)):
+                self.pending.append(exprs.eq(left, new))  # it may say more now
+            else:
+                scope.rewrites[left] = new
         scope.rewrites[atom] = replacement
         self.moved |= replacement.symbols
         for known, pair in list(scope.ranges.items()):

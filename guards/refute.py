@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from guards import exprs
 from guards.exprs import Op, Term
 from guards.linear import OutOfBudget, Tableau
+from guards.rules import rewritten
 from guards.scope import Scope, normal_form
 
 PIVOTS = 300  # for one question
@@ -22,6 +23,7 @@ LEMMAS = 400  # about products, looked at for one question
 _MONOMIALS = 48  # more than this in one question: not worth it here
 _FACTS = 32  # rows of a scope taken in
 _REACH = 6  # how many rows away from the question they may be
+_QUOTIENTS = 4  # by one term that is not a number, beyond which they are not compared
 _ROUNDS = 4  # of lemmas about products, at each node
 
 Row = tuple[int, tuple[tuple[Term, int], ...], bool]  # (constant, items, whether it is == 0 and not just >= 0)
@@ -45,6 +47,7 @@ class _Node:
 
     __slots__ = (
         "budget",
+        "carries",
         "extremes",
         "inputs",
         "ites",
@@ -67,6 +70,7 @@ class _Node:
         self.extremes: list[Term] = []
         self.ites: list[Term] = []
         self.products: list[Term] = []
+        self.carries: list[Term] = []  # 0 or 1 each
         self.inputs: dict[Row, None] = {}
         self.rows_taken = 0
 
@@ -78,6 +82,7 @@ class _Node:
         made.extremes = self.extremes.copy()
         made.ites = self.ites.copy()
         made.products = self.products.copy()
+        made.carries = self.carries.copy()
         made.inputs = self.inputs.copy()
         made.rows_taken = self.rows_taken
         return made
@@ -171,6 +176,7 @@ class _Node:
             rest[quotient] = rest.get(quotient, 0) - number
             self._bound_form(exprs.linear(constant, rest), 0, number - 1)
             return
+        self._describe_carries(quotient)
         lo, hi = self.scope.bounds(divisor)
         slack = exprs.sub(dividend, exprs.mul(divisor, quotient))
         if lo is not None and lo > 0:
@@ -179,6 +185,28 @@ class _Node:
         elif hi is not None and hi < 0:
             self._bound_form(slack, None, 0)
             self._bound_form(exprs.sub(exprs.sub(slack, divisor), 1), 0, None)
+
+    def _describe_carries(self, quotient: Term) -> None:
+        """Adds that ``(a + b) // n`` is ``a // n + b // n`` or one more, for quotients by one term that are here."""
+        dividend, divisor = quotient.args
+        index = self.tableau.index
+        others = [m for m in index if m.op is Op.FLOORDIV and m.args[1] is divisor and m is not quotient]
+        if len(others) > _QUOTIENTS:
+            return
+        for other in others:
+            a, b = dividend, other.args[0]
+            for carry in (
+                exprs.sub(exprs.sub(self._quotient(exprs.add(a, b), divisor), quotient), other),
+                exprs.sub(exprs.sub(quotient, self._quotient(exprs.sub(a, b), divisor)), other),
+                exprs.sub(exprs.sub(other, self._quotient(exprs.sub(b, a), divisor)), quotient),
+            ):
+                items = exprs.split(carry)[1]
+                if items and carry not in self.carries and all(m in index for m, _ in items):
+                    self._bound_form(carry, 0, 1)
+                    self.carries.append(carry)
+
+    def _quotient(self, dividend: Term, divisor: Term) -> Term:
+        return rewritten(self.scope, exprs.floordiv(dividend, divisor))
 
     def _bound_form(self, term: Term, lo: int | None, hi: int | None) -> bool:
         """Adds ``lo <= term <= hi``."""
@@ -319,6 +347,9 @@ class _Node:
             del self.ites[position]
             condition, then, otherwise = term.args
             return [[condition, exprs.eq(term, then)], [exprs.not_(condition), exprs.eq(term, otherwise)]]
+        if self.carries:
+            carry = self.carries.pop()
+            return [[exprs.eq(carry, 0)], [exprs.eq(carry, 1)]]
         for monomial, variable in self.tableau.index.items():
             numerator, denominator = self.tableau.at(variable)
             if numerator % denominator:
@@ -405,7 +436,6 @@ class _Node:
 
     def _multiply_rows(self, attempt: int) -> bool | None:
         """Multiplies constraints with bounds of atoms where the result names at most ``attempt`` new monomials."""
-        index = self.tableau.index
         atoms: dict[Term, None] = {}
         for product in self.products:
             atoms.update(dict.fromkeys(exprs.factors(product)))
@@ -417,6 +447,21 @@ class _Node:
             elif hi is not None:
                 multipliers.append((hi, ((atom, -1),)))
         added = False
+        for product in list(self.products):  # u < v gives u*rest < v*rest for each product v*rest
+            for position, atom in enumerate(product.args):
+                rest = exprs.monomial(product.args[:position] + product.args[position + 1 :])
+                least, _ = self.scope.bounds(rest)
+                if least is None or least < 0 or len(product.args) < 3:
+                    continue
+                for constant, items, equal in list(self.inputs):
+                    if equal or len(items) > 3 or all(m is not atom for m, _ in items):
+                        continue
+                    found = self._add_multiple(constant, items, 0, ((rest, 1),), False, attempt)
+                    if found is None:
+                        return None
+                    added = added or found
+        if added:
+            return True
         work = 0
         for constant, items, equal in list(self.inputs):
             if len(items) > 6:
@@ -425,18 +470,36 @@ class _Node:
                 work += 1
                 if work > 60:
                     return added
-                merged = _multiplied(constant, items, number, factor)
-                unknown = [m for m in merged if m is not exprs.ONE and m not in index]
-                if len(unknown) > attempt:
-                    continue
-                for m in unknown:
-                    self.ensure(m)
-                base = merged.pop(exprs.ONE, 0)
-                for sign in (1, -1) if equal else (1,):
-                    found = self._lemma(sign * base, [(m, sign * c) for m, c in merged.items()])
-                    if found is None:
-                        return None
-                    added = added or found
+                found = self._add_multiple(constant, items, number, factor, equal, attempt)
+                if found is None:
+                    return None
+                added = added or found
+        return added
+
+    def _add_multiple(
+        self,
+        constant: int,
+        items: tuple[tuple[Term, int], ...],
+        number: int,
+        factor: tuple[tuple[Term, int], ...],
+        equal: bool,
+        most: int,
+    ) -> bool | None:
+        """Adds ``(constant + items) * (number + factor) >= 0`` where that names at most ``most`` new monomials."""
+        index = self.tableau.index
+        merged = _multiplied(constant, items, number, factor)
+        unknown = [m for m in merged if m is not exprs.ONE and m not in index]
+        if len(unknown) > most:
+            return False
+        for m in unknown:
+            self.ensure(m)
+        base = merged.pop(exprs.ONE, 0)
+        added = False
+        for sign in (1, -1) if equal else (1,):
+            found = self._lemma(sign * base, [(m, sign * c) for m, c in merged.items()])
+            if found is None:
+                return None
+            added = added or found
         return added
 
 

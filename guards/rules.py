@@ -7,6 +7,7 @@ check that ``apply`` agrees with it. A row's ``apply`` answers the rewritten ter
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from math import gcd
 
 import attrs
@@ -16,6 +17,8 @@ from guards.exprs import DEEP, NONLINEAR, ONE, SYMBOLIC_DIVISION, ZERO, Op, Term
 from guards.scope import Scope, replaced
 
 Apply = Callable[[Scope, Term], "Term | None"]
+_MODULUS = 16  # remainders of polynomials are tried for divisors up to this one,
+_RESIDUES = 256  # and up to so many combinations
 _STEPS = 8  # rewrites of one node before it is left as it is
 
 
@@ -230,6 +233,35 @@ def _coarse_quotient(scope: Scope, term: Term) -> Term | None:
 def _coarse_remainder(scope: Scope, term: Term) -> Term | None:
     found = _coarse(scope, *term.args)
     return None if found is None else exprs.add(exprs.mul(found[0], exprs.mod(found[1], found[2])), found[3])
+
+
+def _constant_remainder(scope: Scope, term: Term) -> Term | None:
+    """The remainder of a polynomial that is the same whatever its symbols leave."""
+    dividend, divisor = term.args
+    if divisor.op is not Op.CONST or divisor.args[0] > _MODULUS:
+        return None
+    constant, items = exprs.split(dividend)
+    symbols = dividend.symbols
+    number: int = divisor.args[0]
+    if len(symbols) > 3 or number ** len(symbols) > _RESIDUES or all(m.op is not Op.MUL for m, _ in items):
+        return None
+    place = {symbol: position for position, symbol in enumerate(symbols)}
+    parts: list[tuple[list[int], int]] = []
+    for m, c in items:
+        atoms = exprs.factors(m)
+        if any(atom.op is not Op.SYMBOL for atom in atoms):
+            return None
+        parts.append(([place[atom] for atom in atoms], c))
+    rest = constant % number
+    for values in product(range(number), repeat=len(symbols)):
+        total = constant
+        for places, c in parts:
+            for position in places:
+                c *= values[position]
+            total += c
+        if total % number != rest:
+            return None
+    return exprs.const(rest)
 
 
 def _fold_remainder(scope: Scope, term: Term) -> Term | None:
@@ -529,6 +561,7 @@ RULES: tuple[Rule, ...] = (
         "0 <= r < g and m > 0",
         _coarse_remainder,
     ),
+    Rule("a constant remainder", Op.MOD, "(a*a*a + 5*a) % 6 == 0", "True", _constant_remainder),
     Rule("a remainder in disguise", Op.ADD, "a - b*(a // b) == a % b", "b != 0", _fold_remainder),
     Rule("a remainder and its quotient", Op.ADD, "b*(a // b) + a % b == a", "b != 0", _unfold_remainder),
     Rule("shifted quotients", Op.ADD, "a // 3 + (a + 1) // 3 + (a + 2) // 3 == a", "True", _shifted_quotients),

@@ -155,10 +155,8 @@ class Scope:
             return self.ranges.get(term) or self._bound_symbol(term)
         if op is Op.MUL:
             pair = self._bound_product(args)
-        elif op is Op.FLOORDIV:
-            pair = intervals.floordiv(self.bounds(args[0]), self.bounds(args[1]))
-        elif op is Op.MOD:
-            pair = intervals.mod(self.bounds(args[0]), self.bounds(args[1]))
+        elif op is Op.FLOORDIV or op is Op.MOD:
+            pair = self._bound_division(op, args[0], args[1])
         elif op is Op.MIN or op is Op.MAX:
             pick = min if op is Op.MIN else max
             pairs = [self.bounds(part) for part in args]
@@ -174,6 +172,19 @@ class Scope:
             raise TypeError(f"{term} is no integer")
         known = self.ranges.get(term)
         return pair if known is None else meet(pair, known)
+
+    def _bound_division(self, op: Op, dividend: Term, divisor: Term) -> Pair:
+        divide = intervals.floordiv if op is Op.FLOORDIV else intervals.mod
+        lo, hi = self.bounds(divisor)
+        least = exprs.content(divisor) if divisor.op is Op.ADD else 1
+        if least == 1:
+            return divide(self.bounds(dividend), (lo, hi))
+        # a multiple of `least`, and not 0
+        over = divide(self.bounds(dividend), (least if lo is None else max(lo, least), hi))
+        if lo is not None and lo > -least:
+            return over
+        under = divide(self.bounds(dividend), (lo, -least if hi is None else min(hi, -least)))
+        return under if hi is not None and hi < least else intervals.hull(over, under)
 
     def _bound_symbol(self, symbol: Term) -> Pair:
         """The range of a symbol that was rewritten away, or never declared: then it is a size."""

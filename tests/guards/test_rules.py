@@ -39,6 +39,8 @@ FIRES: list[tuple[str, str, tuple[str, ...], str]] = [
     ("fine part of a remainder", "(8*x + y) % 16", ("y <= 7",), "8*(x % 2) + y"),
     ("a remainder in disguise", "x + y - 8*(x // 8)", (), "x % 8 + y"),
     ("a remainder in disguise", "x*z + y - y*z*(x//y)", (), "z*(x % y) + y"),
+    ("a constant remainder", "(x*x*x + 5*x) % 6", (), "0"),
+    ("a constant remainder", "(x*y*(x + y) + 1) % 2", (), "1"),
     ("a remainder and its quotient", "x % y + y*(x//y) + z", (), "x + z"),
     ("a remainder and its quotient", "8*((x + 7)//8) - (-x) % 8 + z", (), "x + z"),
     ("shifted quotients", "x//3 + (x + 1)//3 + (x + 2)//3 + z", (), "x + z"),
