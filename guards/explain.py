@@ -7,6 +7,7 @@ keeps its own name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -118,7 +119,7 @@ def _contradiction(texts: Sequence[str]) -> str:
     return f"{texts[0]} contradicts {texts[1]}" if len(texts) == 2 else f"{listed(texts)} contradict each other"
 
 
-def explain_miss(miss: Miss[object], sources: Sources | None = None) -> str:
+def explain_miss(miss: Miss[Any], sources: Sources | None = None) -> str:
     """Why the nearest entry of a miss does not serve the call, in one sentence.
 
     >>> from guards.dispatch import Tree

@@ -50,7 +50,7 @@ def text_of_condition(rng: random.Random, names: Sequence[str], depth: int = 1) 
 
 def random_set(rng: random.Random, names: Sequence[str] = SLOTS, most: int = 4) -> GuardSet:
     """A random guard set, some of whose symbols have a declared range."""
-    guards = []
+    guards: list[Guard] = []
     while len(guards) < rng.randint(0, most):
         try:
             term = exprs.boolean(GuardSet.read(text_of_condition(rng, names)).guards[0].term)
