@@ -143,16 +143,24 @@ def families() -> list[Family]:
             lambda i: (2 ** (8 - i % 8), i // 8, 1, 1),
         ),
         Family("sliding windows", slots, lambda i: _set(ge(a, i), le(a, i + 200)), lambda i: (i + 200, 1, 1, 1)),
+    ]
+
+
+def overlapping() -> list[Family]:
+    """Families whose ranges overlap in two sizes: a value lies in many of them, and a scan often ends early."""
+    slots = ("a", "b", "c", "d")
+    a, b, c, _ = map(symbol, slots)
+    return [
         Family(
             "overlapping boxes",
             slots,
-            lambda i: _set(*_around(a, 37 * i % 900, 10 ** (i % 4)), *_around(b, 61 * i % 900, 10 ** (i // 4 % 4))),
+            lambda i: _set(*_around(a, 37 * i % 900, 10 ** (i % 3)), *_around(b, 61 * i % 900, 10 ** (i // 3 % 3))),
             lambda i: (37 * i % 900, 61 * i % 900, 1, 1),
         ),
         Family(
             "overlapping boxes that share a size",
             slots,
-            lambda i: _set(*_around(a, 37 * i % 900, 100), *_around(b, 61 * i % 900, 100), eq(c, 4)),
+            lambda i: _set(*_around(a, 37 * i % 900, 40), *_around(b, 61 * i % 900, 40), exprs.eq(c, 4)),
             lambda i: (37 * i % 900, 61 * i % 900, 4, 1),
         ),
     ]

@@ -10,9 +10,9 @@ import pytest
 
 from guards import GuardsError, GuardSet, Tree
 from guards.exprs import eq, ge, gt, le, mod, ne, symbol
-from tests.guards.making import SLOTS, Family, families, random_set
+from tests.guards.making import SLOTS, Family, families, overlapping, random_set
 
-FAMILIES = families()
+FAMILIES = families() + overlapping()
 A, B = symbol("a"), symbol("b")
 
 
