@@ -24,6 +24,7 @@ COMPILED = (
     "exprs",
     "facts",
     "fold",
+    "hunt",
     "intervals",
     "linear",
     "parse",

@@ -16,7 +16,8 @@ from guards.facts import Facts, forget_scopes
 from guards.hunt import hunt, placed
 from guards.interval import Interval
 from guards.parse import _cache as parsed
-from guards.parse import parse
+from guards.parse import _lost as lost
+from guards.parse import lost_divisors, parse
 from guards.points import Values, exhaust, exhausted, nearer, witness
 from guards.prove import Proved, Unknown, solve_formula
 from guards.rules import rewritten
@@ -328,6 +329,7 @@ def clear_caches(*, terms: bool = True) -> None:
     Facts that somebody holds stay, with what was decided on them.
     """
     parsed.clear()
+    lost.clear()
     _contexts.clear()
     forget_scopes()
     if terms:
@@ -388,6 +390,17 @@ def _condition(item: str | Term) -> Term:
     return term
 
 
+def _defined(facts: Facts, query: str) -> Facts:
+    """The facts, and that no divisor is 0 that the query names and its term no longer shows."""
+    for divisor in lost_divisors(query):
+        lo, hi = facts.scope(divisor).bounds(divisor)
+        if (lo is None or lo <= 0) and (hi is None or hi >= 0):
+            more = facts.assume(exprs.ne(divisor, 0))
+            if not more.contradictory:
+                facts = more
+    return facts
+
+
 def decide(
     query: str | Term, *, ranges: Mapping[str, Range] | None = None, assume: Iterable[str | Term] = ()
 ) -> Verdict:
@@ -408,6 +421,8 @@ def decide(
     """
     condition = _condition(query)
     facts = facts_from(ranges, assume)
+    if type(query) is str:
+        facts = _defined(facts, query)
     if condition is TRUE or condition is FALSE:
         return Verdict(condition is TRUE, "constant", reason="it is a constant")
     scope = facts.scope(condition)
@@ -452,7 +467,9 @@ def prove(
     >>> prove("(s0 + 7) // 8 * 8 >= s0"), prove("s0 // 2 % 4 == 0", assume=["s0 % 8 == 0"]), prove("s0 < 5")
     (True, True, None)
     """
-    return ask(facts_from(ranges, assume), _condition(query))
+    condition = _condition(query)
+    facts = facts_from(ranges, assume)
+    return ask(_defined(facts, query) if type(query) is str else facts, condition)
 
 
 __all__ = ["Effort", "Verdict", "ask", "clear_caches", "counters", "decide", "facts_from", "prove", "reset_counters"]

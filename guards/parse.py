@@ -16,7 +16,7 @@ from guards.errors import ParseError
 from guards.exprs import FALSE, TRUE, Op, Term
 from guards.intervals import EVERYTHING, Pair
 from guards.refute import refutes
-from guards.scope import Scope
+from guards.scope import Scope, divisors
 
 MAX_LENGTH = 50_000  # characters
 MAX_BITS = 2048  # of a constant
@@ -27,6 +27,7 @@ _CACHE_LIMIT = 4096
 
 _cache: dict[str, Term] = {}
 _symbols: dict[str, Term] = {}
+_lost: dict[str, tuple[Term, ...]] = {}
 
 
 def parse(text: str) -> Term:
@@ -48,8 +49,20 @@ def parse(text: str) -> Term:
         found = _read(text)
         if len(_cache) >= _CACHE_LIMIT:
             _cache.clear()
+            _lost.clear()
         _cache[text] = found
     return found
+
+
+def lost_divisors(text: str) -> tuple[Term, ...]:
+    """Divisors that a comparison, as written, needs to be different from 0, and that its term does not show.
+
+    >>> parse("s % (2*s) == 0"), lost_divisors("s % (2*s) == 0")
+    (<s == 0>, (<2*s>,))
+    """
+    if text not in _cache:
+        parse(text)
+    return _lost.get(text, ())
 
 
 def _read(text: str) -> Term:
@@ -57,6 +70,7 @@ def _read(text: str) -> Term:
         raise ParseError(f"a text is needed, not {type(text).__name__}")
     if len(text) > MAX_LENGTH:
         raise ParseError(f"the text has {len(text)} characters, more than {MAX_LENGTH}", text)
+    given = text
     text = text.strip().replace("\n", " ")
     try:
         tree = ast.parse(text, mode="eval").body
@@ -68,7 +82,14 @@ def _read(text: str) -> Term:
     except ValueError as error:  # null bytes, too many digits
         raise ParseError(f"not readable ({str(error)[:120]})", text) from None
     try:
-        return _Reader(text).read(tree)
+        reader = _Reader(text)
+        term = reader.read(tree)
+        if reader.divisors and isinstance(tree, ast.Compare) and Op.EQ <= term.op <= Op.LE and not reader.choosing:
+            shown = divisors(term)
+            lost = tuple([divisor for divisor in reader.divisors if divisor not in shown])
+            if lost:
+                _lost[given] = lost
+        return term
     except ZeroDivisionError as error:
         raise ParseError(f"division by zero ({str(error)[:60]})", text) from None
     except RecursionError:
@@ -78,11 +99,13 @@ def _read(text: str) -> Term:
 class _Reader:
     """Turns one syntax tree into a term."""
 
-    __slots__ = ("depth", "source", "truncated")
+    __slots__ = ("choosing", "depth", "divisors", "source", "truncated")
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.depth = 0
+        self.choosing = False  # whether a condition was read: then not all that is written need be defined
+        self.divisors: dict[Term, None] = {}  # those that are not numbers
         self.truncated: truncation.Made = {}
 
     def fail(self, message: str, node: ast.AST) -> NoReturn:
@@ -110,6 +133,7 @@ class _Reader:
         return exprs.ite(term, 1, 0) if term.op >= Op.TRUE else term
 
     def condition(self, node: ast.expr) -> Term:
+        self.choosing = True
         term = self.read(node)
         if term.op < Op.TRUE:
             self.fail(f"a condition is needed here, not the integer {_shown(term)}", node)
@@ -193,9 +217,9 @@ class _Reader:
         if operator is ast.Mult:
             return self.product(a, b, node)
         if operator is ast.FloorDiv:
-            return exprs.floordiv(a, b)
+            return self.divided(exprs.floordiv, a, b)
         if operator is ast.Mod:
-            return exprs.mod(a, b)
+            return self.divided(exprs.mod, a, b)
         if operator is ast.LShift or operator is ast.RShift:
             return self.shifted(a, b, operator is ast.LShift, node)
         if operator in _BITWISE:
@@ -203,6 +227,12 @@ class _Reader:
         if operator is ast.Div:
             return self.even(a, b, node)
         raise ParseError(f"the operator {_describe(node.op)} is not allowed here", self.source, node.col_offset)
+
+    def divided(self, divide: Callable[[Term, Term], Term], a: Term, b: Term) -> Term:
+        """A quotient or remainder."""
+        if b.op is not Op.CONST:
+            self.divisors[b] = None
+        return divide(a, b)
 
     def even(self, a: Term, b: Term, node: ast.AST) -> Term:
         """``a / b`` where that is an integer whatever the values are."""
@@ -391,6 +421,10 @@ def _integers(make: Callable[..., Term]) -> Maker:
     return lambda reader, args, node: make(*[reader.integer(part) for part in args])
 
 
+def _division(divide: Callable[[Term, Term], Term]) -> Maker:
+    return lambda reader, args, node: reader.divided(divide, reader.integer(args[0]), reader.integer(args[1]))
+
+
 def _conditions(make: Callable[..., Term]) -> Maker:
     return lambda reader, args, node: make(*[reader.condition(part) for part in args])
 
@@ -511,10 +545,10 @@ _same: dict[tuple[str, ...], tuple[int, int | None, Maker]] = {
     ("FloorDiv", "floordiv", "floorDiv", "floor_div", "floor_divide", "CleanDiv", "fld"): (
         2,
         2,
-        _integers(exprs.floordiv),
+        _division(exprs.floordiv),
     ),
-    ("Mod", "mod", "FloorMod", "floormod", "floorMod", "floor_mod", "flm", "PythonMod"): (2, 2, _integers(exprs.mod)),
-    ("ceildiv", "CeilDiv", "ceilDiv", "ceil_div", "cdiv"): (2, 2, _integers(ceildiv)),
+    ("Mod", "mod", "FloorMod", "floormod", "floorMod", "floor_mod", "flm", "PythonMod"): (2, 2, _division(exprs.mod)),
+    ("ceildiv", "CeilDiv", "ceilDiv", "ceil_div", "cdiv"): (2, 2, _division(ceildiv)),
     ("truncdiv", "truncDiv", "TruncDiv", "tdiv", "trunc_div"): (2, 2, _truncdiv),
     ("truncmod", "truncMod", "TruncMod", "tmod", "trunc_mod", "rem"): (2, 2, _truncmod),
     ("ModularIndexing",): (3, 3, _integers(lambda a, b, c: exprs.mod(exprs.floordiv(a, b), c))),

@@ -14,7 +14,7 @@ from guards import exprs
 from guards.errors import GuardsError, ParseError
 from guards.exprs import FALSE, TRUE, Op, symbol
 from guards.fold import evaluate
-from guards.parse import FUNCTIONS, MAX_LENGTH, parse
+from guards.parse import FUNCTIONS, MAX_LENGTH, lost_divisors, parse
 from tests.oracles import SPACE
 
 x, y, z = symbol("x"), symbol("y"), symbol("z")
@@ -304,6 +304,22 @@ def test_long_chains_are_fine() -> None:
     assert parse(" == ".join(["(x < 1)"] * 3000)) is TRUE
     with pytest.raises(ParseError, match="nested too deeply"):  # Python's own parser gives up here
         parse("x" + " + 1" * 9000)
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("x % (3*x - x) == 0", ("2*x",)),
+        ("Mod(5*x, 4*x) == 0", ("4*x",)),
+        ("x*y // y == x // z", ("y",)),
+        ("x // y == x % y", ()),
+        ("x % (2*x) == 0 or x == 0", ()),
+        ("(x % (2*x) if x > 0 else 0) == 0", ()),
+        ("8*x // 4 == y", ()),
+    ],
+)
+def test_divisors_that_cancel_are_remembered(text: str, lost: tuple[str, ...]) -> None:
+    assert lost_divisors(text) == tuple(parse(divisor) for divisor in lost)
 
 
 def test_nothing_is_run(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
