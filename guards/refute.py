@@ -463,7 +463,7 @@ class _Node:
         if added:
             return True
         work = 0
-        for constant, items, equal in list(self.inputs):
+        for constant, items, equal in reversed(list(self.inputs)):  # what a branch has added comes first
             if len(items) > 6:
                 continue
             for number, factor in multipliers:

@@ -9,11 +9,12 @@ import pytest
 
 from guards import exprs
 from guards.cases import unsolvable
-from guards.decide import facts_from
+from guards.decide import decide, facts_from
 from guards.errors import Contradiction, ParseError
 from guards.exprs import Op, and_, ge, le, linear, symbol
 from guards.facts import Facts
 from guards.fold import evaluate
+from guards.interval import Interval
 from guards.linear import OutOfBudget, Tableau
 from guards.parse import parse
 from guards.points import exhaust
@@ -160,3 +161,49 @@ def test_equations_without_solutions_modulo_something() -> None:
         assert unsolvable(parse(text)), text
     for text in ("x*x + y*y == 4*z + 1", "x*x == 3*y + 1", "x*y == 7", "x + y == 3", "x*x == y + 2", "x*x <= 3"):
         assert not unsolvable(parse(text)), text
+
+
+@pytest.mark.parametrize(
+    ("query", "assumed"),
+    [
+        ("x % n + y % n >= (x + y) % n", ["n >= 1"]),
+        ("x % n + y % n - (x + y) % n <= n", ["n >= 1"]),
+        ("(x + y) // n - x // n - y // n <= 1", ["n <= -1"]),
+        ("(x - y) // n >= x // n - y // n - 1", ["n != 0"]),
+        ("-((-x) // n) == x // n + 1", ["n >= 1", "x % n != 0"]),
+        ("(-x) % n == n - x % n", ["n >= 1", "x % n != 0"]),
+        ("(i*m + j)*n + k < l*m*n", ["0 <= i", "i < l", "0 <= j", "j < m", "0 <= k", "k < n"]),
+    ],
+)
+def test_carries_and_chained_products_need_no_solver(query: str, assumed: list[str]) -> None:
+    verdict = decide(query, ranges=dict.fromkeys("xynijklm", (None, None)), assume=assumed)
+    assert verdict.value is True
+    assert verdict.rung in ("linear", "cases"), verdict
+
+
+def test_carries_hold_for_all_divisors() -> None:
+    for a, b, n in product(range(-9, 10), range(-9, 10), range(-5, 6)):
+        if n:
+            assert 0 <= (a + b) // n - a // n - b // n <= 1
+
+
+def test_a_divisor_that_is_a_multiple_is_not_near_zero() -> None:
+    """Bounds of quotients and remainders by ``number * x + number * shift`` contain all values, and none is lost."""
+    rng = random.Random(8)
+    sharper = 0
+    for _ in range(400):
+        number, shift = rng.choice((2, 5, 30)), rng.randint(-2, 2)
+        ranges = {name: range_of_symbol(rng) for name in ("x", "y")}
+        text = f"(y) {rng.choice(('//', '%'))} ({number}*x + {number * shift})"
+        term = parse(text)
+        try:
+            facts = facts_from(ranges)
+        except Contradiction:
+            continue
+        lo, hi = facts.scope(term).bounds(term)
+        sharper += lo is not None or hi is not None
+        for a, b in product(range(-12, 13), repeat=2):
+            if a in facts.declared(symbol("x")) and b in facts.declared(symbol("y")) and a + shift:
+                value = evaluate(term, {"x": a, "y": b})
+                assert value in Interval(lo, hi), (text, ranges, a, b)
+    assert sharper > 100
