@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns import layout
-from meta_fns.checks import FLOATS, need_dtype, need_equal, need_nonempty, need_rank, need_same
+from meta_fns.checks import FLOATS, need_dtype, need_equal, need_nonempty, need_rank, need_same, refuse_unless_empty
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.pooling import pair, pooled_size
 from meta_fns.registry import register, rule
@@ -135,7 +135,9 @@ def _register_adaptive(n: int) -> None:
         need_rank("self", self, n + 1, n + 2)
         ndim = len(self.sizes)
         need_nonempty("self", self, range(ndim - n if n == 2 else 1, ndim))
-        need_dtype("self", self, FLOATS)
+        if self.dtype not in FLOATS:
+            without = (*self.sizes[:-n], *output_size) if n == 2 else ()
+            refuse_unless_empty(f"not implemented for self of {self.dtype}", without)
         for size in output_size:
             if not known(size >= 0):
                 check(size >= 0, lambda: f"output_size must not be negative, got {show(output_size)}")

@@ -10,7 +10,7 @@ import torch
 
 from meta_fns import layout
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.sizes import Size, check, known, product, same, show
+from meta_fns.sizes import Cond, Size, check, known, product, same, show
 from meta_fns.spec import TensorSpec
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "need_same",
     "need_same_sizes",
     "need_sizes",
+    "refuse_unless_empty",
 ]
 
 DOUBLES = frozenset((torch.float32, torch.float64))
@@ -104,6 +105,26 @@ def need_same(name: str, spec: TensorSpec, other_name: str, other: TensorSpec) -
         raise DtypeError(f"{name} is of {spec.dtype}, {other_name} of {other.dtype}")
     if spec.device is not other.device and spec.device != other.device:
         raise DtypeError(f"{name} is on {spec.device}, {other_name} on {other.device}")
+
+
+def refuse_unless_empty(message: str, sizes: Sequence[Size]) -> None:
+    """Require that a size is 0: the kernel that refuses such dtypes never runs then.
+
+    Raises: DtypeError if all are ints, and none is 0.
+    """
+    none: Cond = False
+    for size in sizes:
+        if type(size) is int:
+            if size == 0:
+                return
+            continue
+        here = size == 0
+        if known(here):
+            return
+        none = here if none is False else none | here
+    if none is False:
+        raise DtypeError(message)
+    check(none, message)
 
 
 def need_nonempty(name: str, spec: TensorSpec, dims: Sequence[int]) -> None:

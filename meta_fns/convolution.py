@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from meta_fns import layout
+from meta_fns.checks import refuse_unless_empty
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.iterator import iterate
+from meta_fns.promote import result_type
 from meta_fns.registry import rule
 from meta_fns.sizes import Shape, Size, check, empty, known, same, show, static
 from meta_fns.spec import TensorSpec
@@ -70,8 +75,6 @@ def convolution(
     n = len(weight.sizes) - 2
     if n < 1:
         raise ShapeError(f"weight needs at least 3 dimensions, got {show(weight.sizes)}")
-    if input.dtype is not weight.dtype or (bias is not None and bias.dtype is not input.dtype):
-        raise DtypeError(f"input, weight and bias must have one dtype, got {input.dtype} and {weight.dtype}")
     if len(input.sizes) != n + 2:
         raise ShapeError(f"input {show(input.sizes)} does not fit weight {show(weight.sizes)}")
     stride, padding, dilation = _each(stride, n, "stride"), _each(padding, n, "padding"), _each(dilation, n, "dilation")
@@ -81,12 +84,19 @@ def convolution(
     for value in (*stride, *dilation, groups):
         check(value > 0, "stride, dilation and groups must be positive")
     _check_channels(input, weight, bias, transposed, groups)
+    dtype = _dtype(input, weight, bias)
     sizes = conv_sizes(input.sizes, weight.sizes, stride, padding, dilation, transposed, output_padding, groups)
     for size in sizes[2:]:
         if not known(size > 0):
             check(size > 0, lambda: f"the output would be of sizes {show(sizes)}, from {show(input.sizes)}")
+    if input.sizes[1] == 0:
+        sizes = (sizes[0], 0, *sizes[2:])  # whatever the weight has
     if empty(input.sizes):
         strides = layout.contiguous_strides(sizes)
+        if layout.same_shape(input.sizes, sizes) and input.sizes[1] != 0:  # the product, seen as it is
+            seen = input if n > 1 else _as_4d(input)
+            strides = iterate((seen, weight.view((), ())), dtype, dtype).strides
+            strides = strides if n > 1 else _without_height(strides)
     elif n == 1:
         strides = layout.contiguous_strides(sizes)
         seen = input if static(input.sizes) and input.is_contiguous() else input.fresh()
@@ -96,7 +106,26 @@ def convolution(
         strides = layout.channels_last_strides(sizes)
     else:
         strides = layout.contiguous_strides(sizes)
-    return TensorSpec(sizes, strides, 0, input.dtype, input.device)
+    return TensorSpec(sizes, strides, 0, dtype, input.device)
+
+
+def _dtype(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> torch.dtype:  # noqa: A002
+    """The dtype that all three have; for an input without samples or channels, which eager only multiplies by a
+    weight, the promoted one.
+
+    Raises: DtypeError where the dtypes differ otherwise.
+    """
+    if input.dtype is weight.dtype and (bias is None or bias.dtype is input.dtype):
+        return input.dtype
+    dtypes = [spec.dtype for spec in (input, weight, bias) if spec is not None]
+    refuse_unless_empty(f"input, weight and bias must have one dtype, got {dtypes}", input.sizes[:2])
+    if input.sizes[1] == 0:
+        dtype = result_type((input, weight))
+    else:
+        dtype = result_type((input, weight.view((), ())))
+    if bias is not None and not torch.can_cast(result_type((input.with_(dtype=dtype), bias.view((), ()))), dtype):
+        raise DtypeError(f"a bias of {bias.dtype} cannot be added to {dtype}")
+    return dtype
 
 
 def _check_channels(

@@ -175,6 +175,6 @@ def _outside(sizes: Shape, keys: list[list[Size]], a: int, b: int) -> int:
         verdict = layout.compare(left, right)
         if verdict:
             return verdict
-        if layout.order_known(sizes[a], sizes[b]) > 0:
+        if layout.larger(sizes[a], sizes[b]):
             return 1
     return 0

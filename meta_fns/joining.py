@@ -12,8 +12,9 @@ from meta_fns.promote import result_type
 from meta_fns.registry import rule
 from meta_fns.sizes import Size, check, known, same, show
 from meta_fns.spec import TensorSpec
+from meta_fns.view_algebra import view_strides
 
-__all__ = ["cat", "repeat", "stack"]
+__all__ = ["cat", "common_format", "repeat", "stack"]
 
 
 @rule("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
@@ -53,7 +54,7 @@ def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
             raise DtypeError(f"tensors are on two devices, {first.device} and {tensor.device}")
     dtype = first.dtype if all(t.dtype is first.dtype for t in tensors) else result_type(tensors)
     sizes = (*first.sizes[:at], total, *first.sizes[at + 1 :])
-    strides = layout.strides_of_format(sizes, _common_format(tensors))
+    strides = layout.strides_of_format(sizes, common_format(tensors))
     return TensorSpec(sizes, strides, 0, dtype, first.device)
 
 
@@ -67,7 +68,8 @@ def _without_legacy_empty(tensors: Sequence[TensorSpec]) -> list[TensorSpec]:
     return [t for t in tensors if len(t.sizes) > 1]
 
 
-def _common_format(tensors: Sequence[TensorSpec]) -> torch.memory_format:
+def common_format(tensors: Sequence[TensorSpec]) -> torch.memory_format:
+    """The memory format of tensors joined: channels last if all of them suggest it."""
     common: torch.memory_format | None = None
     for tensor in tensors:
         if len(tensor.sizes) not in (4, 5):
@@ -95,7 +97,20 @@ def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
         if tensor.device != first.device:
             raise DtypeError(f"tensors are on two devices, {first.device} and {tensor.device}")
     dtype = first.dtype if all(t.dtype is first.dtype for t in tensors) else result_type(tensors)
-    return TensorSpec.contiguous((*first.sizes[:at], len(tensors), *first.sizes[at:]), dtype, first.device)
+    sizes = (*first.sizes[:at], len(tensors), *first.sizes[at:])
+    if all(tensor.canonical() for tensor in tensors):
+        return TensorSpec.contiguous(sizes, dtype, first.device)
+    if at == len(first.sizes):
+        added = [t.view((*t.sizes, 1), (*t.strides, 1)) for t in tensors]
+        return TensorSpec(sizes, layout.strides_of_format(sizes, common_format(added)), 0, dtype, first.device)
+    # Before the last dimension eager joins along an existing one, in the format of the tensors, and takes that apart.
+    found = common_format(tensors)
+    if found is torch.contiguous_format:
+        return TensorSpec.contiguous(sizes, dtype, first.device)
+    joined = (*first.sizes[:at], len(tensors) * first.sizes[at], *first.sizes[at + 1 :])
+    strides = view_strides(joined, layout.channels_last_strides(joined), sizes)
+    assert strides is not None, "one dimension can always be taken apart"
+    return TensorSpec(sizes, strides, 0, dtype, first.device)
 
 
 @rule("aten.repeat.default")

@@ -31,6 +31,7 @@ __all__ = [
     "is_channels_last_strides",
     "is_contiguous",
     "is_dense",
+    "larger",
     "like_strides",
     "same_shape",
     "strides_of_format",
@@ -309,7 +310,7 @@ def _should_swap(sizes: Sequence[Size], strides: Sequence[Size], a: int, b: int)
         return 0
     order = compare(left, right)
     if order == 0:
-        return 1 if order_known(sizes[a], sizes[b]) > 0 else 0
+        return 1 if larger(sizes[a], sizes[b]) else 0
     return order
 
 
@@ -338,6 +339,17 @@ def order_known(a: Size, b: Size) -> int:
     if known(a > b):
         return 1
     return -1 if known(a < b) else 0
+
+
+def larger(a: Size, b: Size) -> bool:
+    """Whether `a > b`, of the sizes of two dimensions of one stride; asks only where neither is known to be 1.
+
+    Where one is 1 the stride alone tells nothing, and the order does not matter.
+    """
+    order = order_known(a, b)
+    if order or static((a, b)) or same(a, 1) or same(b, 1) or same(a, b):
+        return order > 0
+    return decide(a > b)
 
 
 def like_strides(sizes: Shape, strides: Shape, memory_format: torch.memory_format | None) -> Shape:

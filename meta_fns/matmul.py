@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
+from meta_fns.checks import refuse_unless_empty
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.layout import expand
 from meta_fns.registry import rule
-from meta_fns.sizes import Size, check, empty, same, show
+from meta_fns.sizes import Size, check, same, show
 from meta_fns.spec import TensorSpec
 
 
@@ -29,8 +30,8 @@ def need_same_dtype(a: TensorSpec, b: TensorSpec, names: str) -> None:
 
 def need_product(dtype: torch.dtype, sizes: tuple[Size, ...]) -> None:
     """Raises: DtypeError for bool matrices, unless there is nothing to multiply."""
-    if dtype is torch.bool and not empty(sizes):
-        raise DtypeError("matrix products are not implemented for bool")
+    if dtype is torch.bool:
+        refuse_unless_empty("matrix products are not implemented for bool", sizes)
 
 
 def inner(a: Size, b: Size, left: TensorSpec, right: TensorSpec) -> None:
@@ -60,9 +61,11 @@ def bmm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
     b, n, k = self.sizes
     b2, k2, m = mat2.sizes
     # Eager looks at the dtypes no earlier than there is something to multiply.
-    if not empty((b, n, k, m)):
-        need_same_dtype(self, mat2, "self and mat2")
-        need_product(self.dtype, (b, n, k, m))
+    if self.dtype is not mat2.dtype:
+        refuse_unless_empty(f"self and mat2 must have one dtype, got {self.dtype} and {mat2.dtype}", (b, n, k, m))
+    need_product(self.dtype, (b, n, k, m))
+    if self.device != mat2.device:
+        raise DtypeError(f"self and mat2 must be on one device, got {self.device} and {mat2.device}")
     if b is not b2 and not same(b, b2):
         check(b == b2, lambda: f"batch sizes differ: {show(self.sizes)} @ {show(mat2.sizes)}")
     inner(k, k2, self, mat2)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns import layout
+from meta_fns.checks import refuse_unless_empty
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.registry import rule
 from meta_fns.sizes import Size, check, empty, known, same, show, static
@@ -21,8 +22,8 @@ _HALVES = (torch.float16, torch.bfloat16)
 def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
     """Softmax along `dim`, contiguous; `half_to_float` (CUDA) reads float16 and gives float32."""
     layout.wrap_dim(dim, len(self.sizes))
-    if not self.dtype.is_floating_point and not empty(self.sizes):
-        raise DtypeError(f"softmax is not implemented for {self.dtype}")
+    if not self.dtype.is_floating_point:
+        refuse_unless_empty(f"softmax is not implemented for {self.dtype}", self.sizes)
     if half_to_float:
         if self.device.type == "cpu" or self.dtype is not torch.float16:
             raise DtypeError("half_to_float needs a float16 tensor on CUDA")

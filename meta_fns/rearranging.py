@@ -10,6 +10,7 @@ from meta_fns import layout
 from meta_fns.activations_backward import like
 from meta_fns.checks import has_zero, need_equal, need_nonempty
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.joining import common_format
 from meta_fns.registry import rule
 from meta_fns.sizes import Size, check, known, show
 from meta_fns.spec import TensorSpec
@@ -29,14 +30,29 @@ def flip(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
 def roll(self: TensorSpec, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorSpec:
     """Elements shifted around along dimensions (or as if flat)."""
     if not dims and len(shifts) == 1:
-        return self.fresh()
+        return like(self) if len(self.sizes) == 1 and has_zero(self.sizes) else self.fresh()
     if not shifts or len(shifts) != len(dims):
         raise ShapeError(f"roll needs as many shifts as dims, got {list(shifts)} and {list(dims)}")
     for d in dims:
         layout.wrap_dim(d, len(self.sizes))
     if not self.sizes:
         raise ShapeError("roll along a dimension does not apply to 0-d tensors")
-    return like(self) if has_zero(self.sizes) else self.fresh()
+    if has_zero(self.sizes):
+        return like(self)
+    if len(self.sizes) not in (4, 5) or self.canonical():
+        return self.fresh()
+    for shift, d in zip(shifts, dims, strict=True):
+        self = _rolled(self, shift, layout.wrap_dim(d, len(self.sizes)))
+    return self
+
+
+def _rolled(self: TensorSpec, shift: Size, at: int) -> TensorSpec:
+    """The two pieces along one dimension, joined in the other order, in the memory format of both."""
+    size = self.sizes[at]
+    start = (size - shift) % size
+    lead, rest = self.sizes[:at], self.sizes[at + 1 :]
+    pieces = [self.view((*lead, each, *rest), self.strides) for each in (size - start, start)]
+    return self.view(self.sizes, layout.strides_of_format(self.sizes, common_format(pieces)), 0)
 
 
 @rule("aten.rot90.default")

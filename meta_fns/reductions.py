@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 from meta_fns import layout
+from meta_fns.checks import refuse_unless_empty
 from meta_fns.errors import DtypeError
 from meta_fns.promote import is_float, sum_dtype, to_real
 from meta_fns.registry import rule
 from meta_fns.sizes import Shape, check, empty, show
 from meta_fns.spec import TensorSpec
+from meta_fns.variants import into
 
 __all__ = ["need_nonempty", "reduce_to", "reduced_dims", "reduced_sizes"]
 
@@ -221,6 +223,23 @@ def cumsum(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> T
     """Running sums (products) along `dim`; int64 for bools and integers unless told."""
     layout.wrap_dim(dim, len(self.sizes))
     return self.fresh(None, sum_dtype(self.dtype, dtype))
+
+
+@rule("aten.cumsum.out", "aten.cumprod.out")
+def cumsum_out(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None, out: TensorSpec) -> TensorSpec:
+    """Running sums (products) in the dtype of `out`, whatever it is."""
+    layout.wrap_dim(dim, len(self.sizes))
+    if dtype is not None and dtype is not out.dtype:
+        raise DtypeError(f"out must be of dtype {dtype}, got {out.dtype}")
+    if self.sizes and out.dtype is torch.bool:
+        refuse_unless_empty("running sums are not implemented for bool", self.sizes)
+    return into(out, self.fresh(None, out.dtype))
+
+
+@rule("aten.cumsum_.default", "aten.cumprod_.default")
+def cumsum_(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> TensorSpec:
+    """Running sums (products) in place, in the dtype that the tensor has."""
+    return cumsum_out(self, dim, dtype=dtype, out=self)
 
 
 @rule("aten.logcumsumexp.default")

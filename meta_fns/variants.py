@@ -14,7 +14,7 @@ from meta_fns.registry import Rule, deriver, lookup
 from meta_fns.sizes import check, empty, same, show
 from meta_fns.spec import TensorSpec
 
-__all__ = ["derive", "need_writable", "written"]
+__all__ = ["derive", "into", "need_writable", "written"]
 
 # In-place ops whose write converts to any dtype, so that the dtype of the functional result does not matter.
 _CONVERTING = frozenset({"copy_", "fill_", "masked_fill_", "index_put_", "index_fill_", "masked_scatter_", "zero_"})
@@ -126,13 +126,13 @@ def _out(fn: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
         outs = [kwargs.pop(name) for name in names]
         result = fn(*args, **kwargs)
         if isinstance(result, TensorSpec):
-            return _into(outs[0], result)
-        return tuple(_into(out, item) for out, item in zip(outs, result, strict=True))
+            return into(outs[0], result)
+        return tuple(into(out, item) for out, item in zip(outs, result, strict=True))
 
     return out_variant
 
 
-def _into(out: TensorSpec, result: TensorSpec) -> TensorSpec:
+def into(out: TensorSpec, result: TensorSpec) -> TensorSpec:
     """`out` after eager resized it, where its sizes differ, and wrote the result into it."""
     if out.dtype is not result.dtype and not torch.can_cast(result.dtype, out.dtype):
         raise DtypeError(f"a result of {result.dtype} cannot be written into out of {out.dtype}")

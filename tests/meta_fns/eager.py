@@ -119,3 +119,10 @@ def check_call(overload: Any, *args: Any, refusals: bool = True, **kwargs: Any) 
         raise AssertionError(f"{text}: infer refuses ({refusal}), eager gives {describe(expected)}") from refusal
     assert describe(got) == describe(expected), f"{text}:\n infer {describe(got)}\n eager {describe(expected)}"
     return True
+
+
+def overlapping(rng: random.Random, sizes: Sequence[int], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """A tensor of these sizes whose elements share memory, as windows do: strides that are too small, or equal."""
+    strides = [rng.choice((0, 1, 1, 2, 3, 6)) for _ in sizes]
+    reach = sum(max(size - 1, 0) * stride for size, stride in zip(sizes, strides, strict=True))
+    return values([reach + 1], dtype).as_strided(list(sizes), strides)

@@ -22,7 +22,7 @@ from symshape.tracing.env import ShapeEnv
 from symshape.tracing.symints import IntNode
 from tests.meta_fns.opdb import Call, Verdict, compare, eager, text, values_matter
 
-__all__ = ["Symbolic", "infer_symbolic", "judge_at"]
+__all__ = ["Symbolic", "at", "infer_symbolic", "judge_at"]
 
 
 @attrs.frozen(eq=False)
@@ -96,18 +96,18 @@ def _linked(call: Call, env: ShapeEnv, args: Any, kwargs: Any) -> Any:
     return linked, {name: link(value, slots[name]) for name, value in kwargs.items()}
 
 
-def _at(value: Any, values: dict[str, int]) -> Any:
+def at(value: Any, values: dict[str, int]) -> Any:
     """A size, spec or list of them at values of the symbols."""
     if isinstance(value, IntNode):
         return fold.evaluate(value.term, values)
     if isinstance(value, TensorSpec):
         return value.with_(
-            sizes=tuple(_at(size, values) for size in value.sizes),
-            strides=tuple(_at(stride, values) for stride in value.strides),
-            storage_offset=_at(value.storage_offset, values),
+            sizes=tuple(at(size, values) for size in value.sizes),
+            strides=tuple(at(stride, values) for stride in value.strides),
+            storage_offset=at(value.storage_offset, values),
         )
     if isinstance(value, (list, tuple)):
-        return type(value)(_at(item, values) for item in value)
+        return type(value)(at(item, values) for item in value)
     return value
 
 
@@ -135,10 +135,10 @@ def call_at(symbolic: Symbolic, values: dict[str, int], fill: int | None = None)
     def concrete(value: Any) -> Any:
         if isinstance(value, TensorSpec):
             original = next(originals)
-            return original if original.layout is not torch.strided else _tensor_at(_at(value, values), original, fill)
+            return original if original.layout is not torch.strided else _tensor_at(at(value, values), original, fill)
         if isinstance(value, (list, tuple)):
             return type(value)(concrete(item) for item in value)
-        return _at(value, values)
+        return at(value, values)
 
     args = tuple(concrete(value) for value in symbolic.args)
     return Call(
@@ -161,7 +161,7 @@ def judge_at(symbolic: Symbolic, values: dict[str, int]) -> Verdict:
     if not held:
         broken = [str(guard.term) for guard in symbolic.env.guards if not fold.evaluate(guard.term, values)]
         return Verdict("guarded", f"{text(list(symbolic.args))} at {values}: {broken}")
-    return compare(call, _at(symbolic.result, values), expected)
+    return compare(call, at(symbolic.result, values), expected)
 
 
 def other_values(symbolic: Symbolic, rng: random.Random) -> dict[str, int]:

@@ -6,7 +6,7 @@ import random
 
 import torch
 
-from tests.meta_fns.eager import check_call, odd_tensor
+from tests.meta_fns.eager import check_call, odd_tensor, overlapping
 
 
 def test_convolution() -> None:
@@ -24,8 +24,6 @@ def test_convolution() -> None:
         weight = [channels, out // groups, *kernel] if transposed else [out, channels // groups, *kernel]
         if rng.random() < 0.05:
             weight[rng.randrange(2)] += 1
-        if n == 1 and batch == [0]:
-            batch = [1]  # Known gap: the strides of an empty 1-d result, of which no element exists.
         tensor = odd_tensor(rng, [*batch, channels, *spatial], dtype)
         bias = torch.ones(out, dtype=dtype) if rng.random() < 0.5 else None
         stride, dilation = ([rng.randint(1, 2) for _ in range(n)] for _ in range(2))
@@ -75,3 +73,40 @@ def test_max_pool() -> None:
         args = (kernel, stride, padding, dilation, rng.random() < 0.5)
         accepted += check_call("aten.max_pool2d_with_indices.default", tensor, *args)
     assert accepted > 500
+
+
+def test_convolution_of_windows() -> None:
+    """An input whose elements share memory, as `unfold` gives."""
+    rng = random.Random(0)
+    for _ in range(600):
+        n = rng.choice((1, 2, 2, 3))
+        sizes = [rng.randint(1, 4) for _ in range(n + 2)]
+        dtype = rng.choice((torch.float32, torch.float32, torch.float64))
+        weight = odd_tensor(rng, [rng.randint(1, 3), sizes[1], *[rng.randint(1, size) for size in sizes[2:]]], dtype)
+        args = ([1] * n, [0] * n, [1] * n, False, [0] * n, 1)
+        check_call("aten.convolution.default", overlapping(rng, sizes, dtype), weight, None, *args)
+
+
+def test_convolution_of_nothing_takes_any_dtypes() -> None:
+    rng = random.Random(0)
+    accepted = 0
+    for _ in range(800):
+        dtypes = [rng.choice((torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64)) for _ in "iwb"]
+        channels = rng.choice((0, 1, 3))
+        n = rng.choice((1, 2, 3))
+        sizes = [0 if channels else 2, channels, *[rng.choice((1, 2, 4)) for _ in range(n)]]
+        weight = torch.ones([rng.choice((1, 3)), channels, *[rng.choice((1, 2)) for _ in range(n)]], dtype=dtypes[1])
+        bias = torch.ones(weight.size(0), dtype=dtypes[2]) if rng.random() < 0.5 else None
+        args = ([1] * n, [0] * n, [1] * n, False, [0] * n, 1)
+        tensor = torch.ones(sizes, dtype=dtypes[0])
+        accepted += check_call("aten.convolution.default", tensor, weight, bias, *args)
+    assert accepted > 300
+
+
+def test_adaptive_average_of_nothing() -> None:
+    for dtype in (torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64):
+        for sizes in ((0, 3, 4, 5), (2, 0, 4, 5), (0, 4, 5), (2, 3, 4, 5), (2, 3, 0, 5), (2, 3, 4)):
+            for size in ([2, 3], [0, 2], [1, 1]):
+                check_call("aten._adaptive_avg_pool2d.default", torch.ones(sizes, dtype=dtype), size)
+            if len(sizes) == 4:
+                check_call("aten._adaptive_avg_pool3d.default", torch.ones(sizes, dtype=dtype), [1, 2, 0])

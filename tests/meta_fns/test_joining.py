@@ -54,3 +54,35 @@ def test_repeat() -> None:
             for _ in range(tensor.dim() + rng.randint(-1, 2))
         ]
         check_call("aten.repeat.default", tensor, counts)
+
+
+def last(sizes: list[int]) -> torch.Tensor:
+    """A channels-last tensor."""
+    form = torch.channels_last if len(sizes) == 4 else torch.channels_last_3d
+    return values(sizes, torch.float32).to(memory_format=form)
+
+
+def test_stack_channels_last() -> None:
+    """Eager joins along an existing dimension and takes that apart, so that the format stays."""
+    rng = random.Random(0)
+    for _ in range(300):
+        sizes = [rng.choice((0, 1, 2, 3, 4)) for _ in range(rng.choice((4, 4, 5)))]
+        tensors = [last(sizes) for _ in range(rng.randint(1, 3))]
+        if rng.random() < 0.3:
+            tensors.append(odd_tensor(rng, sizes))
+        check_call("aten.stack.default", tensors, rng.randint(-len(sizes) - 1, len(sizes)))
+    for sizes in ([2, 3, 4], [2, 1, 4], [1, 1, 4]):  # of 4 dimensions only with the new one, as the last
+        turned = values([sizes[0], sizes[2], sizes[1]], torch.float32).transpose(1, 2)
+        for dim in range(4):
+            check_call("aten.stack.default", [turned, turned], dim)
+
+
+def test_roll() -> None:
+    rng = random.Random(0)
+    for _ in range(600):
+        sizes = [rng.choice((0, 1, 1, 2, 3, 4)) for _ in range(rng.choice((0, 1, 2, 4, 4, 5)))]
+        plain = rng.random() < 0.5 or len(sizes) < 4
+        tensor = odd_tensor(rng, sizes) if plain else last(sizes)
+        dims = [rng.randint(-len(sizes), max(len(sizes) - 1, 0)) for _ in range(rng.randint(0, 3))]
+        shifts = [rng.randint(-5, 5) for _ in (dims or [0])]
+        check_call("aten.roll.default", tensor, shifts, dims)

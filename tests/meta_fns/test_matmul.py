@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 import torch
 
 import meta_fns
+from guards import fold, sources
+from symshape.dims import Policy
+from symshape.errors import SymShapeError
+from symshape.tracing.env import ShapeEnv
 from tests.meta_fns.eager import ALL_DTYPES, check_call, odd_sizes, odd_tensor
 
 
@@ -92,3 +97,30 @@ def test_attention_refuses() -> None:
     ):
         with pytest.raises(meta_fns.ShapeError, match=name):
             meta_fns.infer(name, (query, key, value))
+
+
+@pytest.mark.parametrize("name", ["mm", "bmm"])
+def test_products_of_nothing(name: str) -> None:
+    """Whether a kernel is missing, and for `bmm` whether dtypes differ, is seen where there is something to do."""
+    dtypes = (torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64)
+    for n, k, m in itertools.product((0, 1, 2), repeat=3):
+        for batch in (0, 1, 2) if name == "bmm" else (None,):
+            lead = [] if batch is None else [batch]
+            for left, right in itertools.product(dtypes, repeat=2):
+                a, b = torch.ones([*lead, n, k], dtype=left), torch.ones([*lead, k, m], dtype=right)
+                check_call(f"aten.{name}.default", a, b)
+
+
+def test_dtypes_of_a_product_that_is_empty_by_a_symbol() -> None:
+    """A size that is a symbol and 0 in the example: the graph is for no other."""
+    for size, fine in ((0, True), (3, False)):
+        env = ShapeEnv()
+        rows = env.new_symbol("s0", size, sources.Size("x", 0), Policy.DYNAMIC)
+        left = meta_fns.TensorSpec.contiguous((1, rows, 2), torch.bool)
+        right = meta_fns.TensorSpec.contiguous((1, 2, 4), torch.int64)
+        if fine:
+            assert meta_fns.infer("aten.bmm.default", (left, right)).dtype is torch.int64
+            assert [fold.evaluate(guard.term, {"s0": 3}) for guard in env.guards] == [False]
+        else:
+            with pytest.raises((meta_fns.ShapeError, SymShapeError)):
+                meta_fns.infer("aten.bmm.default", (left, right))

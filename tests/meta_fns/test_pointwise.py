@@ -9,9 +9,13 @@ import pytest
 import torch
 
 import meta_fns
+from guards import fold, sources
 from meta_fns import pointwise_table
 from meta_fns.registry import resolve
-from tests.meta_fns.eager import ALL_DTYPES, broadcastable, check_call, odd_sizes, odd_tensor, values
+from symshape.dims import Policy
+from symshape.tracing.env import ShapeEnv
+from tests.meta_fns.eager import ALL_DTYPES, broadcastable, check_call, odd_sizes, odd_tensor, overlapping, values
+from tests.meta_fns.symbolic import at
 
 
 def names(rows: tuple[tuple[str, str, str], ...]) -> list[str]:
@@ -245,3 +249,35 @@ def test_every_pointwise_overload_has_a_rule() -> None:
         if op is not None and torch.Tag.pointwise in op.tags and not meta_fns.has_rule(op):
             missing.append(str(op))
     assert missing == []
+
+
+@pytest.mark.parametrize("name", ["relu", "neg", "mul", "add"])
+def test_layout_of_windows(name: str) -> None:
+    """Elements that share memory: strides that are equal, or too small for their sizes, order by the sizes too."""
+    rng = random.Random(0)
+    for _ in range(1500):
+        sizes = odd_sizes(rng)
+        tensor = overlapping(rng, sizes)
+        more = ()
+        if name in ("mul", "add"):
+            other = broadcastable(rng, sizes)
+            more = (overlapping(rng, other) if rng.random() < 0.7 else odd_tensor(rng, other),)
+        check_call(_overload(name, bool(more)), tensor, *more)
+
+
+def _overload(name: str, binary: bool) -> str:
+    return f"aten.{name}.{'Tensor' if binary else 'default'}"
+
+
+def test_layout_of_windows_by_symbols() -> None:
+    """Two dimensions of one stride: which is larger decides, so it is asked."""
+    for length in range(3, 12):
+        env = ShapeEnv()
+        n = env.new_symbol("s0", length, sources.Size("x", 0), Policy.DYNAMIC)
+        windows = meta_fns.infer("aten.unfold.default", (meta_fns.TensorSpec.contiguous((n,)), 0, 3, 1))
+        result = meta_fns.infer("aten.relu.default", (windows,))
+        for other in range(3, 12):
+            if all(fold.evaluate(guard.term, {"s0": other}) for guard in env.guards):
+                eager = torch.ones(other).unfold(0, 3, 1).relu()
+                strides = zip(eager.size(), eager.stride(), at(result.strides, {"s0": other}), strict=True)
+                assert all(theirs == mine for size, theirs, mine in strides if size != 1)

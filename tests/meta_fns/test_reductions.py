@@ -135,3 +135,18 @@ def test_batch_norm() -> None:
         tensor = odd_tensor(rng, sizes, dtype)
         training = mean is None or rng.random() < 0.5
         check_call("aten.native_batch_norm.default", tensor, weight, bias, mean, var, training, 0.1, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_scans_into(name: str) -> None:
+    """They run in the dtype of what is written, for which bool has a kernel only where there is nothing to do."""
+    for sizes in ((), (0,), (1,), (3,), (0, 3), (2, 1)):
+        for dtype in ALL_DTYPES:
+            for out in (torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64):
+                tensor = torch.ones(sizes, dtype=dtype)
+                check_call(f"aten.{name}.out", tensor, 0, out=torch.ones(sizes, dtype=out))
+                check_call(f"aten.{name}.out", tensor, -1, dtype=torch.float32, out=torch.ones(sizes, dtype=out))
+                check_call(f"aten.{name}_.default", tensor, 0, dtype=out)
+            check_call(f"aten.{name}_.default", torch.ones(sizes, dtype=dtype), -1)
+            check_call(f"aten.{name}.out", torch.ones(sizes, dtype=dtype), 0, out=torch.ones(5))
+        check_call(f"aten.{name}.out", torch.ones(sizes), 0, out=torch.ones(()).expand(sizes))
