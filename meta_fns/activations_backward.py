@@ -146,7 +146,8 @@ def rrelu_with_noise(
 ) -> TensorSpec:
     """Leaky relu of a random slope, which is written to `noise` in training."""
     need_dtype("self", self, FLOATS)
-    need_same("noise", noise, "self", self)
+    if training:
+        need_same("noise", noise, "self", self)
     need_same_sizes("noise", noise, "self", self)
     return self.fresh()
 

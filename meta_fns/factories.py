@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import torch
 
 from meta_fns import layout
+from meta_fns.checks import has_zero
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.promote import number_dtype
 from meta_fns.registry import rule
-from meta_fns.sizes import Size, ceil_div, check, known, show
+from meta_fns.sizes import Size, ceil_div, check, known, same, show
 from meta_fns.spec import CPU, TensorSpec
 from meta_fns.variants import need_writable
 
@@ -371,5 +372,31 @@ def zero(self: TensorSpec) -> TensorSpec:
 def copy_(self: TensorSpec, src: TensorSpec, non_blocking: bool = False) -> TensorSpec:
     """`src`, which must broadcast to the sizes of `self`, written into `self`."""
     layout.expand(src.sizes, src.strides, self.sizes)
+    if _shares_memory(self) and _looks_like(self, src):
+        raise UnsupportedOp("copying into elements that share memory: eager does so only from the very same elements")
     need_writable(self)
     return self
+
+
+def _shares_memory(spec: TensorSpec) -> bool:
+    """True if a dimension is expanded; asks of its size."""
+    expanded = [
+        s for s, t in zip(spec.sizes, spec.strides, strict=True) if type(t) is int and t == 0 and not same(s, 1)
+    ]
+    return any(size > 1 for size in expanded) and not has_zero(spec.sizes)
+
+
+def _looks_like(self: TensorSpec, other: TensorSpec) -> bool:
+    """True if both may be one tensor: all that a spec says is the same. May ask."""
+    return (
+        self.dtype is other.dtype
+        and self.device == other.device
+        and len(self.sizes) == len(other.sizes)
+        and _all_equal(self.sizes, other.sizes)
+        and _all_equal(self.strides, other.strides)
+        and _all_equal((self.storage_offset,), (other.storage_offset,))
+    )
+
+
+def _all_equal(mine: Sequence[Size], others: Sequence[Size]) -> bool:
+    return all(same(a, b) or bool(a == b) for a, b in zip(mine, others, strict=True))

@@ -8,7 +8,16 @@ import torch
 
 from meta_fns import layout
 from meta_fns.activations_backward import like
-from meta_fns.checks import FLOATS, fit_into, need_dtype, need_equal, need_nonempty, need_same_sizes, need_sizes
+from meta_fns.checks import (
+    FLOATS,
+    fit_into,
+    need_dtype,
+    need_equal,
+    need_nonempty,
+    need_same_sizes,
+    need_sizes,
+    refuse_unless_empty,
+)
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.iterator import iterate
 from meta_fns.promote import result_type
@@ -97,6 +106,9 @@ def soft_margin_loss_backward(
     grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int
 ) -> TensorSpec:
     """The gradient of soft_margin_loss in self."""
+    common = result_type((grad_output, target, self))
+    if target.dtype is torch.bool or not torch.can_cast(common, self.dtype):
+        raise DtypeError(f"arguments of {common} have no gradient of {self.dtype}")
     return iterate((grad_output, target, self), self.dtype)
 
 
@@ -204,8 +216,9 @@ def nll_loss_backward(
     total_weight: TensorSpec,
 ) -> TensorSpec:
     """The gradient of nll_loss in self, contiguous."""
-    _need_dtype_of(self, grad_output, weight, total_weight)
+    _need_dtype_of(self, grad_output, weight, *(() if reduction == NONE else (total_weight,)))
     need_dtype("self", self, FLOATS)
+    need_dtype("target", target, (torch.int64, torch.uint8))
     _nll_checks(self, target, weight)
     need_equal(total_weight.numel(), 1, "total_weight must be one element")
     if reduction == NONE and len(self.sizes) == 2:
@@ -252,8 +265,9 @@ def nll_loss2d_backward(
     total_weight: TensorSpec,
 ) -> TensorSpec:
     """The gradient of nll_loss2d in self, contiguous."""
-    _need_dtype_of(self, grad_output, weight, total_weight)
+    _need_dtype_of(self, grad_output, weight, *(() if reduction == NONE else (total_weight,)))
     need_dtype("self", self, FLOATS)
+    need_dtype("target", target, (torch.int64,))
     _nll2d_checks(self, target, weight)
     need_equal(total_weight.numel(), 1, "total_weight must be one element")
     if reduction == NONE:
@@ -326,6 +340,8 @@ def multi_margin_loss_backward(
     need_dtype("self", self, (torch.float32, torch.float64))
     if p not in (1, 2):
         raise ShapeError(f"p must be 1 or 2, got {p}")
+    if target.dtype is not torch.int64:
+        refuse_unless_empty(f"target must be int64, got {target.dtype}", self.sizes)
     _, classes = _margin_sizes(self, target, by_class=False)
     if weight is not None:
         need_equal(weight.numel(), classes, "weight must have an element for each class")
@@ -353,6 +369,8 @@ def multilabel_margin_loss_backward(
     """The gradient of multilabel_margin_loss in self, contiguous."""
     _need_dtype_of(self, grad_output, is_target)
     need_dtype("self", self, (torch.float32, torch.float64))
+    if target.dtype is not torch.int64:
+        refuse_unless_empty(f"target must be int64, got {target.dtype}", self.sizes)
     _margin_sizes(self, target, by_class=True)
     need_same_sizes("is_target", is_target, "target", target)
     return self.fresh()

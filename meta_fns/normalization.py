@@ -35,6 +35,10 @@ def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
 def safe_softmax(self: TensorSpec, dim: int, dtype: torch.dtype | None = None) -> TensorSpec:
     """Softmax along `dim` that gives zeros for rows that are all -inf."""
     layout.wrap_dim(dim, len(self.sizes))
+    if self.dtype.is_complex:
+        raise DtypeError(f"not implemented for {self.dtype}")
+    if not (dtype or self.dtype).is_floating_point:
+        refuse_unless_empty(f"softmax is not implemented for {dtype or self.dtype}", self.sizes)
     return self.fresh(None, dtype)
 
 
@@ -74,6 +78,8 @@ def layer_norm(
     n = len(normalized_shape)
     if n < 1 or len(input.sizes) < n:
         raise ShapeError(f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}")
+    if not input.dtype.is_floating_point:
+        raise DtypeError(f"layer norm is not implemented for {input.dtype}")
     given = [p.dtype for p in (weight, bias) if p is not None]
     mixed = input.dtype in _HALVES and all(dtype is torch.float32 for dtype in given)
     if not mixed and any(dtype is not input.dtype for dtype in given):

@@ -29,19 +29,26 @@ def constant_pad_nd(self: TensorSpec, pad: Sequence[Size], value: Any = 0) -> Te
         raise ShapeError(f"pad names {padded} dimensions, self has {n}: {show(self.sizes)}")
     sizes = list(self.sizes)
     grows = False
+    open_amounts = []
     cut = list(self.sizes)
     for i in range(padded):
         before, after = pad[2 * i], pad[2 * i + 1]
         d = n - 1 - i
         for amount in (before, after):
             if known(amount >= 0) or not (known(amount <= 0) or amount < 0):
-                grows = grows or not (type(amount) is int and amount == 0)
+                if known(amount > 0):
+                    grows = True
+                elif not (type(amount) is int and amount == 0):
+                    open_amounts.append(amount)
             else:
                 cut[d] = cut[d] + amount
         sizes[d] = self.sizes[d] + before + after
         for size in (cut[d], sizes[d]):
             if not (type(size) is int and size >= 0) and not known(size >= 0):
                 check(size >= 0, lambda: f"padding {show(self.sizes)} by {list(pad)} gives a negative size")
+    # Where nothing is added eager clones, which keeps more layouts; a contiguous tensor gives a contiguous one anyway.
+    if not grows and open_amounts:
+        grows = self.canonical() or any(bool(amount != 0) for amount in open_amounts)
     if not grows:
         strides = layout.like_strides(tuple(cut), self.strides, None)
         return TensorSpec(tuple(cut), strides, 0, self.dtype, self.device)

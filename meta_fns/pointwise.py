@@ -258,8 +258,6 @@ register("aten.float_power.Tensor_Scalar", _double_power_number)
 @rule("aten.equal.default", data_dependent=True)
 def equal(ctx: Context, self: TensorSpec, other: TensorSpec) -> Any:
     """Whether sizes and values agree: data, unless the sizes provably differ."""
-    if self.dtype is not other.dtype:
-        raise DtypeError(f"both must have one dtype, got {self.dtype} and {other.dtype}")
     if len(self.sizes) != len(other.sizes):
         return False
     if any(a is not b and known(a != b) for a, b in zip(self.sizes, other.sizes, strict=True)):
@@ -270,8 +268,9 @@ def equal(ctx: Context, self: TensorSpec, other: TensorSpec) -> Any:
 @rule("aten.native_dropout_backward.default")
 def native_dropout_backward(grad_output: TensorSpec, mask: TensorSpec, scale: Any) -> TensorSpec:
     """`grad_output * mask * scale`."""
-    product = iterate((grad_output, mask), grad_output.dtype, grad_output.dtype)
-    return iterate((product,), promote.result_type((product, scale)), numbers=True)
+    common = promote.result_type((grad_output, mask))
+    product = iterate((grad_output, mask), common, common)
+    return iterate((product,), promote.result_type((product, 1.0)), numbers=True)
 
 
 @rule("aten.abs_.default")

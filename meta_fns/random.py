@@ -9,7 +9,7 @@ import torch
 
 from meta_fns import layout
 from meta_fns.activations_backward import like as laid_out_like
-from meta_fns.checks import FLOATS, need_dtype, need_positive
+from meta_fns.checks import FLOATS, need_dtype, need_positive, refuse_unless_empty
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.factories import fresh, like
 from meta_fns.iterator import iterate
@@ -147,7 +147,7 @@ def randperm_generator(
     return randperm(n, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.rand_like.default", "aten.randn_like.default")
+@rule("aten.rand_like.default")
 def rand_like(
     self: TensorSpec,
     *,
@@ -160,6 +160,22 @@ def rand_like(
     """Random floats laid out like `self`."""
     if not is_float(dtype or self.dtype):
         raise DtypeError(f"not implemented for {dtype or self.dtype}")
+    return like(self, dtype, device, layout, memory_format)
+
+
+@rule("aten.randn_like.default")
+def randn_like(
+    self: TensorSpec,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: _Device = None,
+    pin_memory: bool | None = None,
+    memory_format: torch.memory_format | None = None,
+) -> TensorSpec:
+    """Normally distributed floats laid out like `self`."""
+    if not is_float(dtype or self.dtype):
+        refuse_unless_empty(f"not implemented for {dtype or self.dtype}", self.sizes)
     return like(self, dtype, device, layout, memory_format)
 
 
@@ -310,7 +326,8 @@ def bernoulli_tensor_(self: TensorSpec, p: TensorSpec, *, generator: Any = None)
 @rule("aten.bernoulli.default")
 def bernoulli(self: TensorSpec, *, generator: Any = None) -> TensorSpec:
     """0 or 1 with the probabilities in self."""
-    need_dtype("self", self, FLOATS)
+    if self.dtype not in FLOATS:
+        refuse_unless_empty(f"not implemented for {self.dtype}", self.sizes)
     return self.fresh()
 
 

@@ -8,8 +8,9 @@ import torch
 
 from meta_fns import layout
 from meta_fns.activations_backward import like
-from meta_fns.checks import INTS, REALS, need_dtype
+from meta_fns.checks import INTS, REALS, need_dtype, refuse_unless_empty
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.promote import result_type
 from meta_fns.reductions import reduced_sizes
 from meta_fns.registry import rule
 from meta_fns.sizes import Size, check, known, same, show
@@ -117,15 +118,14 @@ def _search_result(spec: TensorSpec, out_int32: bool) -> TensorSpec:
     return TensorSpec.contiguous(spec.sizes, torch.int32 if out_int32 else torch.int64, spec.device)
 
 
-def _search_checks(
-    sequence: TensorSpec, values: TensorSpec | None, right: bool, side: str | None, sorter: TensorSpec | None
-) -> None:
+def _search_checks(sequence: TensorSpec, values: Any, right: bool, side: str | None, sorter: TensorSpec | None) -> None:
     if side not in (None, "left", "right"):
         raise ShapeError(f"side must be 'left' or 'right', got {side!r}")
     if side == "left" and right:
         raise ShapeError("side='left' and right=True contradict each other")
-    if sequence.dtype is torch.bool or sequence.dtype.is_complex:
-        raise DtypeError(f"not implemented for {sequence.dtype}")
+    common = result_type((sequence, values))
+    if common is torch.bool or common.is_complex:
+        refuse_unless_empty(f"not implemented for {common}", values.sizes if isinstance(values, TensorSpec) else ())
     if not sequence.sizes:
         raise ShapeError("boundaries must have at least one dimension")
     if sorter is not None:
@@ -170,7 +170,7 @@ def searchsorted_number(
     sorter: TensorSpec | None = None,
 ) -> TensorSpec:
     """Where a number would be inserted into the sorted boundaries."""
-    _search_checks(sorted_sequence, None, right, side, sorter)
+    _search_checks(sorted_sequence, self, right, side, sorter)
     if len(sorted_sequence.sizes) != 1:
         raise ShapeError(f"boundaries must be a vector for a number, got {show(sorted_sequence.sizes)}")
     return TensorSpec.contiguous((), torch.int32 if out_int32 else torch.int64, sorted_sequence.device)

@@ -47,6 +47,8 @@ def alias(self: TensorSpec, *rest: Any) -> TensorSpec:
 @rule("aten._conj.default")
 def conj(self: TensorSpec) -> TensorSpec:
     """The conjugate, lazily: the same metadata."""
+    if not self.dtype.is_complex:
+        raise DtypeError(f"the conjugate view is of complex tensors only, got {self.dtype}")
     return self
 
 

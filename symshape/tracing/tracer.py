@@ -260,7 +260,7 @@ class Tracer:
                 result = plan.rule(*specs, **spec_kwargs)
         except meta_fns.ShapeError as error:
             raise ProgramError(f"{error} (at {env._origin()})") from error
-        except meta_fns.DataDependentOutput as error:
+        except (meta_fns.DataDependentOutput, meta_fns.UnsupportedOp) as error:
             raise UnsupportedError(f"{error} (at {env._origin()})") from error
         finally:
             env.current_op, env.current_rule = outer

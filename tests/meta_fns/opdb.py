@@ -241,7 +241,7 @@ def judge(call: Call) -> Verdict:
         except meta_fns.ShapeError:
             return Verdict("refused")
         except meta_fns.UnsupportedOp as unsupported:
-            return Verdict("unsupported", str(unsupported))
+            return Verdict("refused", str(unsupported))
         if values_matter(call):
             return Verdict("skipped", "eager refuses the values")
         return Verdict("accepted", f"{call}\n  eager refuses: {str(error)[:300]}\n  infer {show(got)}")

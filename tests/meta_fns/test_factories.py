@@ -8,7 +8,11 @@ import pytest
 import torch
 
 import meta_fns
+from guards import fold, sources
+from symshape.dims import Policy
+from symshape.tracing.env import ShapeEnv
 from tests.meta_fns.eager import ALL_DTYPES, check_call, odd_sizes, odd_tensor
+from tests.meta_fns.symbolic import at
 
 FORMATS = (None, torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
 
@@ -120,3 +124,34 @@ def test_devices() -> None:
         meta_fns.infer("aten.add.Tensor", (spec, there))
     with pytest.raises(meta_fns.DtypeError):
         meta_fns.infer("aten.mm.default", (spec, meta_fns.infer("aten.t.default", (there,)).with_(dtype=torch.float32)))
+
+
+def test_copy_into_elements_that_share_memory() -> None:
+    """Refused; but from a tensor that looks the same it may be the same, which eager lets pass."""
+    wide = torch.ones(1, 3).expand(2, 3)
+    for source in (torch.ones(2, 3), torch.ones(3), torch.ones(()), wide.double(), torch.ones(1, 3)):
+        assert not check_call("aten.copy_.default", wide, source)
+    with pytest.raises(meta_fns.UnsupportedOp):
+        meta_fns.infer("aten.copy_.default", (wide, wide))
+    for sizes in ((0, 3), (1, 3), (2, 0)):
+        fine = torch.ones(1, sizes[1]).expand(sizes)
+        assert check_call("aten.copy_.default", fine, fine)
+        assert check_call("aten.copy_.default", fine, torch.ones(sizes))
+
+
+def test_padding_by_symbols() -> None:
+    """Eager clones where nothing is added, which keeps the layout; so that is asked, if the layout is another."""
+    for order in ((0, 1), (1, 0)):
+        for amount in (0, 2):
+            env = ShapeEnv()
+            extra = env.new_symbol("s0", amount, sources.Size("x", 0), Policy.DYNAMIC)
+            tensor = torch.ones(4, 6).permute(order)
+            result = meta_fns.infer("aten.constant_pad_nd.default", (tensor, [0, extra]))
+            assert bool([guard for guard in env.guards if "!= 0" in str(guard.term) or "== 0" in str(guard.term)]) is (
+                order == (1, 0)
+            ), env.guards
+            for other in (0, 1, 2, 5):
+                if all(fold.evaluate(guard.term, {"s0": other}) for guard in env.guards):
+                    eager = torch.constant_pad_nd(tensor, [0, other])
+                    found = at(result, {"s0": other})
+                    assert (found.sizes, found.strides) == (eager.size(), eager.stride())
