@@ -2,8 +2,8 @@
 
 Each thread has one solver in a context of its own, made when first needed. The facts of the scope in use stay
 asserted in it; a question is pushed and popped. What that leaves open is tried once more from scratch with Z3's
-solver for nonlinear integers. Limits are counts of Z3's own steps and never a clock, so the answer is the same on
-every machine.
+solver for nonlinear integers. Limits are counts of Z3's own steps, so the answer is the same on every machine; a clock
+stands behind them for the few questions on which Z3 works without counting.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 LIMIT = 400_000  # of Z3's steps for a question in the incremental solver
 LIMIT_ALONE = 1_000_000  # and for the second try
 LIMIT_TOGETHER = 2_000_000  # and where many are asked of one solver
+EMERGENCY = 1_000  # ms: parts of Z3 5 (its Diophantine cuts) do not count their steps; all others end long before
+_STEEPEST = (
+    3  # the degree up to which the incremental solver is asked; beyond, such cuts are what it spends its time on
+)
 _LARGEST = 3_000  # nodes of a formula; larger ones are not sent
 
 
@@ -146,6 +150,7 @@ class _Solver(threading.local):
         self.scope: Scope | None = None
         self.lowering: _Lowering | None = None
         self.facts: list[Any] = []
+        self.degree = 1
 
     def use(self, scope: Scope) -> None:
         import z3
@@ -154,6 +159,7 @@ class _Solver(threading.local):
             self.context = z3.Context()
             self.solver = z3.SimpleSolver(ctx=self.context)
             self.solver.set("rlimit", LIMIT)
+            self.solver.set("timeout", EMERGENCY)
             self.solver.push()
         elif self.scope is scope:
             return
@@ -163,7 +169,9 @@ class _Solver(threading.local):
         self.scope = scope
         self.lowering = _Lowering(self.context, scope)
         self.facts = []
+        self.degree = 1
         for fact in facts_of(scope):
+            self.degree = max(self.degree, _degree(fact))
             self.facts += self.constraints(fact)
         self.solver.add(*self.facts)
 
@@ -177,6 +185,7 @@ class _Solver(threading.local):
 
         solver = z3.SolverFor("QF_NIA", ctx=self.context)
         solver.set("rlimit", LIMIT_ALONE)
+        solver.set("timeout", EMERGENCY)
         solver.add(*self.facts, *constraints)
         return _run(solver)
 
@@ -229,6 +238,17 @@ def _size(term: Term) -> int:
     return count
 
 
+def _degree(formula: Term) -> int:
+    """The degree of what Z3 is told about a formula: a quotient by a term brings the product of the two along."""
+    most = 1
+    for part in exprs.postorder(formula):
+        if part.op is Op.MUL:
+            most = max(most, len(part.args))
+        elif (part.op is Op.FLOORDIV or part.op is Op.MOD) and part.args[1].op is not Op.CONST:
+            most = max(most, 1 + max(len(exprs.factors(m)) for m, _ in exprs.split(part.args[1])[1]))
+    return most
+
+
 def solve_formula(scope: Scope, formula: Term) -> Outcome:
     """Whether a formula has a solution in the scope: :class:`Proved` (none), :class:`Refuted` or :class:`Unknown`.
 
@@ -247,17 +267,18 @@ def solve_formula(scope: Scope, formula: Term) -> Outcome:
         solver = _here.solver
         assert solver is not None
         constraints = _here.constraints(formula)
-        solver.push()
-        try:
-            solver.add(*constraints)
-            status, found = _run(solver)
-            model = None if status != "sat" else _values(scope, formula, found)
-        finally:
-            solver.pop()
-        if status == "unsat":
-            return PROVED
-        if model is not None:
-            return Refuted(model)
+        if max(_degree(formula), _here.degree) <= _STEEPEST:
+            solver.push()
+            try:
+                solver.add(*constraints)
+                status, found = _run(solver)
+                model = None if status != "sat" else _values(scope, formula, found)
+            finally:
+                solver.pop()
+            if status == "unsat":
+                return PROVED
+            if model is not None:
+                return Refuted(model)
         status, found = _here.alone(constraints)
         if status == "unsat":
             return PROVED
@@ -421,6 +442,7 @@ class Together:
         linear = all(map(_is_linear, (*always, *switched)))
         self._solver = z3.SolverFor("QF_LIA", ctx=self._context) if linear else z3.SimpleSolver(ctx=self._context)
         self._solver.set("rlimit", LIMIT_TOGETHER)
+        self._solver.set("timeout", EMERGENCY)
         self._lowering = _Lowering(self._context, None)
         self._on = [z3.Bool(f"on!{index}", self._context) for index in range(len(switched))]
         self._off = {c: z3.Bool(f"off!{index}", self._context) for index, c in enumerate(switched)}
