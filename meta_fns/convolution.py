@@ -136,6 +136,10 @@ def _check_channels(
     groups: Size,
 ) -> None:
     channels = input.sizes[1]
+    for size in input.sizes[2:]:
+        if not known(size >= 1):
+            fine = (size >= 1) | (input.sizes[0] == 0) | (channels == 0)
+            check(fine, lambda: f"only the batch or the channels may be empty, got {show(input.sizes)}")
     if transposed:
         check(
             weight.sizes[0] == channels, lambda: f"weight {show(weight.sizes)} does not fit input {show(input.sizes)}"
@@ -143,8 +147,6 @@ def _check_channels(
         check(channels % groups == 0, lambda: f"{channels} input channels are no multiple of {groups} groups")
         if not known(channels >= groups):
             check(channels >= groups, lambda: f"{channels} input channels are fewer than {groups} groups")
-        if empty(input.sizes[2:]) and not empty(input.sizes[:2]):
-            raise ShapeError(f"only the batch or the channels may be empty, got {show(input.sizes)}")
         for kernel in weight.sizes[2:]:
             if not known(kernel >= 1):
                 check(kernel >= 1, lambda: f"kernels must not be empty, got weight {show(weight.sizes)}")

@@ -327,7 +327,9 @@ def compare(a: Size, b: Size) -> int:
         return 1
     if known(a <= b):
         return -1
-    return -1 if a < b else 1
+    if a < b:
+        return -1
+    return 1 if a > b else 0
 
 
 def order_known(a: Size, b: Size) -> int:

@@ -6,6 +6,10 @@ import random
 
 import torch
 
+import meta_fns
+from guards import fold, sources
+from symshape.dims import Policy
+from symshape.tracing.env import ShapeEnv
 from tests.meta_fns.eager import check_call, odd_tensor, overlapping
 
 
@@ -110,3 +114,29 @@ def test_adaptive_average_of_nothing() -> None:
                 check_call("aten._adaptive_avg_pool2d.default", torch.ones(sizes, dtype=dtype), size)
             if len(sizes) == 4:
                 check_call("aten._adaptive_avg_pool3d.default", torch.ones(sizes, dtype=dtype), [1, 2, 0])
+
+
+def test_spatial_sizes_must_not_be_empty() -> None:
+    """Unless there are no samples or no channels; padding or a transposed convolution do not help."""
+    for batch in (0, 2):
+        for channels in (0, 3):
+            for size in (0, 1, 2):
+                for transposed in (False, True):
+                    for padding in (0, 1):
+                        weight = torch.ones(3 if not transposed else channels, channels if not transposed else 3, 1, 1)
+                        args = ([1, 1], [padding] * 2, [1, 1], transposed, [0, 0], 1)
+                        tensor = torch.ones(batch, channels, size, 4)
+                        if min(size - 2 * padding, 4 - 2 * padding) > 0 or not transposed:
+                            check_call("aten.convolution.default", tensor, weight, None, *args)
+
+
+def test_spatial_sizes_by_symbols() -> None:
+    for transposed in (False, True):
+        env = ShapeEnv()
+        length = env.new_symbol("s0", 3, sources.Size("x", 0), Policy.DYNAMIC)
+        tensor = meta_fns.TensorSpec.contiguous((5, 3, length))
+        weight = meta_fns.TensorSpec.contiguous((3, 3, 2))
+        args = ([1], [1], [1], transposed, [0], 1)
+        meta_fns.infer("aten.convolution.default", (tensor, weight, None, *args))
+        assert not all(fold.evaluate(guard.term, {"s0": 0}) for guard in env.guards)
+        assert all(fold.evaluate(guard.term, {"s0": 2}) for guard in env.guards)

@@ -281,3 +281,15 @@ def test_layout_of_windows_by_symbols() -> None:
                 eager = torch.ones(other).unfold(0, 3, 1).relu()
                 strides = zip(eager.size(), eager.stride(), at(result.strides, {"s0": other}), strict=True)
                 assert all(theirs == mine for size, theirs, mine in strides if size != 1)
+
+
+def test_strides_that_meet_at_the_example() -> None:
+    """(2, s3) expanded with s3 = 1: its strides s3 and 1 are equal there, so neither dimension is the outer one."""
+    env = ShapeEnv()
+    sizes = tuple(
+        env.new_symbol(f"s{d}", size, sources.Size("x", d), Policy.DYNAMIC) for d, size in enumerate((2, 2, 1))
+    )
+    tensor = meta_fns.TensorSpec(sizes, (0, sizes[2], 1))
+    result = meta_fns.infer("aten.relu.default", (tensor,))
+    eager = torch.ones(1, 2, 1).expand(2, 2, 1).relu()
+    assert at(result.strides, {"s0": 2, "s1": 2, "s2": 1}) == eager.stride()
