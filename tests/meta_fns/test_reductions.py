@@ -40,7 +40,9 @@ def test_all_elements(name: str) -> None:
 def test_dims_and_dtype(name: str) -> None:
     for rng, tensor in cases(name, 500):
         dtype = rng.choice((None, None, *ALL_DTYPES))
-        check_call(f"aten.{name}", tensor, some_dims(rng, tensor), rng.random() < 0.5, dtype=dtype)
+        # torch before 2.13 knows no nansum into integers
+        refusals = name != "nansum.default" or torch.__version__ >= "2.13"
+        check_call(f"aten.{name}", tensor, some_dims(rng, tensor), rng.random() < 0.5, dtype=dtype, refusals=refusals)
 
 
 @pytest.mark.parametrize("name", ["all.dims", "any.dims", "amax.default", "amin.default"])
