@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import string
+import sys
 import time
 
 import pytest
@@ -302,10 +303,11 @@ def test_long_chains_are_fine() -> None:
     assert parse("x" + " + 1" * 700) is x + 700
     assert parse("x" + " - 1 + y // 2" * 300) is x - 300 + 300 * (y // 2)
     assert parse(" == ".join(["(x < 1)"] * 3000)) is TRUE
-    try:
+    if sys.version_info < (3, 12):  # Python's own parser gives up
+        with pytest.raises(ParseError, match="nested too deeply"):
+            parse("x" + " + 1" * 9000)
+    else:
         assert parse("x" + " + 1" * 9000) is x + 9000
-    except ParseError as error:  # where Python's own parser gives up: 3.11 does, 3.12 does not
-        assert "nested too deeply" in str(error)
 
 
 @pytest.mark.parametrize(
