@@ -123,7 +123,8 @@ def _evaluate(arg: Operand, values: Mapping[str, int], floats: Mapping[str, floa
     if isinstance(arg, FloatTerm):
         return arg.evaluate(values, floats)
     if isinstance(arg, Term):
-        return fold.evaluate(arg, values)
+        number: int = fold.evaluate(arg, values)
+        return number
     return arg
 
 
