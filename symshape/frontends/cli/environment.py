@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import sys
 from collections.abc import Iterator
 
 import torch
 
+from guards.exprs import Term
 from symshape.explore.rows import Table
 
 _PACKAGES = ("symshape", "torch", "attrs", "sympy", "z3-solver", "transformers", "triton")
@@ -25,6 +27,8 @@ def _rows(device: torch.device | None) -> Iterator[tuple[str, str]]:
             yield package, importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             yield package, "not installed"
+    compiled = sys.modules[Term.__module__].__file__
+    yield "guards", "interpreted" if compiled is None or compiled.endswith(".py") else "compiled by mypyc"
     yield "CPU threads", str(torch.get_num_threads())
     for index in range(torch.cuda.device_count()):
         yield f"cuda:{index}", f"{torch.cuda.get_device_name(index)} (CUDA {torch.version.cuda})"

@@ -81,6 +81,7 @@ def test_env() -> None:
     assert result.exit_code == 0
     for word in ("python", "z3-solver", torch.__version__.split("+")[0]):
         assert word in result.output
+    assert ("compiled by mypyc" in result.output) is not ("interpreted" in result.output)
 
 
 @pytest.mark.parametrize(
