@@ -163,6 +163,7 @@ class _Learning:
             lo, hi = scope.bounds(condition.args[0])
             if lo == 0 or hi == 0:
                 term = condition.args[0]
+                scope.residue.pop(condition, None)  # the bound says it all
                 self.pending.append(exprs.ge(term, 1) if lo == 0 else exprs.le(term, -1))
         elif condition.op is Op.OR:
             left = [part for part in condition.args if scope.look(part) is not False]

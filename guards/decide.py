@@ -21,7 +21,7 @@ from guards.parse import lost_divisors, parse
 from guards.points import Values, exhaust, exhausted, nearer, witness
 from guards.prove import Proved, Unknown, solve_formula
 from guards.rules import rewritten
-from guards.scope import Scope, divisors, replaced
+from guards.scope import FREE, TIED, Scope, divisors, replaced
 from guards.simplify import refutes as refuted_by_factors
 from guards.verdict import Verdict
 
@@ -121,7 +121,7 @@ def ask_scope(scope: Scope, condition: Term, effort: Effort, only: bool | None) 
         return None
     if len(answers) >= _ANSWERS_LIMIT:
         answers.clear()
-    if not condition.kinds and scope.is_box and _fills_its_range(condition):
+    if not condition.kinds and _fills_its_range(scope, condition):
         answer = scope.look(condition)
         _counts["interval"] += 1
         wanted = (True, False)
@@ -138,15 +138,20 @@ def ask_scope(scope: Scope, condition: Term, effort: Effort, only: bool | None) 
     return answer
 
 
-def _fills_its_range(condition: Term) -> bool:
-    """Whether bounds alone tell all about a linear condition, where symbols take their values independently.
+def _fills_its_range(scope: Scope, condition: Term) -> bool:
+    """Whether bounds alone tell all about a linear condition, as symbols take their values independently.
 
-    A sum takes both of its bounds.  With coefficients 1 and -1 it takes every integer between them.
+    A sum takes both of its bounds, which are no holes.  With coefficients 1 and -1 it takes every integer between them,
+    if no range has a hole; a single symbol takes every value but its holes.
     """
+    freedom = scope.freedom
+    if freedom == TIED or (scope.rewrites and not condition.symbols.isdisjoint(scope.rewrites)):
+        return False
     if condition.op is Op.LE:
         return True
     if condition.op is Op.EQ or condition.op is Op.NE:
-        return all(abs(coefficient) == 1 for _, coefficient in exprs.split(condition.args[0])[1])
+        items = exprs.split(condition.args[0])[1]
+        return len(items) == 1 or (freedom == FREE and all(abs(coefficient) == 1 for _, coefficient in items))
     return False
 
 

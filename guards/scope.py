@@ -16,6 +16,8 @@ from guards.congruence import Class
 from guards.exprs import DEEP, SYMBOLIC_DIVISION, Monomials, Op, Term
 from guards.intervals import EVERYTHING, Pair, meet
 
+TIED, HOLED, FREE = 0, 1, 2
+
 
 class Scope:
     """Ranges, rows, rewrites and conditions about connected symbols.
@@ -41,6 +43,7 @@ class Scope:
         "_bounds",
         "_canonical",
         "_classes",
+        "_freedom",
         "answers",
         "assumed",
         "conditions",
@@ -75,6 +78,7 @@ class Scope:
         self._bounds: dict[Term, Pair] = {}
         self._classes: dict[Term, Class] = {}
         self._canonical: dict[Term, Term] = {}
+        self._freedom = -1
 
     @classmethod
     def joined(cls, scopes: Sequence[Scope]) -> Scope:
@@ -117,9 +121,31 @@ class Scope:
         return made
 
     @property
-    def is_box(self) -> bool:
-        """Whether it knows ranges of symbols and nothing else: each value of one goes with each value of another."""
-        return not (self.rewrites or self.rows or self.residue) and len(self.ranges) == len(self.symbols)
+    def freedom(self) -> int:
+        """Whether each value of a symbol goes with each value of another: ``TIED`` where that is not seen.
+
+        ``FREE``: what is known are ranges; ``HOLED``: and single values inside a range that are left out.
+        """
+        if self._freedom < 0:
+            self._freedom = self._find_freedom()
+        return self._freedom
+
+    def _find_freedom(self) -> int:
+        if self.rows:
+            return TIED
+        for replacement in self.rewrites.values():
+            if replacement.op is not Op.CONST:
+                return TIED
+        for atom in self.ranges:
+            if atom.op is not Op.SYMBOL:
+                return TIED
+        for condition in self.residue:
+            if condition.op is not Op.NE:
+                return TIED
+            items = exprs.split(condition.args[0])[1]
+            if len(items) != 1 or items[0][0].op is not Op.SYMBOL:
+                return TIED
+        return HOLED if self.residue else FREE
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
