@@ -92,12 +92,18 @@ class Relation:
         return [eval(operand, operators, known) for operand in self.operands]
 
 
+def read(stream: Stream) -> Iterator[Relation]:
+    """All questions of a stream, read at once: reading between decisions would leave each with cold caches."""
+    return iter([Relation.of(asked) for asked in stream.questions])
+
+
 Decisions = list[Decision]
 
 
 def by_guards(stream: Stream) -> Decisions:
     """Ours, by the reasoning package alone."""
     found: Decisions = []
+    relations = read(stream)
     facts = Facts()
     known: dict[str, Any] = {}
     for event in stream.events:
@@ -111,7 +117,7 @@ def by_guards(stream: Stream) -> Decisions:
             if found:
                 found[-1] = attrs.evolve(found[-1], ns=found[-1].ns + took)
         else:
-            relation = Relation.of(event)
+            relation = next(relations)
             operands = relation.values(OPERATORS, known)
             make = OPERATORS[relation.operator]
             effort, only = event.effort, event.only
@@ -126,6 +132,7 @@ def by_guards(stream: Stream) -> Decisions:
 def by_environment(stream: Stream) -> Decisions:
     """Ours, as a trace asks: hints, and guards recorded with their origin."""
     found: Decisions = []
+    relations = read(stream)
     env = ShapeEnv()
     known: dict[str, Any] = {}
     for event in stream.events:
@@ -138,7 +145,7 @@ def by_environment(stream: Stream) -> Decisions:
                 env.new_symbol(name, event.hint, Size(name, 0), Policy.AUTO)
             known[name] = event.symbol
         elif isinstance(event, Asked):
-            relation = Relation.of(event)
+            relation = next(relations)
             operands = relation.values(OPERATORS, known)
             make = OPERATORS[relation.operator]
             decide = env.evaluate if event.guarding else env.known
@@ -156,6 +163,7 @@ def by_torch(peer: Torch) -> Callable[[Stream], Decisions]:
 
     def run(stream: Stream) -> Decisions:
         found: Decisions = []
+        relations = read(stream)
         env = peer.environment()
         known: dict[str, Any] = {}
         for event in stream.events:
@@ -163,7 +171,7 @@ def by_torch(peer: Torch) -> Callable[[Stream], Decisions]:
                 assert event.hint is not None
                 known[event.symbol.name] = peer.symbol(env, event.symbol.name, event.hint, size=event.low is not None)
             elif isinstance(event, Asked):
-                relation = Relation.of(event)
+                relation = next(relations)
                 operands = relation.values(peer.operators, known)
                 make = peer.operators[relation.operator]
                 before = len(env.guards)
@@ -201,8 +209,9 @@ def from_one(stream: Stream) -> Iterator[tuple[Asked, Facts, Prepared]]:
 def by_guards_from_one(stream: Stream) -> Decisions:
     """Ours with the facts that JAX has."""
     found: Decisions = []
-    for asked, facts, _ in from_one(stream):
-        relation = Relation.of(asked)
+    relations = read(stream)
+    for asked, facts, _ in list(from_one(stream)):
+        relation = next(relations)
         operands = relation.values(OPERATORS, {symbol.name: symbol for symbol in asked.condition.symbols})
         make = OPERATORS[relation.operator]
         effort, only = asked.effort, asked.only
@@ -218,10 +227,11 @@ def by_jax(peer: Jax) -> Callable[[Stream], Decisions]:
     def run(stream: Stream) -> Decisions:
         found: Decisions = []
         scopes: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for asked, _, prepared in from_one(stream):
+        relations = read(stream)
+        for _, _, prepared in list(from_one(stream)):
             key = (prepared.names, prepared.texts[1:])
             known = scopes[key] = scopes.get(key) or peer.environment(prepared)
-            relation = Relation.of(asked)
+            relation = next(relations)
             operands = relation.values(peer.operators, known)
             make = peer.operators[relation.operator]
             start = thread_time_ns()
