@@ -14,6 +14,7 @@ import ast
 import contextlib
 import importlib
 import operator
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -49,17 +50,33 @@ class _Calls(ast.NodeTransformer):
             return self.call("floordiv", left, right)
         if isinstance(node.op, ast.Mod):
             return self.call("mod", left, right)
-        if isinstance(node.op, ast.Pow | ast.LShift | ast.RShift | ast.BitAnd):
-            number = ast.literal_eval(node.right)
+        if isinstance(node.op, ast.Pow | ast.LShift | ast.RShift | ast.BitAnd | ast.BitOr | ast.BitXor):
+            number = _constant(node.right)
             if isinstance(node.op, ast.Pow):
                 return reduce(lambda a, b: ast.BinOp(a, ast.Mult(), b), [left] * number)
             if isinstance(node.op, ast.BitAnd):
-                assert number & (number + 1) == 0, "only masks of low bits"
-                return self.call("mod", left, ast.Constant(number + 1))
+                return self.masked(left, number)
+            if isinstance(node.op, ast.BitOr | ast.BitXor):  # x | c == x + c - (x & c), x ^ c == x | c - (x & c)
+                both = ast.BinOp(
+                    ast.Constant(1 + isinstance(node.op, ast.BitXor)), ast.Mult(), self.masked(left, number)
+                )
+                return ast.BinOp(ast.BinOp(left, ast.Add(), ast.Constant(number)), ast.Sub(), both)
             if isinstance(node.op, ast.RShift):
                 return self.call("floordiv", left, ast.Constant(2**number))
             return ast.BinOp(left, ast.Mult(), ast.Constant(2**number))
         return ast.BinOp(left, node.op, right)
+
+    def masked(self, a: ast.expr, mask: int) -> ast.expr:
+        """``a & mask``: each run of bits in the mask is a remainder of a quotient."""
+        if mask < 0:
+            return ast.BinOp(a, ast.Sub(), self.masked(a, ~mask))
+        parts: list[ast.expr] = []
+        for run in re.finditer("1+", f"{mask:b}"[::-1]):
+            low, high = (ast.Constant(2**bit) for bit in run.span())
+            inner = a if low.value == 1 else self.call("floordiv", a, low)
+            part: ast.expr = self.call("mod", inner, ast.Constant(high.value // low.value))
+            parts.append(part if low.value == 1 else ast.BinOp(part, ast.Mult(), low))
+        return reduce(lambda x, y: ast.BinOp(x, ast.Add(), y), parts) if parts else ast.Constant(0)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         operand = self.visit(node.operand)
@@ -112,6 +129,14 @@ class _Calls(ast.NodeTransformer):
             return makers[name](*args)
         renamed = {"FloorDiv": "floordiv", "Mod": "mod", "Ne": "noteq", "Le": "lte", "Ge": "gte", "Not": "not_"}
         return self.call(renamed.get(name, name.lower()), *args)
+
+
+def _constant(node: ast.expr) -> int:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return ~_constant(node.operand)
+    found = ast.literal_eval(node)
+    assert type(found) is int
+    return found
 
 
 def calls(text: str) -> str:
