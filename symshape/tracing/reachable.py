@@ -20,6 +20,9 @@ from typing import Any
 import attrs
 import torch
 
+import guards
+import meta_fns
+
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 """Values that are compared by value; everything else is compared by identity."""
 MISSING = object()
@@ -29,7 +32,8 @@ _ADDING = ("append", "add", "extend")
 _MOST_ITEMS = 1000  # of a container that is compared item by item
 _LIBRARIES = tuple(
     {str(Path(sysconfig.get_path(name))) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {str(Path(torch.__file__).parent) + "/", str(Path(__file__).parent.parent) + "/", "<frozen"}
+    | {str(Path(str(package.__file__)).parent) + "/" for package in (torch, guards, meta_fns)}
+    | {str(Path(__file__).parent.parent) + "/", "<frozen"}
 )
 
 
@@ -85,7 +89,7 @@ def items_of(owner: Any) -> tuple[Any, ...]:
 
 def is_library(filename: str) -> bool:
     """Whether code of this file belongs to an installed library (or to Python, torch or symshape)."""
-    return filename.startswith(_LIBRARIES)
+    return filename.startswith(_LIBRARIES) or "/site-packages/" in filename or "/dist-packages/" in filename
 
 
 class Reachable:
