@@ -45,16 +45,22 @@ def test_recorded_calls(calls: list[Call]) -> None:
     assert tally["right"] > 500
 
 
+_ON_REFUSAL = ("accepted", "over-refused")
+
+
 def test_other_dtypes(calls: list[Call]) -> None:
     """What a rule gives is right; it may miss what a kernel refuses, or refuse a mix, in few of the cases."""
     rng = random.Random(0)
-    picked = [call for call in calls if str(call.op) not in GAPS]
+    # Eager runs in forked processes, where CUDA cannot be started.
+    picked = [call for call in calls if str(call.op) not in GAPS and "cuda" not in str(call.kwargs.get("device"))]
     retypings = [v for call in picked for _ in range(2) if (v := retyped(call, rng)) is not None]
-    tally = Counter(verdict.label for verdict in judge_apart(retypings))
+    verdicts = judge_apart(retypings)
+    tally = Counter(verdict.label for verdict in verdicts)
+    wrong = [verdict for verdict in verdicts if verdict.label not in ("right", "refused", "skipped", *_ON_REFUSAL)]
+    assert not wrong, "\n".join(f"{verdict.label}: {verdict.detail}" for verdict in wrong)
     refusals = tally["accepted"] + tally["over-refused"]
     assert tally["right"] > 500
     assert tally["refused"] > 200
-    assert set(tally) <= {"right", "refused", "skipped", "accepted", "over-refused"}, tally
     assert refusals <= 0.04 * tally.total(), tally
 
 
