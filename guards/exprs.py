@@ -308,7 +308,16 @@ def const(value: int) -> Term:
 
 
 def symbol(name: str) -> Term:
-    """The integer symbol ``name`` (an identifier)."""
+    """The integer symbol ``name`` (an identifier): the same object for the same name.
+
+    Raises:
+        ValueError: ``name`` is not an identifier.
+
+    >>> from guards.exprs import symbol
+    >>> s0 = symbol("s0")
+    >>> (s0 + 7) // 8 * 8, symbol("s0") is s0
+    (<8*((s0 + 7)//8)>, True)
+    """
     if not name.isidentifier():
         raise ValueError(f"a symbol's name must be an identifier, not {name!r}")
     return _intern(Op.SYMBOL, (name,))
