@@ -315,8 +315,8 @@ def symbol(name: str) -> Term:
 
     >>> from guards.exprs import symbol
     >>> s0 = symbol("s0")
-    >>> (s0 + 7) // 8 * 8, symbol("s0") is s0
-    (<8*((s0 + 7)//8)>, True)
+    >>> symbol("s0") is s0, (s0 + 7) // 8 * 8 is s0, (8 * s0 + 7) // 8 is s0
+    (True, False, True)
     """
     if not name.isidentifier():
         raise ValueError(f"a symbol's name must be an identifier, not {name!r}")

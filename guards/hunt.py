@@ -222,23 +222,6 @@ def _relations(parts: list[Term]) -> list[Term] | None:
     return list(found)
 
 
-def _known(scope: Scope) -> list[Term]:
-    """What a scope knows beyond the ranges of symbols."""
-    facts: list[Term] = []
-    for atom, (lo, hi) in scope.ranges.items():
-        if atom.op is not Op.SYMBOL:
-            facts += [] if lo is None else [exprs.ge(atom, lo)]
-            facts += [] if hi is None else [exprs.le(atom, hi)]
-    for form, (lo, hi) in scope.rows.items():
-        term = exprs.linear(0, dict(form))
-        if lo is not None and lo == hi:
-            facts.append(exprs.eq(term, lo))
-            continue
-        facts += [] if lo is None else [exprs.ge(term, lo)]
-        facts += [] if hi is None else [exprs.le(term, hi)]
-    return [*facts, *scope.residue]
-
-
 def _starts(scope: Scope, symbols: list[Term]) -> Iterator[tuple[list[int], Values]]:
     """Values for the symbols, and for all free ones, taken from known points of the scope, or just within ranges."""
     free = [symbol for symbol in scope.ranges if symbol.op is Op.SYMBOL]
@@ -270,7 +253,7 @@ def hunt(scope: Scope, asked: Term, formula: Term, value: bool) -> Values | None
     >>> hunt(Facts().scope(asked), asked, asked, True)
     {'x': 329}
     """
-    parts = [*(formula.args if formula.op is Op.AND else (formula,)), *_known(scope)]
+    parts = [*(formula.args if formula.op is Op.AND else (formula,)), *scope.stated(ranges=False)]
     relations = _relations(parts)
     if relations is None:
         return None

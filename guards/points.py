@@ -197,16 +197,8 @@ def exhaust(scope: Scope, formula: Term, limit: int = BOX) -> bool | None:
 
 def exhausted(scope: Scope, formula: Term, limit: int = BOX) -> tuple[bool | None, Values | None]:
     """As :func:`exhaust`, and the values of the formula's symbols that were found to solve it."""
-    facts = [condition for condition in scope.residue if not condition.symbols.isdisjoint(formula.symbols)]
-    for form, (lo, hi) in scope.rows.items():
-        term = exprs.linear(0, dict(form))
-        if not term.symbols.isdisjoint(formula.symbols):
-            facts += [] if lo is None else [exprs.ge(term, lo)]
-            facts += [] if hi is None else [exprs.le(term, hi)]
-    for atom, (lo, hi) in scope.ranges.items():
-        if atom.op is not Op.SYMBOL and not atom.symbols.isdisjoint(formula.symbols):
-            facts += [] if lo is None else [exprs.ge(atom, lo)]
-            facts += [] if hi is None else [exprs.le(atom, hi)]
+    known = scope.stated(ranges=False)
+    facts = [condition for condition in known if not condition.symbols.isdisjoint(formula.symbols)]
     whole = exprs.and_(formula, *facts)
     if whole is exprs.FALSE:
         return True, None

@@ -170,7 +170,7 @@ class _Solver(threading.local):
         self.lowering = _Lowering(self.context, scope)
         self.facts = []
         self.degree = 1
-        for fact in facts_of(scope):
+        for fact in scope.stated():
             self.degree = max(self.degree, _degree(fact))
             self.facts += self.constraints(fact)
         self.solver.add(*self.facts)
@@ -191,27 +191,6 @@ class _Solver(threading.local):
 
 
 _here = _Solver()
-
-
-def facts_of(scope: Scope) -> list[Term]:
-    """All that a scope knows, as conditions over the symbols that are left after its rewrites."""
-    facts: list[Term] = []
-    for atom, (lo, hi) in scope.ranges.items():
-        if lo is not None:
-            facts.append(exprs.ge(atom, lo))
-        if hi is not None:
-            facts.append(exprs.le(atom, hi))
-    for form, (lo, hi) in scope.rows.items():
-        term = exprs.linear(0, dict(form))
-        if lo is not None and lo == hi:
-            facts.append(exprs.eq(term, lo))
-            continue
-        if lo is not None:
-            facts.append(exprs.ge(term, lo))
-        if hi is not None:
-            facts.append(exprs.le(term, hi))
-    facts.extend(scope.residue)
-    return facts
 
 
 def _run(solver: z3.Solver) -> tuple[str, Any]:

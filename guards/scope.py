@@ -147,6 +147,31 @@ class Scope:
                 return TIED
         return HOLED if self.residue else FREE
 
+    def stated(self, *, ranges: bool = True) -> list[Term]:
+        """All that it knows, as conditions over the symbols that are left after its rewrites.
+
+        Without ``ranges`` those of symbols are left out (those of other atoms are not).
+        """
+        facts: list[Term] = []
+        for atom, (lo, hi) in self.ranges.items():
+            if not ranges and atom.op is Op.SYMBOL:
+                continue
+            if lo is not None:
+                facts.append(exprs.ge(atom, lo))
+            if hi is not None:
+                facts.append(exprs.le(atom, hi))
+        for form, (lo, hi) in self.rows.items():
+            term = exprs.linear(0, dict(form))
+            if lo is not None and lo == hi:
+                facts.append(exprs.eq(term, lo))
+                continue
+            if lo is not None:
+                facts.append(exprs.ge(term, lo))
+            if hi is not None:
+                facts.append(exprs.le(term, hi))
+        facts.extend(self.residue)
+        return facts
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def canonical(self, term: Term) -> Term:

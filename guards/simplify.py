@@ -177,35 +177,3 @@ def _latex_relation(term: Term, operands: list[tuple[str, int]]) -> str:
     return fold.balanced(
         term, operands, lambda c, items: _latex_sum(c, items)[0], lambda a, s, b: f"{a} {signs[s]} {b}"
     )
-
-
-# -- polynomials in one symbol ----------------------------------------------------------------------------------------
-
-
-def integer_breaks(term: Term, symbol: Term) -> list[tuple[int | None, int | None]] | None:
-    """Runs of integers, in order and covering all, on each of which a polynomial in ``symbol`` keeps its sign.
-
-    >>> from guards.exprs import symbol
-    >>> x = symbol("x")
-    >>> integer_breaks(x * x - 5, x)
-    [(None, -3), (-2, 2), (3, None)]
-    """
-    import sympy
-
-    constant, items = exprs.split(term)
-    degrees = {len(exprs.factors(m)): c for m, c in items}
-    if not items or max(degrees) > MOST_DEGREE or any(set(exprs.factors(m)) != {symbol} for m, _ in items):
-        return None
-    v = sympy.Symbol("v")
-    poly = sympy.Poly.from_dict({(d,): c for d, c in degrees.items()} | ({(0,): constant} if constant else {}), v)
-    runs: list[tuple[int | None, int | None]] = []
-    start: int | None = None
-    for root in sorted({int(sympy.floor(root)) for root in poly.real_roots()}):
-        exact = poly.eval(root) == 0
-        last = root - 1 if exact else root
-        if start is None or start <= last:
-            runs.append((start, last))
-        if exact:
-            runs.append((root, root))
-        start = root + 1
-    return [*runs, (start, None)]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
+from guards.decide import facts_from
+from guards.errors import Contradiction, ParseError
+from guards.exprs import Term
+from guards.facts import Facts
+from guards.fold import evaluate
+from guards.parse import parse
 from tests.oracles import Question, Range
 
 NAMES = ("x", "y", "z")
@@ -153,6 +159,31 @@ def range_of_symbol(rng: random.Random) -> Range:
         return (-rng.randint(0, 6), rng.choice([None, rng.randint(0, 7)]))
     lo = rng.randint(0, 3)
     return (lo, lo + rng.randint(0, 8))
+
+
+def term_under_facts(rng: random.Random) -> tuple[Term, Facts] | None:
+    """A random term and facts; None where the text is refused or the facts contradict themselves."""
+    names = NAMES[: rng.randint(1, 3)]
+    ranges = {name: range_of_symbol(rng) for name in names}
+    try:
+        term = parse(condition(rng, names) if rng.random() < 0.5 else integer(rng, names, 3))
+        return term, facts_from(ranges, [assumption(rng, names) for _ in range(rng.randint(0, 2))])
+    except (ParseError, Contradiction):
+        return None
+
+
+def values_differ(rng: random.Random, term: Term, made: Term, facts: Facts, points: int = 25) -> Iterator[bool]:
+    """Whether two terms differ, at random points that the facts allow and where both are defined."""
+    symbols = facts.symbols | term.symbols
+    for _ in range(points):
+        point = {symbol.name: rng.randint(-6, 14) for symbol in sorted(symbols, key=lambda each: each.order)}
+        if any(point[symbol.name] not in facts.declared(symbol) for symbol in symbols):
+            continue
+        try:
+            if all(evaluate(known, point) for known in facts.conditions):
+                yield evaluate(made, point) != evaluate(term, point)
+        except ZeroDivisionError:
+            continue
 
 
 def question(rng: random.Random, names: Sequence[str] = NAMES) -> Question:

@@ -31,7 +31,7 @@ from symshape.tracing.arguments import sources_of, take_apart, values_of
 from symshape.tracing.capture import _compiling
 from symshape.tracing.env import ShapeEnv as OurEnv
 from symshape.tracing.floats import FloatTerm
-from symshape.tracing.graph import Graph, Value, map_argument
+from symshape.tracing.graph import Graph, Node, Value, map_argument
 from symshape.tracing.symints import IntNode
 from symshape.tracing.tensors import SymbolicTensor
 from symshape.tracing.tracer import Tracer, TracingMode
@@ -114,15 +114,8 @@ def their_ops(graph: Graph, call: Arguments) -> Round:
         values |= {each.value: fake(mode, each.tensor, False) for each in graph.lifted}
         sizes = Sizes(symbols)
         prepared = [(node, *sizes.of(node)) for node in graph.nodes]
-        seconds = 0.0
         with torch.no_grad(), mode, _compiling():
-            for node, args, kwargs in prepared:
-                args, kwargs = filled(args, kwargs, values)
-                start = perf_counter()
-                result = node.op(*args, **kwargs)
-                seconds += perf_counter() - start
-                bind(node, result, values)
-        return seconds
+            return seconds_of(prepared, values)
 
     return measure
 
@@ -150,17 +143,22 @@ def our_ops(graph: Graph, model: torch.nn.Module, call: Arguments) -> Round:
         values |= {each.value: each.tensor for each in graph.lifted}
         sizes = Sizes(symbols)
         prepared = [(node, *sizes.of(node)) for node in graph.nodes]
-        seconds = 0.0
         with torch.no_grad(), _compiling(), TracingMode(tracer):
-            for node, args, kwargs in prepared:
-                args, kwargs = filled(args, kwargs, values)
-                start = perf_counter()
-                result = node.op(*args, **kwargs)
-                seconds += perf_counter() - start
-                bind(node, result, values)
-        return seconds
+            return seconds_of(prepared, values)
 
     return measure
+
+
+def seconds_of(prepared: Sequence[tuple[Node, tuple[Any, ...], dict[str, Any]]], values: dict[Value, Any]) -> float:
+    """Runs nodes one after the other: the seconds spent in their ops."""
+    seconds = 0.0
+    for node, args, kwargs in prepared:
+        args, kwargs = filled(args, kwargs, values)
+        start = perf_counter()
+        result = node.op(*args, **kwargs)
+        seconds += perf_counter() - start
+        bind(node, result, values)
+    return seconds
 
 
 class Sizes:

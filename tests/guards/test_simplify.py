@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import pytest
 
@@ -14,8 +13,8 @@ from guards.facts import Facts
 from guards.fold import evaluate
 from guards.parse import parse
 from guards.shorten import bounds, simplify
-from guards.simplify import factored_bounds, factors, integer_breaks, latex
-from tests.strategies import assumption, condition, integer, range_of_symbol
+from guards.simplify import factored_bounds, factors, latex
+from tests.strategies import assumption, integer, range_of_symbol, term_under_facts, values_differ
 
 x, y = symbol("x"), symbol("y")
 SIZE = (1, None)
@@ -52,27 +51,17 @@ def test_simplified_terms_are_equal_and_no_larger() -> None:
     rng = random.Random(31)
     compared = changed = 0
     for _ in range(900):
-        names = ("x", "y", "z")[: rng.randint(1, 3)]
-        ranges = {name: range_of_symbol(rng) for name in names}
-        try:
-            term = parse(condition(rng, names) if rng.random() < 0.5 else integer(rng, names, 3))
-            facts = facts_from(ranges, [assumption(rng, names) for _ in range(rng.randint(0, 2))])
-        except (ParseError, Contradiction):
+        drawn = term_under_facts(rng)
+        if drawn is None:
             continue
+        term, facts = drawn
         made = simplify(term, facts)
         changed += made is not term
         assert made.symbols <= term.symbols | facts.symbols
         assert sum(1 for _ in postorder(made)) <= sum(1 for _ in postorder(term)) + 1
-        for _ in range(25):
-            point = {name: rng.randint(-6, 14) for name in names}
-            if any(point[s.name] not in facts.declared(s) for s in facts.symbols | term.symbols):
-                continue
-            try:
-                if all(evaluate(c, point) for c in facts.conditions):
-                    assert evaluate(made, point) == evaluate(term, point), (ranges, facts, term, made, point)
-                    compared += 1
-            except ZeroDivisionError:
-                continue
+        for differ in values_differ(rng, term, made, facts):
+            assert not differ, (facts, term, made)
+            compared += 1
     assert changed > 200
     assert compared > 1000
 
@@ -139,23 +128,6 @@ def test_factors() -> None:
     assert found[0] == 2
     scope = Facts.make({x: (None, None), y: (None, None)}).scope(x + y)
     assert factored_bounds(scope, parse("x*x - 2*x*y + y*y + 3")) == (3, None)
-
-
-def test_integer_breaks_cover_everything() -> None:
-    for text in ("x*x - 5", "x*x*x - 4*x", "x*x + 1", "2*x*x - 3*x - 9", "(x - 3)*(x - 3)"):
-        term = parse(text)
-        runs = integer_breaks(term, x)
-        assert runs is not None
-        assert runs[0][0] is None
-        assert runs[-1][1] is None
-        for (_, hi), (lo, _) in pairwise(runs):
-            assert hi is not None
-            assert lo == hi + 1
-        for lo, hi in runs:
-            inside = range(-20 if lo is None else lo, (20 if hi is None else hi) + 1)
-            signs = {(value > 0) - (value < 0) for value in (evaluate(term, {"x": v}) for v in inside)}
-            assert len(signs) <= 1, (text, lo, hi)
-    assert integer_breaks(parse("x*y"), x) is None
 
 
 @pytest.mark.parametrize(
