@@ -55,9 +55,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch "$@"
 
 # In place, so that what is edited is what is compiled. Without a C compiler guards runs as it is, at a third of the speed.
-$(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.py)
+$(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.py guards/*/*.py)
 	@echo "==> compiling guards with mypyc (under a minute; COMPILE=0 leaves it out)"
-	@rm -rf build guards/*.so
+	@rm -rf build && find guards -name "*.so" -delete
 	@SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
 	@grep "stays interpreted" build.log || true
 	@rm -f build.log
@@ -95,7 +95,8 @@ notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 	done
 
 clean:  ## caches and build products (keeps .venv)
-	@rm -rf build dist *.egg-info guards/*.so $(STAMP) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf build dist *.egg-info $(STAMP) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find guards -name "*.so" -delete
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 clean-venv: clean  ## also .venv

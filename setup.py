@@ -17,21 +17,21 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 COMPILED = (
-    "assuming",
-    "cases",
-    "congruence",
-    "decide",
-    "exprs",
-    "facts",
-    "fold",
-    "hunt",
-    "intervals",
-    "linear",
-    "parse",
-    "points",
-    "refute",
-    "rules",
-    "scope",
+    "terms/exprs",
+    "terms/fold",
+    "domains/congruence",
+    "domains/interval_arithmetic",
+    "text/reader",
+    "facts/component",
+    "facts/facts",
+    "facts/propagate",
+    "facts/rewrite_rules",
+    "deciders/case_split",
+    "deciders/linear",
+    "deciders/linear_refutation",
+    "deciders/local_search",
+    "deciders/witnesses",
+    "ask/ladder",
 )
 HERE = Path(__file__).resolve().parent
 WANTED = os.environ.get("SYMSHAPE_COMPILE", "")

@@ -6,30 +6,38 @@ import sys
 if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step through modules that were compiled
     from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 
-    for _path in __path__:
+    for _path, _, _ in (found for _top in __path__ for found in os.walk(_top)):
         sys.path_importer_cache[_path] = FileFinder(_path, (SourceFileLoader, SOURCE_SUFFIXES))
 
-from guards.certify import Certificate, certify
-from guards.codegen import Check, compile_check
-from guards.congruence import Congruence
-from guards.decide import Effort, ask, decide, prove
-from guards.dispatch import Miss, Near, Tree
+from guards.ask.ladder import Effort, ask, decide, prove
+from guards.ask.simplification import bounds, simplify
+from guards.ask.verdict import Verdict
+from guards.deciders.factoring import latex
+from guards.deciders.z3_solver import smtlib
+from guards.dispatch.explanation import (
+    Conflict,
+    Distinction,
+    Explanation,
+    distinguish,
+    explain,
+    explain_conflict,
+    explain_miss,
+)
+from guards.dispatch.tree import Miss, Near, Tree
+from guards.domains.congruence import Congruence
+from guards.domains.interval import Interval
 from guards.errors import CannotSolve, Contradiction, FormatError, GuardsError, ParseError, RangeError
-from guards.exchange import from_json, to_json
-from guards.explain import Conflict, Distinction, Explanation, distinguish, explain, explain_conflict, explain_miss
-from guards.exprs import Term, symbol
-from guards.facts import Facts
-from guards.grid import Grid
-from guards.guard import Guard, GuardSet, Origin, Projection, Violation
-from guards.interval import Interval
-from guards.nearest import Nearest
-from guards.parse import parse
-from guards.prove import smtlib
-from guards.shorten import bounds, simplify
-from guards.simplify import latex
-from guards.solve import solve
-from guards.sources import IntArg, Size, Source, StorageOffset, Stride
-from guards.verdict import Verdict
+from guards.facts.facts import Facts
+from guards.regions.nearest import Nearest
+from guards.regions.raster import Grid
+from guards.regions.solving import solve
+from guards.sets.codegen import Check, compile_check
+from guards.sets.coverage import Certificate, certify
+from guards.sets.guard import Guard, GuardSet, Origin, Projection, Violation
+from guards.sets.serialize import from_json, to_json
+from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
+from guards.terms.exprs import Term, symbol
+from guards.text.reader import parse
 
 __all__ = [
     "CannotSolve",

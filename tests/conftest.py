@@ -28,7 +28,7 @@ class _OfSourcesAlone:
 
     @pytest.hookimpl
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        return True if collection_path.parent == HERE.parent / "guards" and is_compiled(collection_path) else None
+        return True if HERE.parent / "guards" in collection_path.parents and is_compiled(collection_path) else None
 
 
 def is_compiled(module: Path) -> bool:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from guards.decide import facts_from
+from guards.ask.ladder import facts_from
 from guards.errors import Contradiction, ParseError
-from guards.exprs import Term
-from guards.facts import Facts
-from guards.fold import evaluate
-from guards.parse import parse
+from guards.facts.facts import Facts
+from guards.terms.exprs import Term
+from guards.terms.fold import evaluate
+from guards.text.reader import parse
 from tests.oracles import Question, Range
 
 NAMES = ("x", "y", "z")

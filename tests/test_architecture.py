@@ -20,8 +20,8 @@ ALLOWED = {
 }
 # Third-party packages that belong to one place: the only modules (or packages) that may import them.
 CONFINED = {
-    "sympy": {"guards.simplify"},
-    "z3": {"guards.prove"},
+    "sympy": {"guards.deciders.factoring"},
+    "z3": {"guards.deciders.z3_solver"},
     # Optional extras, only where something is shown to a person.
     "IPython": {"symshape.explore"},
     "matplotlib": {"symshape.explore"},

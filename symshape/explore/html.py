@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Protocol
 
-from guards import html
+from guards.sets import html
 from symshape.explore.rows import Table, guards_table, inputs_table, outputs_table, symbols_table
 from symshape.tracing.capture import Program
 from symshape.tracing.graph import text

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import attrs
 from torch.utils import _pytree as pytree
 
-from guards.guard import Guard
-from guards.sources import spelled
+from guards.sets.guard import Guard
+from guards.sets.sources import spelled
 from meta_fns import TensorSpec
 from symshape.tracing.capture import Program
 from symshape.tracing.env import Symbol

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import torch
 
-from guards.sources import Source
+from guards.sets.sources import Source
 from symshape import events
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError

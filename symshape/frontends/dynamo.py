@@ -17,7 +17,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func  # type: ignore[attr-defined]
 
-from guards.sources import IntArg, Size, Source
+from guards.sets.sources import IntArg, Size, Source
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError
 from symshape.frontends.compile import Compiled

@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from guards.dispatch import Tree
-from guards.guard import GuardSet
+from guards.dispatch.tree import Tree
+from guards.sets.guard import GuardSet
 from symshape.runtime.runners import Runner
 from symshape.tracing.capture import Program, slot_names
 from symshape.tracing.state import State

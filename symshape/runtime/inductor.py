@@ -14,12 +14,12 @@ from typing import Any
 import attrs
 import torch
 
-from guards.codegen import Check, compile_check
+from guards.sets.codegen import Check, compile_check
 from guards.errors import GuardsError
-from guards.exprs import Op, Term
-from guards.guard import Guard, GuardSet
-from guards.parse import parse
-from guards.sources import IntArg
+from guards.terms.exprs import Op, Term
+from guards.sets.guard import Guard, GuardSet
+from guards.text.reader import parse
+from guards.sets.sources import IntArg
 from symshape import events
 from symshape.runtime.cuda_graphs import Unfit
 from symshape.tracing.capture import Program, slot_names

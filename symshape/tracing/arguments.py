@@ -15,7 +15,7 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-from guards.sources import IntArg, Size, Source, StorageOffset, Stride
+from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
 from symshape.errors import InputError
 
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)

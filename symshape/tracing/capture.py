@@ -12,10 +12,10 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-from guards import exprs, fold
-from guards.exprs import Term
-from guards.guard import Guard, GuardSet, Origin
-from guards.sources import IntArg, Source
+from guards.terms import exprs, fold
+from guards.terms.exprs import Term
+from guards.sets.guard import Guard, GuardSet, Origin
+from guards.sets.sources import IntArg, Source
 from meta_fns import TensorSpec
 from symshape import events
 from symshape.dims import Dim, Policy

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from guards import fold
-from guards.exprs import Op, Term
+from guards.terms import fold
+from guards.terms.exprs import Op, Term
 from symshape.errors import RuntimeAssertionError
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.graph import Assertion, Binding, Graph, Node, Value, map_argument, values_in, written_values

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from guards import exprs, fold
-from guards.decide import ask
-from guards.exprs import Term
+from guards.terms import exprs, fold
+from guards.ask.ladder import ask
+from guards.terms.exprs import Term
 from symshape.errors import DataDependentError
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.origins import user_frame

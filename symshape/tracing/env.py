@@ -13,12 +13,12 @@ from typing import Any
 
 import attrs
 
-from guards import exprs, fold
-from guards.decide import Effort, ask
-from guards.exprs import Op, Term
-from guards.facts import Facts
-from guards.guard import Guard, Origin
-from guards.sources import IntArg, Source
+from guards.terms import exprs, fold
+from guards.ask.ladder import Effort, ask
+from guards.terms.exprs import Op, Term
+from guards.facts.facts import Facts
+from guards.sets.guard import Guard, Origin
+from guards.sets.sources import IntArg, Source
 from symshape import events
 from symshape.dims import Dim, Policy
 from symshape.errors import ConstraintViolation, ProgramError

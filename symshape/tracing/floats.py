@@ -14,8 +14,8 @@ from typing import Union
 
 import attrs
 
-from guards import exprs, fold
-from guards.exprs import Term
+from guards.terms import exprs, fold
+from guards.terms.exprs import Term
 
 _FEW_DIGITS = 2**10  # times a size below 2**43 stays exact
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 import torch.fx
 
-from guards import exprs, fold
-from guards.exprs import Op, Term
-from guards.sources import IntArg, Size, StorageOffset, Stride
+from guards.terms import exprs, fold
+from guards.terms.exprs import Op, Term
+from guards.sets.sources import IntArg, Size, StorageOffset, Stride
 from symshape.errors import UnsupportedError
 from symshape.tracing.capture import Program
 from symshape.tracing.floats import FloatTerm

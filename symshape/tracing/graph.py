@@ -10,8 +10,8 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import TreeSpec
 
-from guards.exprs import Term
-from guards.guard import Guard, Origin
+from guards.terms.exprs import Term
+from guards.sets.guard import Guard, Origin
 from meta_fns import TensorSpec
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.origins import Location, origin_of

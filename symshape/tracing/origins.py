@@ -17,7 +17,7 @@ import torch
 
 import guards
 import meta_fns
-from guards.guard import Origin
+from guards.sets.guard import Origin
 
 _HERE = Path(__file__).parent.parent
 _OURS = tuple(

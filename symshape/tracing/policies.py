@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from guards.sources import IntArg, Size, Source
+from guards.sets.sources import IntArg, Size, Source
 from symshape.dims import Dim, Policy, normalize, per_dimension
 from symshape.errors import DimError
 from symshape.tracing.arguments import INT_KEY, Call, TensorKey, parameter_names, sources_of

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from guards import exprs
-from guards.exprs import Op, Term
+from guards.terms import exprs
+from guards.terms.exprs import Op, Term
 from meta_fns import layout
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.texts import wants_value

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from guards.codegen import Check, compile_check
-from guards.exprs import Op
-from guards.guard import GuardSet
+from guards.sets.codegen import Check, compile_check
+from guards.terms.exprs import Op
+from guards.sets.guard import GuardSet
 from symshape.dims import Policy
 from symshape.errors import GuardViolation, InputError
 from symshape.options import Options

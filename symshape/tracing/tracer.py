@@ -13,9 +13,9 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 import meta_fns
-from guards import exprs
-from guards.exprs import Term
-from guards.guard import Guard
+from guards.terms import exprs
+from guards.terms.exprs import Term
+from guards.sets.guard import Guard
 from meta_fns import TensorSpec, registry
 from symshape.errors import ProgramError, SymShapeError, UnsupportedError
 from symshape.tracing import fallbacks

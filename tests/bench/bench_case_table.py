@@ -19,7 +19,7 @@ from time import thread_time_ns
 import attrs
 import torch
 
-from guards.decide import RUNGS, counters, prove
+from guards.ask.ladder import RUNGS, counters, prove
 from tests.bench.peers import OutOfTime, Peer, Prepared, Sympy, all_peers, at_most
 from tests.bench.report import Report, bench_parser
 from tests.bench.timing import Timing

@@ -15,8 +15,8 @@ from time import perf_counter_ns
 
 import attrs
 
-from guards.decide import clear_caches, decide, prove
-from guards.verdict import Verdict
+from guards.ask.ladder import clear_caches, decide, prove
+from guards.ask.verdict import Verdict
 from tests.bench.peers import OutOfTime, Peer, Prepared, Unsupported, all_peers, at_most
 from tests.bench.report import Report, bench_parser
 from tests.bench.timing import Timing

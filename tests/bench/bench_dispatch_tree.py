@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
-from guards.codegen import compile_check
-from guards.dispatch import Tree
+from guards.dispatch.tree import Tree
+from guards.sets.codegen import compile_check
 from tests.bench.report import Report, bench_parser
 from tests.bench.timing import measure_together
 from tests.guards.making import Family, families

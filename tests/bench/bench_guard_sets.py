@@ -15,7 +15,7 @@ from time import perf_counter
 import z3
 
 from guards import GuardSet, certify, compile_check
-from guards.exprs import Term, eq, floordiv, ge, gt, le, maximum, mod, ne, symbol
+from guards.terms.exprs import Term, eq, floordiv, ge, gt, le, maximum, mod, ne, symbol
 from tests.bench.report import Report, bench_parser
 from tests.bench.timing import measure_together
 

@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
-from guards import fold
+from guards.terms import fold
 from symshape.dims import Policy
 from symshape.tracing.arguments import sources_of, take_apart, values_of
 from symshape.tracing.capture import _compiling

@@ -27,11 +27,11 @@ from typing import Any
 import attrs
 import torch
 
-from guards import exprs
-from guards.decide import RUNGS, ask
-from guards.facts import Facts
-from guards.fold import text
-from guards.sources import IntArg, Size
+from guards.ask.ladder import RUNGS, ask
+from guards.facts.facts import Facts
+from guards.sets.sources import IntArg, Size
+from guards.terms import exprs
+from guards.terms.fold import text
 from symshape.dims import Policy
 from symshape.tracing.env import ShapeEnv
 from tests.bench.peers import Jax, Prepared, Torch, Unsupported, calls

@@ -19,8 +19,8 @@ import attrs
 import sympy
 from torch.utils._sympy import functions as torch_functions
 
-from guards import exprs
-from guards.exprs import Term
+from guards.terms import exprs
+from guards.terms.exprs import Term
 from tests.bench.peers import Torch, calls
 from tests.bench.report import Report, bench_parser
 from tests.bench.timing import Timing, measure_together

@@ -16,11 +16,11 @@ import attrs
 import torch
 
 import symshape
-from guards import exprs
-from guards.decide import Effort, ask, counters
-from guards.exprs import Term
-from guards.facts import Facts
-from guards.fold import substitute
+from guards.ask.ladder import Effort, ask, counters
+from guards.facts.facts import Facts
+from guards.terms import exprs
+from guards.terms.exprs import Term
+from guards.terms.fold import substitute
 from symshape.tracing import data_dependent, env
 from tests.models import Model
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from guards.decide import Effort, ask, facts_from
+from guards.ask.ladder import Effort, ask, facts_from
 from guards.errors import Contradiction, ParseError
-from guards.parse import parse
+from guards.text.reader import parse
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 from tests.oracles import contradicted, tried
 from tests.strategies import question
@@ -47,7 +47,7 @@ def case(rng: random.Random) -> str:
 
 
 def _relations() -> frozenset[object]:
-    from guards.exprs import Op
+    from guards.terms.exprs import Op
 
     return frozenset((Op.LE, Op.EQ, Op.NE))
 

@@ -11,16 +11,16 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from guards import minimise
-from guards.certify import certify
-from guards.decide import facts_from
+from guards.ask.ladder import facts_from
+from guards.dispatch.explanation import distinguish, explain, explain_conflict
 from guards.errors import CannotSolve
-from guards.exchange import from_json, to_json
-from guards.explain import distinguish, explain, explain_conflict
-from guards.guard import GuardSet
-from guards.nearest import nearest
-from guards.solve import solve
-from guards.total import satisfied
+from guards.facts.definedness import satisfied
+from guards.regions import minimising
+from guards.regions.nearest import nearest
+from guards.regions.solving import solve
+from guards.sets.coverage import certify
+from guards.sets.guard import GuardSet
+from guards.sets.serialize import from_json, to_json
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 from tests.guards.making import text_of_condition
 
@@ -245,12 +245,12 @@ def solved(rng: random.Random) -> str:
 
 def minimised_together(rng: random.Random) -> str:
     """As :func:`minimised`, by the one solver that is else only asked about many guards."""
-    many = minimise._MANY
-    minimise._MANY = rng.randrange(3)
+    many = minimising._MANY
+    minimising._MANY = rng.randrange(3)
     try:
         return minimised(rng)
     finally:
-        minimise._MANY = many
+        minimising._MANY = many
 
 
 CASES = (

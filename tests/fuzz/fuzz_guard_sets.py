@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from guards.codegen import Check, compile_check
-from guards.dispatch import Tree
-from guards.guard import GuardSet
+from guards.dispatch.tree import Tree
+from guards.sets.codegen import Check, compile_check
+from guards.sets.guard import GuardSet
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 from tests.guards.making import SLOTS, families, random_set, text_of_condition
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from guards import exprs
-from guards.exprs import TRUE, Term, symbol
-from guards.guard import Guard, GuardSet, Origin
+from guards.sets.guard import Guard, GuardSet, Origin
+from guards.terms import exprs
+from guards.terms.exprs import TRUE, Term, symbol
 
 SLOTS = ("s0", "s1", "s2", "s3")
 

@@ -14,12 +14,12 @@ import pytest
 from tests.conftest import is_compiled
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [path for path in sorted((ROOT / "guards").glob("*.py")) if is_compiled(path)]
+SOURCES = [path for path in sorted((ROOT / "guards").rglob("*.py")) if is_compiled(path)]
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_what_is_compiled_is_used_and_new(source: Path) -> None:
-    module = importlib.import_module(f"guards.{source.stem}")
+    module = importlib.import_module(".".join(source.relative_to(ROOT).with_suffix("").parts))
     assert str(module.__file__).endswith(tuple(EXTENSION_SUFFIXES))
     compiled = next(path for ending in EXTENSION_SUFFIXES if (path := source.with_suffix(ending)).exists())
     assert compiled.stat().st_mtime >= source.stat().st_mtime, (
@@ -41,7 +41,7 @@ def test_sources_pass_the_same_tests() -> None:
 @pytest.mark.skipif(not SOURCES, reason="nothing is compiled here")
 def test_interpreted_on_request() -> None:
     code = (
-        "import importlib; decide = importlib.import_module('guards.decide');"
+        "import importlib; decide = importlib.import_module('guards.ask.ladder');"
         "print(decide.__file__, decide.prove('(s + 7) // 8 * 8 >= s'))"
     )
     environment = {**os.environ, "SYMSHAPE_INTERPRETED": "1"}
@@ -49,5 +49,5 @@ def test_interpreted_on_request() -> None:
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     path, answer = done.stdout.split()
-    assert path.endswith("decide.py")
+    assert path.endswith("ladder.py")
     assert answer == "True"

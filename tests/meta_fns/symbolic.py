@@ -14,7 +14,8 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 import meta_fns
-from guards import fold, sources
+from guards.sets import sources
+from guards.terms import fold
 from meta_fns import TensorSpec, layout
 from symshape.dims import Policy
 from symshape.errors import SymShapeError

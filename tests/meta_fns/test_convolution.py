@@ -7,7 +7,8 @@ import random
 import torch
 
 import meta_fns
-from guards import fold, sources
+from guards.sets import sources
+from guards.terms import fold
 from symshape.dims import Policy
 from symshape.tracing.env import ShapeEnv
 from tests.meta_fns.eager import check_call, odd_tensor, overlapping

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import meta_fns
-from guards import fold, sources
+from guards.sets import sources
+from guards.terms import fold
 from symshape.dims import Policy
 from symshape.tracing.env import ShapeEnv
 from tests.meta_fns.eager import ALL_DTYPES, check_call, odd_sizes, odd_tensor

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import meta_fns
-from guards import fold, sources
+from guards.sets import sources
+from guards.terms import fold
 from symshape.dims import Policy
 from symshape.errors import SymShapeError
 from symshape.tracing.env import ShapeEnv

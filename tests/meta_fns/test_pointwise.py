@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import meta_fns
-from guards import fold, sources
+from guards.sets import sources
+from guards.terms import fold
 from meta_fns import pointwise_table
 from meta_fns.registry import resolve
 from symshape.dims import Policy

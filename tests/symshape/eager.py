@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import symshape
-from guards import fold
+from guards.terms import fold
 from meta_fns import TensorSpec
 from symshape import GuardViolation, RuntimeAssertionError, Traced
 from symshape.tracing.arguments import take_apart, values_of

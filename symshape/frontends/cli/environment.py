@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from guards.exprs import Term
+from guards.terms.exprs import Term
 from symshape.explore.rows import Table
 
 _PACKAGES = ("symshape", "torch", "attrs", "sympy", "z3-solver", "transformers", "triton")

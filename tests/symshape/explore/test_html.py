@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import symshape
-from guards import Guard, GuardSet, Origin, html, parse
+from guards import Guard, GuardSet, Origin, parse
+from guards.sets import html
 from symshape.explore.html import traced_html
 
 TAGS = {"div", "p", "b", "table", "caption", "thead", "tbody", "tr", "th", "td", "code", "details", "summary", "pre"}

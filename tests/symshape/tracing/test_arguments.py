@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from guards.sources import Size
+from guards.sets.sources import Size
 from symshape import InputError
 from symshape.tracing.arguments import INT_KEY, duplicates, is_canonical, sources_of, take_apart, values_of
 

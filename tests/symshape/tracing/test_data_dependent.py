@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import symshape
-from guards import exprs
-from guards.decide import ask
-from guards.facts import Facts
+from guards.ask.ladder import ask
+from guards.facts.facts import Facts
+from guards.terms import exprs
 from symshape import DataDependentError, ProgramError, RuntimeAssertionError, UnsupportedError
 from symshape.tracing.graph import Assertion
 from tests.symshape.eager import agree, check_or_same

@@ -10,9 +10,9 @@ import torch
 
 import guards
 import symshape
-from guards import exprs
-from guards.guard import Guard
-from guards.sources import Size
+from guards.sets.guard import Guard
+from guards.sets.sources import Size
+from guards.terms import exprs
 from symshape import ConstraintViolation, DataDependentError, Dim, Policy, ProgramError, events
 from symshape.tracing.env import ShapeEnv
 from symshape.tracing.symints import IntNode

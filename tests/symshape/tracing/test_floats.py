@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import symshape
-from guards import exprs, fold
+from guards.terms import exprs, fold
 from symshape.tracing.floats import FUNCTIONS, FloatTerm
 from tests.symshape.eager import agree
 

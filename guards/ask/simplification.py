@@ -1,0 +1,213 @@
+"""Simplifying under facts, and the bounds of terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from guards.ask.ladder import Range, ask, facts_from
+from guards.deciders import linear_refutation
+from guards.deciders.witnesses import points
+from guards.facts.component import Component, contains
+from guards.facts.facts import Facts
+from guards.facts.rewrite_rules import divide, rewritten
+from guards.terms import exprs, fold
+from guards.terms.exprs import DEEP, FALSE, TRUE, Op, Term
+from guards.text.reader import parse
+
+_GALLOP = 24  # doublings tried to find a bound where the ranges give none
+_ROOM = 2**40  # ranges wider than this are not narrowed by search
+
+
+def _size(term: Term) -> int:
+    return sum(1 for _ in exprs.postorder(term))
+
+
+# -- simplifying ------------------------------------------------------------------------------------------------------
+
+
+def simplify(term: Term | str, facts: Facts | None = None) -> Term:
+    """A term that is equal wherever the facts hold, and no larger.
+
+    >>> from guards.facts.facts import Facts
+    >>> from guards.text.reader import parse
+    >>> facts = Facts().assume(parse("s0 % 8 == 0")).assume(parse("s0 >= 1"))
+    >>> print(simplify("max(1, s0)", facts), simplify("s0 // 8 * 8", facts), simplify("s0 > 7 and s1 > 2", facts))
+    s0 s0 s1 >= 3
+    """
+    term = parse(term) if isinstance(term, str) else term
+    known = Facts() if facts is None else facts
+    if term.is_bool:
+        return _simplify_condition(term, known)
+    return _simplify_integer(term, known)
+
+
+def _simplify_integer(term: Term, facts: Facts) -> Term:
+    component = facts.component(term)
+    best = term
+    visible = rewritten(component, facts.canonical(term))
+    if _size(visible) <= _size(best):
+        best = visible
+    if component.rewrites and term.depth <= DEEP:
+        inner = restore(component, rewritten(component, component.canonical(term)))
+        if inner is not None and _size(inner) < _size(best):
+            best = inner
+    return best
+
+
+def _simplify_condition(term: Term, facts: Facts) -> Term:
+    if term.op is Op.AND or term.op is Op.OR:
+        return _simplify_parts(term, facts)
+    found = ask(facts, term)
+    if found is not None:
+        return TRUE if found else FALSE
+    short = _simplify_integer(term.args[0], facts)
+    rebuilt = fold.rebuild(term, [short])
+    component = facts.component(rebuilt)
+    again = rewritten(component, rebuilt)
+    return again if _size(again) <= _size(rebuilt) else rebuilt
+
+
+def _simplify_parts(term: Term, facts: Facts) -> Term:
+    """An ``and`` or ``or`` whose parts are each simplified where the others leave them open."""
+    conjunction = term.op is Op.AND
+    stop, skip = (FALSE, TRUE) if conjunction else (TRUE, FALSE)
+    kept: list[Term] = list(term.args)
+    for index in (*range(len(kept)), *reversed(range(len(kept)))):
+        within = facts
+        for other, part in enumerate(kept):
+            if other != index and part is not skip:
+                within = within.assume(part if conjunction else exprs.not_(part))
+        if within.contradictory:
+            return stop
+        short = _simplify_condition(kept[index], within)
+        if short is stop:
+            return stop
+        if short is skip or _size(short) < _size(kept[index]):
+            kept[index] = short
+    return (exprs.and_ if conjunction else exprs.or_)(*kept)
+
+
+def restore(component: Component, term: Term) -> Term | None:
+    """``term`` without the new symbols that the component's rewrites made; None where that fails."""
+    for fresh in reversed(list(component.fresh)):
+        if fresh not in term.symbols:
+            continue
+        factor, atom, value = component.fresh[fresh]
+        term = _without(term, fresh, factor, exprs.sub(atom, value))
+    return term if term.symbols <= component.symbols else None
+
+
+def _without(term: Term, fresh: Term, factor: Term, product: Term) -> Term:
+    """``term`` with ``factor * fresh`` written as ``product``, and ``fresh`` alone as a quotient."""
+
+    def step(part: Term, operands: list[Term]) -> Term:
+        if part is fresh:
+            return fresh
+        changed = any(child is not operand for child, operand in zip(exprs.children(part), operands, strict=True))
+        made = fold.rebuild(part, operands) if changed else part
+        if made.is_bool or fresh not in made.symbols:
+            return made
+        quotient, rest = divide(made, exprs.mul(factor, fresh)) if factor.op is not Op.CONST else (exprs.ZERO, made)
+        if factor.op is Op.CONST:
+            number = factor.args[0]
+            constant, items = exprs.split(made)
+            whole = {m: c // number for m, c in items if c % number == 0 and fresh in exprs.factors(m)}
+            rest = exprs.linear(constant, {m: c for m, c in items if m not in whole})
+            quotient = exprs.linear(0, {_drop(m, fresh): 0 for m in whole})
+            for m, c in whole.items():
+                quotient = exprs.add(quotient, exprs.scale(_drop(m, fresh), c))
+        return exprs.add(exprs.mul(quotient, product), rest) if quotient is not exprs.ZERO else made
+
+    made = fold.fold(term, step)
+    return fold.substitute(made, {fresh: exprs.floordiv(product, factor)}) if fresh in made.symbols else made
+
+
+def _drop(monomial: Term, atom: Term) -> Term:
+    rest = list(exprs.factors(monomial))
+    rest.remove(atom)
+    return exprs.monomial(rest)
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def bounds(
+    term: Term | str,
+    *,
+    ranges: Mapping[str, Range] | None = None,
+    assume: Iterable[str | Term] = (),
+    facts: Facts | None = None,
+) -> tuple[Term | None, Term | None]:
+    """The least and the greatest value of a term that could be proven, as terms; None where there is no bound.
+
+    A bound is a number where there is one, and otherwise a term in other symbols that an assumption gives.
+
+    >>> bounds("s0 - s0 // 8 * 8"), bounds("u0", assume=["u0 <= s0 * s1"]), bounds("a", assume=["a >= b + 8"])
+    ((<0>, <7>), (<0>, <s0*s1>), (<8>, None))
+    """
+    term = exprs.integer(parse(term) if isinstance(term, str) else term)
+    known = facts_from(ranges, assume) if facts is None else facts
+    component = known.component(term)
+    short = rewritten(component, component.canonical(term))
+    lo, hi = component.bounds(short)
+    values = [value for value in (_value(term, point) for point in points(component)) if value is not None]
+
+    def at_least(bound: int) -> bool:
+        return linear_refutation.refutes(component, exprs.lt(short, bound))
+
+    def at_most(bound: int) -> bool:
+        return linear_refutation.refutes(component, exprs.gt(short, bound))
+
+    if values:
+        lo = _tighten(lo, min(values), at_least, -1)
+        hi = _tighten(hi, max(values), at_most, 1)
+    low = _symbolic(component, term, False) if lo is None else exprs.const(lo)
+    high = _symbolic(component, term, True) if hi is None else exprs.const(hi)
+    return low, high
+
+
+def _value(term: Term, point: Mapping[str, int]) -> int | None:
+    try:
+        return int(fold.evaluate(term, point))
+    except (ZeroDivisionError, KeyError):
+        return None
+
+
+def _tighten(bound: int | None, seen: int, holds: Callable[[int], bool], side: int) -> int | None:
+    """The tightest bound that ``holds`` confirms between a known bound and a value that was seen (side 1: upper)."""
+    if bound is None:
+        step = 1
+        for _ in range(_GALLOP):
+            if holds(seen + side * (step - 1)):
+                bound = seen + side * (step - 1)
+                break
+            step *= 2
+        else:
+            return None
+    if abs(bound - seen) > _ROOM:
+        return bound
+    while bound != seen:  # `bound` is confirmed, `seen` is attained
+        middle = seen + (bound - seen) // 2 if (bound - seen) // 2 != (bound - seen) else seen
+        if holds(middle):
+            bound = middle
+        else:
+            seen = middle + side
+    return bound
+
+
+def _symbolic(component: Component, term: Term, upper: bool) -> Term | None:
+    """A bound in other symbols, from a row of the component that has ``term`` as one of its parts."""
+    constant, items = exprs.split(term)
+    if len(items) != 1 or items[0][1] != 1:
+        return None
+    monomial = items[0][0]
+    for form, (lo, hi) in component.rows.items():
+        for m, c in form:
+            if m is not monomial or c not in (1, -1):
+                continue
+            rest = exprs.linear(0, {n: d for n, d in form if n is not m})
+            limit = hi if (c == 1) is upper else lo
+            if limit is None or contains(rest, monomial) or not rest.symbols <= component.symbols:
+                continue
+            return exprs.add(exprs.scale(exprs.sub(limit, rest), c), constant)
+    return None

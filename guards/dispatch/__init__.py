@@ -1,0 +1,5 @@
+"""Which of many guard sets holds: a tree of tests instead of a scan, and the reasons when none does.
+
+A look-up answers what a scan in order of insertion would answer, in time that hardly grows with the number of sets. A
+``Miss`` names what failed in the nearest entries, in the user's own names and lines.
+"""

@@ -1,0 +1,124 @@
+"""Conditions as total predicates: what divides by zero at some point does not hold there.
+
+A term with a symbolic divisor speaks only about values at which the divisor is not 0.  A set of guards is asked about
+any values, so each of its conditions is read together with the condition that it is defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from guards.facts.facts import Facts
+from guards.terms import exprs
+from guards.terms.exprs import Op, Term
+from guards.terms.fold import evaluate, fold, rebuild
+
+
+def partial(term: Term) -> bool:
+    """Whether a term divides by something that is not a constant, and so may be undefined.
+
+    >>> from guards.terms.exprs import symbol
+    >>> partial(symbol("a") // 2), partial(2 * (symbol("a") % symbol("b")))
+    (False, True)
+    """
+    return any(divides(part) for part in exprs.postorder(term))
+
+
+def divides(term: Term) -> bool:
+    """Whether a term is itself a division by something that is not a constant.
+
+    >>> from guards.terms.exprs import symbol
+    >>> divides(symbol("a") % symbol("b")), divides(2 * (symbol("a") % symbol("b")))
+    (True, False)
+    """
+    return term.op in (Op.FLOORDIV, Op.MOD) and term.args[1].op is not Op.CONST
+
+
+def satisfied(condition: Term, values: Mapping[str, int]) -> bool:
+    """Whether a condition is defined and true at ``values``.
+
+    A relation in which something is divided by zero does not hold; ``and`` and ``or`` have their usual meaning on top.
+
+    >>> from guards.terms.exprs import eq, or_, symbol
+    >>> n, d = symbol("n"), symbol("d")
+    >>> satisfied(eq(n % d, 0), {"n": 4, "d": 2}), satisfied(eq(n % d, 0), {"n": 4, "d": 0})
+    (True, False)
+    >>> satisfied(or_(eq(d, 0), eq(n % d, 0)), {"n": 4, "d": 0})
+    True
+    """
+    if condition.op is Op.AND:
+        return all(satisfied(part, values) for part in condition.args)
+    if condition.op is Op.OR:
+        return any(satisfied(part, values) for part in condition.args)
+    try:
+        return bool(evaluate(condition, values))
+    except ZeroDivisionError:
+        return False
+
+
+def total(condition: Term, facts: Facts | None = None) -> Term:
+    """The condition, and that it is defined: what to assume.
+
+    A divisor that ``facts`` keep away from 0 needs nothing.
+
+    >>> from guards.terms.exprs import ge, eq, symbol
+    >>> n, d = symbol("n"), symbol("d")
+    >>> str(total(eq(n % d, 0))), str(total(ge(n // 2, 1)))
+    ('n % d == 0 and d != 0', 'n//2 >= 1')
+    """
+    if condition.op is Op.AND:
+        return exprs.and_(*(total(part, facts) for part in condition.args))
+    if condition.op is Op.OR or not partial(condition):
+        return guarded(condition, facts)
+    return exprs.and_(condition, _Divisors(facts).defined(condition))
+
+
+def guarded(condition: Term, facts: Facts | None = None) -> Term:
+    """The condition, and that it is defined, as a term that is defined everywhere: what to negate, and to ask.
+
+    To divide by zero is read as to divide by one, beside the condition that this does not happen: so the term may stand
+    below ``or`` and ``not``, whereas a partial one there would silently narrow what the whole speaks about.
+
+    >>> from guards.terms.exprs import eq, symbol
+    >>> str(guarded(eq(symbol("n") % symbol("d"), 0)))
+    'n % (1 if d == 0 else d) == 0 and d != 0'
+    """
+    if not partial(condition):
+        return condition
+    if condition.op is Op.AND or condition.op is Op.OR:
+        connect = exprs.and_ if condition.op is Op.AND else exprs.or_
+        return connect(*(guarded(part, facts) for part in condition.args))
+    divisors = _Divisors(facts)
+    return exprs.and_(fold(condition, divisors.replace), divisors.defined(condition))
+
+
+class _Divisors:
+    """The two readings of a term whose divisors may be 0."""
+
+    def __init__(self, facts: Facts | None) -> None:
+        self.facts = facts
+
+    def may_be_zero(self, divisor: Term) -> bool:
+        if divisor.op is Op.CONST:
+            return False
+        return self.facts is None or 0 in self.facts.interval(divisor)
+
+    def replace(self, term: Term, operands: list[Term]) -> Term:
+        if term.op in (Op.FLOORDIV, Op.MOD) and self.may_be_zero(term.args[1]):
+            divisor = exprs.ite(exprs.eq(operands[1], 0), 1, operands[1])
+            return (exprs.floordiv if term.op is Op.FLOORDIV else exprs.mod)(operands[0], divisor)
+        return rebuild(term, operands)
+
+    def defined(self, term: Term) -> Term:
+        parts: dict[Term, Term] = {}  # with safe divisors: a divisor may itself divide
+        fold(term, self.replace, parts)
+        return fold(term, lambda part, operands: self._defined(part, operands, parts))
+
+    def _defined(self, term: Term, operands: list[Term], safe: dict[Term, Term]) -> Term:
+        if term.op is Op.ITE:
+            asked, then, otherwise = operands
+            condition = safe[term.args[0]]
+            return exprs.and_(asked, exprs.or_(exprs.not_(condition), then), exprs.or_(condition, otherwise))
+        if term.op in (Op.FLOORDIV, Op.MOD) and self.may_be_zero(term.args[1]):
+            return exprs.and_(*operands, exprs.ne(safe[term.args[1]], 0))
+        return exprs.and_(*operands)

@@ -1,0 +1,223 @@
+"""Getting rid of a symbol: what conditions say about the others where some value of it satisfies all of them.
+
+An equation gives the value away.  Lower and upper bounds leave that each lower one is at most each upper one, rounded
+to integers.  What is not of that kind is looked at by cases, each a conjunction of its own: the parts of an ``or``, the
+operands of a ``min``, ``max`` or ``ite``, the remainders by the numbers that divide, the values of a small range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import count, product
+from math import lcm
+
+from guards.terms import exprs, fold
+from guards.terms.exprs import FALSE, TRUE, Op, Term, symbol
+
+_ROWS = 200  # a case must not have more conditions than this
+_CASES = 256  # cases looked at in all
+_BRANCHES = 32  # cases made in one step
+
+Rows = tuple[Term, ...]
+
+
+def eliminate(rows: Iterable[Term], kept: Set[Term]) -> tuple[Term, bool]:
+    """A condition on the symbols ``kept`` alone, and whether it says all that the rows say about those.
+
+    Where it does not, it holds at more values than it should, never at fewer.
+
+    >>> from guards.terms.exprs import gt, lt, symbol
+    >>> a, b, c = map(symbol, "abc")
+    >>> eliminate([lt(a, b), lt(b, c), gt(b, 3)], {a, c})
+    (<a + 2 <= c and c >= 5>, True)
+    >>> eliminate([exprs.eq(a, 8 * b + 3), gt(b, 0)], {a})
+    (<(a + 5) % 8 == 0 and a >= 11>, True)
+    """
+    fresh = count()
+    pending: list[Rows] = [tuple(rows)]
+    found: dict[Term, None] = {}
+    exact = True
+    cases = 0
+    while pending:
+        cases += 1
+        case = _flat(pending.pop())
+        if case is None:
+            continue
+        others: set[Term] = {s for row in case for s in row.symbols} - kept
+        if not others:
+            found[exprs.and_(*case)] = None
+            continue
+        made = _best(case, others, fresh) if cases + len(pending) < _CASES else None
+        if made is None:  # give up the conditions on one of them
+            s = min(others, key=lambda s: (sum(s in row.symbols for row in case), s.order))
+            pending.append(tuple(row for row in case if s not in row.symbols))
+            exact = False
+        else:
+            pending += reversed(made)
+    return exprs.or_(*found), exact
+
+
+def _flat(rows: Sequence[Term]) -> Rows | None:
+    """The rows, conjunctions taken apart; None where one is never true."""
+    made: dict[Term, None] = {}
+    for row in rows:
+        for part in row.args if row.op is Op.AND else (row,):
+            if part is FALSE:
+                return None
+            if part is not TRUE:
+                made[part] = None
+    return tuple(made)
+
+
+def _put(row: Term, replacements: Mapping[Term, Term]) -> Term:
+    """A condition with parts replaced; one that is undefined then does not hold."""
+    try:
+        return fold.substitute(row, replacements)
+    except ZeroDivisionError:
+        return FALSE
+
+
+def _best(case: Rows, others: Set[Term], fresh: Iterator[int]) -> list[Rows] | None:
+    """The cases that are left without one symbol, or that make one easier; as few as possible."""
+    best: list[Rows] | None = None
+    for s in sorted(others, key=lambda s: (sum(s in row.symbols for row in case), s.order)):
+        made = _without(case, s) or _split(case, s, fresh)
+        if made is not None and (best is None or len(made) < len(best)):
+            best = made
+            if len(best) == 1:
+                break
+    return best
+
+
+# -- one symbol -------------------------------------------------------------------------------------------------------
+
+
+def _without(case: Rows, s: Term) -> list[Rows] | None:
+    """The case without ``s``, said with the same truth; None where that takes more than arithmetic."""
+    about = [row for row in case if s in row.symbols]
+    rest = tuple(row for row in case if s not in row.symbols)
+    linear = [(_coefficient(row, s), row) for row in about]
+    for c, row in sorted(linear, key=lambda pair: abs(pair[0] or 0)):
+        if c and row.op is Op.EQ:
+            others = exprs.sub(row.args[0], exprs.scale(s, c))  # c*s + others == 0
+            whole = exprs.is_zero(exprs.mod(others, abs(c)))
+            made = [_at(other, s, c, others) for other in about if other is not row]
+            return [(*rest, whole, *made)]
+    lower: list[tuple[int, Term]] = []  # coefficient * s >= term
+    upper: list[tuple[int, Term]] = []
+    for c, row in linear:
+        if not c or row.op is not Op.LE:
+            return None
+        others = exprs.sub(row.args[0], exprs.scale(s, c))
+        if c > 0:
+            upper.append((c, exprs.scale(others, -1)))
+        else:
+            lower.append((-c, others))
+    if len(lower) * len(upper) > _ROWS:
+        return None
+    return [(*rest, *(_meets(low, high) for low, high in product(lower, upper)))]
+
+
+def _coefficient(row: Term, s: Term) -> int | None:
+    """What ``s`` is multiplied by in a relation that is linear in it; None in any other."""
+    if not Op.EQ <= row.op <= Op.LE or row.op is Op.NE:
+        return None
+    items = exprs.split(row.args[0])[1]
+    if any(s in m.symbols for m, _ in items if m is not s):
+        return None
+    return dict(items).get(s)
+
+
+def _at(row: Term, s: Term, c: int, others: Term) -> Term:
+    """A condition at the ``s`` with ``c*s + others == 0``, which divides."""
+    factor = _coefficient(row, s)
+    if factor is None:
+        return _put(row, {s: exprs.floordiv(exprs.scale(others, -1 if c > 0 else 1), abs(c))})
+    rest = exprs.sub(row.args[0], exprs.scale(s, factor))
+    # |c| * (factor*s + rest) compared with 0
+    scaled = exprs.scale(others, -factor if c > 0 else factor) + exprs.scale(rest, abs(c))
+    return exprs.is_zero(scaled) if row.op is Op.EQ else exprs.not_positive(scaled)
+
+
+def _meets(low: tuple[int, Term], high: tuple[int, Term]) -> Term:
+    """That some integer lies between ``term / coefficient`` of both."""
+    (a, least), (b, most) = low, high
+    if a == 1 or b == 1:
+        return exprs.le(exprs.scale(least, b), exprs.scale(most, a))
+    return exprs.le(exprs.scale(exprs.floordiv(exprs.scale(least, -1), a), -1), exprs.floordiv(most, b))
+
+
+# -- cases ------------------------------------------------------------------------------------------------------------
+
+
+def _split(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | None:
+    """Cases that together say the same, in each of which ``s`` stands more simply; None where none are known."""
+    for index, row in enumerate(case):
+        if s not in row.symbols:
+            continue
+        rest = (*case[:index], *case[index + 1 :])
+        if row.op is Op.OR:
+            return [(*rest, part) for part in row.args] if len(row.args) <= _BRANCHES else None
+        if row.op is Op.NE:
+            return [(*rest, exprs.le(row.args[0], -1)), (*rest, exprs.ge(row.args[0], 1))]
+        for part in exprs.postorder(row):
+            if part.op in (Op.MIN, Op.MAX, Op.ITE) and s in part.symbols:
+                return [(asked, *(_put(other, {part: taken}) for other in case)) for asked, taken in _choices(part)]
+    return _by_remainder(case, s, fresh) or _by_value(case, s)
+
+
+def _choices(part: Term) -> list[tuple[Term, Term]]:
+    """What a ``min``, ``max`` or ``ite`` can be, each with the condition that it is."""
+    if part.op is Op.ITE:
+        return [(part.args[0], part.args[1]), (exprs.not_(part.args[0]), part.args[2])]
+    made = []
+    for index, taken in enumerate(part.args):
+        rest = part.args[:index] + part.args[index + 1 :]
+        made.append((exprs.and_(*(_before(part.op, taken, other) for other in rest)), taken))
+    return made
+
+
+def _before(op: Op, taken: Term, other: Term) -> Term:
+    return exprs.le(taken, other) if op is Op.MIN else exprs.ge(taken, other)
+
+
+def _by_remainder(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | None:
+    """``s`` as ``n*k + r`` for each remainder ``r`` by the numbers that divide it."""
+    number = 1
+    for row in case:
+        for part in exprs.postorder(row):
+            if part.op in (Op.FLOORDIV, Op.MOD) and s in part.args[0].symbols and part.args[1].op is Op.CONST:
+                coefficient = dict(exprs.split(part.args[0])[1]).get(s)
+                if coefficient is not None:
+                    number = lcm(number, abs(part.args[1].value))
+    if not 1 < number <= _BRANCHES:
+        return None
+    made = []
+    k = symbol(f"_k{next(fresh)}_")
+    for rest in range(number):
+        rows = tuple(_put(row, {s: exprs.scale(k, number) + rest}) for row in case)
+        if FALSE not in rows:
+            made.append(rows)
+    return made or [(FALSE,)]
+
+
+def _by_value(case: Rows, s: Term) -> list[Rows] | None:
+    """One case for each value of ``s``, where the bounds in the case leave it but a few."""
+    lows, highs = [], []
+    for row in case:
+        c = _coefficient(row, s)
+        constant, items = exprs.split(row.args[0]) if c else (0, ())
+        if c and len(items) == 1:
+            if row.op is Op.EQ or c > 0:
+                highs.append(-constant // abs(c) if c > 0 else constant // abs(c))
+            if row.op is Op.EQ or c < 0:
+                lows.append(-(-constant // abs(c)) if c < 0 else -(constant // abs(c)))
+    if not lows or not highs or min(highs) - max(lows) >= _BRANCHES:
+        return None
+    made = [_at_value(case, s, value) for value in range(max(lows), min(highs) + 1)]
+    return [rows for rows in made if rows] or [(FALSE,)]
+
+
+def _at_value(case: Rows, s: Term, value: int) -> Rows:
+    rows = tuple(_put(row, {s: exprs.const(value)}) for row in case)
+    return () if FALSE in rows else rows

@@ -1,0 +1,160 @@
+"""Which conditions of a conjunction are needed: those that the others do not imply.
+
+A condition is dropped only for a proof.  Of ranges of the same form the tightest is kept; then the cheap rungs of
+:mod:`guards.decide` look through all conditions, then the whole ladder looks at what is left, and at last Z3 alone,
+told nothing but the ranges and the conditions, confirms what was dropped.  What is not confirmed stays in the set.
+Where many conditions are left, one solver of Z3 that holds all of them is asked in place of the ladder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from guards.ask.ladder import Effort, ask
+from guards.deciders.z3_solver import Proved, Together
+from guards.facts.definedness import guarded, partial
+from guards.facts.facts import Facts
+from guards.regions.satisfiability import SIZE, Ranges, components, empty_range, facts_of, range_conditions, solve_alone
+from guards.terms import exprs
+from guards.terms.exprs import FALSE, TRUE, Op, Term
+
+_MANY = 24  # conditions left after the cheap rungs, from which on they are asked together
+
+
+def _weight(term: Term) -> tuple[int, ...]:
+    """How hard a condition is to read and to check: what should stay comes first."""
+    kind = {Op.EQ: 0, Op.LE: 1, Op.NE: 2, Op.AND: 3, Op.OR: 4}.get(term.op, 5)
+    return (len(term.symbols) > 1 and kind != 0, term.depth > 2, kind, term.depth, len(term.symbols))
+
+
+def needed(
+    conditions: Sequence[Term], ranges: Ranges, effort: Effort = Effort.FULL, given: Sequence[Term] = ()
+) -> list[int]:
+    """The indices, in order, of conditions that together with the ranges imply all of them, none implied by the others.
+
+    What is ``given`` holds beside the ranges.  Where an implication is not decided, both conditions stay; a conjunction
+    that nothing satisfies is returned whole.
+
+    >>> from guards.terms.exprs import ge, gt, symbol
+    >>> s0, s1 = symbol("s0"), symbol("s1")
+    >>> needed([gt(s0 + s1, 2), ge(s0, 3), ge(s1, 0)], {"s0": (0, None), "s1": (0, None)})
+    [1]
+    """
+    everything = list(range(len(conditions)))
+    if empty_range(ranges) or FALSE in conditions:
+        return everything
+    facts = start = facts_of(ranges, given)
+    conditions = [guarded(condition, start) for condition in conditions]
+    kept: list[int] = []
+    looked = sorted(_tightest(conditions), key=lambda i: (_weight(conditions[i]), i))
+    for index in looked:
+        term = conditions[index]
+        if term is not TRUE and ask(facts, term, effort=Effort.CHEAP, only=True) is not True:
+            facts = facts.assume(term)
+            kept.append(index)
+    if facts.contradictory:
+        return everything
+    kept.reverse()  # the heavy ones are the first to go
+    if effort is Effort.FULL and len(kept) > _MANY:
+        dropped = sorted(set(looked).difference(kept))
+        return sorted(_together(kept, dropped, conditions, [guarded(c, start) for c in given], ranges))
+    kept = _without_implied(start, kept, conditions, Effort.CHEAP)
+    if effort is Effort.FULL:
+        kept = _without_implied(start, kept, conditions, Effort.FULL)
+        background = range(len(conditions), len(conditions) + len(given))
+        kept += _unconfirmed([*conditions, *map(guarded, given)], [*kept, *background], ranges)
+    return sorted(kept)
+
+
+def _tightest(conditions: Sequence[Term]) -> list[int]:
+    """The indices of all conditions but those that bound a form less tightly than another one does: no proof needed.
+
+    >>> from guards.terms.exprs import eq, le, symbol
+    >>> s0, s1 = symbol("s0"), symbol("s1")
+    >>> _tightest([le(s0 + s1, 9), le(s0 + s1, 7), le(s0, 7), eq(s0, 3), le(s0 + s1, 7)])
+    [1, 3]
+    """
+    lowest: dict[Term, tuple[int, int]] = {}  # of forms bounded from below and of those from above, turned round
+    others: list[int] = []
+    fixed: dict[Term, int] = {}
+    for index, condition in enumerate(conditions):
+        if (condition.op is not Op.LE and condition.op is not Op.EQ) or partial(condition):
+            others.append(index)
+            continue
+        constant, items = exprs.split(condition.args[0])
+        if condition.op is Op.EQ:
+            fixed.setdefault(exprs.linear(0, dict(items)), -constant)
+            others.append(index)
+        else:
+            form = exprs.linear(0, dict(items))  # form <= -constant
+            lowest[form] = min(lowest.get(form, (-constant, index)), (-constant, index))
+    for form, value in fixed.items():
+        for turned, here in ((form, value), (exprs.scale(form, -1), -value)):
+            if turned in lowest and lowest[turned][0] >= here:
+                del lowest[turned]
+    return sorted([*others, *(index for _, index in lowest.values())])
+
+
+def _together(
+    kept: list[int], dropped: Sequence[int], conditions: Sequence[Term], given: Sequence[Term], ranges: Ranges
+) -> list[int]:
+    """``kept`` without what the others imply, by one solver, which confirms what was dropped before, too."""
+    always = [*given, *(c for name, limits in ranges.items() for c in range_conditions(name, limits))]
+    asked = Together(always, [conditions[index] for index in kept])
+    left = list(range(len(kept)))
+    for index in range(len(kept)):
+        others = [other for other in left if other != index]
+        if asked.implies(others, conditions[kept[index]]):
+            left = others
+    found = [kept[index] for index in left]
+    sure = Together([*always, *(conditions[index] for index in found)])
+    return [*found, *(index for index in dropped if not sure.implies([], conditions[index]))]
+
+
+def _unconfirmed(conditions: Sequence[Term], kept: Sequence[int], ranges: Ranges) -> list[int]:
+    """The dropped conditions of which Z3 does not confirm that the kept ones imply them."""
+    found: list[int] = []
+    chosen = set(kept)
+    for group in components(conditions):
+        stays = [conditions[index] for index in group if index in chosen]
+        dropped = [index for index in group if index not in chosen and conditions[index] is not TRUE]
+        found += _open(stays, dropped, conditions, ranges)
+    return found
+
+
+def _open(stays: Sequence[Term], dropped: list[int], conditions: Sequence[Term], ranges: Ranges) -> list[int]:
+    """Those of ``dropped`` that are not confirmed: many are asked about at once, and halves where that is too much."""
+    if not dropped or _confirmed(stays, [conditions[index] for index in dropped], ranges):
+        return []
+    if len(dropped) == 1:
+        return dropped
+    middle = len(dropped) // 2
+    return [i for half in (dropped[:middle], dropped[middle:]) for i in _open(stays, half, conditions, ranges)]
+
+
+def _confirmed(kept: Sequence[Term], dropped: Sequence[Term], ranges: Ranges) -> bool:
+    counterexample = exprs.and_(*kept, exprs.or_(*map(exprs.not_, dropped)))
+    if counterexample is FALSE:
+        return True
+    own = {s.name: ranges.get(s.name, SIZE) for s in counterexample.symbols}
+    return isinstance(solve_alone(facts_of(own), counterexample), Proved)
+
+
+def _without_implied(facts: Facts, indices: list[int], conditions: Sequence[Term], effort: Effort) -> list[int]:
+    """``indices`` without those whose condition the others and ``facts`` imply, tried in this order."""
+    if len(indices) == 1:
+        implied = ask(facts, conditions[indices[0]], effort=effort, only=True) is True
+        return [] if implied else indices
+    middle = len(indices) // 2
+    first, second = indices[:middle], indices[middle:]
+    if first:
+        first = _without_implied(_assume(facts, second, conditions), first, conditions, effort)
+    if second:
+        second = _without_implied(_assume(facts, first, conditions), second, conditions, effort)
+    return first + second
+
+
+def _assume(facts: Facts, indices: list[int], conditions: Sequence[Term]) -> Facts:
+    for index in indices:
+        facts = facts.assume(conditions[index])
+    return facts

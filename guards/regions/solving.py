@@ -1,0 +1,401 @@
+"""Solving a condition for one symbol: the set of its values as ranges, remainders and exclusions.
+
+What speaks of the symbol alone is solved exactly, as the pieces of a function of one integer.  In a relation with other
+symbols the symbol is brought to one side; where the sign of what divides is not known, by cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd, lcm, prod
+
+from guards.ask.ladder import Effort, ask
+from guards.domains.quasi_polynomial import TooMany, pieces_of
+from guards.domains.value_sets import MOST_ATOMS, condition
+from guards.errors import CannotSolve
+from guards.facts.definedness import guarded, partial, total
+from guards.facts.facts import Facts
+from guards.terms import exprs, fold
+from guards.terms.exprs import FALSE, TRUE, Op, Term
+from guards.text.reader import parse
+
+_RESIDUES = 32  # a symbol is split into no more remainder classes than this
+_LISTED = 16  # values of a small range that are tried one by one
+_DEPTH = 6  # cases within cases
+_ANSWERS = 8  # different solutions for different remainders
+
+
+def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) -> Term:
+    """The values of ``symbol`` for which a condition holds, as a condition in which the symbol stands alone.
+
+    Where the symbol stands, it is compared itself (``s <= t // 2``, ``s != 3``), or its remainder is (``s % 8 == 5``),
+    with what does not contain it.  The answer holds at the same values as the condition does, wherever the facts hold
+    (a symbol of which they say nothing is a size: 0 or more).  Both are read as guards: where a comparison divides by
+    0, it does not hold.
+
+    Raises:
+        CannotSolve: no such form is known.
+        ParseError: a text cannot be read.
+
+    >>> print(solve("2*s + 3 <= t", "s"))
+    s + 2 <= (t + 1)//2
+    >>> print(solve("(3*s + 1) % 8 == 0", "s"), "|", solve("s // 4 == 2", "s"), "|", solve("s*s < 50", "s"))
+    s % 8 == 5 | s >= 8 and s <= 11 | s <= 7
+    >>> print(solve("(s + 3) // 4 * 4 == s + 3", "s"), "|", solve("min(s, 8) % 3 == 0", "s"))
+    s % 4 == 1 | s == 0 or s == 6 or s == 3
+    >>> print(solve("s * t == 12", "s"))
+    s == 12//t and 12 % t == 0 and t >= 1
+    """
+    relation = exprs.boolean(parse(relation) if isinstance(relation, str) else relation)
+    symbol = exprs.symbol(symbol) if isinstance(symbol, str) else symbol
+    if symbol.op is not Op.SYMBOL:
+        raise TypeError(f"a condition is solved for a symbol, not for {symbol}")
+    known = Facts() if facts is None else facts
+    if known.contradictory:
+        return FALSE
+    solver = _Solver(known, symbol)
+    found = solver.top(relation)
+    if sum(1 for part in exprs.postorder(found) if part.is_bool) > 2 * MOST_ATOMS:
+        raise solver.fail()
+    return found
+
+
+def _alone(part: Term, symbol: Term) -> bool:
+    """Whether a condition speaks of the symbol alone."""
+    return part.symbols == {symbol}
+
+
+class _Solver:
+    """One symbol to solve for, and what is known meanwhile."""
+
+    def __init__(self, facts: Facts, symbol: Term, depth: int = 0) -> None:
+        self.facts = facts
+        self.symbol = symbol
+        self.depth = depth
+
+    def top(self, relation: Term) -> Term:
+        """The solution of a condition, also of that it is defined."""
+        if self.symbol not in relation.symbols:
+            return relation
+        if _alone(relation, self.symbol):
+            return self._exactly(relation)
+        if relation.op is Op.AND or relation.op is Op.OR:
+            return self._connected(relation, self.top)
+        try:
+            found = self.solve(relation)
+        except CannotSolve:
+            verdict = ask(self.facts, relation)  # it may not depend on the symbol
+            if verdict is None:
+                raise
+            found = TRUE if verdict else FALSE
+        if not partial(relation):
+            return found
+        needed = total(relation, self.facts)
+        known = self.facts.assume(guarded(found, self.facts))
+        for part in needed.args if needed.op is Op.AND else ():
+            if part is not relation and ask(known, part, effort=Effort.CHEAP, only=True) is not True:
+                found = exprs.and_(found, self.solve(part))
+        return found
+
+    def _connected(self, relation: Term, solve: Callable[[Term], Term]) -> Term:
+        """``and`` or ``or``: what speaks of the symbol alone is solved together."""
+        connect = exprs.and_ if relation.op is Op.AND else exprs.or_
+        own = [part for part in relation.args if _alone(part, self.symbol)]
+        parts = [solve(part) for part in relation.args if part not in own]
+        return connect(*parts, *([self._exactly(connect(*own))] if own else ()))
+
+    def fail(self) -> CannotSolve:
+        return CannotSolve(f"no closed form for {self.symbol} is known")
+
+    def _where(self, condition: Term, solved: Callable[[_Solver], Term]) -> Term:
+        """A case: the condition, and what is solved where it holds; neither where the facts exclude the condition."""
+        if self.depth >= _DEPTH:
+            raise self.fail()
+        facts = self.facts.assume(condition)
+        if facts.contradictory:
+            return FALSE
+        inner = _Solver(facts, self.symbol, self.depth + 1)
+        here = _Solver(self.facts, self.symbol, self.depth + 1)
+        known = ask(self.facts, condition, effort=Effort.CHEAP, only=True) is True
+        return exprs.and_(TRUE if known else here.solve(condition), solved(inner))
+
+    # -- conditions ---------------------------------------------------------------------------------------------------
+
+    def solve(self, relation: Term) -> Term:
+        """The solution of a condition, where it is defined."""
+        if self.symbol not in relation.symbols:
+            return relation
+        if _alone(relation, self.symbol):
+            return self._exactly(relation)
+        if relation.op is Op.AND or relation.op is Op.OR:
+            return self._connected(relation, self.solve)
+        try:
+            return self._relation(relation)
+        except CannotSolve:
+            return self._by_values(relation)
+
+    def _exactly(self, relation: Term) -> Term:
+        try:
+            return self._pieces(relation)
+        except TooMany:
+            bounds = [part for part in relation.args if relation.op is Op.AND and self._is_bound(part)]
+            others = [part for part in relation.args if part not in bounds]
+            if not bounds or not others:
+                raise self.fail() from None
+        within = exprs.and_(*bounds)
+        inner = _Solver(self.facts.assume(within), self.symbol, self.depth)
+        return self._pieces(exprs.and_(within, inner._exactly(exprs.and_(*others))))
+
+    def _is_bound(self, part: Term) -> bool:
+        items = exprs.split(part.args[0])[1] if part.op is Op.LE else ()
+        return len(items) == 1 and items[0][0] is self.symbol
+
+    def _pieces(self, relation: Term) -> Term:
+        found = self.facts.interval(self.symbol)
+        component = self.facts.component(self.symbol)
+        number, rest = component.congruence(component.canonical(self.symbol))
+        known = (number, rest) if number else (1, 0)
+        return condition(pieces_of(relation, self.symbol, (found.lo, found.hi), known), self.symbol)
+
+    def _relation(self, relation: Term) -> Term:
+        op = relation.op
+        constant, items = exprs.split(relation.args[0])
+        inside = [(m, c) for m, c in items if self.symbol in m.symbols]
+        rest = exprs.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
+        factor = self._factor(inside)
+        if factor is not None:
+            return self._divide_out(op, factor, rest)
+        if len(inside) == 1 and inside[0][0].op is not Op.MUL:
+            try:
+                return self._atom(op, *inside[0], rest)
+            except CannotSolve:
+                pass
+        return self._by_cases(relation)
+
+    # -- linear -------------------------------------------------------------------------------------------------------
+
+    def _factor(self, inside: list[tuple[Term, int]]) -> Term | None:
+        """What the symbol is multiplied by, where it only is multiplied."""
+        factor = exprs.ZERO
+        for m, c in inside:
+            atoms = list(exprs.factors(m))
+            if atoms.count(self.symbol) != 1 or any(a is not self.symbol and self.symbol in a.symbols for a in atoms):
+                return None
+            atoms.remove(self.symbol)
+            factor = exprs.add(factor, exprs.scale(exprs.monomial(atoms), c))
+        return factor
+
+    def _divide_out(self, op: Op, factor: Term, rest: Term) -> Term:
+        """``factor*symbol + rest`` compared with 0, by the sign of the factor."""
+        parts = [
+            self._where(exprs.ge(factor, 1), lambda _: self._bound(op, factor, exprs.scale(rest, -1), False)),
+            self._where(exprs.le(factor, -1), lambda _: self._bound(op, exprs.scale(factor, -1), rest, op is Op.LE)),
+        ]
+        if ask(self.facts, exprs.ne(factor, 0), effort=Effort.CHEAP, only=True) is not True:
+            left = _replaced(_compared(op, rest), {factor: exprs.ZERO} if factor.op is Op.SYMBOL else {})
+            parts.append(self._where(exprs.eq(factor, 0), lambda _: left))
+        return exprs.or_(*parts)
+
+    def _bound(self, op: Op, factor: Term, value: Term, lower: bool) -> Term:
+        """``factor*symbol`` compared with ``value`` (``lower``: it is at least that), for a positive factor."""
+        if lower:
+            return exprs.ge(self.symbol, exprs.scale(exprs.floordiv(exprs.scale(value, -1), factor), -1))
+        quotient = exprs.floordiv(value, factor)
+        if op is Op.LE:
+            return exprs.le(self.symbol, quotient)
+        left = exprs.mod(value, factor)
+        if op is Op.EQ:
+            return exprs.and_(exprs.eq(self.symbol, quotient), exprs.eq(left, 0))
+        return exprs.or_(exprs.ne(self.symbol, quotient), exprs.ne(left, 0))
+
+    # -- atoms --------------------------------------------------------------------------------------------------------
+
+    def _atom(self, op: Op, atom: Term, c: int, rest: Term) -> Term:
+        """``c*atom + rest`` compared with 0, the symbol somewhere inside the atom."""
+        if op is Op.LE:
+            if c > 0:
+                return self._at_most(atom, exprs.floordiv(exprs.scale(rest, -1), c))
+            return self._at_least(atom, exprs.scale(exprs.floordiv(exprs.scale(rest, -1), -c), -1))
+        value = exprs.floordiv(exprs.scale(rest, -1 if c > 0 else 1), abs(c))
+        left = exprs.mod(rest, abs(c))
+        if op is Op.EQ:
+            return exprs.and_(exprs.eq(left, 0), self._equal(atom, value))
+        if atom.op is Op.MOD and self._modulus(atom) is not None:
+            differs = self._remainder(Op.NE, atom, value)
+        else:
+            differs = exprs.or_(self._at_most(atom, value - 1), self._at_least(atom, value + 1))
+        return exprs.or_(exprs.ne(left, 0), differs)
+
+    def _at_most(self, atom: Term, limit: Term) -> Term:
+        if atom.op is Op.FLOORDIV:
+            return self._quotient(atom, limit + 1, exprs.lt, exprs.gt)
+        if atom.op is Op.MIN or atom.op is Op.MAX:
+            parts = [self.solve(exprs.le(part, limit)) for part in atom.args]
+            return exprs.and_(*parts) if atom.op is Op.MAX else exprs.or_(*parts)
+        if atom.op is Op.MOD:
+            return self._remainder(Op.LE, atom, limit)
+        raise self.fail()
+
+    def _at_least(self, atom: Term, limit: Term) -> Term:
+        if atom.op is Op.FLOORDIV:
+            return self._quotient(atom, limit, exprs.ge, exprs.le)
+        if atom.op is Op.MIN or atom.op is Op.MAX:
+            parts = [self.solve(exprs.ge(part, limit)) for part in atom.args]
+            return exprs.and_(*parts) if atom.op is Op.MIN else exprs.or_(*parts)
+        if atom.op is Op.MOD:
+            return self._remainder(Op.LE, atom, limit, least=True)
+        raise self.fail()
+
+    def _quotient(self, quotient: Term, limit: Term, above: Callable[..., Term], below: Callable[..., Term]) -> Term:
+        """The dividend compared with ``divisor * limit``: one way for a positive divisor, the other for a negative."""
+        dividend, divisor = quotient.args
+        bound = exprs.mul(divisor, limit)
+        return exprs.or_(
+            self._where(exprs.ge(divisor, 1), lambda inner: inner.solve(above(dividend, bound))),
+            self._where(exprs.le(divisor, -1), lambda inner: inner.solve(below(dividend, bound))),
+        )
+
+    def _equal(self, atom: Term, value: Term) -> Term:
+        if atom.op is Op.MOD:
+            return self._remainder(Op.EQ, atom, value)
+        return exprs.and_(self._at_most(atom, value), self._at_least(atom, value))
+
+    def _modulus(self, atom: Term) -> Term | None:
+        """The divisor of a remainder whose dividend is a multiple of the symbol and something without it."""
+        dividend, divisor = atom.args
+        _, items = exprs.split(dividend)
+        inside = [(m, c) for m, c in items if self.symbol in m.symbols]
+        if self.symbol in divisor.symbols or len(inside) != 1 or inside[0][0] is not self.symbol:
+            return None
+        return divisor  # type: ignore[no-any-return]
+
+    def _remainder(self, op: Op, atom: Term, value: Term, *, least: bool = False) -> Term:
+        """``(c*symbol + rest) % n`` compared with ``value``; ``least``: it is at least the value."""
+        divisor = self._modulus(atom)
+        if divisor is None:
+            raise self.fail()
+        constant, items = exprs.split(atom.args[0])
+        c = dict(items)[self.symbol]
+        rest = exprs.linear(constant, {m: k for m, k in items if m is not self.symbol})
+        if c == 1 and rest is exprs.ZERO:
+            return exprs.ge(atom, value) if least else _compared(op, atom - value)
+        if op is Op.LE:
+            raise self.fail()
+        inverse = c
+        if divisor.op is Op.CONST and gcd(c, divisor.value) == 1:
+            inverse = pow(c, -1, abs(divisor.value))
+        elif c not in (1, -1):
+            raise self.fail()
+        wanted = exprs.mod(exprs.scale(value - rest, inverse), divisor)
+        alone = exprs.mod(self.symbol, divisor)
+
+        def positive(inner: _Solver) -> Term:
+            return inner._within(op, alone - wanted, exprs.le(0, value), exprs.lt(value, divisor))
+
+        def negative(inner: _Solver) -> Term:
+            return inner._within(op, alone - wanted, exprs.ge(0, value), exprs.gt(value, divisor))
+
+        return exprs.or_(self._where(exprs.ge(divisor, 1), positive), self._where(exprs.le(divisor, -1), negative))
+
+    def _within(self, op: Op, zero: Term, *limits: Term) -> Term:
+        """``zero`` compared with 0, for an equation that only holds within limits; they are told if not known."""
+        told = [c for c in limits if ask(self.facts, c, effort=Effort.CHEAP, only=True) is not True]
+        if op is Op.EQ:
+            return exprs.and_(*told, _compared(op, zero))
+        return exprs.or_(*map(exprs.not_, told), _compared(op, zero))
+
+    # -- cases --------------------------------------------------------------------------------------------------------
+
+    def _by_cases(self, relation: Term) -> Term:
+        """By which operand a ``min``, ``max`` or ``ite`` takes, or by the remainder of the symbol."""
+        for part in exprs.postorder(relation.args[0]):
+            if self.symbol not in part.symbols:
+                continue
+            if part.op is Op.ITE:
+                asked = part.args[0]
+                choices = [(asked, part.args[1]), (exprs.not_(asked), part.args[2])]
+            elif part.op is Op.MIN or part.op is Op.MAX:
+                first, *others = part.args
+                other = (exprs.minimum if part.op is Op.MIN else exprs.maximum)(*others)
+                choices = [(exprs.le(first, other), first), (exprs.gt(first, other), other)]
+                if part.op is Op.MAX:
+                    choices = [(choices[0][0], other), (choices[1][0], first)]
+            else:
+                continue
+            return exprs.or_(*(self._case(relation, part, asked, taken) for asked, taken in choices))
+        return self._by_remainder(relation)
+
+    def _case(self, relation: Term, part: Term, asked: Term, taken: Term) -> Term:
+        left = _replaced(relation, {part: taken})
+        return self._where(asked, lambda inner: inner.solve(left))
+
+    def _by_remainder(self, relation: Term) -> Term:
+        """With the symbol written ``n*k + r`` for each ``r``, quotients and remainders by numbers go away."""
+        divisors = [
+            abs(part.args[1].value)
+            for part in exprs.postorder(relation.args[0])
+            if part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is Op.CONST and self.symbol in part.symbols
+        ]
+        for number in dict.fromkeys((lcm(*divisors), prod(divisors))):  # nested ones repeat more slowly
+            if 1 < number <= _RESIDUES:
+                try:
+                    return self._by_classes(relation, number)
+                except CannotSolve:
+                    continue
+        raise self.fail()
+
+    def _by_classes(self, relation: Term, number: int) -> Term:
+        found: dict[Term, list[int]] = {}
+        for rest in range(number):
+            left = _replaced(relation, {self.symbol: number * self.symbol + rest})
+            found.setdefault(self._in_class(left, number, rest), []).append(rest)
+        found.pop(FALSE, None)
+        if len(found) > _ANSWERS:
+            raise self.fail()
+        parts = []
+        for solved, rests in found.items():
+            classes = exprs.or_(*(exprs.eq(exprs.mod(self.symbol, number), rest) for rest in rests))
+            parts.append(exprs.and_(solved, self._exactly(classes)))
+        return exprs.or_(*parts)
+
+    def _in_class(self, left: Term, number: int, rest: int) -> Term:
+        """``left`` speaks of ``k``, under the name of the symbol; solved for the symbol, ``number*k + rest``."""
+        if self.symbol not in left.symbols:
+            return left
+        constant, items = exprs.split(left.args[0]) if Op.EQ <= left.op <= Op.LE else (0, ())
+        factor = self._factor([(m, c) for m, c in items if self.symbol in m.symbols])
+        if factor is None or factor.op is not Op.CONST or not factor.value:
+            raise self.fail()
+        others = exprs.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
+        scaled = exprs.add(exprs.scale(self.symbol - rest, factor.value), exprs.scale(others, number))
+        return self._relation(_compared(left.op, scaled))
+
+    def _by_values(self, relation: Term) -> Term:
+        """One case for each value that the symbol can have, or another symbol."""
+        others = sorted(relation.symbols - {self.symbol}, key=lambda s: s.order)
+        for s in (self.symbol, *others):
+            values = self._range(s)
+            if values is None or self.depth >= _DEPTH:
+                continue
+            inner = _Solver(self.facts, self.symbol, self.depth + 1)
+            cases = [(exprs.eq(s, value), _replaced(relation, {s: exprs.const(value)})) for value in values]
+            return exprs.or_(*(exprs.and_(asked, inner.solve(left)) for asked, left in cases))
+        raise self.fail()
+
+    def _range(self, s: Term) -> range | None:
+        found = self.facts.interval(s)
+        if found.lo is None or found.hi is None or found.hi - found.lo >= _LISTED:
+            return None
+        return range(found.lo, found.hi + 1)
+
+
+def _compared(op: Op, zero: Term) -> Term:
+    return {Op.LE: exprs.le, Op.EQ: exprs.eq, Op.NE: exprs.ne}[op](zero, 0)
+
+
+def _replaced(relation: Term, replacements: dict[Term, Term]) -> Term:
+    """The relation with parts replaced; where that makes it undefined it does not hold."""
+    try:
+        return fold.substitute(relation, replacements)
+    except ZeroDivisionError:
+        return FALSE

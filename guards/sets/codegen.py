@@ -1,0 +1,245 @@
+"""Guard sets as Python code: the check and the explanation, written from the same conditions.
+
+The generated source is registered in :mod:`linecache`, so that a debugger steps into it and a traceback shows it.
+Values arrive as one sequence; the names of symbols never reach the source (a slot is ``v0``, ``v1``, ...).
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
+
+import attrs
+
+from guards.errors import GuardsError
+from guards.facts.definedness import divides, partial
+from guards.sets.guard import Guard, GuardSet, Violation, violation
+from guards.terms import exprs
+from guards.terms.exprs import Op, Term
+from guards.terms.fold import python, rebuild
+
+_serial = itertools.count()
+DEEPEST = 24  # an expression nested deeper than this is computed in steps
+_STEPS = (Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX, Op.ITE)
+
+
+def source_function(source: str, name: str, kind: str) -> FunctionType:
+    """The function ``name`` of ``source``, which is registered in linecache for as long as the function lives."""
+    filename = f"<guards {kind} {next(_serial)}>"
+    namespace: dict[str, object] = {"_defined": _defined}
+    exec(compile(source, filename, "exec"), namespace)
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    function = namespace[name]
+    assert isinstance(function, FunctionType)
+    weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
+    return function
+
+
+def _defined(test: Callable[[], bool]) -> bool:
+    try:
+        return test()
+    except ZeroDivisionError:
+        return False
+
+
+def condition_source(term: Term, names: Mapping[str, str]) -> str:
+    """A condition as a Python expression; an undefined relation may raise ZeroDivisionError, but not inside ``or``.
+
+    >>> from guards.terms.exprs import eq, or_, symbol
+    >>> n, d = symbol("n"), symbol("d")
+    >>> condition_source(or_(eq(d, 0), eq(n % d, 0)), {"n": "v0", "d": "v1"})
+    '(v1 == 0 or _defined(lambda: v0 % v1 == 0))'
+    """
+    if term.op is Op.AND and partial(term):
+        return "(" + " and ".join(condition_source(part, names) for part in term.args) + ")"
+    if term.op is Op.OR and partial(term):
+        parts = [
+            f"_defined(lambda: {condition_source(p, names)})" if partial(p) else python(p, names) for p in term.args
+        ]
+        return "(" + " or ".join(parts) + ")"
+    return f"({python(term, names)})" if term.op is Op.OR else python(term, names)
+
+
+class Writer:
+    """Writes conditions; what is nested too deeply for Python's parser is computed in steps before.
+
+    Attributes:
+        steps: the statements to run before what was written is evaluated.
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = dict(names)
+        self.steps: list[str] = []
+        self._named: dict[Term, Term] = {}
+
+    def condition(self, term: Term) -> str:
+        """A condition as a Python expression, as :func:`condition_source` writes it."""
+        if term.depth <= DEEPEST:
+            return condition_source(term, self.names)
+        flat: dict[Term, Term] = {}
+        undefined: set[Term] = set()  # these stay where they are: there they may never be reached
+        for part in exprs.postorder(term):
+            parts = list(exprs.children(part))
+            if any(child in undefined for child in parts) or divides(part):
+                undefined.add(part)
+            made = part if all(flat[child] is child for child in parts) else rebuild(part, [flat[c] for c in parts])
+            if part.op in _STEPS and made.depth >= 8 and part not in undefined:
+                made = self._name(made)
+            flat[part] = made
+        return condition_source(flat[term], self.names)
+
+    def _name(self, part: Term) -> Term:
+        found = self._named.get(part)
+        if found is None:
+            local = f"t{len(self._named)}"
+            self.steps.append(f"{local} = {python(part, self.names)}")
+            found = self._named[part] = exprs.symbol(f"_{local}_of_{id(self)}")
+            self.names[found.name] = local
+        return found
+
+
+@attrs.frozen(eq=False, weakref_slot=True)
+class Check:
+    """The compiled form of a guard set for values that arrive in a fixed order.
+
+    Attributes:
+        guard_set: what is checked.
+        slots: the symbols, in the order of the values.
+        source: the generated source of both functions.
+        check: ``check(values) -> bool``: whether all conditions hold.  A plain function: the hot path.
+    """
+
+    guard_set: GuardSet
+    slots: tuple[str, ...]
+    source: str = attrs.field(repr=False)
+    check: Callable[[Sequence[int]], bool] = attrs.field(repr=False)
+    _failing: Callable[[Sequence[int]], tuple[int, ...]] = attrs.field(repr=False)
+
+    def explain(self, values: Sequence[int], names: Mapping[str, str] | None = None) -> tuple[Violation, ...]:
+        """The conditions that fail at ``values``: empty exactly when ``check(values)`` is true."""
+        conditions = self.guard_set.conditions
+        known = dict(zip(self.slots, values, strict=True))
+        return tuple(violation(conditions[index], known, names) for index in self._failing(values))
+
+
+def compile_check(guard_set: GuardSet, slots: Sequence[str]) -> Check:
+    """Generates the check and the explanation of a guard set.
+
+    ``slots`` names the symbols in the order in which their values arrive; it may name more than the set speaks about.
+
+    >>> check = compile_check(GuardSet.read("s0 + s1 > 2", ranges={"s0": (0, 64)}), ["s0", "s1"])
+    >>> check.check((2, 1)), check.check((1, 1)), check.check((65, 1))
+    (True, False, False)
+    >>> [v.text for v in check.explain((1, 1))]
+    ['s0 + s1 > 2, but s0 = 1 and s1 = 1']
+
+    Raises:
+        GuardsError: the set speaks about a symbol that has no slot, or a slot is named twice.
+    """
+    slots = tuple(slots)
+    names = slot_names(slots)
+    require_slots(guard_set, slots)
+    source = _source(guard_set.conditions, slots, names)
+    failing = source_function(source, "failing", "check")
+    return Check(guard_set, slots, source, failing.__globals__["check"], failing)
+
+
+def slot_names(slots: Sequence[str]) -> dict[str, str]:
+    """The local variable of each slot.
+
+    Raises:
+        GuardsError: a slot is named twice.
+    """
+    names = {name: f"v{index}" for index, name in enumerate(slots)}
+    if len(names) != len(slots):
+        raise GuardsError(f"a slot is named twice: {', '.join(slots)}")
+    return names
+
+
+def require_slots(guard_set: GuardSet, slots: Iterable[str]) -> None:
+    """Checks that every symbol of a set has a slot.
+
+    Raises:
+        GuardsError: one has none.
+    """
+    missing = sorted(set(guard_set.symbols) - set(slots))
+    if missing:
+        raise GuardsError(
+            f"no slot gives the value of {', '.join(missing)}; the slots are: {', '.join(slots) or 'none'}"
+        )
+
+
+def _source(conditions: Sequence[Guard], slots: Sequence[str], names: Mapping[str, str]) -> str:
+    writer = Writer(names)
+    used = {s.name for guard in conditions for s in guard.term.symbols}
+    written = [writer.condition(guard.term) for guard in conditions]
+    undefined = [partial(guard.term) for guard in conditions]
+    opening = [f"    {line}" for line in _unpacking(slots, names, used)]
+    needed = [line for line, guard in zip(written, conditions, strict=True) if not _implied(guard.term, conditions)]
+    body = [*writer.steps, "return (", *(f"    {'and ' if i else ''}{line}" for i, line in enumerate(needed)), ")"]
+    if not needed:
+        body = ["return True"]
+    if any(undefined):
+        body = ["try:", *(f"    {line}" for line in body), "except ZeroDivisionError:", "    return False"]
+    lines = ["def check(values):", *opening, *(f"    {line}" for line in body), ""]
+    lines += ["", "def failing(values):", *opening, "    failed = []"]
+    if any(undefined):
+        lines += [*(f"    {line}" for line in _explained_apart(conditions, names))]
+    else:
+        lines += [f"    {step}" for step in writer.steps]
+        lines += [f"    if not ({line}): failed.append({index})" for index, line in enumerate(written)]
+    lines += ["    return tuple(failed)", ""]
+    return "\n".join(lines)
+
+
+def _explained_apart(conditions: Sequence[Guard], names: Mapping[str, str]) -> list[str]:
+    """The tests of ``failing``, each with steps of its own: one that is undefined must not hide the others."""
+    lines = []
+    for index, guard in enumerate(conditions):
+        writer = Writer(names)
+        test = writer.condition(guard.term)
+        block = [*writer.steps, f"if not ({test}): failed.append({index})"]
+        if partial(guard.term):
+            block = ["try:", *(f"    {b}" for b in block), "except ZeroDivisionError:", f"    failed.append({index})"]
+        lines += block
+    return lines
+
+
+def _unpacking(slots: Sequence[str], names: Mapping[str, str], used: set[str]) -> list[str]:
+    if not used:
+        return []
+    if 2 * len(used) >= len(slots):
+        return [f"{', '.join(names[slot] for slot in slots)}, = values"]
+    return [f"{names[slot]} = values[{index}]" for index, slot in enumerate(slots) if slot in used]
+
+
+def _implied(term: Term, conditions: Sequence[Guard]) -> bool:
+    """Whether the check can leave out ``term``, a bare bound of a symbol, because of a tighter condition."""
+    bound = _bare_bound(term)
+    if bound is None:
+        return False
+    s, sign, limit = bound
+    for guard in conditions:
+        other = guard.term
+        if other is term or s not in other.symbols:
+            continue
+        constant, items = exprs.split(other.args[0]) if other.op in (Op.EQ, Op.LE) else (0, ())
+        if len(items) == 1 and items[0][0] is s:
+            if other.op is Op.EQ and sign * -constant <= limit:
+                return True
+            if other.op is Op.LE and items[0][1] == sign and -constant < limit:
+                return True
+    return False
+
+
+def _bare_bound(term: Term) -> tuple[Term, int, int] | None:
+    """``(symbol, sign, limit)`` when the term is ``sign * symbol <= limit``."""
+    if term.op is not Op.LE:
+        return None
+    constant, items = exprs.split(term.args[0])
+    if len(items) != 1 or items[0][0].op is not Op.SYMBOL:
+        return None
+    return items[0][0], items[0][1], -constant

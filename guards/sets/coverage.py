@@ -1,0 +1,167 @@
+"""A closed world: proof that no call inside declared ranges can miss a set of entries.
+
+The declared region is cut, where a condition of some entry cuts it, into parts that lie in one entry or outside of all.
+A part outside of all with a point in it is a counterexample; when every part is inside some entry, nothing can miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from guards.ask.ladder import Effort, ask
+from guards.facts.definedness import guarded
+from guards.facts.facts import Facts
+from guards.regions.satisfiability import SIZE, Range, Values, empty_range, facts_of, holds, search
+from guards.sets.guard import GuardSet
+from guards.terms import exprs
+from guards.terms.exprs import FALSE, Op, Term
+
+PARTS = 20_000  # cuts after which it is given up
+_DEPTH = 400  # cuts on the way to one part
+
+
+@attrs.frozen
+class Certificate:
+    """Whether every call that a contract allows is served.
+
+    Attributes:
+        covered: True with a proof that none can miss, False with a call that does, None when neither was found.
+        counterexample: values, by symbol, that the contract allows and that no guard set serves.
+        parts: how many parts the proof looked at.
+        reason: a sentence.
+    """
+
+    covered: bool | None
+    counterexample: Mapping[str, int] | None
+    parts: int
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.covered is True
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def certify(contract: GuardSet | Mapping[str, Range], guard_sets: Sequence[GuardSet]) -> Certificate:
+    """Proves that every point of the contract satisfies one of the guard sets, or finds one that satisfies none.
+
+    ``contract`` is a guard set, or just ranges by symbol; a symbol that it does not mention is a size.
+
+    >>> entries = [GuardSet.read("s0 <= 8"), GuardSet.read("s0 > 8", "s0 % 8 == 0")]
+    >>> print(certify(GuardSet.read("s0 % 8 == 0"), entries))
+    no call can miss: proven in 3 parts
+    >>> certify({"s0": (1, 64)}, entries).counterexample
+    {'s0': 9}
+    """
+    declared = contract if isinstance(contract, GuardSet) else GuardSet((), contract)
+    terms = [guard.term for guard in declared.guards]
+    ranges = {name: SIZE for guards in guard_sets for name in guards.ranges} | dict(declared.ranges)
+    if empty_range(ranges) or FALSE in terms:
+        return Certificate(True, None, 0, "no call can miss: the contract allows none")
+    start = facts_of(ranges, terms)
+    entries = [[guarded(guard.term, start) for guard in guards.conditions] for guards in guard_sets]
+    return _Cover(terms, ranges, entries).run(start)
+
+
+class _Cover:
+    """One proof, as a walk over the parts that are left to look at."""
+
+    def __init__(self, contract: Sequence[Term], ranges: Mapping[str, Range], entries: Sequence[list[Term]]) -> None:
+        self.contract = contract
+        self.ranges = ranges
+        self.entries = entries
+        self.parts = 0
+        self.open = ""  # why the proof has a gap
+
+    def run(self, facts: Facts) -> Certificate:
+        every = [(index, conditions) for index, conditions in enumerate(self.entries)]
+        pending: list[tuple[Facts, tuple[Term, ...], list[tuple[int, list[Term]]]]] = [(facts, (), every)]
+        while pending:
+            facts, cuts, entries = pending.pop()
+            if facts.contradictory:
+                continue
+            self.parts += 1
+            if self.parts > PARTS:
+                return self._undecided(f"more than {PARTS} parts")
+            left = self._left(facts, entries)
+            if left is None:
+                continue
+            if not left or len(cuts) >= _DEPTH:
+                missed = self._outside(cuts, left)
+                if missed is not None:
+                    shown = ", ".join(f"{name} = {value}" for name, value in missed.items())
+                    return Certificate(False, missed, self.parts, f"no entry serves {shown}")
+                continue
+            cut = self._cut(facts, left)
+            pending.append((facts.assume(exprs.not_(cut)), (*cuts, exprs.not_(cut)), left))
+            pending.append((facts.assume(cut), (*cuts, cut), left))
+        if self.open:
+            return self._undecided(self.open)
+        return Certificate(True, None, self.parts, f"no call can miss: proven in {self.parts} parts")
+
+    def _undecided(self, reason: str) -> Certificate:
+        return Certificate(None, None, self.parts, f"not known: {reason}")
+
+    def _left(self, facts: Facts, entries: list[tuple[int, list[Term]]]) -> list[tuple[int, list[Term]]] | None:
+        """What each entry still asks in this part, without those that cannot hold; None when one holds throughout."""
+        left = []
+        for index, conditions in entries:
+            asked = []
+            for condition in conditions:
+                answer = ask(facts, condition, effort=Effort.CHEAP)
+                if answer is False:
+                    break
+                if answer is None:
+                    asked.append(condition)
+            else:
+                if not asked:
+                    return None
+                left.append((index, asked))
+        return left
+
+    def _cut(self, facts: Facts, left: list[tuple[int, list[Term]]]) -> Term:
+        """A condition to cut the part by: in the middle of the bounds of what most entries bound."""
+        bounds: dict[Term, set[int]] = {}
+        for _, conditions in left:
+            for condition in conditions:
+                for atom in _atoms(condition):
+                    form, limits = _bounds(atom)
+                    bounds.setdefault(form, set()).update(limits)
+        for form, values in sorted(bounds.items(), key=lambda item: -len(item[1])):
+            cuts = [exprs.le(form, limit) for limit in sorted(values)]
+            cuts = [cut for cut in cuts if ask(facts, cut, effort=Effort.CHEAP) is None]
+            if cuts:
+                return cuts[len(cuts) // 2]
+        return _atoms(left[0][1][0])[0]
+
+    def _outside(self, cuts: Sequence[Term], left: list[tuple[int, list[Term]]]) -> Values | None:
+        """A point of the part that no entry serves."""
+        fails = [exprs.or_(*map(exprs.not_, conditions)) for _, conditions in left]
+        found = search([*self.contract, *cuts, *fails], self.ranges)
+        if found.satisfiable is None:
+            self.open = found.reason
+        if found.model is None:
+            return None
+        if any(holds(conditions, {}, found.model) for conditions in self.entries):
+            self.open = "a part that no entry seemed to serve is served by one"
+            return None
+        return found.model
+
+
+def _atoms(condition: Term) -> list[Term]:
+    if condition.op is Op.AND or condition.op is Op.OR:
+        return [atom for part in condition.args for atom in _atoms(part)]
+    return [condition]
+
+
+def _bounds(atom: Term) -> tuple[Term, tuple[int, ...]]:
+    """A form and the values of it after which a relation changes: relations that differ in numbers share the form."""
+    constant, items = exprs.split(atom.args[0])
+    if atom.op is not Op.LE:
+        return exprs.linear(0, dict(items)), (-constant - 1, -constant)
+    if items[0][1] > 0:
+        return exprs.linear(0, dict(items)), (-constant,)
+    return exprs.linear(0, {monomial: -coefficient for monomial, coefficient in items}), (constant - 1,)

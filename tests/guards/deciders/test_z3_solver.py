@@ -1,0 +1,121 @@
+"""Z3: Python's meaning of division, models that satisfy, limits, and what is written for other solvers."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import z3
+
+from guards.ask.ladder import facts_from
+from guards.deciders.z3_solver import Proved, Refuted, Unknown, smtlib, solve_formula
+from guards.errors import Contradiction, ParseError
+from guards.terms.exprs import not_
+from guards.terms.fold import evaluate
+from guards.text.reader import parse
+from tests.strategies import condition, question
+
+
+def _outcome(text: str, ranges: dict[str, tuple[int | None, int | None]], assume: tuple[str, ...] = ()) -> object:
+    term = parse(text)
+    return solve_formula(facts_from(ranges, assume).component(term), term)
+
+
+@pytest.mark.parametrize("divisor", [-7, -3, -2, -1, 1, 2, 3, 8])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_division_is_pythons(divisor: int, symbolic: bool) -> None:
+    for value in range(-9, 10):
+        by = "d" if symbolic else f"({divisor})"
+        ranges = {"a": (value, value), "d": (divisor, divisor), "q": (-99, 99), "r": (-99, 99)}
+        wanted = f"a // {by} == q and a % {by} == r"
+        # the symbols are kept from being constants, so that Z3 and not the constructors divides
+        ranges["a"], ranges["d"] = (value, value + 1), (divisor, divisor + 1)
+        outcome = _outcome(f"{wanted} and a == {value} and d == {divisor}", ranges)
+        assert isinstance(outcome, Refuted)
+        assert (outcome.model["q"], outcome.model["r"]) == divmod(value, divisor)
+
+
+def test_outcomes() -> None:
+    assert isinstance(_outcome("x*x + 1 <= 0", {"x": (None, None)}), Proved)
+    found = _outcome("x*y == 91 and x > 1 and y > 1", {})
+    assert isinstance(found, Refuted)
+    assert found.model["x"] * found.model["y"] == 91
+    hard = "x*x*x + y*y*y + z*z*z == 114"
+    assert isinstance(_outcome(hard, dict.fromkeys("xyz", (None, None))), Unknown)
+
+
+def test_models_satisfy_everything() -> None:
+    rng = random.Random(8)
+    models = 0
+    for _ in range(300):
+        asked = question(rng)
+        try:
+            facts = facts_from(asked.ranges, asked.assume)
+            term = parse(asked.query)
+        except (Contradiction, ParseError):
+            continue
+        if not term.is_bool or not term.symbols:
+            continue
+        outcome = solve_formula(facts.component(term), term)
+        if isinstance(outcome, Refuted):
+            models += 1
+            assert evaluate(term, outcome.model) is True
+            component = facts.component(term)
+            assert all(evaluate(c, outcome.model) for c in component.conditions)
+            assert all(outcome.model[s.name] in facts.declared(s) for s in component.symbols)
+    assert models > 100
+
+
+def test_the_solver_moves_between_components() -> None:
+    small, large = facts_from({"x": (0, 5)}), facts_from({"x": (6, 9)})
+    term = parse("x*x*x >= 150")
+    assert isinstance(solve_formula(small.component(term), term), Proved)
+    assert isinstance(solve_formula(large.component(term), term), Refuted)
+    assert isinstance(solve_formula(small.component(term), term), Proved)
+    assert isinstance(solve_formula(large.component(term), not_(parse("x*x*x >= 0"))), Proved)
+
+
+def test_oversized_formulas_are_not_sent() -> None:
+    text = " or ".join(f"x*x*{k} + y == {k + 1}*x % {k + 2} + {k}" for k in range(2, 900))
+    outcome = _outcome(text, {})
+    assert isinstance(outcome, Unknown)
+    assert "parts" in outcome.reason
+
+
+def test_smtlib_means_the_same() -> None:
+    """Z3 reads the script; its answer is compared with trying values."""
+    rng = random.Random(12)
+    satisfiable = unsatisfiable = 0
+    for _ in range(250):
+        try:
+            term = parse(condition(rng))
+        except ParseError:
+            continue
+        if not term.is_bool or not term.symbols:
+            continue
+        ranges: dict[str, tuple[int | None, int | None]] = {s.name: (-3, 4) for s in term.symbols}
+        names = sorted(ranges)
+        found = False
+        for number in range(8 ** len(names)):
+            point = {name: number // 8**i % 8 - 3 for i, name in enumerate(names)}
+            try:
+                found = found or evaluate(term, point) is True
+            except ZeroDivisionError:
+                continue
+        solver = z3.Solver()
+        solver.from_string(smtlib(term, ranges=ranges))
+        answer = solver.check()
+        assert answer == (z3.sat if found else z3.unsat), term
+        satisfiable += found
+        unsatisfiable += not found
+    assert satisfiable > 50
+    assert unsatisfiable > 10
+
+
+def test_smtlib_quotes_names() -> None:
+    script = smtlib(parse("div + let >= 1"), ranges={"div": (-5, None)})
+    solver = z3.Solver()
+    solver.from_string(script)
+    assert solver.check() == z3.sat
+    assert "|div|" in script
+    assert "(- 5)" in script

@@ -1,0 +1,158 @@
+"""Folding: text that reads back, source that computes, substitution that means what it says."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guards.terms import exprs
+from guards.terms.exprs import maximum, symbol
+from guards.terms.fold import evaluate, fold, python, substitute, text
+from guards.text.reader import parse
+from tests.oracles import SPACE
+from tests.strategies import condition, conditions, integers
+
+x, y = symbol("x"), symbol("y")
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "s0 + s1 > 2",
+        "s0 % 8 == 0",
+        "s0 == s1",
+        "s0 != s1",
+        "s0 < s1",
+        "s0 <= s1 + 3",
+        "s0 >= 2",
+        "s0 <= 7",
+        "2*s0 < s1",
+        "s0 == 8*(s0//8)",
+        "s0 < 8*s1 and s1 >= 2",
+        "s0 == 1 or s1 == 1",
+        "max(s0, 1) <= s1",
+        "(s0 if s0 >= s1 else 4) <= s2",
+        "s0*s1 <= s2",
+        "s0*(s1//2) <= s2",
+        "s0//(s1 + 1) == 0",
+        "(s0 + 7)//8 <= s1",
+    ],
+)
+def test_text_of_conditions_is_what_a_person_writes(shown: str) -> None:
+    assert text(parse(shown)) == shown
+
+
+@pytest.mark.parametrize(
+    "shown", ["s0 + s1", "8*(s0//8)", "s0 - s1 - 3", "-s0", "4 - s0", "s0*s0*s1", "2*s0*s1", "0", "-7"]
+)
+def test_text_of_integers_is_what_a_person_writes(shown: str) -> None:
+    assert text(parse(shown)) == shown
+
+
+def test_names_are_replaced() -> None:
+    assert text(parse("s0 + s1 > 2"), {"s0": "x.size(0)"}) == "x.size(0) + s1 > 2"
+
+
+@settings(max_examples=400, deadline=None)
+@given(conditions() | integers())
+def test_text_reads_back_as_the_same_term(source: str) -> None:
+    try:
+        term = parse(source)
+    except ValueError:
+        return
+    assert parse(text(term)) is term
+
+
+@settings(max_examples=300, deadline=None)
+@given(conditions(), st.integers(-9, 9), st.integers(-9, 9), st.integers(-9, 9))
+def test_generated_source_agrees_with_evaluation(source: str, a: int, b: int, c: int) -> None:
+    try:
+        term = parse(source)
+        wanted = evaluate(term, {"x": a, "y": b, "z": c})
+    except (ValueError, ZeroDivisionError):
+        return
+    made = python(term, {"x": "v[0]", "y": "v[1]", "z": "v[2]"})
+    try:
+        found = eval(made, SPACE, {"v": (a, b, c)})
+    except ZeroDivisionError:  # Python looks at the parts in order; evaluation lets a later part decide
+        assert term.op in (exprs.Op.AND, exprs.Op.OR)
+        return
+    assert found is wanted
+
+
+def test_substitution_commutes_with_evaluation() -> None:
+    rng = random.Random(3)
+    compared = 0
+    for _ in range(1500):
+        try:
+            term = parse(condition(rng))
+            replaced = substitute(term, {x: 2 * y + 1, y: x // 3})
+        except (ValueError, ZeroDivisionError):
+            continue
+        point = {name: rng.randint(-9, 20) for name in ("x", "y", "z")}
+        moved = {**point, "x": 2 * point["y"] + 1, "y": point["x"] // 3}
+        try:
+            assert evaluate(replaced, point) == evaluate(term, moved)
+            compared += 1
+        except ZeroDivisionError:
+            continue
+    assert compared > 800
+
+
+def test_substitution_replaces_whole_terms_and_all_at_once() -> None:
+    assert substitute(x // 2 + x, {x // 2: y}) is x + y
+    assert substitute(x + 2 * y, {x: y, y: x}) is y + 2 * x
+    assert substitute(x + 1, {y: x}) is x + 1
+
+
+def test_each_part_is_folded_once() -> None:
+    term = exprs.ZERO + x
+    for _ in range(60):
+        term = maximum(term // 3, term % 5)
+    visits = 0
+
+    def count(part: exprs.Term, operands: list[int]) -> int:
+        nonlocal visits
+        visits += 1
+        return 0
+
+    fold(term, count)
+    assert visits <= 60 * 4 + 3
+
+
+def test_deep_terms_fold() -> None:
+    term = x
+    for step in range(2000):
+        term = maximum(term, y - step) // (y + 2)
+    assert evaluate(term, {"x": 10**9, "y": 1}) == evaluate(substitute(term, {x: x + 0 * y}), {"x": 10**9, "y": 1})
+    assert fold(term, lambda part, operands: max(operands, default=0) + 1) > 2000
+
+
+def test_missing_values_and_zero_divisors_are_errors() -> None:
+    with pytest.raises(KeyError):
+        evaluate(x + y, {"x": 1})
+    with pytest.raises(ZeroDivisionError):
+        evaluate(x // y, {"x": 1, "y": 0})
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_part_that_decides_is_enough(deep: bool) -> None:
+    """An `and`, an `or` and an `ite` do not need the part that divides by zero, in whatever order the parts stand."""
+    tail = x
+    if deep:
+        for step in range(80):
+            tail = maximum(tail, x - step) // (x + 2)
+    either = exprs.or_(exprs.eq(y, 0), exprs.ge(tail // y, 1), exprs.ge(tail % y, 9))
+    both = exprs.and_(exprs.ne(y, 0), exprs.ge(tail // y, 1))
+    choice = exprs.ite(exprs.eq(y, 0), 7, tail // y)
+    at = {"x": 5, "y": 0}
+    assert evaluate(either, at) is True
+    assert evaluate(both, at) is False
+    assert evaluate(choice, at) == 7
+    with pytest.raises(ZeroDivisionError):
+        evaluate(exprs.or_(exprs.eq(y, 1), exprs.ge(tail // y, 1)), at)
+    with pytest.raises(ZeroDivisionError):
+        evaluate(exprs.and_(exprs.eq(y, 0), exprs.ge(tail // y, 1)), at)
