@@ -9,15 +9,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
+import meta_fns.core.derived
+import meta_fns.ops  # both register rules  # noqa: F401
+from meta_fns.core.registry import NO_CONTEXT, Aliasing, Context, Rule, aliasing, has_rule, lookup, resolve, rules
+from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DataDependentOutput, DtypeError, MetaError, ShapeError, UnsupportedOp
-from meta_fns.registry import NO_CONTEXT, Aliasing, Context, Rule, aliasing, has_rule, lookup, resolve, rules
-from meta_fns.spec import TensorSpec
 
 __all__ = [
     "Aliasing",
@@ -35,50 +36,6 @@ __all__ = [
     "lookup",
     "rules",
 ]
-
-# The modules that register rules, one a family of ops. Order does not matter: no overload may be registered twice.
-FAMILIES = (
-    "activations_backward",
-    "attention",
-    "attention_backward",
-    "attention_cuda",
-    "average_pooling",
-    "convolution",
-    "convolution_backward",
-    "cuda_only",
-    "data_dependent",
-    "embedding_bag",
-    "factories",
-    "fft",
-    "indexing",
-    "joining",
-    "linalg",
-    "losses",
-    "matmul",
-    "max_pooling",
-    "normalization",
-    "normalization_backward",
-    "number_factories",
-    "padding_ops",
-    "pointwise",
-    "pooling",
-    "products",
-    "random",
-    "rearranging",
-    "recurrent",
-    "reductions",
-    "scalar",
-    "scatter",
-    "sorting",
-    "sparse",
-    "upsampling",
-    "variants",
-    "view_scatter",
-    "views",
-)
-
-for _family in FAMILIES:
-    import_module(f"{__name__}.{_family}")
 
 
 def infer(

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from meta_fns.errors import ShapeError
-from meta_fns.layout import broadcast
-from meta_fns.sizes import Shape, product, same
-from meta_fns.spec import TensorSpec
-from meta_fns.view_algebra import infer_sizes, view_strides, view_strides_asking
+from meta_fns.core.layout import broadcast
+from meta_fns.core.sizes import Shape, product, same
+from meta_fns.core.spec import TensorSpec
+from meta_fns.core.view_strides import infer_sizes, view_strides, view_strides_asking
 from symshape.errors import ProgramError
 from symshape.tracing.deferred import Copied
 from symshape.tracing.origins import user_location

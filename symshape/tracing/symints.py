@@ -2,7 +2,7 @@
 
 An :class:`IntNode` plays two parts.  To torch it is a SymNode: C++ and ``torch.SymInt`` call ``add``, ``guard_bool`` …
 (protocol checked on torch 2.11 to 2.13: ``torch/csrc/utils/python_symnode.h``, ``torch/fx/experimental/sym_node.py``).
-To ``meta_fns`` it is a size: ``+ - * // % == <`` and the methods of ``meta_fns/sizes.py``.  In both parts it holds a
+To ``meta_fns`` it is a size: ``+ - * // % == <`` and the methods of ``meta_fns/core/sizes.py``.  In both parts it holds a
 term and leaves every decision to its environment.
 """
 
@@ -18,7 +18,7 @@ import torch
 
 from guards.terms import exprs
 from guards.terms.exprs import Op, Term
-from meta_fns import layout
+from meta_fns.core import layout
 from symshape.tracing.floats import FloatTerm
 from symshape.tracing.texts import wants_value
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from meta_fns import TensorSpec, layout
+from meta_fns import TensorSpec
+from meta_fns.core import layout
 from symshape.errors import UnsupportedError
 from symshape.tracing.graph import Value
 from symshape.tracing.symints import IntNode

@@ -16,7 +16,8 @@ import meta_fns
 from guards.terms import exprs
 from guards.terms.exprs import Term
 from guards.sets.guard import Guard
-from meta_fns import TensorSpec, registry
+from meta_fns import TensorSpec
+from meta_fns.core import registry
 from symshape.errors import ProgramError, SymShapeError, UnsupportedError
 from symshape.tracing import fallbacks
 from symshape.tracing.deferred import Copied

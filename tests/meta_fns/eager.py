@@ -102,7 +102,7 @@ def check_call(overload: Any, *args: Any, refusals: bool = True, **kwargs: Any) 
 
     `refusals=False` lets `infer` accept what eager refuses.
     """
-    op = meta_fns.registry.resolve(overload)
+    op = meta_fns.core.registry.resolve(overload)
     expected, error = eager(op, args, kwargs)
     text = f"{op}({describe(list(args))}, {describe(list(kwargs.items()))})"
     if error is not None:

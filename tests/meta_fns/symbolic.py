@@ -16,7 +16,8 @@ from torch.utils._pytree import tree_map_only
 import meta_fns
 from guards.sets import sources
 from guards.terms import fold
-from meta_fns import TensorSpec, layout
+from meta_fns import TensorSpec
+from meta_fns.core import layout
 from symshape.dims import Policy
 from symshape.errors import SymShapeError
 from symshape.tracing.env import ShapeEnv

@@ -1,0 +1,122 @@
+"""Type promotion as eager does it: dimensioned tensors before 0-d tensors before Python numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from meta_fns.core.spec import TensorSpec
+
+__all__ = [
+    "float_result",
+    "int_to_float",
+    "is_float",
+    "number_dtype",
+    "result_type",
+    "sum_dtype",
+    "to_complex",
+    "to_real",
+]
+
+_COMPLEX = {
+    torch.float16: torch.complex32,
+    torch.bfloat16: torch.complex64,
+    torch.float32: torch.complex64,
+    torch.float64: torch.complex128,
+}
+_REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+
+def number_dtype(value: Any) -> torch.dtype:
+    """The dtype of a Python or symbolic number as an operand: bool, int64, the default float or the default complex
+    dtype.
+
+    A symbolic number says its kind by `scalar_type` (`int`, `float` or `bool`; `int` if it has none).
+    """
+    kind = type(value)
+    if kind is int:
+        return torch.int64
+    if kind is float:
+        return torch.get_default_dtype()
+    if kind is bool or kind is torch.SymBool:
+        return torch.bool
+    if kind is torch.SymFloat:
+        return torch.get_default_dtype()
+    if kind is complex:
+        return to_complex(torch.get_default_dtype())
+    if isinstance(value, complex):
+        return to_complex(torch.get_default_dtype())
+    kind = float if isinstance(value, float) else getattr(value, "scalar_type", int)
+    return torch.bool if kind is bool else torch.get_default_dtype() if kind is float else torch.int64
+
+
+def to_complex(dtype: torch.dtype) -> torch.dtype:
+    """The complex dtype of the same precision (complex dtypes pass through)."""
+    return _COMPLEX.get(dtype, dtype)
+
+
+def to_real(dtype: torch.dtype) -> torch.dtype:
+    """The value dtype of a complex dtype; others pass through."""
+    return _REAL.get(dtype, dtype)
+
+
+def is_float(dtype: torch.dtype) -> bool:
+    """True for floating and complex dtypes."""
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def _combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dtype | None:
+    if higher is None or lower is None:
+        return higher if lower is None else lower
+    if higher.is_complex:
+        return higher
+    if higher.is_floating_point:
+        return to_complex(higher) if lower.is_complex else higher
+    if higher is torch.bool or lower.is_floating_point or lower.is_complex:
+        return torch.promote_types(higher, lower)
+    return higher
+
+
+def result_type(operands: Iterable[Any]) -> torch.dtype:
+    """The common dtype of TensorSpecs and numbers: each category promotes within itself and yields to the one before
+    it in kind.
+
+    Source: torch.result_type (ATen/native/TypeProperties.cpp).
+    """
+    dimensioned: torch.dtype | None = None
+    zero: torch.dtype | None = None
+    number: torch.dtype | None = None
+    for operand in operands:
+        if type(operand) is TensorSpec:
+            dtype = operand.dtype
+            if operand.sizes:
+                if dimensioned is not dtype:
+                    dimensioned = dtype if dimensioned is None else torch.promote_types(dimensioned, dtype)
+            elif zero is not dtype:
+                zero = dtype if zero is None else torch.promote_types(zero, dtype)
+        else:
+            dtype = number_dtype(operand)
+            number = dtype if number is None else torch.promote_types(number, dtype)
+    found = _combine(dimensioned, _combine(zero, number))
+    if found is None:
+        raise ValueError("result_type of no operands")
+    return found
+
+
+def int_to_float(dtype: torch.dtype) -> torch.dtype:
+    """The default float dtype for bool and integer dtypes, else the dtype itself."""
+    return dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
+
+
+def float_result(operands: Iterable[Any]) -> torch.dtype:
+    """`int_to_float` of the operands' common dtype (`div`, `sin`, `atan2`, ...)."""
+    return int_to_float(result_type(operands))
+
+
+def sum_dtype(dtype: torch.dtype, wanted: torch.dtype | None = None) -> torch.dtype:
+    """The dtype of `sum`, `prod`, `cumsum`: the one asked for, else int64 for bool and integers."""
+    if wanted is not None:
+        return wanted
+    return dtype if dtype.is_floating_point or dtype.is_complex else torch.int64

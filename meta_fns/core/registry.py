@@ -1,0 +1,225 @@
+"""Rules by ATen overload, and what the schema says of aliasing.
+
+A rule is a function with the op's own parameters (names and defaults of the schema) where `Tensor` is a `TensorSpec`,
+`Tensor[]` a list
+of them, an absent optional tensor None, and ints in SymInt slots may be symbolic. A Python number may stand in a
+Tensor slot of
+pointwise ops, as it does at `__torch_dispatch__` level. It returns a TensorSpec or a tuple/list of them, shaped as the
+schema's returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+import attrs
+import torch
+from torch._ops import OpOverload
+
+from meta_fns.core.sizes import Size
+from meta_fns.errors import DataDependentOutput, UnsupportedOp
+
+__all__ = [
+    "NO_CONTEXT",
+    "Aliasing",
+    "Context",
+    "Rule",
+    "aliasing",
+    "has_rule",
+    "lookup",
+    "register",
+    "resolve",
+    "rule",
+    "rules",
+]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Context(Protocol):
+    """Makes unknown (unbacked) values for data-dependent rules. `lower` and `upper` are inclusive; None is
+    unbounded.
+    """
+
+    def new_size(self, lower: Size, upper: Size | None) -> Size:
+        """An unknown size (never negative)."""
+
+    def new_int(self, lower: Size | None, upper: Size | None) -> Size:
+        """An unknown integer."""
+
+    def new_float(self) -> Any:
+        """An unknown float."""
+
+    def new_bool(self) -> Any:
+        """An unknown bool."""
+
+
+class _NoContext:
+    """The context of plain inference: refuses to make anything up."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise DataDependentOutput("the result depends on the data of its arguments; pass ctx= to name what is unknown")
+
+    new_size = new_int = new_float = new_bool = _refuse
+
+
+NO_CONTEXT: Context = _NoContext()
+
+
+@attrs.frozen(eq=False)
+class Rule:
+    """What is known of one overload. `fn(*args, **kwargs)`, or `fn(ctx, *args, **kwargs)` if `data_dependent`."""
+
+    overload: str
+    fn: Callable[..., Any]
+    data_dependent: bool = False
+
+
+_rules: dict[str, Rule] = {}
+_by_op: dict[OpOverload, Rule | None] = {}
+_derivers: list[Callable[[OpOverload], Rule | None]] = []
+
+
+def register(overload: str, fn: Callable[..., Any], *, data_dependent: bool = False) -> Rule:
+    """Register `fn` as the rule of one overload (`"aten.mm.default"`).
+
+    Raises: ValueError if the overload has one already.
+    """
+    if overload in _rules:
+        raise ValueError(f"two rules for {overload}: {_rules[overload].fn.__qualname__} and {fn.__qualname__}")
+    made = Rule(overload, fn, data_dependent)
+    _rules[overload] = made
+    _by_op.clear()
+    return made
+
+
+def rule(*overloads: str, data_dependent: bool = False) -> Callable[[_F], _F]:
+    """Decorator form of `register` for one or several overloads that share a signature."""
+
+    def wrap(fn: _F) -> _F:
+        for overload in overloads:
+            register(overload, fn, data_dependent=data_dependent)
+        return fn
+
+    return wrap
+
+
+def deriver(fn: Callable[[OpOverload], Rule | None]) -> Callable[[OpOverload], Rule | None]:
+    """Register a maker of rules for overloads that have none of their own (out= and in-place variants of a functional
+    rule).
+    """
+    _derivers.append(fn)
+    return fn
+
+
+def lookup(op: OpOverload) -> Rule | None:
+    """The rule of an overload, or None. One dict look-up after the first call."""
+    try:
+        return _by_op[op]
+    except KeyError:
+        found = _rules.get(str(op))
+        if found is None:
+            for make in _derivers:
+                found = make(op)
+                if found is not None:
+                    break
+        _by_op[op] = found
+        return found
+
+
+def resolve(overload: OpOverload | str) -> OpOverload:
+    """The OpOverload of a name such as `"aten.mm.default"` (an OpOverload passes through).
+
+    Raises: UnsupportedOp if this torch has no such overload.
+    """
+    if isinstance(overload, OpOverload):
+        return overload
+    parts = overload.replace("::", ".").split(".")
+    try:
+        space, name, *rest = parts
+        found = getattr(getattr(getattr(torch.ops, space), name), rest[0] if rest else "default")
+    except (AttributeError, ValueError, RuntimeError) as error:
+        raise UnsupportedOp(f"this torch has no operator {overload!r}") from error
+    assert isinstance(found, OpOverload)
+    return found
+
+
+def has_rule(overload: OpOverload | str) -> bool:
+    """True if the overload has a rule (its own, or derived from its functional variant)."""
+    return lookup(resolve(overload)) is not None
+
+
+def rules() -> tuple[Rule, ...]:
+    """Every registered rule, by overload name (derived rules are not listed)."""
+    return tuple(_rules[name] for name in sorted(_rules))
+
+
+@attrs.frozen
+class Aliasing:
+    """What the schema says of storage: positions count the schema's arguments and returns.
+
+    `view_of[i]`: output i is a view of this argument (or None). `same_as[i]`: output i is this very argument
+    (in-place, out=).
+    `mutated`: arguments that are written to. `names`: argument names by position.
+    """
+
+    view_of: tuple[int | None, ...]
+    same_as: tuple[int | None, ...]
+    mutated: tuple[int, ...]
+    names: tuple[str, ...]
+
+    @property
+    def is_functional(self) -> bool:
+        """True if no output shares storage with an argument and none is written to."""
+        return not self.mutated and not any(i is not None for i in (*self.view_of, *self.same_as))
+
+
+_aliasing: dict[OpOverload, Aliasing] = {}
+
+
+def aliasing(overload: OpOverload | str) -> Aliasing:
+    """Which outputs are views of, or the same as, which arguments, and which arguments are mutated.
+
+    Source: the op's schema (cached by overload).
+    """
+    op = resolve(overload)
+    found = _aliasing.get(op)
+    if found is None:
+        found = _aliasing[op] = _read_aliasing(op._schema)
+    return found
+
+
+def _read_aliasing(schema: torch.FunctionSchema) -> Aliasing:
+    owners: dict[str, int] = {}
+    parted: list[int] = []
+    mutated = []
+    for position, argument in enumerate(schema.arguments):
+        info = argument.alias_info
+        if info is None:
+            continue
+        for name in info.before_set:
+            owners[name] = position
+        if "*" in info.after_set:
+            parted.append(position)
+        if info.is_write:
+            mutated.append(position)
+    views: list[int | None] = []
+    sames: list[int | None] = []
+    for result in schema.returns:
+        info = result.alias_info
+        owner = None if info is None else _owner(info.before_set, owners)
+        if owner is None and info is not None and not info.before_set and parted:
+            owner = parted[0]  # `Tensor(a -> *) self … -> Tensor(a)[]`, of which torch keeps no more than this
+        written = info is not None and info.is_write
+        views.append(None if written else owner)
+        sames.append(owner if written else None)
+    names = tuple(argument.name for argument in schema.arguments)
+    return Aliasing(tuple(views), tuple(sames), tuple(mutated), names)
+
+
+def _owner(names: Iterable[str], owners: dict[str, int]) -> int | None:
+    for name in names:
+        if name in owners:
+            return owners[name]
+    return None

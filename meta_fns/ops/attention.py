@@ -1,0 +1,61 @@
+"""Fused attention."""
+
+from __future__ import annotations
+
+import torch
+
+from meta_fns.core import layout
+from meta_fns.core.registry import rule
+from meta_fns.core.sizes import Size, at_least_one, check, same, show
+from meta_fns.core.spec import TensorSpec
+from meta_fns.errors import DtypeError, ShapeError
+
+__all__ = ["flash_attention_for_cpu"]
+
+
+@rule("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def flash_attention_for_cpu(
+    query: TensorSpec,
+    key: TensorSpec,
+    value: TensorSpec,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: TensorSpec | None = None,
+    scale: float | None = None,
+) -> tuple[TensorSpec, TensorSpec]:
+    """`(b, h, s, d), (b, h, t, d), (b, h, t, d) -> (b, h, s, d)`, laid out like query; logsumexp `(b, h, s)` as `(b,
+    s, h)`.
+    """
+    for name, spec in (("query", query), ("key", key), ("value", value)):
+        if len(spec.sizes) != 4:
+            raise ShapeError(f"{name} must have 4 dimensions, got {show(spec.sizes)}")
+        if not spec.dtype.is_floating_point or spec.dtype is not query.dtype:
+            raise DtypeError(f"{name} must be of query's floating dtype {query.dtype}, got {spec.dtype}")
+    if dropout_p != 0.0:
+        raise ShapeError(f"dropout must be 0, got {dropout_p}")
+    b, h, s, d = query.sizes
+    t = key.sizes[2]
+    for mine, other in ((d, key.sizes[3]), (d, value.sizes[3]), (t, value.sizes[2]), (b, key.sizes[0])):
+        if mine is not other and not same(mine, other):
+            check(mine == other, lambda: f"sizes differ: {show(query.sizes)}, {show(key.sizes)}, {show(value.sizes)}")
+    if attn_mask is not None:
+        _check_mask(attn_mask, query, t)
+    if query.canonical():
+        output = query.fresh()
+    else:
+        strides = layout.like_strides(query.sizes, query.strides, None)
+        output = TensorSpec(query.sizes, strides, 0, query.dtype, query.device)
+    heads = at_least_one(h)
+    dtype = torch.float64 if query.dtype is torch.float64 else torch.float32
+    logsumexp = TensorSpec((b, h, s), (at_least_one(s) * heads, 1, heads), 0, dtype, query.device)
+    return output, logsumexp
+
+
+def _check_mask(mask: TensorSpec, query: TensorSpec, keys: Size) -> None:
+    if len(mask.sizes) not in (2, 4):
+        raise ShapeError(f"attn_mask must have 2 or 4 dimensions, got {show(mask.sizes)}")
+    if mask.dtype is not query.dtype and mask.dtype is not torch.float32:
+        raise DtypeError(f"attn_mask must be of query's dtype {query.dtype}, got {mask.dtype}")
+    full = (*query.sizes[:3], keys)
+    layout.expand(mask.sizes, mask.strides, full if len(mask.sizes) == 4 else full[2:])

@@ -1,0 +1,137 @@
+"""Fourier transforms. Untransformed dimensions come first, by falling input stride; the transformed ones lie innermost.
+
+Source: `_exec_fft` of ATen/native/mkl/SpectralOps.cpp (and CuFFT's, which does the same); without MKL (PocketFFT)
+results are contiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from meta_fns.core import layout
+from meta_fns.core.checks import need_dtype, need_nonempty
+from meta_fns.core.promote import to_complex, to_real
+from meta_fns.core.registry import rule
+from meta_fns.core.sizes import Shape, Size, at_least_one, check, known, same
+from meta_fns.core.spec import TensorSpec
+from meta_fns.errors import ShapeError
+
+__all__: list[str] = []
+
+_COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
+_REAL = (torch.float16, torch.float32, torch.float64)
+_MKL: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+
+
+def _sorted_dims(strides: Shape, dims: Sequence[int], *, keep_last: bool = False) -> list[int]:
+    """The dimensions by falling stride (the last one staying if told)."""
+    found = list(dims)
+    movable = len(found) - keep_last
+    found[:movable] = _by_stride(found[:movable], strides)
+    return found
+
+
+def _by_stride(dims: Sequence[int], strides: Shape) -> list[int]:
+    """A stable insertion sort by falling stride; asks only where the structure does not tell."""
+    found: list[int] = []
+    for d in dims:
+        at = len(found)
+        while at and layout.compare(strides[found[at - 1]], strides[d]) < 0:
+            at -= 1
+        found.insert(at, d)
+    return found
+
+
+def _partition(ndim: int, transformed: Sequence[int]) -> list[int]:
+    """The other dimensions in the order in which std::partition leaves them: from both ends, swapping."""
+    order = list(range(ndim))
+    chosen = set(transformed)
+    first, last = 0, ndim
+    while True:
+        while first != last and order[first] not in chosen:
+            first += 1
+        if first == last:
+            break
+        last -= 1
+        while first != last and order[last] in chosen:
+            last -= 1
+        if first == last:
+            break
+        order[first], order[last] = order[last], order[first]
+        first += 1
+    return order[:first]
+
+
+def _executed(self: TensorSpec, sizes: Shape, dims: Sequence[int], dtype: torch.dtype) -> TensorSpec:
+    """The output of one transform over `dims`, innermost last, of these sizes."""
+    if not _MKL and self.device.type == "cpu":
+        return TensorSpec.contiguous(sizes, dtype, self.device)
+    if self.device.type == "cpu":
+        # MKL makes no plan for an empty batch.
+        need_nonempty("self", self, [d for d in range(len(sizes)) if d not in dims])
+    batch = _by_stride(_partition(len(sizes), dims), self.strides)
+    strides: list[Size] = [0] * len(sizes)
+    stride: Size = 1
+    for d in reversed(dims):
+        strides[d] = stride
+        stride = stride * at_least_one(sizes[d])
+    for d in reversed(batch):
+        strides[d] = stride
+        stride = stride * sizes[d]
+    return TensorSpec(sizes, tuple(strides), 0, dtype, self.device)
+
+
+def _need_dims(self: TensorSpec, dim: Sequence[int]) -> list[int]:
+    found = [layout.wrap_dim(d, len(self.sizes)) for d in dim]
+    if not self.sizes and found:
+        raise ShapeError("a 0-d tensor cannot be transformed")
+    for d in found:
+        size = self.sizes[d]
+        if not known(size >= 1):
+            check(size >= 1, f"dimension {d} of {self} must not be empty")
+    return found
+
+
+@rule("aten._fft_c2c.default")
+def fft_c2c(self: TensorSpec, dim: Sequence[Size], normalization: int, forward: bool) -> TensorSpec:
+    """A transform of complex numbers over `dim`."""
+    need_dtype("self", self, _COMPLEX)
+    if not dim:
+        strides = layout.like_strides(self.sizes, self.strides, None)
+        return TensorSpec(self.sizes, strides, 0, self.dtype, self.device)
+    dims = _need_dims(self, dim)
+    return _executed(self, self.sizes, _sorted_dims(self.strides, dims), self.dtype)
+
+
+@rule("aten._fft_r2c.default")
+def fft_r2c(self: TensorSpec, dim: Sequence[int], normalization: int, onesided: bool) -> TensorSpec:
+    """A transform of real numbers over `dim`; of the last one, half the frequencies if `onesided`."""
+    need_dtype("self", self, _REAL)
+    dims = _need_dims(self, dim)
+    last = dims[-1]
+    sizes = list(self.sizes)
+    if onesided:
+        sizes[last] = sizes[last] // 2 + 1
+    order = _sorted_dims(self.strides, dims, keep_last=True)
+    return _executed(self, tuple(sizes), order, to_complex(self.dtype))
+
+
+@rule("aten._fft_c2r.default")
+def fft_c2r(self: TensorSpec, dim: Sequence[int], normalization: int, last_dim_size: Size) -> TensorSpec:
+    """The inverse of `_fft_r2c`: real numbers, `last_dim_size` of them in the last dimension of `dim`."""
+    need_dtype("self", self, _COMPLEX)
+    dims = _need_dims(self, dim)
+    if not known(last_dim_size >= 1):
+        check(last_dim_size >= 1, lambda: f"last_dim_size must be positive, got {last_dim_size}")
+    source = self
+    if len(dims) > 1:
+        source = fft_c2c(self, dims[:-1], normalization, False)
+    last = dims[-1]
+    sizes = (*self.sizes[:last], last_dim_size, *self.sizes[last + 1 :])
+    given = self.sizes[last]
+    if not same(given, last_dim_size // 2 + 1):
+        fits = (given == last_dim_size // 2 + 1) | (given == last_dim_size) | (last_dim_size == given // 2 + 1)
+        check(fits, lambda: f"{given} frequencies do not fit last_dim_size {last_dim_size}")
+    return _executed(source, sizes, [last], to_real(self.dtype))

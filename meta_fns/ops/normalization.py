@@ -1,0 +1,181 @@
+"""Softmax, layer norm, batch norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from meta_fns.core import layout
+from meta_fns.core.checks import refuse_unless_empty
+from meta_fns.core.registry import rule
+from meta_fns.core.sizes import Size, check, empty, known, same, show, static
+from meta_fns.core.spec import TensorSpec
+from meta_fns.errors import DtypeError, ShapeError
+
+__all__ = ["batch_norm", "batch_norm_like", "layer_norm", "softmax"]
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+@rule("aten._softmax.default", "aten._log_softmax.default")
+def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
+    """Softmax along `dim`, contiguous; `half_to_float` (CUDA) reads float16 and gives float32."""
+    layout.wrap_dim(dim, len(self.sizes))
+    if not self.dtype.is_floating_point:
+        refuse_unless_empty(f"softmax is not implemented for {self.dtype}", self.sizes)
+    if half_to_float:
+        if self.device.type == "cpu" or self.dtype is not torch.float16:
+            raise DtypeError("half_to_float needs a float16 tensor on CUDA")
+        return self.fresh(None, torch.float32)
+    return self.fresh()
+
+
+@rule("aten._safe_softmax.default")
+def safe_softmax(self: TensorSpec, dim: int, dtype: torch.dtype | None = None) -> TensorSpec:
+    """Softmax along `dim` that gives zeros for rows that are all -inf."""
+    layout.wrap_dim(dim, len(self.sizes))
+    if self.dtype.is_complex:
+        raise DtypeError(f"not implemented for {self.dtype}")
+    if not (dtype or self.dtype).is_floating_point:
+        refuse_unless_empty(f"softmax is not implemented for {dtype or self.dtype}", self.sizes)
+    return self.fresh(None, dtype)
+
+
+def _per_channel(name: str, spec: TensorSpec | None, size: Size) -> None:
+    if spec is None:
+        return
+    if len(spec.sizes) != 1:
+        raise ShapeError(f"{name} must be a vector, got {show(spec.sizes)}")
+    if not same(spec.sizes[0], size):
+        check(spec.sizes[0] == size, lambda: f"{name} {show(spec.sizes)} must be of size {size}")
+
+
+def _stat_dtype(input: TensorSpec, *parameters: TensorSpec | None) -> torch.dtype:  # noqa: A002 - name of the schema
+    """The dtype of saved means: that of the parameters on CPU (float32 beside a bfloat16 input), float32 for halves on
+    CUDA.
+    """
+    if input.dtype in _HALVES:
+        if input.device.type != "cpu":
+            return torch.float32
+        for parameter in parameters:
+            if parameter is not None and parameter.dtype is torch.float32:
+                return torch.float32
+    return input.dtype
+
+
+@rule("aten.native_layer_norm.default")
+def layer_norm(
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    normalized_shape: Sequence[Size],
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    eps: float,
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    """The input normalised over its last dimensions, contiguous; mean and 1/deviation with those dimensions of size
+    1.
+    """
+    n = len(normalized_shape)
+    if n < 1 or len(input.sizes) < n:
+        raise ShapeError(f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}")
+    if not input.dtype.is_floating_point:
+        raise DtypeError(f"layer norm is not implemented for {input.dtype}")
+    given = [p.dtype for p in (weight, bias) if p is not None]
+    mixed = input.dtype in _HALVES and all(dtype is torch.float32 for dtype in given)
+    if not mixed and any(dtype is not input.dtype for dtype in given):
+        raise DtypeError(f"parameters of {given} do not go with an input of {input.dtype}")
+    lead = len(input.sizes) - n
+    for name, sizes in (
+        ("input", input.sizes[lead:]),
+        ("weight", None if weight is None else weight.sizes),
+        ("bias", None if bias is None else bias.sizes),
+    ):
+        if sizes is None:
+            continue
+        if len(sizes) != n:
+            raise ShapeError(f"{name} {show(sizes)} must have the sizes {show(normalized_shape)}")
+        for size, wanted in zip(sizes, normalized_shape, strict=True):
+            if size is not wanted and not same(size, wanted):
+                check(
+                    size == wanted,
+                    lambda: f"normalized_shape {show(normalized_shape)} does not fit {show(input.sizes)}",
+                )
+    stat = TensorSpec.contiguous((*input.sizes[:lead], *((1,) * n)), _stat_dtype(input, weight, bias), input.device)
+    return input.fresh(), stat, stat
+
+
+@rule("aten.native_batch_norm.default")
+def batch_norm(
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    running_mean: TensorSpec | None,
+    running_var: TensorSpec | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    """The input normalised per channel; saved mean and 1/deviation, empty outside training."""
+    if len(input.sizes) < 2:
+        raise ShapeError(f"input needs at least 2 dimensions, got {show(input.sizes)}")
+    channels = input.sizes[1]
+    for name, spec in (
+        ("weight", weight),
+        ("bias", bias),
+        ("running_mean", running_mean),
+        ("running_var", running_var),
+    ):
+        _per_channel(name, spec, channels)
+    if not training and not empty(input.sizes) and (running_mean is None or running_var is None):
+        raise ShapeError("running_mean and running_var must be given in evaluation mode")
+    if training and input.device.type == "cpu":
+        for size in input.sizes:
+            if not known(size != 0):
+                check(size != 0, lambda: f"training needs at least one element, got {show(input.sizes)}")
+    output = batch_norm_like(input)
+    count = channels if training or input.device.type != "cpu" else 0
+    stat = TensorSpec.contiguous((count,), _stat_dtype(input, weight, bias, running_mean, running_var), input.device)
+    return output, stat, stat
+
+
+@rule("aten._native_batch_norm_legit.default")
+def batch_norm_legit(
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    running_mean: TensorSpec,
+    running_var: TensorSpec,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    """`native_batch_norm` whose running statistics are arguments that it writes to."""
+    return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+
+
+@rule("aten._native_batch_norm_legit.no_stats")
+def batch_norm_no_stats(
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    """`native_batch_norm` without running statistics."""
+    return batch_norm(input, weight, bias, None, None, training, momentum, eps)
+
+
+def batch_norm_like(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of the schema
+    """What batch norm makes of its input's layout: channels-last if it is just that, else contiguous."""
+    if input.canonical() or len(input.sizes) not in (4, 5):
+        return input.fresh()
+    last = torch.channels_last if len(input.sizes) == 4 else torch.channels_last_3d
+    if static(input.sizes) and static(input.strides):
+        keeps = not input.is_contiguous() and input.is_contiguous(last)
+    else:
+        keeps = layout.suggested_format(input.sizes, input.strides) is last
+        keeps = keeps and layout.is_dense(input.sizes, input.strides)
+    if not keeps:
+        return input.fresh()
+    return TensorSpec(input.sizes, layout.channels_last_strides(input.sizes), 0, input.dtype, input.device)

@@ -1,0 +1,224 @@
+"""Tensors made of numbers in order: eye, linspace, logspace, triangles of indices; and triangles of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from meta_fns.core import layout as _layout
+from meta_fns.core.promote import number_dtype
+from meta_fns.core.registry import rule
+from meta_fns.core.sizes import Size, check, show
+from meta_fns.core.spec import TensorSpec
+from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.ops.factories import fresh
+
+__all__: list[str] = []
+
+_Device: TypeAlias = Any
+
+
+@rule("aten.eye.default")
+def eye(
+    n: Size,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: _Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """The identity matrix."""
+    return eye_m(n, n, dtype=dtype, layout=layout, device=device)
+
+
+@rule("aten.eye.m")
+def eye_m(
+    n: Size,
+    m: Size,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: _Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """Ones on the diagonal of an `(n, m)` matrix of zeros."""
+    for name, size in (("n", n), ("m", m)):
+        check(size >= 0, f"{name} must not be negative, got {size}")
+    return fresh((n, m), dtype, device, layout)
+
+
+@rule(
+    "aten.linspace.default", "aten.linspace.Scalar_Tensor", "aten.linspace.Tensor_Scalar", "aten.linspace.Tensor_Tensor"
+)
+def linspace(
+    start: Any,
+    end: Any,
+    steps: Size,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: _Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """`steps` numbers from `start` to `end`, which may be 0-d tensors."""
+    check(steps >= 0, lambda: f"steps must not be negative, got {steps}")
+    for name, bound in (("start", start), ("end", end)):
+        if isinstance(bound, TensorSpec) and bound.sizes:
+            raise ShapeError(f"{name} must be 0-d, got {show(bound.sizes)}")
+    if dtype is None:
+        dtype = torch.get_default_dtype()
+        found = [b.dtype if isinstance(b, TensorSpec) else number_dtype(b) for b in (start, end)]
+        complexes = [d for d in found if d.is_complex]
+        if complexes:
+            dtype = torch.complex128 if dtype is torch.float64 else torch.complex64
+    return fresh((steps,), dtype, device, layout)
+
+
+@rule(
+    "aten.logspace.default", "aten.logspace.Scalar_Tensor", "aten.logspace.Tensor_Scalar", "aten.logspace.Tensor_Tensor"
+)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: Size,
+    base: Any = 10.0,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: _Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """`steps` powers of `base`, the exponents from `start` to `end`."""
+    return linspace(start, end, steps, dtype=dtype, layout=layout, device=device)
+
+
+def _triangle(row: int, col: int, offset: int, lower: bool) -> int:
+    """How many elements of a `(row, col)` matrix lie on or below (above) a diagonal."""
+    if row == 0 or col == 0:
+        return 0
+    if not lower:
+        return row * col - _triangle(row, col, offset - 1, True)
+    first = min(col, 1 + offset) if offset > 0 else int(row + offset > 0)
+    last = max(0, min(col, row + offset))
+    rows = max(0, min(row, row + offset))
+    grown = last - first + 1
+    return (first + last) * grown // 2 + max(0, rows - grown) * col
+
+
+@rule("aten.tril_indices.default")
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: torch.dtype | None = torch.int64,
+    layout: torch.layout | None = None,
+    device: _Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """Rows and columns of the lower triangle of a matrix: `(2, count)`."""
+    return _indices(row, col, offset, True, dtype, layout, device)
+
+
+@rule("aten.triu_indices.default")
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: torch.dtype | None = torch.int64,
+    layout: torch.layout | None = None,
+    device: _Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """Rows and columns of the upper triangle of a matrix: `(2, count)`."""
+    return _indices(row, col, offset, False, dtype, layout, device)
+
+
+def _indices(
+    row: int, col: int, offset: int, lower: bool, dtype: torch.dtype | None, layout_: Any, device: Any
+) -> TensorSpec:
+    if row < 0 or col < 0:
+        raise ShapeError(f"row and col must not be negative, got {row} and {col}")
+    dtype = dtype or torch.int64
+    if dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        raise DtypeError(f"not implemented for {dtype}")
+    return fresh((2, _triangle(row, col, offset, lower)), dtype, device, layout_)
+
+
+@rule("aten.tril.default", "aten.triu.default")
+def tril(self: TensorSpec, diagonal: Size = 0) -> TensorSpec:
+    """The lower (upper) triangle of matrices, zeros elsewhere; contiguous."""
+    if len(self.sizes) < 2:
+        raise ShapeError(f"needs at least 2 dimensions, got {show(self.sizes)}")
+    return self.fresh()
+
+
+@rule("aten.empty_permuted.default")
+def empty_permuted(
+    size: Sequence[Size],
+    physical_layout: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: _Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """A new tensor whose dimensions lie in memory in the order given, outermost first."""
+    if len(physical_layout) != len(size) or sorted(physical_layout) != list(range(len(size))):
+        raise ShapeError(f"physical_layout {list(physical_layout)} is no order of {len(size)} dimensions")
+    made = fresh([size[i] for i in physical_layout], dtype, device, layout)
+    strides: list[Size] = [0] * len(size)
+    for i, stride in zip(physical_layout, made.strides, strict=True):
+        strides[i] = stride
+    return made.view(tuple(size), tuple(strides))
+
+
+@rule("aten._efficientzerotensor.default")
+def efficientzerotensor(
+    size: Sequence[Size],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: _Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """Zeros without storage."""
+    return fresh(size, dtype, device, layout)
+
+
+@rule("aten.block_diag.default")
+def block_diag(tensors: Sequence[TensorSpec]) -> TensorSpec:
+    """Matrices (vectors and numbers as one row) along a diagonal, zeros elsewhere."""
+    if not tensors:
+        raise ShapeError("block_diag needs at least one tensor")
+    rows: Size = 0
+    columns: Size = 0
+    dtype = tensors[0].dtype
+    for tensor in tensors:
+        if len(tensor.sizes) > 2:
+            raise ShapeError(f"block_diag takes at most 2 dimensions, got {show(tensor.sizes)}")
+        if tensor.device != tensors[0].device:
+            raise DtypeError("all tensors must be on one device")
+        rows = rows + (tensor.sizes[0] if len(tensor.sizes) == 2 else 1)
+        columns = columns + (tensor.sizes[-1] if tensor.sizes else 1)
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return TensorSpec.contiguous((rows, columns), dtype, tensors[0].device)
+
+
+@rule("aten.diag_embed.default")
+def diag_embed(self: TensorSpec, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorSpec:
+    """The last dimension as a diagonal of two new ones."""
+    n = len(self.sizes) + 1
+    a, b = _layout.wrap_dim(dim1, n), _layout.wrap_dim(dim2, n)
+    if a == b:
+        raise ShapeError(f"diag_embed needs two dimensions, got {dim1} and {dim2}")
+    if not self.sizes:
+        raise ShapeError("diag_embed does not apply to 0-d tensors")
+    size = self.sizes[-1] + abs(offset)
+    sizes = list(self.sizes[:-1])
+    for at in sorted((a, b)):
+        sizes.insert(at, size)
+    return self.fresh(tuple(sizes))

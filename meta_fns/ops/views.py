@@ -1,0 +1,414 @@
+"""Views: other sizes and strides over the same storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from meta_fns.core import layout, view_strides
+from meta_fns.core.registry import rule
+from meta_fns.core.sizes import Size, at_least_one, ceil_div, check, clamp_index, known, same, show, sym_max, sym_min
+from meta_fns.core.spec import TensorSpec
+from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
+
+__all__ = ["count_of", "slice_dim", "view"]
+
+
+def count_of(size: Size, what: str) -> int:
+    """A number of outputs, as an int: a symbolic one is specialised (guarded) by `int()`.
+
+    Raises: UnsupportedOp if the size cannot be made an int.
+    """
+    if type(size) is int:
+        return size
+    try:
+        return int(size)
+    except TypeError as error:
+        raise UnsupportedOp(f"{what}: the number of outputs, {size}, must be known") from error
+
+
+@rule(
+    "aten.alias.default",
+    "aten.detach.default",
+    "aten.lift_fresh.default",
+    "aten.lift.default",
+    "aten._neg_view.default",
+    "aten.resolve_conj.default",
+    "aten.resolve_neg.default",
+    "aten._fw_primal.default",
+)
+def alias(self: TensorSpec, *rest: Any) -> TensorSpec:
+    """The same metadata."""
+    return self
+
+
+@rule("aten._conj.default")
+def conj(self: TensorSpec) -> TensorSpec:
+    """The conjugate, lazily: the same metadata."""
+    if not self.dtype.is_complex:
+        raise DtypeError(f"the conjugate view is of complex tensors only, got {self.dtype}")
+    return self
+
+
+@rule("aten.t.default", "aten.numpy_T.default")
+def t(self: TensorSpec) -> TensorSpec:
+    """The transpose of a matrix; vectors and scalars as they are."""
+    n = len(self.sizes)
+    if n > 2:
+        raise ShapeError(f"t needs at most 2 dimensions, got {show(self.sizes)}")
+    return self if n < 2 else self.view(self.sizes[::-1], self.strides[::-1])
+
+
+@rule("aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default")
+def transpose(self: TensorSpec, dim0: int, dim1: int) -> TensorSpec:
+    """Two dimensions swapped."""
+    n = len(self.sizes)
+    a, b = layout.wrap_dim(dim0, n), layout.wrap_dim(dim1, n)
+    if a == b:
+        return self
+    sizes, strides = list(self.sizes), list(self.strides)
+    sizes[a], sizes[b] = sizes[b], sizes[a]
+    strides[a], strides[b] = strides[b], strides[a]
+    return self.view(tuple(sizes), tuple(strides))
+
+
+@rule("aten.permute.default")
+def permute(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
+    """Dimension i of the result is dimension `dims[i]`."""
+    n = len(self.sizes)
+    if len(dims) != n:
+        raise ShapeError(f"permute needs {n} dimensions, got {list(dims)}")
+    order = layout.wrap_dims(dims, n)
+    sizes, strides = self.sizes, self.strides
+    return self.view(tuple([sizes[i] for i in order]), tuple([strides[i] for i in order]))
+
+
+@rule("aten.view.default", "aten._unsafe_view.default")
+def view(self: TensorSpec, size: Sequence[Size]) -> TensorSpec:
+    """The same elements under other sizes, one of which may be -1, without copying.
+
+    Raises: ShapeError if the numbers of elements differ or the strides do not allow it.
+    """
+    sizes = view_strides.infer_sizes(self.sizes, size)
+    if self.canonical():
+        return TensorSpec(
+            sizes,
+            layout.contiguous_strides(sizes),
+            self.storage_offset,
+            self.dtype,
+            self.device,
+            torch.strided,
+            True,
+        )
+    strides = view_strides.view_strides(self.sizes, self.strides, sizes)
+    if strides is None:  # unless sizes are 0 or 1
+        strides = view_strides.view_strides_asking(self.sizes, self.strides, sizes)
+    if strides is None:
+        raise ShapeError(
+            f"a tensor of sizes {show(self.sizes)}, strides {show(self.strides)} has no view {show(sizes)}"
+        )
+    return self.view(sizes, strides)
+
+
+@rule("aten.reshape.default")
+def reshape(self: TensorSpec, shape: Sequence[Size]) -> TensorSpec:
+    """A view where one exists, else a contiguous copy."""
+    sizes = view_strides.infer_sizes(self.sizes, shape)
+    strides = view_strides.view_strides(self.sizes, self.strides, sizes)
+    return self.fresh(sizes) if strides is None else self.view(sizes, strides)
+
+
+@rule("aten.view_copy.default")
+def view_copy(self: TensorSpec, size: Sequence[Size]) -> TensorSpec:
+    """A contiguous copy under other sizes."""
+    return self.fresh(view_strides.infer_sizes(self.sizes, size))
+
+
+@rule("aten._reshape_alias.default")
+def reshape_alias(self: TensorSpec, size: Sequence[Size], stride: Sequence[Size]) -> TensorSpec:
+    """The view that the caller worked out."""
+    return self.view(tuple(size), tuple(stride))
+
+
+@rule("aten.expand.default")
+def expand(self: TensorSpec, size: Sequence[Size], *, implicit: bool = False) -> TensorSpec:
+    """Dimensions of size 1, and new leading ones, repeated without copying."""
+    sizes, strides = layout.expand(self.sizes, self.strides, size)
+    return self.view(sizes, strides)
+
+
+@rule("aten.unsqueeze.default")
+def unsqueeze(self: TensorSpec, dim: int) -> TensorSpec:
+    """A new dimension of size 1."""
+    sizes, strides = self.sizes, self.strides
+    at = layout.wrap_dim(dim, len(sizes) + 1)
+    if at >= len(sizes):
+        stride: Size = 1
+    else:  # a symbolic size that may be 0 counts as 1, so that a contiguous tensor stays so by structure; for such an
+        size = sizes[at]  # empty tensor eager says 0, a stride that nothing can be read with
+        stride = (size if type(size) is int else at_least_one(size)) * strides[at]
+    return self.view((*sizes[:at], 1, *sizes[at:]), (*strides[:at], stride, *strides[at:]))
+
+
+@rule("aten.squeeze.default")
+def squeeze(self: TensorSpec) -> TensorSpec:
+    """Without the dimensions of size 1; asks of each symbolic size whether it is 1."""
+    return _without_ones(self, range(len(self.sizes)))
+
+
+@rule("aten.squeeze.dim")
+def squeeze_dim(self: TensorSpec, dim: int) -> TensorSpec:
+    """Without dimension `dim` if its size is 1."""
+    return _without_ones(self, [layout.wrap_dim(dim, len(self.sizes))])
+
+
+@rule("aten.squeeze.dims")
+def squeeze_dims(self: TensorSpec, dim: Sequence[int]) -> TensorSpec:
+    """Without those of the dimensions whose size is 1."""
+    return _without_ones(self, layout.wrap_dims(dim, len(self.sizes)))
+
+
+def _without_ones(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
+    gone = {i for i in dims if i < len(self.sizes) and self.sizes[i] == 1}
+    keep = [i for i in range(len(self.sizes)) if i not in gone]
+    return self.view(tuple(self.sizes[i] for i in keep), tuple(self.strides[i] for i in keep))
+
+
+def slice_dim(size: Size, start: Size | None, end: Size | None, step: Size) -> tuple[Size, Size]:
+    """First index and number of elements of `start:end:step` over `size`, clamped as eager clamps.
+
+    In the simplest provable form: `:s` with `s <= size` has s elements, `k:` has `max(size - k, 0)`, `-k:` has
+    `min(size, k)`.
+    """
+    if type(step) is int and step < 1:
+        raise ShapeError(f"slice step must be positive, got {step}")
+    first = 0 if start is None else clamp_index(start, size)
+    last = size if end is None else clamp_index(end, size)
+    if type(first) is int and first == 0:
+        count = last
+    elif last is size and type(start) is int:
+        if start < 0:
+            count = -start if known(size >= -start) else sym_min(size, -start)
+        else:
+            count = _at_least_zero(size - start)
+    else:
+        count = _at_least_zero(last - first)
+    if type(step) is int and step == 1:
+        return first, count
+    return first, ceil_div(count, step)
+
+
+def _at_least_zero(n: Size) -> Size:
+    if type(n) is int:
+        return n if n > 0 else 0
+    return n if known(n >= 0) else sym_max(n, 0)
+
+
+@rule("aten.slice.Tensor")
+def slice_tensor(
+    self: TensorSpec, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
+) -> TensorSpec:
+    """`self[..., start:end:step, ...]` along `dim`."""
+    if not self.sizes:
+        raise ShapeError("a 0-d tensor cannot be sliced")
+    at = layout.wrap_dim(dim, len(self.sizes))
+    size, stride = self.sizes[at], self.strides[at]
+    first, count = slice_dim(size, start, end, step)
+    whole = type(step) is int and step == 1
+    if whole and count is size and type(first) is int and first == 0:
+        return self
+    sizes = (*self.sizes[:at], count, *self.sizes[at + 1 :])
+    strides = self.strides if whole else (*self.strides[:at], stride * step, *self.strides[at + 1 :])
+    offset = self.storage_offset if type(first) is int and first == 0 else self.storage_offset + first * stride
+    return self.view(sizes, strides, offset)
+
+
+@rule("aten.select.int")
+def select(self: TensorSpec, dim: int, index: Size) -> TensorSpec:
+    """`self[..., index, ...]` along `dim`, which disappears."""
+    if not self.sizes:
+        raise ShapeError("select does not apply to a 0-d tensor")
+    at = layout.wrap_dim(dim, len(self.sizes))
+    size, stride = self.sizes[at], self.strides[at]
+    position = index
+    if type(index) is int:
+        in_range = index < size if index >= 0 else size >= -index
+        negative = index < 0
+    else:
+        negative = not known(index >= 0) and bool(index < 0)
+        in_range = (index >= -size) if negative else (index < size)
+    if in_range is not True:
+        check(in_range, lambda: f"index {index} is out of range for dimension {at} of size {size}")
+    if negative:
+        position = index + size
+    sizes = self.sizes[:at] + self.sizes[at + 1 :]
+    strides = self.strides[:at] + self.strides[at + 1 :]
+    return self.view(sizes, strides, self.storage_offset + position * stride)
+
+
+def _piece(self: TensorSpec, at: int, start: Size, size: Size) -> TensorSpec:
+    offset = self.storage_offset + start * self.strides[at]
+    return self.view((*self.sizes[:at], size, *self.sizes[at + 1 :]), self.strides, offset)
+
+
+@rule("aten.split.Tensor")
+def split(self: TensorSpec, split_size: Size, dim: int = 0) -> list[TensorSpec]:
+    """Views of `split_size` along `dim`, the last one smaller if it must be. How many there are must be known (or is
+    guarded).
+    """
+    if not self.sizes:
+        raise ShapeError("a 0-d tensor cannot be split")
+    at = layout.wrap_dim(dim, len(self.sizes))
+    size = self.sizes[at]
+    check(split_size >= 0, lambda: f"split size must not be negative, got {split_size}")
+    if type(split_size) is int and split_size == 0:
+        check(size == 0, lambda: f"a split size of 0 needs a dimension of size 0, got {size}")
+        return [self]
+    if same(split_size, size):
+        return [self]
+    count = max(count_of(ceil_div(size, split_size), "split"), 1)
+    pieces = [_piece(self, at, i * split_size, split_size) for i in range(count - 1)]
+    start = (count - 1) * split_size
+    return [*pieces, _piece(self, at, start, size - start)]
+
+
+@rule("aten.split_with_sizes.default")
+def split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0) -> list[TensorSpec]:
+    """Views of the given sizes along `dim`, which must add up."""
+    if not self.sizes:
+        raise ShapeError("a 0-d tensor cannot be split")
+    at = layout.wrap_dim(dim, len(self.sizes))
+    size = self.sizes[at]
+    pieces = []
+    start: Size = 0
+    for piece in split_sizes:
+        check(piece >= 0, "split sizes must not be negative")
+        pieces.append(_piece(self, at, start, piece))
+        start = start + piece
+    if not same(start, size):
+        check(start == size, lambda: f"split sizes add up to {start}, dimension {at} has size {size}")
+    return pieces
+
+
+@rule("aten.unbind.int")
+def unbind(self: TensorSpec, dim: int = 0) -> list[TensorSpec]:
+    """Every `select` along `dim`; its size must be known (or is guarded)."""
+    if not self.sizes:
+        raise ShapeError("unbind does not apply to a 0-d tensor")
+    at = layout.wrap_dim(dim, len(self.sizes))
+    sizes = self.sizes[:at] + self.sizes[at + 1 :]
+    strides = self.strides[:at] + self.strides[at + 1 :]
+    step = self.strides[at]
+    return [
+        self.view(sizes, strides, self.storage_offset + i * step) for i in range(count_of(self.sizes[at], "unbind"))
+    ]
+
+
+@rule("aten.as_strided.default")
+def as_strided(
+    self: TensorSpec, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None = None
+) -> TensorSpec:
+    """The given sizes, strides and storage offset (whether the storage is large enough is not known here)."""
+    if len(size) != len(stride):
+        raise ShapeError(f"sizes {show(size)} and strides {show(stride)} differ in length")
+    for item in size:
+        check(item >= 0, lambda: f"a negative size in {show(size)}")
+    for item in stride:
+        check(item >= 0, lambda: f"a negative stride in {show(stride)}")
+    return self.view(tuple(size), tuple(stride), storage_offset)
+
+
+@rule("aten.diagonal.default")
+def diagonal(self: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorSpec:
+    """The diagonal of two dimensions, as the last one."""
+    n = len(self.sizes)
+    a, b = layout.wrap_dim(dim1, n), layout.wrap_dim(dim2, n)
+    if a == b:
+        raise ShapeError(f"diagonal needs two dimensions, got {dim1} and {dim2}")
+    rows, columns = self.sizes[a], self.sizes[b]
+    if offset >= 0:
+        columns = columns - offset
+    else:
+        rows = rows + offset
+    size = _at_least_zero(rows if rows is columns else sym_min(rows, columns))
+    start = self.storage_offset
+    if not (type(size) is int and size == 0):
+        start = start + (offset * self.strides[b] if offset >= 0 else -offset * self.strides[a])
+    keep = [i for i in range(n) if i not in (a, b)]
+    sizes = (*(self.sizes[i] for i in keep), size)
+    return self.view(sizes, (*(self.strides[i] for i in keep), self.strides[a] + self.strides[b]), start)
+
+
+@rule("aten.unfold.default")
+def unfold(self: TensorSpec, dimension: int, size: Size, step: Size) -> TensorSpec:
+    """Windows of `size` every `step` along a dimension, as the last dimension."""
+    at = layout.wrap_dim(dimension, len(self.sizes))
+    full = self.sizes[at] if self.sizes else 1
+    stride = self.strides[at] if self.sizes else 1
+    check(size >= 0, lambda: f"window size {size} is negative")
+    check(size <= full, lambda: f"window size {size} is larger than dimension {at} of size {full}")
+    check(step > 0, lambda: f"step {step} is not positive")
+    if not self.sizes:
+        return self.view((size,), (1,))
+    sizes = (*self.sizes[:at], (full - size) // step + 1, *self.sizes[at + 1 :], size)
+    strides = (*self.strides[:at], stride * step, *self.strides[at + 1 :], stride)
+    return self.view(sizes, strides)
+
+
+@rule("aten.view_as_real.default")
+def view_as_real(self: TensorSpec) -> TensorSpec:
+    """A complex tensor as a real one with a last dimension of 2."""
+    dtype = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}.get(
+        self.dtype
+    )
+    if dtype is None:
+        raise DtypeError(f"view_as_real needs a complex tensor, got {self.dtype}")
+    strides = (*(2 * stride for stride in self.strides), 1)
+    return TensorSpec((*self.sizes, 2), strides, self.storage_offset * 2, dtype, self.device)
+
+
+@rule("aten.view_as_complex.default")
+def view_as_complex(self: TensorSpec) -> TensorSpec:
+    """A real tensor whose last dimension is of size 2 as a complex one."""
+    dtype = {torch.float16: torch.complex32, torch.float32: torch.complex64, torch.float64: torch.complex128}.get(
+        self.dtype
+    )
+    if dtype is None:
+        raise DtypeError(f"view_as_complex needs float16, float32 or float64, got {self.dtype}")
+    if not self.sizes:
+        raise ShapeError("view_as_complex needs at least one dimension")
+    check(self.sizes[-1] == 2, lambda: f"the last dimension must be of size 2, got {show(self.sizes)}")
+    check(self.strides[-1] == 1, lambda: f"the last stride must be 1, got {show(self.strides)}")
+    for size, stride in zip(self.sizes[:-1], self.strides[:-1], strict=True):
+        even = stride % 2 == 0
+        if not known(even):
+            check(even | (size <= 1), lambda: f"strides must be even, got {show(self.strides)}")
+    check(self.storage_offset % 2 == 0, lambda: f"the storage offset must be even, got {self.storage_offset}")
+    strides = tuple(stride // 2 for stride in self.strides[:-1])
+    return TensorSpec(self.sizes[:-1], strides, self.storage_offset // 2, dtype, self.device)
+
+
+@rule("aten.view.dtype")
+def view_dtype(self: TensorSpec, dtype: torch.dtype) -> TensorSpec:
+    """The same bytes as another dtype; the last dimension shrinks or grows with the size of an element."""
+    old, new = self.dtype.itemsize, dtype.itemsize
+    if old == new:
+        return self.with_(dtype=dtype)
+    if not self.sizes:
+        raise ShapeError(f"a 0-d tensor has no view as {dtype}, whose elements are of another size")
+    check(self.strides[-1] == 1, lambda: f"the last stride must be 1, got {show(self.strides)}")
+    if new < old:
+        ratio = old // new
+        sizes = (*self.sizes[:-1], self.sizes[-1] * ratio)
+        strides = (*(stride * ratio for stride in self.strides[:-1]), 1)
+        return TensorSpec(sizes, strides, self.storage_offset * ratio, dtype, self.device)
+    ratio = new // old
+    check(self.sizes[-1] % ratio == 0, lambda: f"the last size must be divisible by {ratio}, got {show(self.sizes)}")
+    check(self.storage_offset % ratio == 0, lambda: f"the storage offset must be divisible by {ratio}")
+    for stride in self.strides[:-1]:
+        check(stride % ratio == 0, lambda: f"strides must be divisible by {ratio}, got {show(self.strides)}")
+    sizes = (*self.sizes[:-1], self.sizes[-1] // ratio)
+    strides = (*(stride // ratio for stride in self.strides[:-1]), 1)
+    return TensorSpec(sizes, strides, self.storage_offset // ratio, dtype, self.device)
