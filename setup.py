@@ -67,7 +67,7 @@ def _keep_docstrings(source: Path) -> None:
     """Writes docstrings into the C that mypyc made: it writes signatures only (as seen with mypy 2.4)."""
     docs: dict[str, str] = {}
     for name in COMPILED:
-        _collect(name, ast.parse((HERE / "guards" / f"{name}.py").read_text(encoding="utf-8")), docs)
+        _collect(name.rpartition("/")[2], ast.parse((HERE / "guards" / f"{name}.py").read_text(encoding="utf-8")), docs)
 
     def after_signature(found: re.Match[str]) -> str:
         return f"{found[1].removesuffix('NULL')} {_c_string(docs.get(found[2], ''))}{found[3]}"

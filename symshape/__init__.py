@@ -20,8 +20,8 @@ from symshape.errors import (
     UnsupportedError,
 )
 from symshape.frontends.compile import Compiled, Stats, compile
+from symshape.frontends.trace import Traced, trace
 from symshape.options import Options
-from symshape.tracing.traced import Traced, trace
 
 __version__ = "0.1.0"
 

@@ -32,9 +32,9 @@ CONFINED = {
 }
 # Annotations that name the owner of an object: under `if TYPE_CHECKING:`, the only imports that may close a circle.
 OWNERS = {
-    ("symshape.tracing.symints", "symshape.tracing.env"),
-    ("symshape.tracing.data_dependent", "symshape.tracing.env"),
-    ("symshape.tracing.tensors", "symshape.tracing.tracer"),
+    ("symshape.tracing.symbolic.numbers", "symshape.tracing.symbolic.env"),
+    ("symshape.tracing.symbolic.undecided", "symshape.tracing.symbolic.env"),
+    ("symshape.tracing.symbolic.tensors", "symshape.tracing.tracer"),
 }
 
 

@@ -6,9 +6,9 @@ from html import escape
 from typing import Protocol
 
 from guards.sets import html
-from symshape.explore.rows import Table, guards_table, inputs_table, outputs_table, symbols_table
-from symshape.tracing.capture import Program
-from symshape.tracing.graph import text
+from symshape.explore.tables import Table, guards_table, inputs_table, outputs_table, symbols_table
+from symshape.graph.graph import text
+from symshape.graph.program import Program
 
 
 class HasProgram(Protocol):

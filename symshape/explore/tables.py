@@ -1,29 +1,101 @@
-"""Tables in a terminal."""
+"""What a trace found, as tables of text: the data behind the notebook displays and the terminal's tables."""
 
 from __future__ import annotations
 
-from rich import box
-from rich.table import Table as RichTable
-from rich.text import Text
+from collections.abc import Iterator
 
-from symshape.explore.rows import Table
+import attrs
+from torch.utils import _pytree as pytree
+
+from guards.sets.guard import Guard
+from guards.sets.sources import spelled
+from meta_fns import TensorSpec
+from symshape.graph.graph import describe_spec
+from symshape.graph.program import Program, Symbol
 
 
-def terminal_table(table: Table, *, limit: int | None = None) -> RichTable:
-    """The table for a rich console; rows beyond ``limit`` are only counted.  Markup in texts is not read."""
-    shown = table.rows if limit is None else table.rows[:limit]
-    left = len(table.rows) - len(shown)
-    caption = f"and {left} more" if left else None
-    drawn = RichTable(title=Text(table.title, "bold"), caption=caption, box=box.SIMPLE_HEAD, title_justify="left")
-    for column in table.columns:
-        style = "cyan" if column in table.code else ""
-        drawn.add_column(
-            column,
-            style=style,
-            justify="right" if column in table.numbers else "left",
-            overflow="fold",
-            no_wrap=column in table.numbers and len(column) < 20,
-        )
-    for row in shown:
-        drawn.add_row(*(Text(cell) for cell in row))
-    return drawn
+@attrs.frozen
+class Table:
+    """A titled table of texts.
+
+    Attributes:
+        title: what it shows.
+        columns: their names.
+        rows: texts, one for each column.
+        code: the names of the columns that hold code or formulas.
+        numbers: the names of the columns that hold numbers.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    code: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+
+
+def symbols_table(program: Program) -> Table:
+    """Each symbol: its value in the example call, where it is read (or was born), and its policy."""
+    rows = tuple(
+        (symbol.name, "" if symbol.hint is None else str(symbol.hint), _whence(symbol), symbol.policy.value)
+        for symbol in program.symbols.values()
+    )
+    return Table(
+        f"symbols ({len(rows)})",
+        ("symbol", "in the example", "read from", "policy"),
+        rows,
+        code=frozenset({"symbol", "read from"}),
+        numbers=frozenset({"in the example"}),
+    )
+
+
+def guards_table(program: Program) -> Table:
+    """Each guard in symbols and in the caller's words, with the line that needed it and the op and rule that asked."""
+    names = spelled(program.sources)
+    rows = tuple((guard.text(), guard.text(names), *origin_cells(guard)) for guard in program.guards)
+    return Table(
+        f"guards ({len(rows)})",
+        ("guard", "in your words", "needed at", "line", "asked by"),
+        rows,
+        code=frozenset({"guard", "in your words", "line"}),
+    )
+
+
+def short_guards_table(program: Program) -> Table:
+    """Each guard in symbols, and its origin in one cell: for narrow places."""
+    rows = tuple((guard.text(), _origin_lines(guard)) for guard in program.guards)
+    return Table(f"guards ({len(rows)})", ("guard", "needed by"), rows, code=frozenset({"guard"}))
+
+
+def _origin_lines(guard: Guard) -> str:
+    place, line, asked = origin_cells(guard)
+    return "\n".join(part for part in (" ".join(p for p in (place, asked and f"[{asked}]") if p), line) if part)
+
+
+def origin_cells(guard: Guard) -> tuple[str, str, str]:
+    """A guard's origin as file and line, source text, and the op or rule that asked."""
+    return ("", "", "") if guard.origin is None else guard.origin.cells
+
+
+def inputs_table(program: Program) -> Table:
+    """Each tensor argument with its sizes as formulas."""
+    rows = tuple((each.path, describe_spec(each.value.spec)) for each in program.graph.inputs)
+    return Table(f"inputs ({len(rows)})", ("argument", "tensor"), rows, code=frozenset({"argument", "tensor"}))
+
+
+def outputs_table(program: Program) -> Table:
+    """Each output with its sizes as formulas."""
+    rows = tuple(_outputs(program.output_specs))
+    return Table(f"outputs ({len(rows)})", ("output", "tensor"), rows, code=frozenset({"output", "tensor"}))
+
+
+def _outputs(specs: object) -> Iterator[tuple[str, str]]:
+    for path, leaf in pytree.tree_flatten_with_path(specs)[0]:
+        shown = describe_spec(leaf) if isinstance(leaf, TensorSpec) else str(leaf)
+        yield pytree.keystr(path) or "result", shown
+
+
+def _whence(symbol: Symbol) -> str:
+    if symbol.sources:
+        return ", ".join(source.text() for source in symbol.sources)
+    birth = "" if symbol.birth is None else symbol.birth.place or symbol.birth.op
+    return ", born at ".join(part for part in (symbol.description, birth) if part)

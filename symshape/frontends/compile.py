@@ -15,20 +15,21 @@ import torch
 
 from guards.sets.sources import Source
 from symshape import events
+from symshape.calls.arguments import Call, sources_of, take_apart, values_of
+from symshape.calls.call_key import lasting_key, quick_key, read
+from symshape.calls.modes import modes
+from symshape.calls.outputs import builder
+from symshape.calls.policies import Dynamic, policies
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError
+from symshape.frontends.trace import check_call, structure_differences, violation_sentences
 from symshape.options import Options
-from symshape.runtime.cuda_graphs import CudaGraphRunner, GraphStore
-from symshape.runtime.entries import Branch, Entry, EntryCache
-from symshape.runtime.outputs import builder
-from symshape.runtime.quick_keys import lasting_key, quick_key, read
-from symshape.runtime.runners import RunnerName, check_name, make_runner
-from symshape.tracing.arguments import Call, sources_of, take_apart, values_of
-from symshape.tracing.capture import capture, name_of
-from symshape.tracing.policies import Dynamic, policies
-from symshape.tracing.state import modes
-from symshape.tracing.traced import check_call, structure_differences, violation_sentences
+from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.runners.choice import RunnerName, check_name, make_runner
+from symshape.runtime.runners.cuda_graph import CudaGraphRunner, GraphStore
+from symshape.tracing.capture import capture
 from symshape.tracing.tracer import is_tracing
+from symshape.user_code import name_of
 
 _CHANGED = object()
 _TIMED_MASK = 255

@@ -22,9 +22,9 @@ from symshape.dims import Dim, Policy
 from symshape.errors import InputError
 from symshape.frontends.compile import Compiled
 from symshape.options import Options
-from symshape.runtime.entries import Entry
-from symshape.runtime.runners import RunnerName, check_name
-from symshape.tracing.origins import at, location_in
+from symshape.runtime.cache import Entry
+from symshape.runtime.runners.choice import RunnerName, check_name
+from symshape.user_code import at, location_in
 
 _MODES: Mapping[str | None, RunnerName] = {
     None: "auto",

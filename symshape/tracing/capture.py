@@ -12,132 +12,38 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-from guards.terms import exprs, fold
+from guards.sets.guard import GuardSet
+from guards.sets.sources import Source
+from guards.terms import exprs
 from guards.terms.exprs import Term
-from guards.sets.guard import Guard, GuardSet, Origin
-from guards.sets.sources import IntArg, Source
 from meta_fns import TensorSpec
 from symshape import events
+from symshape.calls.arguments import INT_KEY, STRIDED, Call, TensorKey, sources_of, values_of
+from symshape.calls.modes import modes
 from symshape.dims import Dim, Policy
 from symshape.errors import DimError, UnsupportedError
+from symshape.graph.codegen import Run, compile_graph
+from symshape.graph.graph import Graph, Input, Value, without_dead_code
+from symshape.graph.program import Program, Slot, limits_of, symbol_positions
+from symshape.graph.reshape_copies import settle
 from symshape.options import Options
-from symshape.tracing import state as states
-from symshape.tracing import texts
-from symshape.tracing.arguments import INT_KEY, STRIDED, Call, TensorKey, sources_of, values_of
-from symshape.tracing.codegen import Run, compile_graph
-from symshape.tracing.deferred import settle
-from symshape.tracing.env import ShapeEnv, Symbol
-from symshape.tracing.functions import FunctionMode
-from symshape.tracing.graph import Graph, Input, Value, without_dead_code
-from symshape.tracing.origins import raised_at
-from symshape.tracing.plain_numbers import plain_numbers
-from symshape.tracing.random_state import address, repeatable
-from symshape.tracing.side_effects import SideEffects, refuse, undo_gradients
-from symshape.tracing.symints import IntNode
-from symshape.tracing.tensors import SymbolicTensor
+from symshape.tracing.intercept.builtins import plain_numbers
+from symshape.tracing.intercept.function_mode import FunctionMode
+from symshape.tracing.intercept.random_state import address, repeatable
+from symshape.tracing.state import snapshot as states
+from symshape.tracing.state.side_effects import SideEffects, refuse, undo_gradients
+from symshape.tracing.symbolic import texts
+from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.tracer import Tracer, TracingMode, is_stand_in, tracing_lock
+from symshape.user_code import name_of, raised_at
 
 Policies = Mapping[Source, Dim | Policy]
 """What tracing may do with each integer of a call; static where nothing is said."""
 
 
-@attrs.frozen(eq=False)
-class Slot:
-    """One integer of the call: where it is read, and what the program calls it (a constant, a symbol, a formula)."""
-
-    source: Source
-    term: Term
-
-
-@attrs.frozen(eq=False)
-class Program:
-    """A traced function, ready to be checked, explained and run.
-
-    Attributes:
-        name: the function's name.
-        call: the example call: tree, paths and keys of its arguments.
-        slots: the integers of a call, in order, in terms of the program's symbols.
-        symbols: by name.
-        guards: minimal, over the symbols.
-        graph: the ops.
-        output_specs: the result with specs for tensors and terms for sizes, in the program's own structure.
-        state: modules and other state that the function read.
-        modes: torch's modes while tracing.
-        run: the eager runner (see ``codegen.Run``).
-        milliseconds: how long tracing took.
-    """
-
-    name: str
-    call: Call
-    slots: tuple[Slot, ...]
-    symbols: Mapping[str, Symbol]
-    guards: GuardSet
-    graph: Graph
-    output_specs: Any
-    state: states.State
-    modes: tuple[Any, ...]
-    run: Run
-    milliseconds: float
-
-    @property
-    def lifted_tensors(self) -> list[torch.Tensor]:
-        """Parameters, buffers and constants, as ``run`` takes them."""
-        return [lifted.tensor for lifted in self.graph.lifted]
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """Where in a call's integers each input symbol stands."""
-        return symbol_positions(self.slots)
-
-    @property
-    def sources(self) -> dict[str, Source]:
-        """Where each symbol that is read from an argument is read."""
-        return {symbol.name: symbol.sources[0] for symbol in self.symbols.values() if symbol.sources}
-
-    def slot_guards(self) -> GuardSet:
-        """The guards over slots named ``v0, v1, …``: what the dispatch tree and the check function work on."""
-        names = slot_names(len(self.slots))
-        first: dict[Term, Term] = {}
-        found: list[Guard] = []
-        for name, slot in zip(names, self.slots, strict=True):
-            if slot.term.op is exprs.Op.SYMBOL and slot.term not in first:
-                first[slot.term] = exprs.symbol(name)
-        for name, slot in zip(names, self.slots, strict=True):
-            condition = exprs.eq(exprs.symbol(name), fold.substitute(slot.term, first))
-            if condition is not exprs.TRUE:
-                static = slot.term.op is exprs.Op.CONST
-                text = f"{slot.source.text()} is {'static' if static else slot.term}"
-                found.append(Guard(condition, Origin("", 0, text=text, rule="static" if static else "layout")))
-        found += [Guard(fold.substitute(guard.term, first), guard.origin) for guard in self.guards]
-        ranges = {name: limits_of(slot.source) for name, slot in zip(names, self.slots, strict=True)}
-        return GuardSet(tuple(found), ranges)
-
-
-def symbol_positions(slots: Sequence[Slot]) -> dict[str, int]:
-    """For each symbol, the first slot that holds it."""
-    positions: dict[str, int] = {}
-    for position, slot in enumerate(slots):
-        if slot.term.op is exprs.Op.SYMBOL:
-            positions.setdefault(slot.term.name, position)
-    return positions
-
-
-def slot_names(number: int) -> tuple[str, ...]:
-    """The names of the slots."""
-    return tuple(f"v{position}" for position in range(number))
-
-
-def limits_of(source: Source) -> tuple[int | None, int | None]:
-    """The range of what a source can read: any integer for an integer argument and a stride, else a size."""
-    return (None, None) if isinstance(source, IntArg) else (0, None)
-
-
 _names = count()
-
-
-def name_of(fn: Callable[..., Any]) -> str:
-    """A function's or a module's name for messages."""
-    return getattr(fn, "__qualname__", None) or type(fn).__name__
 
 
 def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Options) -> Program:
@@ -188,8 +94,8 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
     if options.minimise_guards:
         guards = guards.minimise()
     slots = tuple(arguments.slots)
-    modes = states.modes()
-    run = _without_autocast(compile_graph(graph, symbol_positions(slots)), modes)
+    now = modes()
+    run = _without_autocast(compile_graph(graph, symbol_positions(slots)), now)
     milliseconds = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
     # the example tensors are not kept: a program may outlive them
@@ -203,7 +109,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         graph,
         specs,
         state,
-        modes,
+        now,
         run,
         milliseconds,
     )

@@ -13,21 +13,21 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 import meta_fns
+from guards.sets.guard import Guard
 from guards.terms import exprs
 from guards.terms.exprs import Term
-from guards.sets.guard import Guard
 from meta_fns import TensorSpec
 from meta_fns.core import registry
 from symshape.errors import ProgramError, SymShapeError, UnsupportedError
-from symshape.tracing import fallbacks
-from symshape.tracing.deferred import Copied
-from symshape.tracing.env import ShapeEnv
-from symshape.tracing.floats import FloatTerm
-from symshape.tracing.graph import Assertion, Binding, Lifted, Node, Step, Value, values_in
-from symshape.tracing.origins import user_location
-from symshape.tracing.random_state import address
-from symshape.tracing.symints import BoolNode, FloatNode, IntNode
-from symshape.tracing.tensors import METADATA, SymbolicTensor
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Assertion, Binding, Lifted, Node, Step, Value, values_in
+from symshape.graph.reshape_copies import Copied
+from symshape.tracing.intercept import fallbacks
+from symshape.tracing.intercept.random_state import address
+from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.symbolic.numbers import BoolNode, FloatNode, IntNode
+from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
+from symshape.user_code import user_location
 
 aten = torch.ops.aten
 _modes_on_stack = torch._C._len_torch_dispatch_stack

@@ -26,14 +26,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
 from guards.terms import fold
+from symshape.calls.arguments import sources_of, take_apart, values_of
 from symshape.dims import Policy
-from symshape.tracing.arguments import sources_of, take_apart, values_of
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Graph, Node, Value, map_argument
 from symshape.tracing.capture import _compiling
-from symshape.tracing.env import ShapeEnv as OurEnv
-from symshape.tracing.floats import FloatTerm
-from symshape.tracing.graph import Graph, Node, Value, map_argument
-from symshape.tracing.symints import IntNode
-from symshape.tracing.tensors import SymbolicTensor
+from symshape.tracing.symbolic.env import ShapeEnv as OurEnv
+from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.tracer import Tracer, TracingMode
 from tests.bench.report import Report, bench_parser
 from tests.models import MODELS, Arguments, Model

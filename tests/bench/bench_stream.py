@@ -33,7 +33,7 @@ from guards.sets.sources import IntArg, Size
 from guards.terms import exprs
 from guards.terms.fold import text
 from symshape.dims import Policy
-from symshape.tracing.env import ShapeEnv
+from symshape.tracing.symbolic.env import ShapeEnv
 from tests.bench.peers import Jax, Prepared, Torch, Unsupported, calls
 from tests.bench.recorded import Asked, Assumed, Declared, Stream, record
 from tests.bench.report import NotHere, Report, bench_parser

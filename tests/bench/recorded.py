@@ -21,7 +21,7 @@ from guards.facts.facts import Facts
 from guards.terms import exprs
 from guards.terms.exprs import Term
 from guards.terms.fold import substitute
-from symshape.tracing import data_dependent, env
+from symshape.tracing.symbolic import env, undecided
 from tests.models import Model
 
 
@@ -143,7 +143,7 @@ class _Recorder:
 @contextmanager
 def _recording() -> Iterator[_Recorder]:
     recorder = _Recorder()
-    with mock.patch.object(env, "ask", recorder.ask), mock.patch.object(data_dependent, "ask", recorder.ask):
+    with mock.patch.object(env, "ask", recorder.ask), mock.patch.object(undecided, "ask", recorder.ask):
         yield recorder
 
 

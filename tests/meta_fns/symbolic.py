@@ -20,8 +20,8 @@ from meta_fns import TensorSpec
 from meta_fns.core import layout
 from symshape.dims import Policy
 from symshape.errors import SymShapeError
-from symshape.tracing.env import ShapeEnv
-from symshape.tracing.symints import IntNode
+from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.symbolic.numbers import IntNode
 from tests.meta_fns.opdb import Call, Verdict, compare, eager, text, values_matter
 
 __all__ = ["Symbolic", "at", "infer_symbolic", "judge_at"]

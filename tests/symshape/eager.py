@@ -13,10 +13,10 @@ import symshape
 from guards.terms import fold
 from meta_fns import TensorSpec
 from symshape import GuardViolation, RuntimeAssertionError, Traced
-from symshape.tracing.arguments import take_apart, values_of
-from symshape.tracing.floats import FloatTerm
-from symshape.tracing.graph import Assertion, Node, Value, map_argument
-from symshape.tracing.symints import IntNode
+from symshape.calls.arguments import take_apart, values_of
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Assertion, Node, Value, map_argument
+from symshape.tracing.symbolic.numbers import IntNode
 
 EXPECTED_REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, ZeroDivisionError, NotImplementedError)
 

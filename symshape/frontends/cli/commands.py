@@ -15,7 +15,7 @@ from rich.text import Text
 import guards
 from guards.errors import GuardsError
 from symshape.errors import InputError, SymShapeError
-from symshape.explore.tables import terminal_table
+from symshape.explore.terminal import terminal_table
 from symshape.frontends.cli.environment import versions_table
 
 app = typer.Typer(

@@ -15,13 +15,13 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from symshape.explore.rows import Table, inputs_table, outputs_table, short_guards_table, symbols_table
-from symshape.explore.tables import terminal_table
+from symshape.explore.metering import Arguments, DynamoLane, Lane, Summary, SymShapeLane, closing, run_stream
+from symshape.explore.tables import Table, inputs_table, outputs_table, short_guards_table, symbols_table
+from symshape.explore.terminal import terminal_table
 from symshape.explore.traffic import ATTRIBUTION, batches, bundled_requests
 from symshape.frontends.cli.environment import versions_table
 from symshape.frontends.cli.models import MODELS, POSITIONS, find_model, make_inputs, make_model
-from symshape.frontends.cli.streams import Arguments, DynamoLane, Lane, Summary, SymShapeLane, closing, run_stream
-from symshape.tracing.traced import trace
+from symshape.frontends.trace import trace
 
 
 @attrs.frozen(kw_only=True)

@@ -10,7 +10,7 @@ import meta_fns
 from guards.sets import sources
 from guards.terms import fold
 from symshape.dims import Policy
-from symshape.tracing.env import ShapeEnv
+from symshape.tracing.symbolic.env import ShapeEnv
 from tests.meta_fns.eager import check_call, odd_tensor, overlapping
 
 

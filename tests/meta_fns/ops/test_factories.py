@@ -11,7 +11,7 @@ import meta_fns
 from guards.sets import sources
 from guards.terms import fold
 from symshape.dims import Policy
-from symshape.tracing.env import ShapeEnv
+from symshape.tracing.symbolic.env import ShapeEnv
 from tests.meta_fns.eager import ALL_DTYPES, check_call, odd_sizes, odd_tensor
 from tests.meta_fns.symbolic import at
 

@@ -13,7 +13,7 @@ from guards.sets import sources
 from guards.terms import fold
 from symshape.dims import Policy
 from symshape.errors import SymShapeError
-from symshape.tracing.env import ShapeEnv
+from symshape.tracing.symbolic.env import ShapeEnv
 from tests.meta_fns.eager import ALL_DTYPES, check_call, odd_sizes, odd_tensor
 
 

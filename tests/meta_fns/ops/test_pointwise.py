@@ -14,7 +14,7 @@ from guards.terms import fold
 from meta_fns.core.registry import resolve
 from meta_fns.ops import pointwise_table
 from symshape.dims import Policy
-from symshape.tracing.env import ShapeEnv
+from symshape.tracing.symbolic.env import ShapeEnv
 from tests.meta_fns.eager import ALL_DTYPES, broadcastable, check_call, odd_sizes, odd_tensor, overlapping, values
 from tests.meta_fns.symbolic import at
 

@@ -9,10 +9,10 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from symshape.frontends.cli import streams
+from symshape.explore import metering
+from symshape.explore.metering import Summary
 from symshape.frontends.cli.commands import app
 from symshape.frontends.cli.demo import Settings, comparison, run_demo
-from symshape.frontends.cli.streams import Summary
 
 pytest.importorskip("transformers")
 
@@ -38,7 +38,7 @@ def test_it_runs() -> None:
 
 
 def test_a_result_that_differs_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "difference", lambda got, wanted: "made up")
+    monkeypatch.setattr(metering, "difference", lambda got, wanted: "made up")
     result = CliRunner().invoke(app, ["demo", "--model", "gpt2", "--requests", "2"])
     assert result.exit_code == 1, result.output
     assert "results differ from eager's" in result.output

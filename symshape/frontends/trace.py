@@ -1,0 +1,257 @@
+"""``symshape.trace``: one program, its guards, and what is wrong with a call that does not fit it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from guards.sets.codegen import Check, compile_check
+from guards.sets.guard import GuardSet
+from guards.terms.exprs import Op
+from symshape.calls.arguments import Call, LeafKey, TensorKey, take_apart, values_of
+from symshape.calls.modes import describe_modes
+from symshape.calls.modes import modes as modes_now
+from symshape.calls.policies import Dynamic, policies
+from symshape.calls.pytrees import unflatten
+from symshape.dims import Policy
+from symshape.errors import GuardViolation, InputError
+from symshape.graph.graph import Graph, text
+from symshape.graph.program import Program, Symbol, slot_names
+from symshape.options import Options
+from symshape.tracing.capture import capture
+from symshape.user_code import name_of
+
+if TYPE_CHECKING:
+    import torch.fx
+
+
+def trace(
+    fn: Callable[..., Any], *args: Any, dynamic: Dynamic = None, options: Options | None = None, **kwargs: Any
+) -> Traced:
+    """Runs ``fn`` once on symbolic tensors and answers what it did, with the guards under which that stays true.
+
+    Args:
+        fn: a function or an ``nn.Module``.
+        *args: an example call.  Nothing is computed with the tensors' data.
+        dynamic: which sizes become symbols.  ``None``: every size of every tensor (integers stay constants); ``True``:
+            integer arguments too; ``False``: none; a mapping from argument names, or torch.export's ``dynamic_shapes``
+            spelling: those it names, each a ``Dim``, a policy, a string or ``None`` for static.
+        options: see :class:`symshape.Options`.
+        **kwargs: the example call's keyword arguments.
+
+    Raises:
+        InputError: an argument cannot be traced.
+        DimError: ``dynamic`` is malformed or names what does not exist.
+        ConstraintViolation: the program fixes a size that was declared dynamic.
+        DataDependentError: the program branches on data.
+        UnsupportedError: the program does something that cannot be traced.
+        ProgramError: the program refuses these sizes, as it would in eager.
+
+    >>> import torch, symshape
+    >>> traced = symshape.trace(lambda a, b: torch.cat([a, b]), torch.ones(3), torch.ones(5))
+    >>> print(traced.output_specs.sizes[0])
+    s0 + s1
+    """
+    if not callable(fn):
+        raise InputError(f"symshape.trace needs a function or a module, not a {type(fn).__name__}")
+    if options is not None and not isinstance(options, Options):
+        raise InputError(f"options must be a symshape.Options, not {options!r}")
+    check_call(fn, args, kwargs)
+    call = take_apart(fn, args, kwargs)
+    wanted = policies(fn, call, dynamic, Policy.AUTO)
+    return Traced(fn, capture(fn, call, wanted, options or Options()))
+
+
+def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Refuses keyword arguments that ``fn`` does not take, with the nearest name that it does.
+
+    Raises:
+        InputError: the argument does not exist.
+    """
+    import inspect
+
+    try:
+        signature = inspect.signature(fn.forward if isinstance(fn, torch.nn.Module) else fn)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        names = list(signature.parameters)
+        near = [match for key in kwargs if key not in names for match in difflib.get_close_matches(key, names, 1)]
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise InputError(
+            f"{name_of(fn)}() cannot be called like this: {error}{hint}; it takes {', '.join(names)}"
+        ) from None
+
+
+class Traced:
+    """A traced function: data to look at, and callable on arguments that its guards admit."""
+
+    def __init__(self, fn: Callable[..., Any], program: Program) -> None:
+        self._fn = fn
+        self.program = program
+        self._check: Check | None = None
+
+    @property
+    def guards(self) -> GuardSet:
+        """The minimal guards, each with its origin."""
+        return self.program.guards
+
+    @property
+    def symbols(self) -> dict[str, Symbol]:
+        """The symbols by name: hint, sources, and where an unbacked one was born."""
+        return dict(self.program.symbols)
+
+    @property
+    def graph(self) -> Graph:
+        """The traced ops."""
+        return self.program.graph
+
+    @property
+    def output_specs(self) -> Any:
+        """The result's structure with a ``TensorSpec`` for each tensor; sizes are ints or symbolic."""
+        return self.program.output_specs
+
+    @property
+    def _compiled_check(self) -> Check:
+        if self._check is None:
+            self._check = compile_check(self.program.slot_guards(), slot_names(len(self.program.slots)))
+        return self._check
+
+    def check(self, *args: Any, **kwargs: Any) -> bool:
+        """Whether a call with these arguments may run this program."""
+        try:
+            call = take_apart(self._fn, args, kwargs)
+        except InputError:
+            return False
+        if structure_differences(self.program, call):
+            return False
+        return bool(self._compiled_check.check(values_of(call.leaves, call.keys)))
+
+    def explain(self, *args: Any, **kwargs: Any) -> list[str]:
+        """One sentence for each reason why a call with these arguments may not run this program; empty if it may.
+
+        Raises:
+            InputError: an argument cannot be traced at all.
+        """
+        call = take_apart(self._fn, args, kwargs)
+        found = structure_differences(self.program, call)
+        if found:
+            return found
+        return violation_sentences(self.program, self._compiled_check.guard_set, values_of(call.leaves, call.keys))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Checks the guards and runs the program.
+
+        Raises:
+            GuardViolation: the arguments are outside the guards.
+            RuntimeAssertionError: an assertion on data failed.
+        """
+        call = take_apart(self._fn, args, kwargs)
+        problems = structure_differences(self.program, call)
+        values = values_of(call.leaves, call.keys)
+        if not problems and not self._compiled_check.check(values):
+            problems = violation_sentences(self.program, self._compiled_check.guard_set, values)
+        if problems:
+            raise GuardViolation(
+                f"{self.program.name} was traced for other arguments:\n" + "\n".join(f"  {each}" for each in problems),
+                tuple(problems),
+            )
+        flat = self.program.run(call.leaves, values)
+        return unflatten(flat, self.program.graph.output_tree)
+
+    def to_fx(self) -> torch.fx.GraphModule:
+        """The program as an FX graph of ATen ops, sizes computed from the inputs' sizes."""
+        from symshape.graph.to_fx import to_fx
+
+        return to_fx(self.program)
+
+    def print_readable(self, print_output: bool = True) -> str:
+        """The program as text: one line an op, with shapes and the user's lines; printed unless told otherwise."""
+        shown = text(self.program.graph)
+        if print_output:
+            print(shown)  # noqa: T201 - asked for
+        return shown
+
+    def __repr__(self) -> str:
+        symbols = ", ".join(f"{symbol}" for symbol in self.program.symbols)
+        ops, number = len(self.program.graph.nodes), len(self.program.guards)
+        return f"<Traced {self.program.name}: {ops} ops, symbols {symbols or 'none'}, {number} guards>"
+
+    def _repr_html_(self) -> str:
+        from symshape.explore.html import traced_html
+
+        return traced_html(self)
+
+
+def structure_differences(
+    program: Program, call: Call, modes: tuple[Any, ...] | None = None, changes: Sequence[str] | None = None
+) -> list[str]:
+    """How a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state.
+
+    ``modes`` are torch's modes at the time of the call, ``changes`` what had changed in the program's state by then;
+    both are the present ones if not given.
+    """
+    modes = modes_now() if modes is None else modes
+    changes = program.state.changes() if changes is None else changes
+    example = program.call
+    if call.tree != example.tree:
+        return [_nesting(call, example)]
+    found = [
+        f"{path} is {_key_text(now)}, but was traced as {_key_text(then)}"
+        for path, now, then in zip(call.paths, call.keys, example.keys, strict=True)
+        if now != then
+    ]
+    for path, now, then in zip(call.paths, call.duplicates, example.duplicates, strict=True):
+        if now != then:
+            other = call.paths[now if now != call.paths.index(path) else then]
+            found.append(f"{path} and {other} are {'the same tensor' if now < then else 'different tensors'} now")
+    if modes != program.modes:
+        now_text, then_text = describe_modes(modes), describe_modes(program.modes)
+        found.append(f"it runs under {now_text}, but was traced under {then_text}")
+    found += [f"{name} has changed since the trace" for name in changes]
+    return found
+
+
+def _nesting(call: Call, example: Call) -> str:
+    """How the arguments of a call nest differently, in a sentence."""
+    new = [path for path in call.paths if path not in example.paths]
+    gone = [path for path in example.paths if path not in call.paths]
+    if new and gone:
+        return f"it is called with {', '.join(new)} instead of {', '.join(gone)}"
+    if new or gone:
+        return f"it is called with {', '.join(new)}" if new else f"it is called without {', '.join(gone)}"
+    if call.paths != example.paths:
+        return "its keyword arguments come in another order"
+    return "its arguments come in other containers (list, tuple, dict …)"
+
+
+def _key_text(key: LeafKey) -> str:
+    return f"a {key}" if isinstance(key, TensorKey) else str(key)
+
+
+def violation_sentences(program: Program, guards: GuardSet, values: tuple[int, ...]) -> list[str]:
+    """One sentence for each violated guard (of ``program.slot_guards()``), in the caller's names."""
+    slots = slot_names(len(values))
+    sources = {name: slot.source for name, slot in zip(slots, program.slots, strict=True)}
+    found = []
+    for violation in guards.violations(dict(zip(slots, values, strict=True)), sources):
+        origin = violation.guard.origin
+        static = origin is not None and origin.rule == "static"
+        if origin is None:
+            why = ""
+        elif origin.rule in ("declared", "layout") and not origin.file:
+            why = f" ({origin.text})"
+        else:
+            why = " (it was static in the trace)" if static else f"; needed by {origin}"
+        found.append(f"{violation.text}{why}")
+    return found
+
+
+def is_symbol_slot(program: Program, position: int) -> bool:
+    """Whether the integer at this position is a symbol of its own (and not static or derived)."""
+    return program.slots[position].term.op is Op.SYMBOL

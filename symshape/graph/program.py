@@ -1,0 +1,157 @@
+"""A traced function, ready to be checked, explained and run: its graph, its guards, and where its integers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+import torch
+
+from guards.sets.guard import Guard, GuardSet, Origin
+from guards.sets.sources import IntArg, Source
+from guards.terms import exprs, fold
+from guards.terms.exprs import Term
+from symshape.calls.arguments import Call
+from symshape.dims import Policy
+from symshape.graph.codegen import Run
+from symshape.graph.graph import Graph
+
+
+class State(Protocol):
+    """What a program read besides its arguments, as :mod:`symshape.tracing.state` finds it."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether the function reads nothing that can change."""
+
+    def unchanged(self) -> bool:
+        """Whether every place still holds what it held when the program was traced."""
+
+    def covers(self, other: Any) -> bool:
+        """Whether this state compares everything that another one compares."""
+
+    def changes(self) -> list[str]:
+        """What is different now, for people."""
+
+
+@attrs.frozen
+class Symbol:
+    """One symbol of a trace.
+
+    Attributes:
+        term: the symbol.
+        hint: its value in the example call; None for an unbacked symbol.
+        sources: where its value is read at run time; empty for an unbacked one.
+        policy: what tracing may do with it.
+        birth: the line that made an unbacked symbol, with the op.
+        description: what an unbacked symbol counts, in words.
+    """
+
+    term: Term
+    hint: int | None
+    sources: tuple[Source, ...] = ()
+    policy: Policy = Policy.AUTO
+    birth: Origin | None = None
+    description: str = ""
+
+    @property
+    def name(self) -> str:
+        """The symbol's name."""
+        return self.term.name
+
+    @property
+    def backed(self) -> bool:
+        """Whether the symbol has a hint."""
+        return self.hint is not None
+
+
+@attrs.frozen(eq=False)
+class Slot:
+    """One integer of the call: where it is read, and what the program calls it (a constant, a symbol, a formula)."""
+
+    source: Source
+    term: Term
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """A traced function, ready to be checked, explained and run.
+
+    Attributes:
+        name: the function's name.
+        call: the example call: tree, paths and keys of its arguments.
+        slots: the integers of a call, in order, in terms of the program's symbols.
+        symbols: by name.
+        guards: minimal, over the symbols.
+        graph: the ops.
+        output_specs: the result with specs for tensors and terms for sizes, in the program's own structure.
+        state: modules and other state that the function read.
+        modes: torch's modes while tracing.
+        run: the eager runner (see ``codegen.Run``).
+        milliseconds: how long tracing took.
+    """
+
+    name: str
+    call: Call
+    slots: tuple[Slot, ...]
+    symbols: Mapping[str, Symbol]
+    guards: GuardSet
+    graph: Graph
+    output_specs: Any
+    state: State
+    modes: tuple[Any, ...]
+    run: Run
+    milliseconds: float
+
+    @property
+    def lifted_tensors(self) -> list[torch.Tensor]:
+        """Parameters, buffers and constants, as ``run`` takes them."""
+        return [lifted.tensor for lifted in self.graph.lifted]
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Where in a call's integers each input symbol stands."""
+        return symbol_positions(self.slots)
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Where each symbol that is read from an argument is read."""
+        return {symbol.name: symbol.sources[0] for symbol in self.symbols.values() if symbol.sources}
+
+    def slot_guards(self) -> GuardSet:
+        """The guards over slots named ``v0, v1, …``: what the dispatch tree and the check function work on."""
+        names = slot_names(len(self.slots))
+        first: dict[Term, Term] = {}
+        found: list[Guard] = []
+        for name, slot in zip(names, self.slots, strict=True):
+            if slot.term.op is exprs.Op.SYMBOL and slot.term not in first:
+                first[slot.term] = exprs.symbol(name)
+        for name, slot in zip(names, self.slots, strict=True):
+            condition = exprs.eq(exprs.symbol(name), fold.substitute(slot.term, first))
+            if condition is not exprs.TRUE:
+                static = slot.term.op is exprs.Op.CONST
+                text = f"{slot.source.text()} is {'static' if static else slot.term}"
+                found.append(Guard(condition, Origin("", 0, text=text, rule="static" if static else "layout")))
+        found += [Guard(fold.substitute(guard.term, first), guard.origin) for guard in self.guards]
+        ranges = {name: limits_of(slot.source) for name, slot in zip(names, self.slots, strict=True)}
+        return GuardSet(tuple(found), ranges)
+
+
+def symbol_positions(slots: Sequence[Slot]) -> dict[str, int]:
+    """For each symbol, the first slot that holds it."""
+    positions: dict[str, int] = {}
+    for position, slot in enumerate(slots):
+        if slot.term.op is exprs.Op.SYMBOL:
+            positions.setdefault(slot.term.name, position)
+    return positions
+
+
+def slot_names(number: int) -> tuple[str, ...]:
+    """The names of the slots."""
+    return tuple(f"v{position}" for position in range(number))
+
+
+def limits_of(source: Source) -> tuple[int | None, int | None]:
+    """The range of what a source can read: any integer for an integer argument and a stride, else a size."""
+    return (None, None) if isinstance(source, IntArg) else (0, None)

@@ -1,0 +1,198 @@
+"""A traced program as ``torch.fx``: ATen calls, with sizes read from the inputs and computed by Python operators."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.fx
+
+from guards.sets.sources import IntArg, Size, StorageOffset, Stride
+from guards.terms import exprs, fold
+from guards.terms.exprs import Op, Term
+from symshape.errors import UnsupportedError
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Node, Value, map_argument
+from symshape.graph.program import Program
+
+_aten = torch.ops.aten
+
+_FLOATS: Mapping[str, Callable[..., Any]] = {
+    "from_int": torch.sym_float,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "mod": operator.mod,
+    "neg": operator.neg,
+    "abs": operator.abs,
+    "pow": operator.pow,
+    "sqrt": torch.sym_sqrt if hasattr(torch, "sym_sqrt") else torch._sym_sqrt,  # type: ignore[attr-defined]
+    "max": torch.sym_max,
+    "min": torch.sym_min,
+}
+
+
+def to_fx(program: Program, *, lifted_as_inputs: bool = False) -> torch.fx.GraphModule:
+    """The program as a GraphModule.
+
+    Its placeholders are the call's tensor and integer arguments, in order; lifted tensors are attributes, or further
+    placeholders if asked.  Its output is the flat list of the program's outputs.
+
+    Raises:
+        UnsupportedError: the program turns gradients on or off inside, which FX has no node for.
+    """
+    return _Writer(program, lifted_as_inputs).module()
+
+
+class _Writer:
+    def __init__(self, program: Program, lifted_as_inputs: bool) -> None:
+        self.program = program
+        self.graph = torch.fx.Graph()
+        self.root = torch.nn.Module()
+        self.values: dict[Value, torch.fx.Node] = {}
+        self.terms: dict[Term, Any] = {}
+        self.floats: dict[str, torch.fx.Node] = {}
+        self.lifted_as_inputs = lifted_as_inputs
+
+    def module(self) -> torch.fx.GraphModule:
+        self._inputs()
+        for step in self.program.graph.steps:
+            if isinstance(step, Node):
+                self._node(step)
+            else:
+                message = step.message or f"{step.guard.term} (asserted at {step.guard.origin})"
+                self.graph.call_function(_aten._assert_scalar.default, (self._term(step.guard.term), message))
+        self.graph.output([self._argument(output) for output in self.program.graph.outputs])
+        self.graph.lint()
+        return torch.fx.GraphModule(self.root, self.graph)
+
+    def _inputs(self) -> None:
+        tensors = {each.position: each for each in self.program.graph.inputs}
+        readers: dict[str, torch.fx.Node] = {}
+        for position, path in enumerate(self.program.call.paths):
+            name = "".join(c if c.isalnum() else "_" for c in path).strip("_") or "input"
+            if position in tensors:
+                node = self.graph.placeholder(name)
+                self.values[tensors[position].value] = node
+                readers[path] = node
+            elif any(isinstance(slot.source, IntArg) and slot.source.arg == path for slot in self.program.slots):
+                readers[path] = self.graph.placeholder(name)
+        for position, lifted in enumerate(self.program.graph.lifted):
+            if self.lifted_as_inputs and not lifted.constant:
+                self.values[lifted.value] = self.graph.placeholder(f"lifted_{position}")
+        for position, lifted in enumerate(self.program.graph.lifted):
+            if lifted.value in self.values:
+                continue
+            name = f"lifted_{position}"
+            if isinstance(lifted.tensor, torch.nn.Parameter):
+                self.root.register_parameter(name, lifted.tensor)
+            else:
+                self.root.register_buffer(name, lifted.tensor)
+            node = self.graph.get_attr(name)
+            self.values[lifted.value] = (
+                self.graph.call_function(_aten.clone.default, (node,)) if lifted.constant else node
+            )
+        self._symbols(readers)
+
+    def _symbols(self, readers: Mapping[str, torch.fx.Node]) -> None:
+        for slot in self.program.slots:
+            if slot.term.op is not Op.SYMBOL or slot.term in self.terms or slot.source.arg not in readers:
+                continue
+            node, source = readers[slot.source.arg], slot.source
+            if isinstance(source, Size):
+                node = self.graph.call_function(_aten.sym_size.int, (node, source.dim))
+            elif isinstance(source, Stride):
+                node = self.graph.call_function(_aten.sym_stride.int, (node, source.dim))
+            elif isinstance(source, StorageOffset):
+                node = self.graph.call_function(_aten.sym_storage_offset.default, (node,))
+            self.terms[slot.term] = node
+
+    def _node(self, step: Node) -> None:
+        if step.grad is not None or step.inference is not None:
+            raise UnsupportedError(
+                "the program turns gradients on or off inside (or inference mode), which an FX graph cannot say"
+            )
+        args = tuple(self._argument(arg) for arg in step.args)
+        kwargs = {name: self._argument(arg) for name, arg in step.kwargs.items()}
+        made = self.graph.call_function(step.op, args, kwargs)
+        made.meta["stack_trace"] = str(step.origin)
+        for binding in step.bindings:
+            if binding.kind == "float":
+                self.floats[binding.symbol] = made
+            elif binding.kind != "size":
+                node = made if binding.kind == "item" else self.graph.call_function(torch.sym_ite, (made, 1, 0))
+                self.terms[exprs.symbol(binding.symbol)] = node
+        for position, output in enumerate(step.outputs):
+            if output is not None:
+                node = made if step.single else self.graph.call_function(operator.getitem, (made, position))
+                self.values[output] = node
+        for binding in step.bindings:
+            if binding.kind == "size":
+                output = step.outputs[binding.output]
+                assert output is not None
+                size = self.graph.call_function(_aten.sym_size.int, (self.values[output], binding.dim))
+                self.terms[exprs.symbol(binding.symbol)] = size
+
+    def _argument(self, arg: Any) -> Any:
+        if isinstance(arg, (tuple, list)):
+            return [self._argument(item) for item in arg]
+        return map_argument(arg, self._leaf)
+
+    def _leaf(self, leaf: Any) -> Any:
+        if isinstance(leaf, Value):
+            return self.values[leaf]
+        return self._float(leaf) if isinstance(leaf, FloatTerm) else self._term(leaf)
+
+    def _float(self, term: FloatTerm) -> Any:
+        if term.op == "symbol":
+            return self.floats[term.symbol]
+        if term.op not in _FLOATS:
+            raise UnsupportedError(f"an FX graph cannot say the float {term}")
+        operands = [self._leaf(a) if isinstance(a, (Term, FloatTerm)) else a for a in term.args]
+        return self.graph.call_function(_FLOATS[term.op], tuple(operands))
+
+    def _term(self, term: Term) -> Any:
+        return fold.fold(term, self._combine, self.terms)
+
+    def _chain(self, function: Callable[..., Any], operands: list[Any]) -> Any:
+        result = operands[0]
+        for operand in operands[1:]:
+            result = self.graph.call_function(function, (result, operand))
+        return result
+
+    def _combine(self, term: Term, operands: list[Any]) -> Any:
+        """The node for a term whose operands are nodes or integers."""
+        op = term.op
+        if op is Op.CONST:
+            return term.value
+        if op is Op.TRUE or op is Op.FALSE:
+            return op is Op.TRUE
+        if op is Op.SYMBOL:
+            raise UnsupportedError(f"the symbol {term} is not read from an argument of this graph")
+        if op is Op.ADD:
+            constant, items = term.args
+            parts = [
+                operand if c == 1 else self.graph.call_function(operator.mul, (operand, c))
+                for (_, c), operand in zip(items, operands, strict=True)
+            ]
+            return self._chain(operator.add, [*parts, constant] if constant else parts)
+        if op in _RELATIONS:
+            return self.graph.call_function(_RELATIONS[op], (operands[0], 0))
+        if op is Op.ITE:
+            return self.graph.call_function(torch.sym_ite, tuple(operands))
+        return self._chain(_OPERATORS[op], operands)
+
+
+_RELATIONS = {Op.EQ: operator.eq, Op.NE: operator.ne, Op.LE: operator.le}
+_OPERATORS: Mapping[Op, Callable[..., Any]] = {
+    Op.MUL: operator.mul,
+    Op.FLOORDIV: operator.floordiv,
+    Op.MOD: operator.mod,
+    Op.MIN: torch.sym_min,
+    Op.MAX: torch.sym_max,
+    Op.AND: operator.and_,
+    Op.OR: operator.or_,
+}

@@ -1,0 +1,160 @@
+"""The recompile cache: entries by module state, structure and guards, dispatched by memo, then by tree."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import Any
+
+import attrs
+
+from guards.dispatch.tree import Tree
+from guards.sets.guard import GuardSet
+from symshape.graph.program import Program, State, slot_names
+from symshape.runtime.runners.choice import Runner
+
+
+class Entry:
+    """One compiled program in the cache.
+
+    Attributes:
+        number: 0 for the first program that was traced.
+        program: what was traced.
+        guards: over slots ``v0, v1, …``: what the tree dispatches on.
+        runner_name: what runs it.
+        run: ``run(leaves, values)``: the flat outputs.
+        build: from flat outputs to the program's own structure.
+        last_used: the number of the last call that it served, for eviction.
+    """
+
+    __slots__ = ("__weakref__", "build", "guards", "last_used", "number", "program", "run", "runner_name")
+
+    def __init__(self, number: int, program: Program, runner_name: str, run: Runner, build: Any) -> None:
+        self.number = number
+        self.program = program
+        self.guards: GuardSet = program.slot_guards()
+        self.runner_name = runner_name
+        self.run = run
+        self.build = build
+        self.last_used = 0
+
+    def __repr__(self) -> str:
+        guards = "; ".join(guard.text() for guard in self.program.guards) or "no guards"
+        shapes = ", ".join(
+            f"{each.path}[{', '.join(map(str, each.value.spec.sizes))}]" for each in self.program.graph.inputs
+        )
+        return f"<Entry {self.number}: {shapes}; {guards}; {self.runner_name}>"
+
+
+@attrs.define(eq=False)
+class Family:
+    """The entries for one structure of arguments: one dispatch tree."""
+
+    tree: Tree[Entry]
+    entries: tuple[Entry, ...] = ()
+
+
+class Branch:
+    """Everything compiled for one state of modules and closures."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.stateless = state.empty
+        self.memo: dict[Hashable, tuple[Entry, tuple[int, ...]]] = {}
+        self.families: dict[Hashable, Family] = {}
+
+    def entries(self) -> list[Entry]:
+        """The entries for this state."""
+        return [entry for family in self.families.values() for entry in family.entries]
+
+
+class EntryCache:
+    """Entries, bounded in number.  Readers take no lock: what they read is replaced, never half-changed.
+
+    Attributes:
+        branches: the most recently used first.
+        evictions: entries that left because the cache was full.
+    """
+
+    def __init__(self, max_entries: int, memo_size: int) -> None:
+        self._max_entries = max_entries
+        self._memo_size = memo_size
+        self.branches: tuple[Branch, ...] = ()
+        self.entries: tuple[Entry, ...] = ()
+        self.evictions = 0
+        self.lock = threading.RLock()
+
+    def find(self, structure: Hashable, values: tuple[int, ...]) -> tuple[Branch, Entry] | None:
+        """The entry that serves a call of this structure with these integers, by the tree of a branch in its state."""
+        for branch in self.branches:
+            family = branch.families.get(structure)
+            if family is None:
+                continue
+            entry = family.tree.lookup(values)
+            if entry is not None and (branch.stateless or branch.state.unchanged()):
+                if branch is not self.branches[0]:
+                    self._to_front(branch)
+                return branch, entry
+        return None
+
+    def _to_front(self, branch: Branch) -> None:
+        with self.lock:
+            if branch in self.branches:
+                self.branches = (branch, *(each for each in self.branches if each is not branch))
+
+    def remember(self, branch: Branch, key: Hashable, entry: Entry, values: tuple[int, ...]) -> None:
+        """Puts an exact argument tuple into the memo."""
+        if len(branch.memo) >= self._memo_size:
+            branch.memo = {}
+        branch.memo[key] = (entry, values)
+
+    def publish(self, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
+        """Adds an entry; answers its branch and the entries that had to leave."""
+        with self.lock:
+            branch = self._branch_of(entry.program.state)
+            family = branch.families.get(structure)
+            if family is None:
+                family = Family(Tree(slot_names(len(entry.program.slots))))
+            family.tree.insert(entry.guards, entry)
+            family.entries = (*family.entries, entry)
+            branch.families[structure] = family
+            self.entries = (*self.entries, entry)
+            return branch, self._evict(entry)
+
+    def _branch_of(self, state: State) -> Branch:
+        """The branch for a state that is the present one: one that reads no less, or a new one."""
+        for branch in self.branches:
+            if branch.state.covers(state) and branch.state.unchanged():
+                break
+        else:
+            branch = Branch(state)
+        self.branches = (branch, *(each for each in self.branches if each is not branch))
+        return branch
+
+    def _evict(self, newest: Entry) -> list[Entry]:
+        gone: list[Entry] = []
+        while len(self.entries) > self._max_entries:
+            oldest = min((each for each in self.entries if each is not newest), key=lambda each: each.last_used)
+            self._remove(oldest)
+            gone.append(oldest)
+            self.evictions += 1
+        return gone
+
+    def _remove(self, entry: Entry) -> None:
+        self.entries = tuple(each for each in self.entries if each is not entry)
+        for branch in self.branches:
+            for structure, family in list(branch.families.items()):
+                if entry not in family.entries:
+                    continue
+                family.tree.remove(entry)
+                family.entries = tuple(each for each in family.entries if each is not entry)
+                if not family.entries:
+                    del branch.families[structure]
+            branch.memo = {key: found for key, found in branch.memo.items() if found[0] is not entry}
+        self.branches = tuple(branch for branch in self.branches if branch.families)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        with self.lock:
+            self.branches = ()
+            self.entries = ()

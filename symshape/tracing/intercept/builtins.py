@@ -1,0 +1,104 @@
+"""While a function is traced, its own code takes symbolic numbers for plain ones: ``isinstance(n, int)`` is true.
+
+A size of a traced tensor, or an integer argument, is a ``torch.SymInt``, which is no ``int`` to Python.  A program that
+asks would take another branch than in eager.  So the names ``isinstance`` and ``type`` in the globals of the traced
+code mean functions of ours for the time of the trace, as do ``len``, for which Python takes nothing but a plain number,
+``divmod`` and ``print``; code of torch, and of modules that the walk of ``reachable`` does not come to, keeps Python's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import GenericAlias
+from typing import Any
+
+import torch
+
+from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
+from symshape.tracing.symbolic.texts import plain_print
+
+_STANDS_FOR: dict[type, Any] = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
+_isinstance = isinstance
+
+
+def plain_isinstance(value: object, kinds: Any) -> bool:
+    """``isinstance``, for which a symbolic number is also the number that it stands for.
+
+    >>> plain_isinstance(3, int), plain_isinstance("3", (int, float))
+    (True, False)
+    """
+    if _isinstance(value, kinds):
+        return True
+    stands_for = _STANDS_FOR.get(type(value))
+    return stands_for is not None and _isinstance(stands_for, kinds)
+
+
+class _Kind(type):
+    """So that ``PlainType(n)`` is a call of ours, and ``isinstance(x, PlainType)`` asks for a class."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        found = type(*args, **kwargs)
+        return type(_STANDS_FOR[found]) if len(args) == 1 and found in _STANDS_FOR else found
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return _isinstance(instance, type)
+
+    def __subclasscheck__(cls, subclass: Any) -> bool:
+        return issubclass(subclass, type)
+
+
+class PlainType(type, metaclass=_Kind):
+    """``type``, for which a symbolic number is of the type of the number that it stands for.
+
+    >>> PlainType(3) is int, isinstance(int, PlainType)
+    (True, True)
+    """
+
+    __class_getitem__: Any = classmethod(GenericAlias)
+
+
+def plain_len(value: Any) -> Any:
+    """``len``, for which the length of a traced tensor may be symbolic.
+
+    >>> plain_len([1, 2])
+    2
+    """
+    if type(value) is SymbolicTensor and value._spec.sizes:
+        return outward(value._spec.sizes[0])
+    return len(value)
+
+
+def plain_divmod(a: Any, b: Any) -> Any:
+    """``divmod``, of which one operand may be symbolic.
+
+    >>> plain_divmod(7, 3)
+    (2, 1)
+    """
+    return (a // b, a % b) if torch.SymInt in (type(a), type(b)) else divmod(a, b)
+
+
+REPLACED = {
+    "isinstance": plain_isinstance,
+    "type": PlainType,
+    "len": plain_len,
+    "divmod": plain_divmod,
+    "print": plain_print,
+}
+"""Names of Python's that mean something of ours in traced code."""
+
+
+@contextmanager
+def plain_numbers(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
+    """Inside, these names mean ours in these globals, unless they are defined there already."""
+    changed: list[tuple[dict[str, Any], str]] = []
+    try:
+        for namespace in namespaces:
+            for name, ours in REPLACED.items():
+                if name not in namespace:
+                    namespace[name] = ours
+                    changed.append((namespace, name))
+        yield
+    finally:
+        for namespace, name in changed:
+            namespace.pop(name, None)

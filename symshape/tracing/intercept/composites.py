@@ -1,0 +1,164 @@
+"""Composite functions that C++ decides by asking about 0, 1 and concrete strides, decided here by structure.
+
+The ops that come out are those that eager runs; only the questions on the way there differ.  C++'s ``reshape`` asks
+whether sizes are 0 or 1, which would leave guards that no program needs, and on torch 2.11 its ``matmul`` specialises
+symbolic sizes.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from meta_fns.core.layout import broadcast
+from meta_fns.core.sizes import Shape, product, same
+from meta_fns.core.spec import TensorSpec
+from meta_fns.core.view_strides import infer_sizes, view_strides, view_strides_asking
+from meta_fns.errors import ShapeError
+from symshape.errors import ProgramError
+from symshape.graph.reshape_copies import Copied
+from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
+from symshape.user_code import user_location
+
+aten = torch.ops.aten
+
+
+def _spec(tensor: torch.Tensor) -> TensorSpec:
+    return tensor._spec if type(tensor) is SymbolicTensor else TensorSpec.of(tensor)
+
+
+def _inward(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sizes as a user wrote them (a list, or one by one) as sizes for rules."""
+    if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
+        sizes = tuple(sizes[0])
+    return tuple(
+        size.node if isinstance(size, torch.SymInt) and isinstance(size.node, IntNode) else size for size in sizes
+    )
+
+
+def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
+    """``tensor.reshape(*shape)``: a view where the strides allow one, else a copy."""
+    spec = tensor._spec
+    try:
+        sizes = infer_sizes(spec.sizes, _inward(shape))
+        viewable = view_strides(spec.sizes, spec.strides, sizes) is not None or _viewable_here(spec, sizes)
+    except ShapeError as error:
+        raise ProgramError(f"{error} (at {tensor._tracer.env._origin()})") from error
+    outer = [outward(size) for size in sizes]
+    if viewable:
+        return tensor.view(outer)
+    copy = aten._unsafe_view(tensor.clone(memory_format=torch.contiguous_format), outer)
+    question = functools.partial(view_strides_asking, spec.sizes, spec.strides, sizes)
+    tracer = tensor._tracer
+    tracer.copies.append(Copied(len(tracer.steps), tensor._value, copy._value, question, user_location()))
+    return copy  # type: ignore[no-any-return]
+
+
+def _viewable_here(spec: TensorSpec, sizes: Shape) -> bool:
+    """Whether the sizes of the example call allow a view that the structure does not show (sizes of 0 and 1)."""
+    hints: list[tuple[int, ...]] = []
+    for each in (spec.sizes, spec.strides, sizes):
+        known = [size.hint if isinstance(size, IntNode) else size for size in each]
+        if None in known:
+            return False
+        hints.append(tuple(known))
+    return view_strides(*hints) is not None
+
+
+def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> torch.Tensor:
+    """``tensor.flatten(start_dim, end_dim)``."""
+    sizes = list(tensor._spec.sizes)
+    number = len(sizes)
+    if not number:
+        return reshape(tensor, 1)
+    for d in (start_dim, end_dim):
+        if not -number <= d < number:
+            raise IndexError(f"flatten: dimension {d} is out of range for a tensor of {number} dimension(s)")
+    start, end = start_dim % number, end_dim % number
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if start == end:
+        return tensor
+    merged: Any = 1
+    for size in sizes[start : end + 1]:
+        merged = size * merged
+    return reshape(tensor, *sizes[:start], merged, *sizes[end + 1 :])
+
+
+def one_hot(tensor: SymbolicTensor, num_classes: Any = -1) -> Any:
+    """``F.one_hot`` as one op: taken apart, it would not look at the class numbers any more."""
+    return tensor._tracer.dispatch(aten.one_hot.default, (tensor, num_classes), {})
+
+
+def linear(
+    input: torch.Tensor,  # noqa: A002 - torch's own name
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """``F.linear``, for a weight of two dimensions and an input of two or more.
+
+    Source: aten/src/ATen/native/Linear.cpp.
+    """
+    spec = _spec(input)
+    if len(spec.sizes) < 2 or weight.dim() != 2:
+        return torch._C._nn.linear(input, weight, bias)
+    if bias is not None and len(spec.sizes) == 2:
+        return torch.addmm(bias, input, weight.t())
+    if bias is not None and spec.canonical():
+        flat = _flat_rows(input, spec)
+        result = torch.addmm(bias, flat, weight.t())
+        return result.view([outward(size) for size in (*spec.sizes[:-1], _spec(result).sizes[1])])
+    result = matmul(input, weight.t())
+    return result if bias is None else torch.add(result, bias)
+
+
+def _flat_rows(tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """All leading dimensions as one."""
+    shape = [outward(product(spec.sizes[:-1])), outward(spec.sizes[-1])]
+    return reshape(tensor, shape) if type(tensor) is SymbolicTensor else tensor.reshape(shape)
+
+
+def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A002 - torch's own name
+    """``torch.matmul``, for operands of two dimensions or more, of which the first is not the smaller.
+
+    Source: aten/src/ATen/native/LinearAlgebra.cpp (folding of leading dimensions into ``mm`` included).
+    """
+    a, b = _spec(input), _spec(other)
+    if len(a.sizes) < 2 or len(b.sizes) < 2 or len(a.sizes) < len(b.sizes):
+        return _torch_matmul(input, other)
+    if len(a.sizes) == 2:
+        return torch.mm(input, other)
+    if len(b.sizes) == 2 and (other.requires_grad or _rows_collapse(a)):
+        result = torch.mm(_flat_rows(input, a), other)
+        sizes = (*a.sizes[:-1], _spec(result).sizes[1])
+    else:
+        batch = broadcast(a.sizes[:-2], b.sizes[:-2])
+        result = torch.bmm(_batched(input, a, batch), _batched(other, b, batch))
+        sizes = (*batch, a.sizes[-2], b.sizes[-1])
+    return aten._unsafe_view(result, [outward(size) for size in sizes])  # type: ignore[no-any-return]
+
+
+def _torch_matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return torch._C._VariableFunctions.matmul(left, right)
+
+
+def _rows_collapse(spec: TensorSpec) -> bool:
+    """Whether the leading dimensions lie so in memory that they can be one."""
+    if spec.canonical():
+        return True
+    sizes, strides = spec.sizes, spec.strides
+    return all(same(strides[d], strides[d + 1] * sizes[d + 1]) for d in range(len(sizes) - 2))
+
+
+def _batched(tensor: torch.Tensor, spec: TensorSpec, batch: tuple[Any, ...]) -> torch.Tensor:
+    """An operand of ``bmm``: its batch dimensions broadcast and flattened."""
+    number = len(spec.sizes) - 2
+    if number != len(batch) or not all(same(x, y) for x, y in zip(spec.sizes, batch, strict=False)):
+        tensor = tensor.expand([outward(size) for size in (*batch, *spec.sizes[-2:])])
+    shape = [outward(product(batch)), *(outward(size) for size in spec.sizes[-2:])]
+    if len(batch) == 1:
+        return tensor
+    return reshape(tensor, shape) if type(tensor) is SymbolicTensor else tensor.reshape(shape)

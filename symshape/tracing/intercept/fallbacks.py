@@ -1,0 +1,138 @@
+"""Ops without a rule of our own: composites are taken apart; others are inferred by what torch registered for them.
+
+In order: a custom op's ``register_fake``; a Python meta function; a decomposition.  Each runs on symbolic tensors with
+recording off, so the graph keeps the op itself and computes what eager computes.  (Private names of torch used here
+were checked on 2.11 to 2.13.)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch._C import DispatchKey
+from torch._ops import OpOverload
+
+from symshape import events
+from symshape.errors import DataDependentError, SymShapeError, UnsupportedError
+from symshape.tracing.symbolic.env import ShapeEnv
+
+
+class Inferrer(Protocol):
+    """What is needed of a tracer here."""
+
+    env: ShapeEnv
+
+    def inferring(self) -> AbstractContextManager[None]:
+        """Ops inside are inferred but not written down."""
+
+
+def is_composite(op: OpOverload) -> bool:
+    """Whether the op is defined by other ops only (CompositeImplicit, and no fake or meta of its own)."""
+    return bool(op._can_decompose()) and DispatchKey.Meta not in op.py_kernels
+
+
+def decompose(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Runs a composite op as the ops that define it."""
+    events.emit(events.Fallback(str(op), "composite"))
+    result = op.decompose(*args, **kwargs)
+    if result is NotImplemented:
+        raise UnsupportedError(f"{op} has no rule and cannot be taken apart")
+    return result
+
+
+def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], unknowns: Any) -> Any:
+    """The op's outputs as symbolic tensors, by its registered fake implementation, meta function or decomposition.
+
+    Raises:
+        UnsupportedError: nothing is registered, or what is registered does not run on symbolic sizes.
+    """
+    where = tracer.env._origin()
+    if op._schema.name.startswith("aten::quantize_per"):  # what torch registers for it makes a plain tensor
+        raise UnsupportedError(f"{op} (at {where}) makes a quantized tensor, which cannot be traced")
+    found = _implementation(op, unknowns)
+    if found is None:
+        raise UnsupportedError(
+            f"{op} (at {where}) has no rule in meta_fns, no registered fake implementation and no decomposition. "
+            "For a custom op, register one with torch.library.register_fake."
+        )
+    how, function = found
+    events.emit(events.Fallback(str(op), how))
+    outer = tracer.env.current_op, tracer.env.current_rule
+    tracer.env.current_op, tracer.env.current_rule = op._name, how
+    try:
+        with tracer.inferring():
+            return function(*args, **kwargs)
+    except (SymShapeError, DataDependentError):
+        raise
+    except Exception as error:
+        raise UnsupportedError(
+            f"{op} (at {where}): its {how} does not run on symbolic sizes: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        tracer.env.current_op, tracer.env.current_rule = outer
+
+
+def _implementation(op: OpOverload, unknowns: Any) -> tuple[str, Callable[..., Any]] | None:
+    fake = _registered_fake(op)
+    if fake is not None:
+        return "register_fake", _with_context(fake, unknowns)
+    kernel = op.py_kernels.get(DispatchKey.Meta)
+    if kernel is not None:
+        return "meta function", kernel
+    import torch._decomp as decompositions
+    import torch._meta_registrations as metas  # fills in Meta kernels
+
+    del metas
+    kernel = op.py_kernels.get(DispatchKey.Meta)
+    if kernel is not None:
+        return "meta function", kernel
+    for table in ("meta", "post_autograd"):
+        decomposition = decompositions.global_decomposition_table[table].get(op)
+        if decomposition is not None:
+            return "decomposition", decomposition
+    key = DispatchKey.CompositeExplicitAutograd
+    kernel = op.py_kernels.get(key)
+    if kernel is None and op._schema.name.startswith("aten::_foreach_"):  # in C++: one op a tensor
+        kernel = (
+            functools.partial(op._op_dk, key)
+            if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+            else None
+        )
+    return None if kernel is None else ("composite kernel", kernel)
+
+
+def _registered_fake(op: OpOverload) -> Callable[..., Any] | None:
+    from torch._library.simple_registry import singleton
+
+    kernel = singleton.find(op.name()).fake_impl.kernel
+    if kernel is not None:
+        return kernel.func  # type: ignore[no-any-return]
+    definition = torch._library.custom_ops.OPDEFS.get(op.name())
+    return None if definition is None else definition._abstract_fn
+
+
+class _FakeContext:
+    """What ``torch.library.get_ctx()`` answers inside a fake implementation."""
+
+    def __init__(self, unknowns: Any) -> None:
+        self._unknowns = unknowns
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> torch.SymInt:  # noqa: A002
+        """A size that depends on the data."""
+        return self._unknowns.new_size(min, max).symint  # type: ignore[no-any-return]
+
+    create_unbacked_symint = new_dynamic_size
+
+
+def _with_context(fake: Callable[..., Any], unknowns: Any) -> Callable[..., Any]:
+    from torch._library.fake_impl import set_ctx_getter
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with set_ctx_getter(lambda: _FakeContext(unknowns)):
+            return fake(*args, **kwargs)
+
+    return run

@@ -1,0 +1,264 @@
+"""Torch functions answered before C++: questions about shapes, and the composites of ``composites.py``.
+
+C++ would come back to Python for each piece of a shape; here ``x.shape`` is one look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from torch.overrides import TorchFunctionMode
+
+from symshape.errors import UnsupportedError
+from symshape.graph.graph import Node
+from symshape.tracing.intercept import composites, interpolate
+from symshape.tracing.intercept.indexing import getitem, setitem
+from symshape.tracing.symbolic.numbers import BoolNode, FloatNode, IntNode
+from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
+
+aten = torch.ops.aten
+_plain_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+
+
+def _size(tensor: SymbolicTensor, dim: int | None = None) -> Any:
+    sizes = tensor._spec.sizes
+    if dim is None:
+        return torch.Size([outward(size) for size in sizes])
+    if not -len(sizes) <= dim < len(sizes):
+        raise IndexError(f"dimension {dim} is out of range for a tensor of {len(sizes)} dimension(s)")
+    return outward(sizes[dim])
+
+
+def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
+    """Strides as a program reads them.
+
+    Those of a dimension of size 1, and all of those of an empty tensor, are an accident of how a tensor was made, which
+    rules do not follow: the program then depends on that size, and reads the stride when it runs.
+    """
+    spec = tensor._spec
+    tensor._tracer.looked_at.add(tensor._value)
+    every = range(len(spec.sizes))
+    dims = every if dim is None else (every[dim],)
+    if tensor._value in tensor._tracer.laid_out:
+        found = [spec.strides[d] for d in dims]
+    else:
+        empty = _is_empty(tensor)
+        found = [
+            tensor._tracer.read_integer(aten.stride.int, tensor, d) if empty or spec.sizes[d] == 1 else spec.strides[d]
+            for d in dims
+        ]
+    return tuple(map(outward, found)) if dim is None else outward(found[0])
+
+
+def _is_contiguous(tensor: SymbolicTensor, *args: Any, **kwargs: Any) -> Any:
+    tensor._tracer.looked_at.add(tensor._value)
+    return torch.Tensor.is_contiguous(tensor, *args, **kwargs)
+
+
+def _is_empty(tensor: SymbolicTensor) -> bool:
+    return any(bool(size == 0) for size in tensor._spec.sizes)
+
+
+def _storage_offset(tensor: SymbolicTensor) -> Any:
+    """Where a tensor begins, as a program reads it: where an empty one does depends on strides as ``_stride`` says."""
+    if tensor._value not in tensor._tracer.laid_out and tensor._spec.storage_offset != 0 and _is_empty(tensor):
+        return outward(tensor._tracer.read_integer(aten.storage_offset.default, tensor))
+    return outward(tensor._spec.storage_offset)
+
+
+def _getter(attribute: Any) -> Any:
+    """What torch hands to a function mode when an attribute of a tensor is read."""
+    return attribute.__get__
+
+
+def _data(tensor: SymbolicTensor) -> Any:
+    """``tensor.data``: a detached view, whose writes autograd is not told of when the graph runs either."""
+    steps = tensor._tracer.steps
+    number = len(steps)
+    made = _plain_data(tensor)
+    if len(steps) == number + 1 and isinstance(steps[-1], Node) and steps[-1].op is aten.detach.default:
+        steps[-1] = attrs.evolve(steps[-1], untracked=True)
+    return made
+
+
+_handlers: dict[Any, Callable[..., Any]] = {
+    _getter(torch.Tensor.shape): lambda t: _size(t),
+    torch.Tensor.size: _size,
+    torch.Tensor.stride: _stride,
+    torch.Tensor.dim: lambda t: len(t._spec.sizes),
+    _getter(torch.Tensor.ndim): lambda t: len(t._spec.sizes),
+    _getter(torch.Tensor.nbytes): lambda t: outward(t._spec.numel() * t._spec.dtype.itemsize),
+    _getter(torch.Tensor.dtype): lambda t: t._spec.dtype,
+    _getter(torch.Tensor.device): lambda t: t._spec.device,
+    torch.Tensor.reshape: lambda t, *sizes, shape=(): composites.reshape(t, *(sizes or (shape,))),
+    torch.reshape: lambda input, shape: composites.reshape(input, *shape),  # noqa: A006 - torch's own name
+    torch.Tensor.flatten: composites.flatten,
+    torch.flatten: composites.flatten,
+    torch.nn.functional.linear: composites.linear,
+    torch.nn.functional.one_hot: composites.one_hot,
+    torch.Tensor.__getitem__: getitem,
+    torch.Tensor.__setitem__: setitem,
+    _getter(torch.Tensor.data): _data,
+    torch.Tensor.is_contiguous: _is_contiguous,
+    torch.Tensor.storage_offset: _storage_offset,
+    torch.nn.functional.interpolate: interpolate.interpolate,
+    torch.matmul: composites.matmul,
+    torch.Tensor.matmul: composites.matmul,
+    torch.Tensor.__matmul__: composites.matmul,
+}
+
+
+def _tolist(tensor: torch.Tensor) -> Any:
+    return aten.alias.default(tensor).tolist()  # the mode makes it symbolic: its numbers are read when the graph runs
+
+
+def _refuse(what: str) -> Callable[..., Any]:
+    def refuse(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedError(
+            f"{what} reads a tensor's data or address while the function is traced, and a graph would keep what it "
+            "found for ever; compute with the tensor, or read it outside of the function"
+        )
+
+    return refuse
+
+
+_handlers[torch.Tensor.data_ptr] = _refuse("Tensor.data_ptr()")
+
+
+def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
+    """The attribute of a tensor that the program made; that of one around it would be a side effect, or stale."""
+
+    def use(tensor: torch.Tensor, *args: Any) -> Any:
+        made_here = type(tensor) is SymbolicTensor and tensor._value not in tensor._tracer.arguments
+        if made_here or torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch.func.grad makes its own
+            return attribute(tensor, *args)
+        raise UnsupportedError(
+            f"the function {what} of a tensor that it did not make, which a traced graph would not do again; "
+            "do that around the function, or pass the gradient as an argument"
+        )
+
+    return use
+
+
+def _set_data(tensor: torch.Tensor, value: Any) -> None:
+    raise UnsupportedError(
+        "the function assigns to Tensor.data, which a traced graph would not do again; "
+        "write into the tensor instead: tensor.data.copy_(value)"
+    )
+
+
+_grad: Any = torch.Tensor.grad
+_requires_grad: Any = torch.Tensor.requires_grad
+_data_attribute: Any = torch.Tensor.data
+_of_any_tensor: dict[Any, Callable[..., Any]] = {
+    _grad.__get__: _unless_made_here(_grad.__get__, "reads the gradient"),
+    _grad.__set__: _unless_made_here(_grad.__set__, "sets the gradient"),
+    _grad.__delete__: _unless_made_here(_grad.__delete__, "deletes the gradient"),
+    _requires_grad.__set__: _unless_made_here(_requires_grad.__set__, "sets requires_grad"),
+    torch.Tensor.requires_grad_: _unless_made_here(torch.Tensor.requires_grad_, "calls requires_grad_()"),
+    _data_attribute.__set__: _set_data,
+}
+_handlers.update(_of_any_tensor)
+
+
+def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
+    """A method that changes how gradients flow through a tensor, without an op that a graph could repeat."""
+
+    def use(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not tensor.requires_grad:
+            return method(tensor, *args, **kwargs)
+        raise UnsupportedError(
+            f"the function calls {what} of a tensor that requires gradients, which a traced graph would not do again; "
+            "do that around the function, or train through torch.compile(backend='symshape')"
+        )
+
+    return use
+
+
+def _history(attribute: Any, name: str) -> Callable[..., Any]:
+    """What autograd notes of a tensor; what it notes of an argument differs from call to call, and is no guard."""
+
+    def read(tensor: SymbolicTensor) -> Any:
+        argument = tensor._value in tensor._tracer.arguments
+        if argument and (tensor.requires_grad or name not in ("is_leaf", "grad_fn")):
+            raise UnsupportedError(
+                f"the function reads Tensor.{name} of an argument, which a traced graph does not guard"
+            )
+        return attribute(tensor)
+
+    return read
+
+
+for _name in ("detach_", "retain_grad", "register_hook", "register_post_accumulate_grad_hook"):
+    _handlers[getattr(torch.Tensor, _name)] = _refuse_for_gradients(getattr(torch.Tensor, _name), f"Tensor.{_name}()")
+for _name in ("is_leaf", "grad_fn", "_version", "_base"):
+    _getting: Any = getattr(torch.Tensor, _name).__get__
+    _handlers[_getting] = _history(_getting, _name)
+for _name in ("untyped_storage", "storage", "_typed_storage", "is_shared"):
+    _handlers[getattr(torch.Tensor, _name)] = _refuse(f"Tensor.{_name}()")
+
+_readers: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.tolist: _tolist,
+    torch.Tensor.numpy: _refuse("Tensor.numpy()"),
+    torch.Tensor.__array__: _refuse("numpy"),
+    torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
+    **_of_any_tensor,
+}
+"""What reads or changes real tensors (parameters, buffers, constants around the function) past every dispatcher."""
+
+
+def _sym_ite(condition: Any, then: Any, otherwise: Any) -> Any:
+    """``torch.sym_ite``, which knows only torch's own nodes."""
+    if isinstance(condition, bool):
+        return then if condition else otherwise
+    node = condition.node if isinstance(condition, torch.SymBool) else None
+    if not isinstance(node, BoolNode):
+        return torch.sym_ite(condition, then, otherwise)
+    chosen = node.sym_ite(_node(node, then), _node(node, otherwise))
+    kind = {IntNode: torch.SymInt, BoolNode: torch.SymBool, FloatNode: torch.SymFloat}[type(chosen)]
+    return kind(chosen)
+
+
+def _node(like: BoolNode, value: Any) -> Any:
+    if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+        return value.node
+    wrap = {bool: like.wrap_bool, int: like.wrap_int, float: like.wrap_float}.get(type(value))
+    if wrap is None:
+        raise TypeError(f"torch.sym_ite chooses between numbers, not a {type(value).__name__}")
+    return wrap(value)
+
+
+class FunctionMode(TorchFunctionMode):
+    """Hands the functions above to Python and everything else to torch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if args and type(args[0]) is SymbolicTensor:
+            handler = _handlers.get(func)
+            if handler is not None:
+                return handler(*args, **kwargs) if kwargs else handler(*args)
+        elif func in _readers and args and isinstance(args[0], torch.Tensor):
+            return _readers[func](*args, **kwargs or {})
+        elif func is torch.sym_ite:
+            return _sym_ite(*args)
+        return func(*args, **kwargs) if kwargs else func(*args)
+
+    def __enter__(self) -> FunctionMode:
+        self._attention = torch.nn.functional.scaled_dot_product_attention
+        torch.nn.functional.scaled_dot_product_attention = _with_plain_flags(self._attention)
+        return super().__enter__()  # type: ignore[no-any-return]
+
+    def __exit__(self, *error: Any) -> None:
+        torch.nn.functional.scaled_dot_product_attention = self._attention
+        super().__exit__(*error)
+
+
+def _with_plain_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with symbolic flags decided first (``is_causal=n > 1``): C++ refuses them before it asks a mode."""
+
+    def plain(arg: Any) -> Any:
+        return bool(arg) if type(arg) is torch.SymBool else arg
+
+    return lambda *args, **kwargs: function(*map(plain, args), **{name: plain(arg) for name, arg in kwargs.items()})

@@ -1,0 +1,76 @@
+"""``F.interpolate`` on symbolic sizes: C++'s own way from scale factors and sizes to an op takes plain integers only.
+
+The op that comes out is the one that eager runs.
+Source: torch/nn/functional.py (interpolate), ATen/native/UpSample.cpp (compute_output_size).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
+
+_aten = torch.ops.aten
+_plain_interpolate = torch.nn.functional.interpolate
+_OPS: dict[tuple[str, int, bool], Callable[..., Any]] = {
+    ("nearest", 3, False): _aten.upsample_nearest1d.default,
+    ("nearest", 4, False): _aten.upsample_nearest2d.default,
+    ("nearest", 5, False): _aten.upsample_nearest3d.default,
+    ("nearest-exact", 3, False): _aten._upsample_nearest_exact1d.default,
+    ("nearest-exact", 4, False): _aten._upsample_nearest_exact2d.default,
+    ("nearest-exact", 5, False): _aten._upsample_nearest_exact3d.default,
+    ("linear", 3, False): _aten.upsample_linear1d.default,
+    ("bilinear", 4, False): _aten.upsample_bilinear2d.default,
+    ("trilinear", 5, False): _aten.upsample_trilinear3d.default,
+    ("bicubic", 4, False): _aten.upsample_bicubic2d.default,
+    ("bilinear", 4, True): _aten._upsample_bilinear2d_aa.default,
+    ("bicubic", 4, True): _aten._upsample_bicubic2d_aa.default,
+}
+_NEAREST = ("nearest", "nearest-exact")
+
+
+def interpolate(
+    input: SymbolicTensor,  # noqa: A002 - torch's own name
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> torch.Tensor:
+    """``F.interpolate``; calls that it would refuse, and modes that need no help, go to it."""
+    spec = input._spec
+    dims = len(spec.sizes) - 2
+    op = _OPS.get((mode, dims + 2, antialias))
+    given = scale_factor if size is None else size
+    each = list(given) if isinstance(given, (list, tuple)) else [given] * max(dims, 0)
+    fine = (
+        op is not None
+        and (size is None) != (scale_factor is None)
+        and len(each) == dims
+        and not (recompute_scale_factor and scale_factor is None)
+        and not (align_corners is not None and mode in _NEAREST)
+    )
+    symbolic = any(type(s) is IntNode for s in spec.sizes) or any(isinstance(s, torch.SymInt) for s in each)
+    if not fine or not symbolic:
+        return _plain_interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    assert op is not None
+    scales: list[float | None] = [None] * dims
+    if scale_factor is not None:
+        wanted = [_scaled(outward(s), float(factor)) for s, factor in zip(spec.sizes[2:], each, strict=True)]
+        if not recompute_scale_factor:
+            scales = [float(factor) for factor in each]
+    else:
+        wanted = each
+    corners = () if mode in _NEAREST else (bool(align_corners),)
+    return op(input, wanted, *corners, *scales)  # type: ignore[no-any-return]
+
+
+def _scaled(size: Any, factor: float) -> Any:
+    """The size times the factor, rounded down."""
+    return math.floor(size * factor)

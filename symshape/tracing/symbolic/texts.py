@@ -1,0 +1,68 @@
+"""What ``str()`` of a symbolic number or tensor says: its value to the program that is traced, its name to people.
+
+A program may compute with the text of a size (a key, a file name, a branch on ``"8"``), so the text has to be the one
+that eager gives, and the size is fixed by a guard.  Messages need no guard: what torch, symshape and Python's own
+``logging``, ``warnings``, ``traceback`` and debugger format, and what the program prints, shows names.
+"""
+
+from __future__ import annotations
+
+import bdb
+import io
+import logging
+import pdb
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import guards
+import meta_fns
+
+_thread = threading.local()
+_PACKAGES = (Path(__file__).parents[2], *(Path(each.__file__ or "").parent for each in (guards, meta_fns, torch)))
+_DESCRIBE = (
+    *(f"{folder}/" for folder in (*_PACKAGES, Path(logging.__file__).parent)),
+    *(str(each.__file__) for each in (warnings, traceback, pdb, bdb)),
+)
+
+
+@contextmanager
+def values() -> Iterator[None]:
+    """Inside, in this thread, a text of a symbolic number is asked for by the traced program."""
+    with _set(True):
+        yield
+
+
+@contextmanager
+def _set(asked: bool) -> Iterator[None]:
+    before = getattr(_thread, "asked", False)
+    _thread.asked = asked
+    try:
+        yield
+    finally:
+        _thread.asked = before
+
+
+@lru_cache(maxsize=1024)
+def _describes(filename: str) -> bool:
+    return filename.startswith(_DESCRIBE) and filename != __file__  # plain_print speaks for the program
+
+
+def wants_value(depth: int = 1) -> bool:
+    """Whether the text is for the program itself; ``depth`` is how far up the stack of the caller the asker stands."""
+    return getattr(_thread, "asked", False) and not _describes(sys._getframe(depth + 1).f_code.co_filename)
+
+
+def plain_print(*items: Any, **options: Any) -> None:
+    """``print``, for which symbolic numbers show their names; unless the program catches what it prints."""
+    caught = options.get("file") is not None or isinstance(sys.stdout, io.StringIO)
+    with _set(getattr(_thread, "asked", False) and caught):
+        print(*items, **options)  # noqa: T201 - the program's own print

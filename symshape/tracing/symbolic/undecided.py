@@ -1,0 +1,111 @@
+"""What to say when a program branches on a value that exists only at run time, and the line that would settle it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from guards.ask.ladder import ask
+from guards.terms import exprs, fold
+from guards.terms.exprs import Term
+from symshape.errors import DataDependentError
+from symshape.graph.float_terms import FloatTerm
+from symshape.user_code import user_frame
+
+if TYPE_CHECKING:
+    from symshape.tracing.symbolic.env import ShapeEnv
+
+
+def only_value(env: ShapeEnv, term: Term) -> int | None:
+    """The one value that the facts leave for ``term``, if there is just one."""
+    interval = env.facts.interval(term)
+    if interval.lo is not None and interval.lo == interval.hi:
+        return interval.lo
+    canonical = env.facts.canonical(term)
+    return canonical.value if canonical.op is exprs.Op.CONST else None
+
+
+def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
+    """The error for a question that the facts of ``env`` do not settle."""
+    if isinstance(asked, FloatTerm):
+        names = tuple(sorted(asked.unbacked()))
+        return DataDependentError(
+            f"the program needs the value of {asked}, which is read from a tensor's data, known only at run time.\n"
+            f"  needed at {env._origin()}\n"
+            "  No torch._check can give a float's value: compute with it as a tensor (torch.where), "
+            "or pass it to the function as a float argument.",
+            symbols=names,
+            condition=str(asked),
+        )
+    unbacked = [
+        env.symbols[s.name] for s in sorted(asked.symbols, key=lambda s: s.order) if not env.symbols[s.name].backed
+    ]
+    words = _names_in_frame(list(asked.symbols))
+    for symbol in (env.symbols[each.name] for each in asked.symbols):
+        if words[symbol.name] == symbol.name and symbol.backed:
+            words[symbol.name] = symbol.sources[0].text()
+    conditions = [asked, exprs.not_(asked)] if asked.is_bool else []
+    suggestions = tuple(
+        f"torch._check({fold.text(condition, words)})" for condition in conditions if _settles(env, condition, asked)
+    )
+    question = f"whether {asked}" if asked.is_bool else f"the value of {asked}"
+    lines = [f"the program needs to know {question}, but that is known only at run time."]
+    lines.append(f"  branched at {env._origin()}")
+    for symbol in unbacked:
+        what = f", {symbol.description}," if symbol.description else ""
+        born = f"was born at {symbol.birth}" if symbol.birth is not None else "was declared unbacked"
+        interval = env.facts.interval(symbol.term)
+        lines.append(f"  {symbol.name}{what} {born}; known: {_range_text(symbol.name, interval.lo, interval.hi)}")
+    if suggestions:
+        lines.append("  If you know the answer, say so before that line, one of:")
+        lines += [f"    {suggestion}" for suggestion in suggestions]
+    elif not asked.is_bool:
+        named = fold.text(asked, words)
+        lines.append(f"  If it is always the same, say so before that line: torch._check({named} == <its value>)")
+    if any(words.get(symbol.name) == symbol.name for symbol in unbacked):
+        lines.append("  (write the symbol as your program does: it is the value described above)")
+    return DataDependentError(
+        "\n".join(lines), tuple(symbol.name for symbol in unbacked), fold.text(asked), suggestions
+    )
+
+
+def _settles(env: ShapeEnv, condition: Term, asked: Term) -> bool:
+    """Whether assuming ``condition`` is possible and decides ``asked``: what a suggestion must do."""
+    if ask(env.facts, condition) is False:
+        return False
+    facts = env.facts.assume(condition)
+    return not facts.contradictory and ask(facts, asked) is not None
+
+
+def _range_text(name: str, low: int | None, high: int | None) -> str:
+    if low is None and high is None:
+        return "nothing"
+    return f"{'' if low is None else f'{low} <= '}{name}{'' if high is None else f' <= {high}'}"
+
+
+def _names_in_frame(symbols: list[Term]) -> dict[str, str]:
+    """The user's own words for symbols: a local variable that holds one, or the size of a local tensor."""
+    found: dict[str, str] = {}
+    frame = user_frame()
+    for name, value in frame.f_locals.items() if frame is not None else ():
+        if not name.isidentifier():
+            continue
+        for text, term in _readings(name, value):
+            if term in symbols:
+                found.setdefault(term.name, text)
+    return {symbol.name: found.get(symbol.name, symbol.name) for symbol in symbols}
+
+
+def _readings(name: str, value: Any) -> Iterator[tuple[str, Term]]:
+    if isinstance(value, torch.SymInt):
+        term = getattr(value.node, "term", None)
+        if isinstance(term, Term):
+            yield name, term
+    elif isinstance(value, torch.Tensor):
+        spec = getattr(value, "_spec", None)
+        for d, size in enumerate(spec.sizes if spec is not None else ()):
+            term = getattr(size, "term", None)
+            if isinstance(term, Term):
+                yield f"{name}.size({d})", term

@@ -1,0 +1,218 @@
+"""The generated function of a graph: sources, sizes, lifetimes, gradients' mode, and failures."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import traceback
+import weakref
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape.graph.codegen import _BINDINGS, compile_graph
+from tests.symshape.eager import agree, bits
+
+R = torch.ones
+
+
+def source(fn: Any, *args: Any) -> str:
+    return symshape.trace(fn, *args).program.run.__symshape_source__
+
+
+def test_sizes_are_computed_once() -> None:
+    text = source(lambda x: (x.new_zeros(x.size(0) * 2 + 1), x.new_ones(x.size(0) * 2 + 1)), R(3))
+    assert text.count("*2") + text.count("2*") == 1
+
+
+def test_values_are_let_go() -> None:
+    text = source(lambda x: ((x + 1) * 2).sum() - x.mean(), R(3))
+    assert text.count("del ") >= 2
+
+
+def test_memory_of_intermediates_is_free_before_the_end() -> None:
+    alive: list[int] = []
+    refs: list[Any] = []
+
+    @torch.library.custom_op("symshape_tests::watch", mutates_args=())
+    def watch(x: torch.Tensor) -> torch.Tensor:
+        gc.collect()
+        alive.append(sum(ref() is not None for ref in refs))
+        made = x.clone()
+        refs.append(weakref.ref(made.untyped_storage()))
+        return made
+
+    watch.register_fake(torch.empty_like)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(6):
+            x = watch(x) + 1
+        return x
+
+    traced = symshape.trace(fn, R(3))
+    refs.clear()
+    traced(R(3))
+    assert max(alive) <= 1
+
+
+def test_a_traceback_shows_the_generated_line() -> None:
+    index = torch.tensor([0])
+    traced = symshape.trace(lambda x: x[index] + 1, R(3))
+    index.fill_(9)
+    try:
+        traced(R(3))
+    except IndexError as error:
+        text = "".join(traceback.format_exception(error))
+    assert "<symshape graph" in text
+    assert "op" in text
+
+
+def test_generated_sources_of_dead_programs_leave_the_line_cache() -> None:
+    def count() -> int:
+        return sum(name.startswith("<symshape graph") for name in linecache.cache)
+
+    symshape.trace(lambda x: x + 1, R(3))
+    gc.collect()
+    before = count()
+    for _ in range(5):
+        symshape.trace(lambda x: x + 1, R(3))
+    gc.collect()
+    assert count() <= before + 5
+
+
+@pytest.mark.parametrize("op", list(_BINDINGS), ids=str)
+def test_bindings_do_what_their_overloads_do(op: Any) -> None:
+    """Python functions stand in for overloads: the same results, for tensors, numbers and keywords."""
+    calls: dict[str, list[Any]] = {
+        "add": [(R(2, 3), R(3)), (R(2, 3), 2), (R(2, 3), R(2, 3), {"alpha": 3}), (R(2, dtype=torch.int64), 2.5)],
+        "sub": [(R(2, 3), R(3)), (R(2, 3), 2), (R(2, 3), R(2, 3), {"alpha": 3})],
+        "mul": [(R(2, 3), R(3)), (R(2, 3), 2.5), (R(2, dtype=torch.int64), True)],
+        "div": [(R(2, 3), R(3)), (R(2, 3), 2), (R(2, dtype=torch.int64), R(2, dtype=torch.int64))],
+        "mm": [(R(2, 3), R(3, 4))],
+        "bmm": [(R(2, 3, 4), R(2, 4, 5))],
+        "addmm": [(R(4), R(2, 3), R(3, 4)), (R(4), R(2, 3), R(3, 4), {"beta": 2, "alpha": 3})],
+        "t": [(R(2, 3),)],
+        "transpose": [(R(2, 3), 0, -1)],
+        "permute": [(R(2, 3, 4), [2, 0, 1])],
+        "view": [(R(2, 3), [3, -1])],
+        "expand": [(R(1, 3), [2, 3]), (R(1, 3), [2, 3], {"implicit": True})],
+        "unsqueeze": [(R(2, 3), -1)],
+        "embedding": [(R(5, 3), torch.tensor([1, 2])), (R(5, 3), torch.tensor([1, 2]), 1, True, False)],
+        "cat": [([R(2, 3), R(1, 3)],), ([R(2, 3), R(2, 1)], -1)],
+    }
+    name = op._schema.name.removeprefix("aten::")
+    for call in calls.get(name, [(R(2, 3),)]):
+        *args, kwargs = call if isinstance(call[-1], dict) else (*call, {})
+        ours, theirs = _BINDINGS[op](*args, **kwargs), op(*args, **kwargs)
+        assert (ours.dtype, ours.shape, ours.stride()) == (theirs.dtype, theirs.shape, theirs.stride())
+        assert bits(ours) == bits(theirs)
+
+
+def test_odd_constants() -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x * float("inf"),
+            torch.full_like(x, float("nan")),
+            x + -0.0,
+            x * 1e-320,
+            x.to(torch.complex64) * (1 + 2j),
+            torch.full((2,), True),
+            x.clamp(min=-float("inf")),
+            torch.arange(3, dtype=torch.int16),
+            torch.zeros(2, dtype=torch.bfloat16),
+            x.sum(dim=(0,), dtype=torch.float64),
+            torch.div(x, 3, rounding_mode="floor"),
+            x.contiguous(memory_format=torch.contiguous_format),
+        )
+
+    _, seen = agree(fn, (R(3),), (R(5),))
+    assert seen == ["equal", "equal"]
+
+
+def test_the_mode_of_gradients_is_put_back_after_an_error() -> None:
+    index = torch.tensor([0])
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            y = x + 1
+            return y[index]
+
+    traced = symshape.trace(fn, R(3))
+    index.fill_(9)
+    with pytest.raises(IndexError):
+        traced(R(3))
+    assert torch.is_grad_enabled()
+
+
+def test_an_empty_program() -> None:
+    for fn in (lambda: 3, lambda: None, lambda: (), lambda: [torch.ones(2), {"a": None}]):
+        traced = symshape.trace(fn)
+        expected = fn()
+        got = traced()
+        assert type(got) is type(expected)
+        assert str(got) == str(expected)
+
+
+def test_compile_graph_is_a_function_of_the_graph() -> None:
+    traced = symshape.trace(lambda x: x * 2 + x.size(0), R(3))
+    run = compile_graph(traced.graph, traced.program.positions)
+    (result,) = run([R(5)], (5,))
+    assert torch.equal(result, R(5) * 7)
+
+
+# -- inference mode inside
+
+
+def _parts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.no_grad():
+        a = x * 2
+        with torch.inference_mode():
+            b = x * 3
+        c = x * 4
+    d = x * 5
+    with torch.inference_mode():
+        e = torch.ones(x.shape)
+        with torch.inference_mode(False):
+            f = x * 6
+        with torch.enable_grad():
+            g = x * 7
+        return a, b, c, d, e, f, g, x[:1], x + 1
+
+
+@torch.inference_mode()
+def _whole(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x.relu(), x.t()
+
+
+@pytest.mark.parametrize("fn", [_parts, _whole])
+@pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("wants_gradients", [False, True])
+def test_tensors_made_in_inference_mode_are_so_in_the_graph(fn: Any, mode: Any, wants_gradients: bool) -> None:
+    def kind(tensor: torch.Tensor) -> tuple[bool, bool, bool]:
+        return tensor.is_inference(), tensor.requires_grad, tensor.grad_fn is None
+
+    with mode():
+        traced = symshape.trace(fn, torch.ones(4, 3, requires_grad=wants_gradients))
+        x = torch.randn(2, 5, requires_grad=wants_gradients)
+        ours, theirs = traced(x), fn(x)
+        assert list(map(kind, ours)) == list(map(kind, theirs))
+        assert all(map(torch.equal, ours, theirs))
+        assert torch.is_inference_mode_enabled() == (mode is torch.inference_mode)
+        assert torch.is_grad_enabled() == (mode is nullcontext)
+
+
+def test_an_error_leaves_inference_mode() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        with torch.inference_mode():
+            number = x.nonzero().size(0)
+            torch._check(number < 2)
+            return x * number
+
+    traced = symshape.trace(f, torch.zeros(3))
+    with pytest.raises(symshape.RuntimeAssertionError):
+        traced(torch.ones(3))
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()

@@ -1,0 +1,130 @@
+"""Traced code that asks for the type of a size takes the branch that it takes in eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import symshape
+from symshape.tracing.intercept.builtins import PlainType, plain_isinstance, plain_numbers
+
+
+def _argument(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * 2 if isinstance(k, int) else x * 3
+
+
+def _not_text(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * 2 if isinstance(k, (str, float, torch.Tensor)) else x * 3
+
+
+def _not_bool(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * 2 if isinstance(k, bool) else x * 3
+
+
+def _size(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * 2 if isinstance(x.shape[0], int) else x * 3
+
+
+def _sum(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * 2 if isinstance(x.shape[0] + 1, (float, int)) else x * 3
+
+
+def _quotient(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * 2 if isinstance(x.shape[0] / 2, float) else x * 3
+
+
+def _comparison(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * 2 if isinstance(x.shape[0] >= 2, bool) else x * 3
+
+
+def _exact_type(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * 2 if type(k) is int and type(x.size(0)) in (int, float) else x * 3
+
+
+def _classes(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * 2 if isinstance(int, type) and not isinstance(3, type) and type(x).__mro__[-1] is object else x * 3
+
+
+def _made_class(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * type("Two", (), {"value": 2})().value  # type: ignore[no-any-return,attr-defined]
+
+
+def _in_a_helper(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return _argument(x, k + 1) + sum(_size(y, k) for y in (x, x))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        _argument,
+        _not_text,
+        _not_bool,
+        _size,
+        _sum,
+        _quotient,
+        _comparison,
+        _exact_type,
+        _classes,
+        _made_class,
+        _in_a_helper,
+    ],
+)
+def test_the_branch_is_eagers(fn: Callable[..., torch.Tensor]) -> None:
+    compiled = symshape.compile(fn, dynamic=True)
+    for size, k in ((3, 4), (7, 5), (0, 1)):
+        x = torch.randn(size)
+        assert torch.equal(compiled(x, k), fn(x, k))
+    assert any(each.backed for each in compiled.entries[0].program.symbols.values())
+
+
+def test_modules() -> None:
+    class Asks(nn.Module):
+        def forward(self, x: torch.Tensor, keep: Any) -> torch.Tensor:
+            rows = slice(-keep, None) if isinstance(keep, int) else keep
+            return x[rows]
+
+    module = Asks()
+    compiled = symshape.compile(module, dynamic=True)
+    for size, keep in ((5, 2), (6, 3), (9, 4)):
+        x = torch.randn(size, 2)
+        assert torch.equal(compiled(x, keep), module(x, keep))
+
+
+def test_a_size_is_still_symbolic_to_those_who_ask_for_that() -> None:
+    traced = symshape.trace(lambda x: isinstance(x.shape[0], torch.SymInt), torch.ones(3))
+    assert traced.output_specs is True
+
+
+def test_globals_are_left_as_they_were() -> None:
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        if isinstance(x, torch.Tensor):
+            raise ValueError("on purpose")
+        return x
+
+    before = dict(globals())
+    with pytest.raises(ValueError, match="on purpose"):
+        symshape.trace(fails, torch.ones(3))
+    symshape.trace(_exact_type, torch.ones(3), 2)
+    assert globals() == before
+
+
+def test_a_module_that_defines_the_names_keeps_its_own() -> None:
+    module = ModuleType("own")
+    exec("def isinstance(a, b): return 'mine'\ndef ask(n): return isinstance(n, int), type(n)", module.__dict__)
+    with plain_numbers([module.__dict__]):
+        assert module.ask(3) == ("mine", int)
+        assert module.__dict__["type"] is PlainType
+    assert "type" not in module.__dict__
+    assert module.isinstance(1, 2) == "mine"
+
+
+@pytest.mark.parametrize("value", [3, True, 2.5, "x", None, int, [1]])
+@pytest.mark.parametrize("kinds", [int, float, bool, str, type, list, (int, str), object, int | None])
+def test_plain_values_are_judged_as_ever(value: Any, kinds: Any) -> None:
+    assert plain_isinstance(value, kinds) == isinstance(value, kinds)
+    assert PlainType(value) is type(value)

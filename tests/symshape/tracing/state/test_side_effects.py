@@ -1,0 +1,305 @@
+"""What a program does besides computing tensors: repeated by the graph, or refused; never done once and lost."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import symshape
+from symshape import UnsupportedError
+from symshape.tracing.state.reachable import is_library
+from tests.symshape.eager import assert_same
+
+Fn = Callable[[torch.Tensor], Any]
+
+COUNTS = [0]
+NAMES = {"n": 1}
+SEEN: set[int] = set()
+LOG: list[str] = []
+LOGS: list[list[str]] = [[]]
+total = 0
+WEIGHT = nn.Parameter(torch.ones(3))
+_KINDS: dict[str, Callable[[], torch.Tensor]] = {
+    "plain": lambda: torch.ones(3),
+    "leaf": lambda: torch.ones(3, requires_grad=True),
+    "made by autograd": lambda: torch.ones(3, requires_grad=True) * 2,
+    "a view of what autograd made": lambda: (torch.ones(3, requires_grad=True) * 2).view(3),
+}
+
+
+# -- Python's own state
+
+
+def _counts(x: torch.Tensor) -> torch.Tensor:
+    COUNTS[0] += 1
+    return x * COUNTS[0]
+
+
+def _renames(x: torch.Tensor) -> torch.Tensor:
+    NAMES["n"] = NAMES["n"] + 1
+    return x * NAMES["n"]
+
+
+def _forgets(x: torch.Tensor) -> torch.Tensor:
+    COUNTS.pop()
+    return x * len(COUNTS)
+
+
+def _adds_up(x: torch.Tensor) -> torch.Tensor:
+    global total
+    total += 1
+    return x * total
+
+
+def _closes_over() -> Fn:
+    calls = 0
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return x * calls
+
+    return f
+
+
+def _reads_its_log(x: torch.Tensor) -> torch.Tensor:
+    COUNTS.append(1)
+    return x * len(COUNTS)
+
+
+def _reads_its_log_by_another_name(x: torch.Tensor) -> torch.Tensor:
+    counts = COUNTS
+    counts.append(1)
+    return x * len(counts)
+
+
+def _reads_an_inner_log(x: torch.Tensor) -> torch.Tensor:
+    LOGS[0].append("called")
+    return x * len(LOGS[0])
+
+
+def _remembers(x: torch.Tensor) -> torch.Tensor:
+    NAMES[str(len(NAMES))] = 1
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        *(_counts, _renames, _forgets, _adds_up, _closes_over()),
+        *(_reads_its_log, _reads_its_log_by_another_name, _reads_an_inner_log, _remembers),
+    ],
+)
+def test_counters_are_refused_and_put_back(fn: Fn) -> None:
+    before = list(COUNTS), dict(NAMES), total
+    with pytest.raises(UnsupportedError, match="which a graph would not do again"):
+        symshape.compile(fn)(torch.ones(3))
+    assert (list(COUNTS), dict(NAMES), total) == before
+
+
+def _logs(x: torch.Tensor) -> torch.Tensor:
+    LOG.append("called")
+    SEEN.add(3)
+    return x * 2
+
+
+def test_a_log_may_grow() -> None:
+    compiled = symshape.compile(_logs)
+    for n in (2, 3, 4):
+        assert torch.equal(compiled(torch.ones(n)), 2 * torch.ones(n))
+    assert set(LOG) == {"called"}
+    assert sorted(SEEN) == [3]
+
+
+def _default_dtype(x: torch.Tensor) -> torch.Tensor:
+    torch.set_default_dtype(torch.float64)
+    try:
+        return torch.ones(x.shape) + x
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_another_default_dtype_inside_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="default dtype"):
+        symshape.trace(_default_dtype, torch.ones(3))
+    assert torch.get_default_dtype() is torch.float32
+
+
+@functools.lru_cache
+def _table(number: int) -> torch.Tensor:
+    return torch.arange(number) * 2.0
+
+
+def test_no_memo_keeps_symbolic_tensors() -> None:
+    _table.cache_clear()
+    traced = symshape.trace(lambda x: x + _table(3), torch.ones(3))
+    assert torch.equal(_table(3), torch.tensor([0.0, 2.0, 4.0]))
+    assert torch.equal(traced(torch.ones(3)), torch.tensor([1.0, 3.0, 5.0]))
+    _table.cache_clear()
+
+
+# -- autograd's state
+
+
+def _sets(attribute: str, value: Callable[[torch.Tensor], Any], of: torch.Tensor | None = None) -> Fn:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        setattr(x if of is None else of, attribute, value(x))
+        return x * 2
+
+    return f
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x * 2 if WEIGHT.grad is None else x,
+        lambda x: x * 2 if x.grad is None else x,
+        _sets("grad", torch.ones_like),
+        _sets("grad", torch.ones_like, WEIGHT),
+        _sets("data", torch.ones_like),
+        _sets("data", torch.ones_like, WEIGHT),
+        _sets("requires_grad", lambda x: False, WEIGHT),
+        lambda x: WEIGHT.requires_grad_(False) * x,
+        lambda x: x.requires_grad_() * 2,
+        lambda x: x * x._version,
+        lambda x: x if x._base is None else x * 2,
+        lambda x: x * x.untyped_storage().nbytes(),
+        lambda x: x.storage().nbytes() * x,
+        lambda x: x * x.is_shared(),
+    ],
+)
+def test_state_of_tensors_around_the_function_is_neither_read_nor_changed(fn: Fn) -> None:
+    for make in _KINDS.values():
+        x = make()
+        with pytest.raises(UnsupportedError):
+            symshape.trace(fn, x)
+        assert x.requires_grad == make().requires_grad
+    assert WEIGHT.grad is None
+    assert WEIGHT.requires_grad
+    assert torch.equal(WEIGHT.data, torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x if x.is_leaf else x * 2,
+        lambda x: x if x.grad_fn is None else x * 2,
+        lambda x: x.detach_(),
+        lambda x: (x * 2).detach_(),
+        lambda x: ((x * 2).retain_grad(), x)[1],
+        lambda x: ((x * 2).register_hook(lambda gradient: gradient * 10), x)[1],
+        lambda x: (x * 2).detach().requires_grad_() * 3,
+    ],
+)
+def test_what_changes_gradients_without_an_op_is_refused(fn: Fn) -> None:
+    for name, make in _KINDS.items():
+        if name != "plain":
+            with pytest.raises(UnsupportedError):
+                symshape.trace(fn, make())
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x if x.is_leaf else x * 2,
+        lambda x: x if x.grad_fn is None else x * 2,
+        lambda x: x.detach_() + 1,
+        lambda x: (
+            torch.autograd.grad((x.detach().clone().requires_grad_() ** 2).sum(), x, allow_unused=True)
+            if x.requires_grad
+            else x * 2
+        ),
+    ],
+)
+def test_what_asks_about_gradients_works_without_them(fn: Fn) -> None:
+    assert_same(fn, symshape.compile(fn), torch.ones(3))
+
+
+def _gradient_inside(x: torch.Tensor) -> torch.Tensor:
+    leaf = x.detach().clone().requires_grad_()
+    (leaf**2).sum().backward()
+    assert leaf.grad is not None
+    assert leaf.is_leaf
+    return leaf.grad
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.mul_(2),
+        torch.no_grad()(lambda x: x.mul_(2)),
+        lambda x: (x.view(-1).mul_(2), x * 1),
+        lambda x: x.copy_(x * 3),
+        lambda x: x.zero_(),
+        lambda x: x[:1].add_(x[1:2]),
+        lambda x: (x * 2) if (x * 2).is_leaf else x * 2 + 1,
+        lambda x: x * 3 if (x * 2)[:1]._base is None else x * 2,
+        lambda x: torch.autograd.grad((x**2).sum(), x)[0] if x.requires_grad else x,
+        _gradient_inside,
+        lambda x: x,
+    ],
+)
+def test_writing_to_what_autograd_made_equals_eager(fn: Fn, kind: str) -> None:
+    def seen(served: Fn) -> list[Any]:
+        argument = _KINDS[kind]()
+        try:
+            found = pytree.tree_leaves((served(argument), argument))
+        except RuntimeError as error:
+            return [str(error)]
+        return [(each.tolist(), each.requires_grad, each.grad_fn is None, each.is_leaf) for each in found]
+
+    assert seen(symshape.compile(fn)) == seen(fn)
+
+
+def test_transforms_of_functions_make_their_own_gradients() -> None:
+    def f(x: torch.Tensor) -> Any:
+        return torch.func.grad(lambda y: (y**2).sum())(x), torch.vmap(lambda y: y * 2 + 0.5)(x)
+
+    for make in _KINDS.values():
+        assert_same(f, symshape.trace(f, make()), torch.ones(5, requires_grad=make().requires_grad))
+
+
+def test_views_of_what_is_written_to_later_have_their_history() -> None:
+    def f(x: torch.Tensor) -> Any:
+        views = x.view(-1), x.view(x.shape), x.mT
+        x.add_(1)
+        return views
+
+    traced = symshape.trace(f, torch.ones(3, 2, requires_grad=True) * 1)
+    for served in (f, traced):
+        leaf = torch.ones(4, 5, requires_grad=True)
+        views = served(leaf * 2)
+        assert all(each.requires_grad and each.grad_fn is not None for each in views)
+        (gradient,) = torch.autograd.grad(sum((each**2).sum() for each in views), leaf)
+        assert torch.equal(gradient, 3 * 2 * 2 * (leaf.detach() * 2 + 1))
+
+
+def test_gradients_flow_through_writes_to_arguments() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(3)
+        return x * x
+
+    traced = symshape.trace(f, torch.ones(2, requires_grad=True) * 1)
+    gradients = []
+    for served in (f, traced):
+        leaf = torch.tensor([1.0, 2.0, 5.0], requires_grad=True)
+        gradients.append(torch.autograd.grad(served(leaf * 2).sum(), leaf)[0])
+    assert torch.equal(*gradients)
+
+
+def test_our_own_packages_are_no_part_of_the_program(tmp_path: Any) -> None:
+    import guards
+    import meta_fns
+
+    for package in (guards, meta_fns, symshape):
+        assert is_library(str(package.__file__))
+    assert is_library("/elsewhere/lib/python3/site-packages/other/thing.py")
+    assert not is_library(__file__)
+    assert not is_library(str(tmp_path / "program.py"))

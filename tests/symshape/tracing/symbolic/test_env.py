@@ -1,0 +1,230 @@
+"""The shape environment: asking never records, evaluating leaves a guard with its line, facts only grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import guards
+import symshape
+from guards.sets.guard import Guard
+from guards.sets.sources import Size
+from guards.terms import exprs
+from symshape import ConstraintViolation, DataDependentError, Dim, Policy, ProgramError, events
+from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.symbolic.numbers import IntNode
+
+
+@pytest.fixture
+def env() -> ShapeEnv:
+    return ShapeEnv()
+
+
+def size(env: ShapeEnv, name: str, hint: int, dim: Dim | Policy = Policy.AUTO) -> IntNode:
+    return env.new_symbol(name, hint, Size("x", len(env.symbols)), dim)
+
+
+def terms(env: ShapeEnv) -> list[str]:
+    return [str(guard.term) for guard in env.guards]
+
+
+def test_a_size_is_not_negative_and_nothing_more(env: ShapeEnv) -> None:
+    s = size(env, "s0", 5)
+    assert env.known(exprs.ge(s.term, 0))
+    assert not env.known(exprs.ge(s.term, 1))
+    assert not env.known(exprs.ne(s.term, 1))
+    n = env.new_integer("n", -3, Size("x", 9), Policy.AUTO)
+    assert not env.known(exprs.ge(n.term, 0))
+    assert env.guards == []
+
+
+def test_known_never_records(env: ShapeEnv) -> None:
+    s = size(env, "s0", 5)
+    facts = env.facts
+    for condition in (s == 5, s > 3, s % 2 == 1, s < 0):
+        assert condition.known() is False
+    assert (s + 1 > s) is True or (s + 1 > s).known()
+    assert env.facts is facts
+    assert env.guards == []
+
+
+def test_evaluate_follows_the_hint_and_records_once(env: ShapeEnv) -> None:
+    s, t = size(env, "s0", 5), size(env, "s1", 3)
+    assert env.evaluate(exprs.gt(s.term, t.term)) is True
+    assert env.evaluate(exprs.gt(s.term, t.term)) is True
+    assert env.evaluate(exprs.le(s.term, t.term)) is False  # settled by the first
+    assert env.evaluate(exprs.ge(s.term, exprs.add(t.term, exprs.ONE))) is True
+    assert [guard.term for guard in env.guards] == [guards.parse("s1 < s0")]
+    assert env.evaluate(exprs.eq(exprs.mod(s.term, 2), 0)) is False
+    assert len(env.guards) == 2
+    origin = env.guards[0].origin
+    assert origin is not None
+    assert origin.file == __file__
+
+
+def test_a_conjunction_leaves_its_parts(env: ShapeEnv) -> None:
+    s, t = size(env, "s0", 5), size(env, "s1", 3)
+    assert env.evaluate(exprs.and_(exprs.gt(s.term, 2), exprs.gt(t.term, 1)))
+    assert sorted(terms(env)) == ["s0 >= 3", "s1 >= 2"]
+    assert env.evaluate(exprs.ne(exprs.mul(s.term, t.term), 0))
+    assert len(env.guards) == 2  # both are positive already
+    u = size(env, "s2", 4)
+    assert env.evaluate(exprs.ne(exprs.mul(s.term, u.term), 0))
+    assert terms(env)[2:] == ["s2 != 0"]
+
+
+def test_declared_bounds(env: ShapeEnv) -> None:
+    s = size(env, "n", 16, Dim("n", min=8, max=64, multiple_of=8))
+    assert env.known(exprs.ge(s.term, 8))
+    assert env.known(exprs.eq(exprs.mod(s.term, 4), 0))
+    assert not env.known(exprs.ge(s.term, 9))
+    assert {guard.origin.rule for guard in env.guards if guard.origin} == {"declared"}
+
+
+def test_specialize(env: ShapeEnv) -> None:
+    seen: list[Any] = []
+    unsubscribe = events.subscribe(seen.append)
+    s = size(env, "s0", 5)
+    try:
+        assert env.specialize(exprs.add(s.term, exprs.ONE)) == 6
+        assert env.specialize(s.term) == 5
+    finally:
+        unsubscribe()
+    assert terms(env) == ["s0 == 5"]
+    assert [(each.symbol, each.value) for each in seen if isinstance(each, events.Specialized)] == [("s0", 5)]
+
+
+# -- unbacked
+
+
+def test_unbacked_symbols_have_only_their_bounds(env: ShapeEnv) -> None:
+    s = size(env, "s0", 5)
+    u = env.new_unbacked(0, s, description="a count")
+    assert env.known(exprs.le(u.term, s.term))
+    assert env.hint(u.term) is None
+    assert env.hint(exprs.add(u.term, s.term)) is None
+    assert env.evaluate(exprs.ge(u.term, 0)) is True
+    assert env.evaluate(exprs.gt(u.term, s.term)) is False
+    with pytest.raises(DataDependentError, match="u0, a count, was born at"):
+        env.evaluate(exprs.eq(u.term, 3))
+    with pytest.raises(DataDependentError):
+        env.specialize(u.term)
+    assert env.guards == []
+
+
+def test_an_unbacked_symbol_with_one_value_left(env: ShapeEnv) -> None:
+    u = env.new_unbacked(0, 9)
+    assert env.expect_true(exprs.eq(u.term, 4))
+    assert env.specialize(u.term) == 4
+    assert env.evaluate(exprs.lt(u.term, 5)) is True
+
+
+def test_checks_on_unbacked_symbols_are_assertions(env: ShapeEnv) -> None:
+    asserted: list[tuple[Guard, str]] = []
+    env.on_assertion = lambda guard, message: asserted.append((guard, message))
+    u = env.new_unbacked(0, None)
+    env.check(exprs.ge(u.term, 2), lambda: "at least two")
+    env.check(exprs.ge(u.term, 1), "follows")
+    env.check(exprs.ge(u.term, 0), "known")
+    assert [(str(guard.term), message) for guard, message in asserted] == [("u0 >= 2", "at least two")]
+    assert env.evaluate(exprs.gt(u.term, 1)) is True
+    assert env.guards == []
+    with pytest.raises(ProgramError, match="too few"):
+        env.check(exprs.lt(u.term, 2), "too few")
+
+
+def test_checks_on_sizes_are_guards(env: ShapeEnv) -> None:
+    s = size(env, "s0", 6)
+    env.check(exprs.eq(exprs.mod(s.term, 2), 0), "even")
+    assert terms(env) == ["s0 % 2 == 0"]
+    with pytest.raises(ProgramError, match=r"more \(at .*test_env\.py"):
+        env.check(exprs.gt(s.term, 6), "more")
+
+
+def test_guard_or(env: ShapeEnv) -> None:
+    s, u = size(env, "s0", 5), env.new_unbacked(0, 9)
+    for fallback in (True, False):
+        assert env.guard_or(exprs.eq(u.term, 3), fallback) is fallback
+        assert env.guard_or(exprs.ge(u.term, 0), fallback) is True
+        assert env.guard_or(exprs.gt(u.term, 9), fallback) is False
+    assert env.guards == []
+    assert env.guard_or(exprs.eq(s.term, 5), False) is True
+    assert terms(env) == ["s0 == 5"]
+
+
+# -- names and nodes
+
+
+def test_names_that_are_taken(env: ShapeEnv) -> None:
+    env.reserve(["u0", "f0", "u2"])
+    assert [str(env.new_unbacked()) for _ in range(2)] == ["u1", "u3"]
+    assert str(env.new_float().term) == "f1"
+
+
+def test_one_node_for_a_term(env: ShapeEnv) -> None:
+    s, t = size(env, "s0", 5), size(env, "s1", 3)
+    assert (s + t) is (t + s)
+    assert s + 0 is s
+    assert s - s == 0
+    assert type(s * 0) is int
+    assert (s + t).symint is (t + s).symint
+
+
+def test_maximum_minimum_and_choice_use_the_facts(env: ShapeEnv) -> None:
+    s = size(env, "s0", 5)
+    one = exprs.ONE
+    assert str(env.maximum(s.term, one)) == "max(s0, 1)"
+    env.evaluate(exprs.ge(s.term, 2))
+    assert env.maximum(s.term, one) is s.term
+    assert env.minimum(s.term, one) is one
+    assert env.ite(exprs.ge(s.term, 1), s.term, one) is s.term
+
+
+@pytest.mark.parametrize(
+    ("fix", "fixed"),
+    [
+        (lambda env, s, t: env.evaluate(exprs.eq(s.term, 5)), True),
+        (lambda env, s, t: (env.evaluate(exprs.le(s.term, 5)), env.evaluate(exprs.ge(s.term, 5))), True),
+        (lambda env, s, t: (env.evaluate(exprs.eq(s.term, t.term)), env.evaluate(exprs.eq(t.term, 5))), True),
+        (lambda env, s, t: env.evaluate(exprs.eq(s.term, t.term)), False),
+        (lambda env, s, t: env.evaluate(exprs.le(s.term, 5)), False),
+        (lambda env, s, t: env.evaluate(exprs.eq(exprs.mod(s.term, 5), 0)), False),
+    ],
+)
+def test_promises(env: ShapeEnv, fix: Callable[..., object], fixed: bool) -> None:
+    s, t = size(env, "s0", 5, Policy.DYNAMIC), size(env, "s1", 5)
+    env.check_policies()
+    fix(env, s, t)
+    if fixed:
+        with pytest.raises(ConstraintViolation, match="fixes it to 5"):
+            env.check_policies()
+    else:
+        env.check_policies()
+
+
+def test_origins_name_op_and_rule() -> None:
+    traced = symshape.trace(lambda x, y: torch.cat([x, y], 1), torch.ones(2, 3), torch.ones(2, 4))
+    (guard,) = traced.guards
+    assert guard.origin is not None
+    assert guard.origin.op == "aten::cat"
+    assert "cat" in guard.origin.rule
+    assert "torch.cat([x, y], 1)" in guard.origin.text
+
+
+def test_guards_are_minimal() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if x.size(0) > 2:
+            x = x + 1
+        if x.size(0) > 5:
+            x = x + 1
+        if y.size(0) >= x.size(0):
+            y = y + 1
+        if y.size(0) > 3:
+            y = y * 2
+        return torch.cat([x, y])
+
+    traced = symshape.trace(fn, torch.ones(8), torch.ones(9))
+    assert {guard.term for guard in traced.guards} == {guards.parse("s0 <= s1"), guards.parse("s0 >= 6")}
