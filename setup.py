@@ -17,8 +17,12 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 COMPILED = (
-    "terms/exprs",
+    "terms/arithmetic",
+    "terms/boolean",
+    "terms/division",
+    "terms/extremes",
     "terms/fold",
+    "terms/term",
     "domains/congruence",
     "domains/interval_arithmetic",
     "text/reader",

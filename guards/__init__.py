@@ -36,7 +36,8 @@ from guards.sets.coverage import Certificate, certify
 from guards.sets.guard import Guard, GuardSet, Origin, Projection, Violation
 from guards.sets.serialize import from_json, to_json
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
-from guards.terms.exprs import Term, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.term import Term
 from guards.text.reader import parse
 
 __all__ = [

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from guards.ask.ladder import facts_from
 from guards.errors import Contradiction, ParseError
 from guards.facts.facts import Facts
-from guards.terms.exprs import Term
 from guards.terms.fold import evaluate
+from guards.terms.term import Term
 from guards.text.reader import parse
 from tests.oracles import Question, Range
 

@@ -66,7 +66,6 @@ LARGE: dict[str, tuple[int, str]] = {
     "guards.sets.guard": (411, "comes apart"),
     "guards.sets.guard.GuardSet": (19, "what users call on a guard set"),
     "guards.sets.serialize": (428, "comes apart"),
-    "guards.terms.exprs": (881, "comes apart"),
     "guards.text.reader": (591, "comes apart"),
     "guards.text.reader._Reader": (20, "one method a node of Python's grammar, found by name"),
     "meta_fns.core.layout": (472, "comes apart"),

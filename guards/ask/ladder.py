@@ -20,8 +20,9 @@ from guards.facts.component import FREE, TIED, Component, divisors, replaced
 from guards.facts.facts import Facts, forget_components
 from guards.facts.propagate import with_condition
 from guards.facts.rewrite_rules import rewritten
-from guards.terms import exprs
-from guards.terms.exprs import FALSE, TRUE, Op, Term
+from guards.terms import arithmetic, boolean
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import Op, Term
 from guards.text.reader import _cache as parsed
 from guards.text.reader import _lost as lost
 from guards.text.reader import lost_divisors, parse
@@ -77,7 +78,8 @@ def ask(facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bo
 
     ``only`` restricts the search to one answer, for a caller who knows that the other is impossible.
 
-    >>> from guards.terms.exprs import symbol, ge, lt
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import ge, lt
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> facts = Facts().with_symbol(s0, 1).assume(ge(s1, s0 + 8))
     >>> ask(facts, ge(s1, 9)), ask(facts, lt(s1, s0)), ask(facts, ge(s1, 10))
@@ -97,7 +99,7 @@ def ask(facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bo
             return None
     if facts.contradictory:
         return None
-    exprs.boolean(condition)
+    boolean.boolean(condition)
     component = facts.component(condition)
     answer = ask_component(component, condition, effort, only)
     if len(facts._answers) >= _ANSWERS_LIMIT:
@@ -151,7 +153,7 @@ def _fills_its_range(component: Component, condition: Term) -> bool:
     if condition.op is Op.LE:
         return True
     if condition.op is Op.EQ or condition.op is Op.NE:
-        items = exprs.split(condition.args[0])[1]
+        items = arithmetic.split(condition.args[0])[1]
         return len(items) == 1 or (freedom == FREE and all(abs(coefficient) == 1 for _, coefficient in items))
     return False
 
@@ -185,7 +187,7 @@ def _climb(component: Component, condition: Term, effort: Effort, only: bool | N
     asked = condition
     for divisor in divisors(condition):
         if component.bounds(divisor)[0] == 0:  # where it is 0 the condition says nothing
-            component = with_condition(component, exprs.ge(divisor, 1))
+            component = with_condition(component, boolean.ge(divisor, 1))
             if component.contradictory:
                 climb.reason = "the facts leave no value at which it is defined"
                 return climb
@@ -200,12 +202,12 @@ def _climb(component: Component, condition: Term, effort: Effort, only: bool | N
                 return climb.settle(found, "interval")
     if condition.op >= Op.AND:
         for answer in (True, False) if only is None else (only,):
-            if _contradicts_itself(component, exprs.not_(condition) if answer else condition):
+            if _contradicts_itself(component, boolean.not_(condition) if answer else condition):
                 return climb.settle(answer, "known")
     if only is not None and _excluded(climb, component, asked, only):
         return climb.settle(None, "points")
     linear_first = only is not False and condition.op is Op.LE and _divides_by_numbers(condition)
-    if linear_first and linear_refutation.refutes(component, exprs.not_(condition)):
+    if linear_first and linear_refutation.refutes(component, boolean.not_(condition)):
         return climb.settle(True, "linear")
     simple = condition if _plainly_linear(condition) else rewritten(component, condition)
     if simple is not condition:
@@ -215,7 +217,7 @@ def _climb(component: Component, condition: Term, effort: Effort, only: bool | N
         if found is not None:
             return climb.settle(found, "rules")
     # From here on: `condition` holds for all values when `formulas[True]` has no solution, and for none likewise.
-    formulas = {True: exprs.not_(condition), False: condition}
+    formulas = {True: boolean.not_(condition), False: condition}
     if only is not False and not linear_first and linear_refutation.refutes(component, formulas[True]):
         return climb.settle(True, "linear")
     if only is None:
@@ -241,7 +243,7 @@ def _divides_by_numbers(condition: Term) -> bool:
     """Whether elimination is likely to do: a comparison of symbols and of their quotients by numbers, added up."""
     if condition.depth > 4 or not Op.EQ <= condition.op <= Op.LE:
         return False
-    for monomial, _ in exprs.split(condition.args[0])[1]:
+    for monomial, _ in arithmetic.split(condition.args[0])[1]:
         op = monomial.op
         if op is not Op.SYMBOL and not ((op is Op.FLOORDIV or op is Op.MOD) and monomial.args[1].op is Op.CONST):
             return False
@@ -255,10 +257,10 @@ def _contradicts_itself(component: Component, formula: Term) -> bool:
     for equation in formula.args:
         if equation.op is not Op.EQ:
             continue
-        constant, items = exprs.split(equation.args[0])
+        constant, items = arithmetic.split(equation.args[0])
         if len(items) != 1 or abs(items[0][1]) != 1:
             continue
-        value = {items[0][0]: exprs.const(-constant * items[0][1])}
+        value = {items[0][0]: arithmetic.const(-constant * items[0][1])}
         for part in formula.args:
             if part is not equation:
                 left = replaced(part, value)
@@ -341,7 +343,7 @@ def clear_caches(*, terms: bool = True) -> None:
     _contexts.clear()
     forget_components()
     if terms:
-        exprs.release()
+        boolean.release()
 
 
 # -- for people -------------------------------------------------------------------------------------------------------
@@ -372,7 +374,7 @@ def facts_from(ranges: Mapping[str, Range] | None = None, assume: Iterable[str |
         pairs: dict[Term, Range] = {}
         given: Mapping[str, object] = ranges or {}
         for name, pair in given.items():
-            pairs[exprs.symbol(name)] = _checked(name, pair)
+            pairs[arithmetic.symbol(name)] = _checked(name, pair)
         found = Facts.make(pairs, [_condition(item) for item in assume])
         if found.contradictory:
             shown = tuple(str(condition) for condition in found.conditions)
@@ -403,7 +405,7 @@ def _defined(facts: Facts, query: str) -> Facts:
     for divisor in lost_divisors(query):
         lo, hi = facts.component(divisor).bounds(divisor)
         if (lo is None or lo <= 0) and (hi is None or hi >= 0):
-            more = facts.assume(exprs.ne(divisor, 0))
+            more = facts.assume(boolean.ne(divisor, 0))
             if not more.contradictory:
                 facts = more
     return facts

@@ -10,8 +10,9 @@ from guards.deciders.witnesses import points
 from guards.facts.component import Component, contains
 from guards.facts.facts import Facts
 from guards.facts.rewrite_rules import divide, rewritten
-from guards.terms import exprs, fold
-from guards.terms.exprs import DEEP, FALSE, TRUE, Op, Term
+from guards.terms import arithmetic, boolean, division, fold
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import DEEP, Op, Term, children, postorder
 from guards.text.reader import parse
 
 _GALLOP = 24  # doublings tried to find a bound where the ranges give none
@@ -19,7 +20,7 @@ _ROOM = 2**40  # ranges wider than this are not narrowed by search
 
 
 def _size(term: Term) -> int:
-    return sum(1 for _ in exprs.postorder(term))
+    return sum(1 for _ in postorder(term))
 
 
 # -- simplifying ------------------------------------------------------------------------------------------------------
@@ -76,7 +77,7 @@ def _simplify_parts(term: Term, facts: Facts) -> Term:
         within = facts
         for other, part in enumerate(kept):
             if other != index and part is not skip:
-                within = within.assume(part if conjunction else exprs.not_(part))
+                within = within.assume(part if conjunction else boolean.not_(part))
         if within.contradictory:
             return stop
         short = _simplify_condition(kept[index], within)
@@ -84,7 +85,7 @@ def _simplify_parts(term: Term, facts: Facts) -> Term:
             return stop
         if short is skip or _size(short) < _size(kept[index]):
             kept[index] = short
-    return (exprs.and_ if conjunction else exprs.or_)(*kept)
+    return (boolean.and_ if conjunction else boolean.or_)(*kept)
 
 
 def restore(component: Component, term: Term) -> Term | None:
@@ -93,7 +94,7 @@ def restore(component: Component, term: Term) -> Term | None:
         if fresh not in term.symbols:
             continue
         factor, atom, value = component.fresh[fresh]
-        term = _without(term, fresh, factor, exprs.sub(atom, value))
+        term = _without(term, fresh, factor, arithmetic.sub(atom, value))
     return term if term.symbols <= component.symbols else None
 
 
@@ -103,29 +104,31 @@ def _without(term: Term, fresh: Term, factor: Term, product: Term) -> Term:
     def step(part: Term, operands: list[Term]) -> Term:
         if part is fresh:
             return fresh
-        changed = any(child is not operand for child, operand in zip(exprs.children(part), operands, strict=True))
+        changed = any(child is not operand for child, operand in zip(children(part), operands, strict=True))
         made = fold.rebuild(part, operands) if changed else part
         if made.is_bool or fresh not in made.symbols:
             return made
-        quotient, rest = divide(made, exprs.mul(factor, fresh)) if factor.op is not Op.CONST else (exprs.ZERO, made)
+        quotient, rest = (
+            divide(made, arithmetic.mul(factor, fresh)) if factor.op is not Op.CONST else (arithmetic.ZERO, made)
+        )
         if factor.op is Op.CONST:
             number = factor.args[0]
-            constant, items = exprs.split(made)
-            whole = {m: c // number for m, c in items if c % number == 0 and fresh in exprs.factors(m)}
-            rest = exprs.linear(constant, {m: c for m, c in items if m not in whole})
-            quotient = exprs.linear(0, {_drop(m, fresh): 0 for m in whole})
+            constant, items = arithmetic.split(made)
+            whole = {m: c // number for m, c in items if c % number == 0 and fresh in arithmetic.factors(m)}
+            rest = arithmetic.linear(constant, {m: c for m, c in items if m not in whole})
+            quotient = arithmetic.linear(0, {_drop(m, fresh): 0 for m in whole})
             for m, c in whole.items():
-                quotient = exprs.add(quotient, exprs.scale(_drop(m, fresh), c))
-        return exprs.add(exprs.mul(quotient, product), rest) if quotient is not exprs.ZERO else made
+                quotient = arithmetic.add(quotient, arithmetic.scale(_drop(m, fresh), c))
+        return arithmetic.add(arithmetic.mul(quotient, product), rest) if quotient is not arithmetic.ZERO else made
 
     made = fold.fold(term, step)
-    return fold.substitute(made, {fresh: exprs.floordiv(product, factor)}) if fresh in made.symbols else made
+    return fold.substitute(made, {fresh: division.floordiv(product, factor)}) if fresh in made.symbols else made
 
 
 def _drop(monomial: Term, atom: Term) -> Term:
-    rest = list(exprs.factors(monomial))
+    rest = list(arithmetic.factors(monomial))
     rest.remove(atom)
-    return exprs.monomial(rest)
+    return arithmetic.monomial(rest)
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------------
@@ -145,7 +148,7 @@ def bounds(
     >>> bounds("s0 - s0 // 8 * 8"), bounds("u0", assume=["u0 <= s0 * s1"]), bounds("a", assume=["a >= b + 8"])
     ((<0>, <7>), (<0>, <s0*s1>), (<8>, None))
     """
-    term = exprs.integer(parse(term) if isinstance(term, str) else term)
+    term = arithmetic.integer(parse(term) if isinstance(term, str) else term)
     known = facts_from(ranges, assume) if facts is None else facts
     component = known.component(term)
     short = rewritten(component, component.canonical(term))
@@ -153,16 +156,16 @@ def bounds(
     values = [value for value in (_value(term, point) for point in points(component)) if value is not None]
 
     def at_least(bound: int) -> bool:
-        return linear_refutation.refutes(component, exprs.lt(short, bound))
+        return linear_refutation.refutes(component, boolean.lt(short, bound))
 
     def at_most(bound: int) -> bool:
-        return linear_refutation.refutes(component, exprs.gt(short, bound))
+        return linear_refutation.refutes(component, boolean.gt(short, bound))
 
     if values:
         lo = _tighten(lo, min(values), at_least, -1)
         hi = _tighten(hi, max(values), at_most, 1)
-    low = _symbolic(component, term, False) if lo is None else exprs.const(lo)
-    high = _symbolic(component, term, True) if hi is None else exprs.const(hi)
+    low = _symbolic(component, term, False) if lo is None else arithmetic.const(lo)
+    high = _symbolic(component, term, True) if hi is None else arithmetic.const(hi)
     return low, high
 
 
@@ -197,7 +200,7 @@ def _tighten(bound: int | None, seen: int, holds: Callable[[int], bool], side: i
 
 def _symbolic(component: Component, term: Term, upper: bool) -> Term | None:
     """A bound in other symbols, from a row of the component that has ``term`` as one of its parts."""
-    constant, items = exprs.split(term)
+    constant, items = arithmetic.split(term)
     if len(items) != 1 or items[0][1] != 1:
         return None
     monomial = items[0][0]
@@ -205,9 +208,9 @@ def _symbolic(component: Component, term: Term, upper: bool) -> Term | None:
         for m, c in form:
             if m is not monomial or c not in (1, -1):
                 continue
-            rest = exprs.linear(0, {n: d for n, d in form if n is not m})
+            rest = arithmetic.linear(0, {n: d for n, d in form if n is not m})
             limit = hi if (c == 1) is upper else lo
             if limit is None or contains(rest, monomial) or not rest.symbols <= component.symbols:
                 continue
-            return exprs.add(exprs.scale(exprs.sub(limit, rest), c), constant)
+            return arithmetic.add(arithmetic.scale(arithmetic.sub(limit, rest), c), constant)
     return None

@@ -15,8 +15,8 @@ from guards.deciders import linear_refutation
 from guards.facts.component import Component
 from guards.facts.propagate import assume
 from guards.facts.rewrite_rules import rewritten
-from guards.terms import exprs
-from guards.terms.exprs import DEEP, Op, Term
+from guards.terms import arithmetic, boolean, division
+from guards.terms.term import DEEP, Op, Term, postorder
 
 NODES = 48  # cases of one question
 _DEPTH = 5
@@ -56,7 +56,7 @@ class _Search:
         choices = _choices(inner, live)
         if choices is None:
             return False
-        return all(self.refuted(inner, exprs.and_(live, choice), depth - 1) for choice in choices)
+        return all(self.refuted(inner, boolean.and_(live, choice), depth - 1) for choice in choices)
 
 
 _MODULI = (3, 4, 5, 7, 8, 9, 16)
@@ -72,11 +72,11 @@ def unsolvable(condition: Term) -> bool:
     """
     if condition.op is not Op.EQ:
         return False
-    constant, items = exprs.split(condition.args[0])
+    constant, items = arithmetic.split(condition.args[0])
     if all(m.op is not Op.MUL for m, _ in items) or len(items) > 8:
         return False
     for modulus in _MODULI:
-        left = [(exprs.factors(m), c % modulus) for m, c in items if c % modulus]
+        left = [(arithmetic.factors(m), c % modulus) for m, c in items if c % modulus]
         once = [atoms[0] for atoms, c in left if len(atoms) == 1 and gcd(c, modulus) == 1]
         if any(sum(atom in atoms for atoms, _ in left) == 1 for atom in once):
             continue  # that atom alone can reach every remainder
@@ -109,36 +109,36 @@ def _choices(component: Component, formula: Term) -> list[Term] | None:
     for symbol in symbols:
         lo, hi = component.bounds(symbol)
         if lo is not None and hi is not None and hi - lo < _VALUES:
-            return [exprs.eq(symbol, value) for value in range(lo, hi + 1)]
+            return [boolean.eq(symbol, value) for value in range(lo, hi + 1)]
     for symbol in symbols:
         period = _period(symbol, atoms)
         if 1 < period <= _PERIOD:
-            return [exprs.eq(exprs.mod(symbol, period), rest) for rest in range(period)]
+            return [boolean.eq(division.mod(symbol, period), rest) for rest in range(period)]
     for atom in atoms:
         if atom.op is Op.MUL:
             for part in atom.args:
                 lo, hi = component.bounds(part)
                 if (lo is None or lo < 0) and (hi is None or hi > 0):
-                    return [exprs.gt(part, 0), exprs.eq(part, 0), exprs.lt(part, 0)]
+                    return [boolean.gt(part, 0), boolean.eq(part, 0), boolean.lt(part, 0)]
     for condition in (formula, *component.residue):
         if condition.op is Op.NE and not condition.symbols.isdisjoint(formula.symbols):
-            return [exprs.gt(condition.args[0], 0), exprs.lt(condition.args[0], 0)]
+            return [boolean.gt(condition.args[0], 0), boolean.lt(condition.args[0], 0)]
     return None
 
 
 def _atoms(formula: Term) -> Iterable[Term]:
-    return (part for part in exprs.postorder(formula) if Op.MUL <= part.op <= Op.ITE and part.op is not Op.ADD)
+    return (part for part in postorder(formula) if Op.MUL <= part.op <= Op.ITE and part.op is not Op.ADD)
 
 
 def _split_atom(atom: Term) -> list[Term] | None:
     if atom.op is Op.ITE:
         condition, then, otherwise = atom.args
-        yes = exprs.and_(condition, exprs.eq(atom, then))
-        return [yes, exprs.and_(exprs.not_(condition), exprs.eq(atom, otherwise))]
+        yes = boolean.and_(condition, boolean.eq(atom, then))
+        return [yes, boolean.and_(boolean.not_(condition), boolean.eq(atom, otherwise))]
     if atom.op is Op.MIN or atom.op is Op.MAX:
-        below = exprs.le if atom.op is Op.MIN else exprs.ge
+        below = boolean.le if atom.op is Op.MIN else boolean.ge
         return [
-            exprs.and_(*[below(part, other) for other in atom.args if other is not part], exprs.eq(atom, part))
+            boolean.and_(*[below(part, other) for other in atom.args if other is not part], boolean.eq(atom, part))
             for part in atom.args
         ]
     return None
@@ -158,7 +158,8 @@ def _period(symbol: Term, atoms: list[Term]) -> int:
 def refutes(component: Component, formula: Term) -> bool:
     """Whether the formula certainly has no solution in the component.
 
-    >>> from guards.terms.exprs import symbol, ne
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import ne
     >>> from guards.facts.facts import Facts
     >>> x = symbol("x")
     >>> refutes(Facts().component(x), ne((x * x + x) % 2, 0))

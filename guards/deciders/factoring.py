@@ -12,8 +12,8 @@ from typing import Any
 from guards.domains import interval_arithmetic
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.component import Component
-from guards.terms import exprs, fold
-from guards.terms.exprs import Op, Term
+from guards.terms import arithmetic, fold
+from guards.terms.term import Op, Term
 
 MOST_MONOMIALS = 24
 MOST_DEGREE = 8
@@ -22,18 +22,18 @@ MOST_SYMBOLS = 6
 
 def _eligible(term: Term) -> bool:
     """Whether factoring may help and stays cheap: a small polynomial that is not linear."""
-    _, items = exprs.split(term)
+    _, items = arithmetic.split(term)
     if len(items) + (term.op is Op.ADD and term.args[0] != 0) < 2 or len(items) > MOST_MONOMIALS:
         return False
-    degrees = [len(exprs.factors(m)) for m, _ in items]
-    return 1 < max(degrees) <= MOST_DEGREE and len({a for m, _ in items for a in exprs.factors(m)}) <= MOST_SYMBOLS
+    degrees = [len(arithmetic.factors(m)) for m, _ in items]
+    return 1 < max(degrees) <= MOST_DEGREE and len({a for m, _ in items for a in arithmetic.factors(m)}) <= MOST_SYMBOLS
 
 
 @lru_cache(maxsize=512)
 def factors(term: Term) -> tuple[int, tuple[tuple[Term, int], ...]] | None:
     """``(c, ((f, k), ...))`` with ``term == c * f**k * ...``; None when it is not worth trying.
 
-    >>> from guards.terms.exprs import symbol
+    >>> from guards.terms.arithmetic import symbol
     >>> x, y = symbol("x"), symbol("y")
     >>> factors(x * x - 2 * x * y + y * y)
     (1, ((<x - y>, 2),))
@@ -42,13 +42,13 @@ def factors(term: Term) -> tuple[int, tuple[tuple[Term, int], ...]] | None:
         return None
     import sympy
 
-    constant, items = exprs.split(term)
-    atoms = sorted({a for m, _ in items for a in exprs.factors(m)}, key=lambda a: a.order)
+    constant, items = arithmetic.split(term)
+    atoms = sorted({a for m, _ in items for a in arithmetic.factors(m)}, key=lambda a: a.order)
     position = {atom: index for index, atom in enumerate(atoms)}
     data: dict[tuple[int, ...], int] = {(0,) * len(atoms): constant} if constant else {}
     for m, c in items:
         exponents = [0] * len(atoms)
-        for atom in exprs.factors(m):
+        for atom in arithmetic.factors(m):
             exponents[position[atom]] += 1
         data[tuple(exponents)] = c
     generators = sympy.symbols(f"v0:{len(atoms)}")
@@ -57,19 +57,19 @@ def factors(term: Term) -> tuple[int, tuple[tuple[Term, int], ...]] | None:
 
 
 def _from_poly(poly: Any, atoms: list[Term]) -> Term:
-    total = exprs.ZERO
+    total = arithmetic.ZERO
     for exponents, coefficient in poly.terms():
         parts = [atom for atom, exponent in zip(atoms, exponents, strict=True) for _ in range(exponent)]
-        total = exprs.add(total, exprs.scale(exprs.monomial(parts), int(coefficient)))
+        total = arithmetic.add(total, arithmetic.scale(arithmetic.monomial(parts), int(coefficient)))
     return total
 
 
 def factored_bounds(component: Component, term: Term) -> Pair:
     """A range of the term, through its factors, and those of the term with a constant taken apart."""
-    constant, _ = exprs.split(term)
+    constant, _ = arithmetic.split(term)
     pair = interval_arithmetic.EVERYTHING
     for apart in dict.fromkeys((0, 1, -1, constant)):  # a question about p >= 0 arrives as one about 1 + p <= 0
-        rest = _by_factors(component, exprs.sub(term, apart))
+        rest = _by_factors(component, arithmetic.sub(term, apart))
         pair = interval_arithmetic.meet(pair, interval_arithmetic.add(rest, (apart, apart)))
     return pair
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import gcd
 
 from guards.domains.interval_arithmetic import Pair
-from guards.terms.exprs import Monomials, Term
+from guards.terms.term import Monomials, Term
 
 
 class OutOfBudget(Exception):

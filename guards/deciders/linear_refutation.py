@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from guards.deciders.linear import OutOfBudget, Tableau
 from guards.facts.component import Component, normal_form
 from guards.facts.rewrite_rules import rewritten
-from guards.terms import exprs
-from guards.terms.exprs import Op, Term
+from guards.terms import arithmetic, boolean, division
+from guards.terms.term import DEEP, Op, Term
 
 PIVOTS = 300  # for one question
 NODES = 32  # branches of one question
@@ -108,7 +108,7 @@ class _Node:
         return op is not Op.FALSE
 
     def _add_le(self, term: Term) -> bool:
-        constant, items = exprs.split(term)
+        constant, items = arithmetic.split(term)
         self._ensure_all(term)
         form, factor = normal_form(items)
         variable = self.tableau.form(form)
@@ -121,7 +121,7 @@ class _Node:
 
     def add_zero(self, term: Term) -> bool:
         """Adds ``term == 0``."""
-        constant, items = exprs.split(term)
+        constant, items = arithmetic.split(term)
         if not items:
             return constant == 0
         self._ensure_all(term)
@@ -134,7 +134,7 @@ class _Node:
 
     def _ensure_all(self, term: Term) -> None:
         index = self.tableau.index
-        for monomial, _ in exprs.split(term)[1]:
+        for monomial, _ in arithmetic.split(term)[1]:
             if monomial not in index:
                 self.ensure(monomial)
 
@@ -143,7 +143,7 @@ class _Node:
         tableau = self.tableau
         if monomial in tableau.index:
             return
-        if len(tableau.index) >= _MONOMIALS or monomial.depth > exprs.DEEP:
+        if len(tableau.index) >= _MONOMIALS or monomial.depth > DEEP:
             raise _TooLarge
         tableau.index[monomial] = tableau.variable(self.component.bounds(monomial))
         op = monomial.op
@@ -157,13 +157,17 @@ class _Node:
         elif op is Op.FLOORDIV:
             self._describe_quotient(monomial)
         elif op is Op.MOD:
-            quotient = exprs.floordiv(*monomial.args)
-            rest = exprs.sub(exprs.add(monomial, exprs.mul(monomial.args[1], quotient)), monomial.args[0])
+            quotient = division.floordiv(*monomial.args)
+            rest = arithmetic.sub(
+                arithmetic.add(monomial, arithmetic.mul(monomial.args[1], quotient)), monomial.args[0]
+            )
             self.add_zero(rest)
         elif op is Op.MIN or op is Op.MAX:
             self.extremes.append(monomial)
             for part in monomial.args:
-                self._bound_form(exprs.sub(part, monomial) if op is Op.MIN else exprs.sub(monomial, part), 0, None)
+                self._bound_form(
+                    arithmetic.sub(part, monomial) if op is Op.MIN else arithmetic.sub(monomial, part), 0, None
+                )
         elif op is Op.ITE:
             self.ites.append(monomial)
 
@@ -171,20 +175,20 @@ class _Node:
         dividend, divisor = quotient.args
         if divisor.op is Op.CONST:
             number = divisor.args[0]
-            constant, items = exprs.split(dividend)
+            constant, items = arithmetic.split(dividend)
             rest = dict(items)
             rest[quotient] = rest.get(quotient, 0) - number
-            self._bound_form(exprs.linear(constant, rest), 0, number - 1)
+            self._bound_form(arithmetic.linear(constant, rest), 0, number - 1)
             return
         self._describe_carries(quotient)
         lo, hi = self.component.bounds(divisor)
-        slack = exprs.sub(dividend, exprs.mul(divisor, quotient))
+        slack = arithmetic.sub(dividend, arithmetic.mul(divisor, quotient))
         if lo is not None and lo > 0:
             self._bound_form(slack, 0, None)
-            self._bound_form(exprs.sub(exprs.sub(divisor, slack), 1), 0, None)
+            self._bound_form(arithmetic.sub(arithmetic.sub(divisor, slack), 1), 0, None)
         elif hi is not None and hi < 0:
             self._bound_form(slack, None, 0)
-            self._bound_form(exprs.sub(exprs.sub(slack, divisor), 1), 0, None)
+            self._bound_form(arithmetic.sub(arithmetic.sub(slack, divisor), 1), 0, None)
 
     def _describe_carries(self, quotient: Term) -> None:
         """Adds that ``(a + b) // n`` is ``a // n + b // n`` or one more, for quotients by one term that are here."""
@@ -196,21 +200,21 @@ class _Node:
         for other in others:
             a, b = dividend, other.args[0]
             for carry in (
-                exprs.sub(exprs.sub(self._quotient(exprs.add(a, b), divisor), quotient), other),
-                exprs.sub(exprs.sub(quotient, self._quotient(exprs.sub(a, b), divisor)), other),
-                exprs.sub(exprs.sub(other, self._quotient(exprs.sub(b, a), divisor)), quotient),
+                arithmetic.sub(arithmetic.sub(self._quotient(arithmetic.add(a, b), divisor), quotient), other),
+                arithmetic.sub(arithmetic.sub(quotient, self._quotient(arithmetic.sub(a, b), divisor)), other),
+                arithmetic.sub(arithmetic.sub(other, self._quotient(arithmetic.sub(b, a), divisor)), quotient),
             ):
-                items = exprs.split(carry)[1]
+                items = arithmetic.split(carry)[1]
                 if items and carry not in self.carries and all(m in index for m, _ in items):
                     self._bound_form(carry, 0, 1)
                     self.carries.append(carry)
 
     def _quotient(self, dividend: Term, divisor: Term) -> Term:
-        return rewritten(self.component, exprs.floordiv(dividend, divisor))
+        return rewritten(self.component, division.floordiv(dividend, divisor))
 
     def _bound_form(self, term: Term, lo: int | None, hi: int | None) -> bool:
         """Adds ``lo <= term <= hi``."""
-        constant, items = exprs.split(term)
+        constant, items = arithmetic.split(term)
         if not items:
             return (lo is None or lo <= constant) and (hi is None or constant <= hi)
         self._ensure_all(term)
@@ -249,7 +253,7 @@ class _Node:
                     continue
                 taken += 1
                 symbols.update(*about_these)
-                if not self._bound_form(exprs.linear(0, dict(form)), *pair):
+                if not self._bound_form(arithmetic.linear(0, dict(form)), *pair):
                     return False
             if len(later) == len(waiting) or taken >= _FACTS:
                 break
@@ -321,7 +325,7 @@ class _Node:
 
     def _at(self, term: Term) -> float:
         """The value of a term whose monomials all have variables; used to choose, never to conclude."""
-        constant, items = exprs.split(term)
+        constant, items = arithmetic.split(term)
         total = float(constant)
         for m, c in items:
             total += c * self._number(m)
@@ -335,26 +339,26 @@ class _Node:
         for position, term in enumerate(self.unequal):
             if abs(self._at(term)) < 1:
                 del self.unequal[position]
-                return [[exprs.lt(term, 0)], [exprs.gt(term, 0)]]
+                return [[boolean.lt(term, 0)], [boolean.gt(term, 0)]]
         for position, term in enumerate(self.extremes):
             value = self._number(term)
             for part in term.args:
                 self._ensure_all(part)
             if all(abs(self._at(part) - value) > 1e-9 for part in term.args):
                 del self.extremes[position]
-                return [[exprs.eq(term, part)] for part in term.args]
+                return [[boolean.eq(term, part)] for part in term.args]
         for position, term in enumerate(self.ites):
             del self.ites[position]
             condition, then, otherwise = term.args
-            return [[condition, exprs.eq(term, then)], [exprs.not_(condition), exprs.eq(term, otherwise)]]
+            return [[condition, boolean.eq(term, then)], [boolean.not_(condition), boolean.eq(term, otherwise)]]
         if self.carries:
             carry = self.carries.pop()
-            return [[exprs.eq(carry, 0)], [exprs.eq(carry, 1)]]
+            return [[boolean.eq(carry, 0)], [boolean.eq(carry, 1)]]
         for monomial, variable in self.tableau.index.items():
             numerator, denominator = self.tableau.at(variable)
             if numerator % denominator:
                 below = numerator // denominator
-                return [[exprs.le(monomial, below)], [exprs.ge(monomial, below + 1)]]
+                return [[boolean.le(monomial, below)], [boolean.ge(monomial, below + 1)]]
         return None
 
     # -- products -----------------------------------------------------------------------------------------------------
@@ -367,12 +371,12 @@ class _Node:
         merged: dict[Term, int] = {}
         for m, c in items:
             merged[m] = merged.get(m, 0) + c
-        term = exprs.linear(constant, merged)
+        term = arithmetic.linear(constant, merged)
         if term.op is Op.CONST:
             return None if term.value < 0 else False
         if self._at(term) > -1e-9:
             return False
-        constant, parts = exprs.split(term)
+        constant, parts = arithmetic.split(term)
         form, factor = normal_form(parts)
         variable = self.tableau.form(form)
         if factor > 0:
@@ -385,7 +389,7 @@ class _Node:
         """Adds products of the bounds of factors that the present point violates."""
         added = False
         for product in list(self.products):
-            atoms = exprs.factors(product)
+            atoms = arithmetic.factors(product)
             if len(atoms) == 2 and atoms[0] is not atoms[1]:
                 found = self._multiply_squares(product, *atoms)
                 if found is None:
@@ -396,7 +400,7 @@ class _Node:
                 if atom in seen:
                     continue
                 seen.add(atom)
-                rest = exprs.monomial(atoms[:position] + atoms[position + 1 :])
+                rest = arithmetic.monomial(atoms[:position] + atoms[position + 1 :])
                 self.ensure(atom)
                 self.ensure(rest)
                 if abs(self._number(product) - self._number(atom) * self._number(rest)) < 1e-9:
@@ -410,7 +414,7 @@ class _Node:
 
     def _multiply_squares(self, product: Term, u: Term, v: Term) -> bool | None:
         """``(u - v)**2 >= 0`` and ``(u + v)**2 >= 0``, where both squares are at hand."""
-        squares = [(exprs.mul(u, u), 1), (exprs.mul(v, v), 1)]
+        squares = [(arithmetic.mul(u, u), 1), (arithmetic.mul(v, v), 1)]
         if any(square not in self.tableau.index for square, _ in squares):
             return False
         less = self._lemma(0, [*squares, (product, -2)])
@@ -438,7 +442,7 @@ class _Node:
         """Multiplies constraints with bounds of atoms where the result names at most ``attempt`` new monomials."""
         atoms: dict[Term, None] = {}
         for product in self.products:
-            atoms.update(dict.fromkeys(exprs.factors(product)))
+            atoms.update(dict.fromkeys(arithmetic.factors(product)))
         multipliers: list[tuple[int, tuple[tuple[Term, int], ...]]] = []
         for atom in atoms:
             lo, hi = self.component.bounds(atom)
@@ -449,7 +453,7 @@ class _Node:
         added = False
         for product in list(self.products):  # u < v gives u*rest < v*rest for each product v*rest
             for position, atom in enumerate(product.args):
-                rest = exprs.monomial(product.args[:position] + product.args[position + 1 :])
+                rest = arithmetic.monomial(product.args[:position] + product.args[position + 1 :])
                 least, _ = self.component.bounds(rest)
                 if least is None or least < 0 or len(product.args) < 3:
                     continue
@@ -488,12 +492,12 @@ class _Node:
         """Adds ``(constant + items) * (number + factor) >= 0`` where that names at most ``most`` new monomials."""
         index = self.tableau.index
         merged = _multiplied(constant, items, number, factor)
-        unknown = [m for m in merged if m is not exprs.ONE and m not in index]
+        unknown = [m for m in merged if m is not arithmetic.ONE and m not in index]
         if len(unknown) > most:
             return False
         for m in unknown:
             self.ensure(m)
-        base = merged.pop(exprs.ONE, 0)
+        base = merged.pop(arithmetic.ONE, 0)
         added = False
         for sign in (1, -1) if equal else (1,):
             found = self._lemma(sign * base, [(m, sign * c) for m, c in merged.items()])
@@ -507,11 +511,11 @@ def _multiplied(
     constant: int, items: tuple[tuple[Term, int], ...], number: int, factor: tuple[tuple[Term, int], ...]
 ) -> dict[Term, int]:
     """``(constant + items) * (number + factor)`` as monomials, ``ONE`` for the constant part."""
-    merged: dict[Term, int] = {exprs.ONE: constant * number}
+    merged: dict[Term, int] = {arithmetic.ONE: constant * number}
     for m, c in items:
         merged[m] = merged.get(m, 0) + c * number
         for n, d in factor:
-            both = exprs.monomial(exprs.factors(m) + exprs.factors(n))
+            both = arithmetic.monomial(arithmetic.factors(m) + arithmetic.factors(n))
             merged[both] = merged.get(both, 0) + c * d
     for n, d in factor:
         merged[n] = merged.get(n, 0) + constant * d
@@ -520,7 +524,7 @@ def _multiplied(
 
 def refutes(component: Component, formula: Term) -> bool:
     """Whether the formula certainly has no solution in the component."""
-    if formula.depth > exprs.DEEP:
+    if formula.depth > DEEP:
         return False
     try:
         node = _Node(component, _Budget())
@@ -537,7 +541,7 @@ def refutes(component: Component, formula: Term) -> bool:
 
 def refutes_all(component: Component, formula: Term) -> bool:
     """As :func:`refutes`, with all that the component knows about the symbols of the formula taken in."""
-    if formula.depth > exprs.DEEP:
+    if formula.depth > DEEP:
         return False
     try:
         node = _Node(component, _Budget())

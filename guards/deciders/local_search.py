@@ -13,8 +13,8 @@ from typing import Any
 
 from guards.deciders.witnesses import Values, each_point, extended
 from guards.facts.component import Component
-from guards.terms import exprs, fold
-from guards.terms.exprs import DEEP, NONLINEAR, Op, Term
+from guards.terms import fold
+from guards.terms.term import DEEP, NONLINEAR, Op, Term, postorder
 
 ROUNDS = 8  # repairs from one start
 STARTS = 3
@@ -192,7 +192,7 @@ def _offsets(relation: Term) -> tuple[int, ...]:
     """How far a symbol is moved at first: a little, and around the numbers by which the comparison divides."""
     steps = dict.fromkeys((1, 2, 3, 4))
     if relation.kinds & NONLINEAR:
-        for part in exprs.postorder(relation):
+        for part in postorder(relation):
             if (part.op is Op.MOD or part.op is Op.FLOORDIV) and part.args[1].op is Op.CONST and len(steps) < 12:
                 number = part.args[1].args[0]
                 steps.update(dict.fromkeys((number - 1, number, number // 2 + 1)))

@@ -9,8 +9,8 @@ from typing import Any
 
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.component import Component
-from guards.terms import exprs, fold
-from guards.terms.exprs import DEEP, Op, Term
+from guards.terms import boolean, fold
+from guards.terms.term import DEEP, Op, Term, postorder
 
 POINTS = 7  # how many points are kept for a component
 BOX = 1500  # boxes with more points than this are not tried completely
@@ -199,8 +199,8 @@ def exhausted(component: Component, formula: Term, limit: int = BOX) -> tuple[bo
     """As :func:`exhaust`, and the values of the formula's symbols that were found to solve it."""
     known = component.stated(ranges=False)
     facts = [condition for condition in known if not condition.symbols.isdisjoint(formula.symbols)]
-    whole = exprs.and_(formula, *facts)
-    if whole is exprs.FALSE:
+    whole = boolean.and_(formula, *facts)
+    if whole is boolean.FALSE:
         return True, None
     symbols = sorted(whole.symbols, key=lambda s: s.order)
     size = box_size(component, symbols)
@@ -209,7 +209,7 @@ def exhausted(component: Component, formula: Term, limit: int = BOX) -> tuple[bo
     test = compiled(whole, symbols)
     if test is None:
         return None, None
-    choosing = any(part.op is Op.OR or part.op is Op.ITE for part in exprs.postorder(whole))
+    choosing = any(part.op is Op.OR or part.op is Op.ITE for part in postorder(whole))
     axes = []
     for symbol in symbols:
         low, high = component.bounds(symbol)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from guards.facts.component import Component
-from guards.terms import exprs, fold
-from guards.terms.exprs import Op, Term
+from guards.terms import arithmetic, fold
+from guards.terms.term import Op, Term, postorder
 
 if TYPE_CHECKING:
     import z3
@@ -72,7 +72,7 @@ class _Lowering:
         lowered = fold.fold(term, self._node, self.memo)
         definitions: list[Any] = []
         if self.divisions:
-            for part in exprs.postorder(term):
+            for part in postorder(term):
                 if part.op is Op.FLOORDIV or part.op is Op.MOD:
                     found = self.divisions.get(part.args)
                     if found is not None:
@@ -210,7 +210,7 @@ def _run(solver: z3.Solver) -> tuple[str, Any]:
 
 def _size(term: Term) -> int:
     count = 0
-    for _ in exprs.postorder(term):
+    for _ in postorder(term):
         count += 1
         if count > _LARGEST:
             break
@@ -220,18 +220,19 @@ def _size(term: Term) -> int:
 def _degree(formula: Term) -> int:
     """The degree of what Z3 is told about a formula: a quotient by a term brings the product of the two along."""
     most = 1
-    for part in exprs.postorder(formula):
+    for part in postorder(formula):
         if part.op is Op.MUL:
             most = max(most, len(part.args))
         elif (part.op is Op.FLOORDIV or part.op is Op.MOD) and part.args[1].op is not Op.CONST:
-            most = max(most, 1 + max(len(exprs.factors(m)) for m, _ in exprs.split(part.args[1])[1]))
+            most = max(most, 1 + max(len(arithmetic.factors(m)) for m, _ in arithmetic.split(part.args[1])[1]))
     return most
 
 
 def solve_formula(component: Component, formula: Term) -> Outcome:
     """Whether a formula has a solution in the component: :class:`Proved` (none), :class:`Refuted` or :class:`Unknown`.
 
-    >>> from guards.terms.exprs import symbol, lt
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import lt
     >>> from guards.facts.facts import Facts
     >>> x = symbol("x")
     >>> solve_formula(Facts().component(x), lt(x % 3, 0)), solve_formula(Facts().component(x), lt(x % 3, 1)).model
@@ -390,7 +391,7 @@ def smtlib(*formulas: Term, ranges: Mapping[str, tuple[int | None, int | None]] 
             lines.append(f"(assert (<= {_smt_name(symbol.name)} {_smt_number(hi)}))")
     divisors: dict[Term, None] = {}
     for formula in formulas:
-        for part in exprs.postorder(formula):
+        for part in postorder(formula):
             if part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is not Op.CONST:
                 divisors[part.args[1]] = None
     lines += [f"(assert (not (= {fold.fold(d, _smt_node)} 0)))" for d in divisors]
@@ -407,7 +408,8 @@ class Together:
     ``always`` holds throughout, of ``switched`` what each question chooses.  The context is its own, so that no answer
     depends on what was asked elsewhere.
 
-    >>> from guards.terms.exprs import ge, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import ge
     >>> a, b = symbol("a"), symbol("b")
     >>> asked = Together([ge(b, 3)], [ge(a, b)])
     >>> asked.implies([0], ge(a, 2)), asked.implies([], ge(a, 2))
@@ -460,5 +462,5 @@ def _is_linear(condition: Term) -> bool:
     """Whether nothing in a condition is multiplied, or divided by, but numbers."""
     return not any(
         part.op is Op.MUL or (part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is not Op.CONST)
-        for part in exprs.postorder(condition)
+        for part in postorder(condition)
     )

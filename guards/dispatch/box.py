@@ -16,9 +16,10 @@ import attrs
 from guards.facts.definedness import partial
 from guards.sets.codegen import DEEPEST, Writer, source_function
 from guards.sets.guard import GuardSet
-from guards.terms import exprs
-from guards.terms.exprs import Op, Term, symbol
+from guards.terms import arithmetic, boolean
+from guards.terms.arithmetic import symbol
 from guards.terms.fold import python
+from guards.terms.term import Op, Term
 
 Pair = tuple[int | None, int | None]
 Values = tuple[int, ...]
@@ -31,21 +32,22 @@ def bounded_form(condition: Term) -> tuple[Term, Pair] | None:
     """The linear form that a relation bounds, and its bounds; None for ``!=``, connectives, and relations that are
     partial or very deep.
 
-    >>> from guards.terms.exprs import eq, gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, gt
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> bounded_form(gt(s0 + s1, 2)), bounded_form(eq(s0 % 8, 0)), bounded_form(gt(8, s0))
     ((<s0 + s1>, (3, None)), (<s0 % 8>, (0, 0)), (<s0>, (None, 7)))
     """
     if condition.op is not Op.EQ and condition.op is not Op.LE:
         return None
-    constant, items = exprs.split(condition.args[0])
+    constant, items = arithmetic.split(condition.args[0])
     if condition.depth > DEEPEST or partial(condition):
         return None
     if condition.op is Op.EQ:
-        return exprs.linear(0, dict(items)), (-constant, -constant)
+        return arithmetic.linear(0, dict(items)), (-constant, -constant)
     if items[0][1] > 0:
-        return exprs.linear(0, dict(items)), (None, -constant)
-    return exprs.linear(0, {m: -c for m, c in items}), (constant, None)
+        return arithmetic.linear(0, dict(items)), (None, -constant)
+    return arithmetic.linear(0, {m: -c for m, c in items}), (constant, None)
 
 
 def meet(a: Pair, b: Pair) -> Pair:
@@ -62,13 +64,14 @@ def meet(a: Pair, b: Pair) -> Pair:
 def conjuncts(condition: Term) -> tuple[Term, ...]:
     """The parts of a conjunction: none for True, the condition itself where it is none.
 
-    >>> from guards.terms.exprs import TRUE, ge, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import TRUE, ge
     >>> conjuncts(TRUE), conjuncts(ge(symbol("s0"), 1))
     ((), (<s0 >= 1>,))
     """
     if condition.op is Op.AND:
         return condition.args
-    return () if condition is exprs.TRUE else (condition,)
+    return () if condition is boolean.TRUE else (condition,)
 
 
 @attrs.frozen(eq=False)
@@ -113,7 +116,7 @@ class Box:
     def empty(self) -> bool:
         """Whether a form has an empty range, or a condition is never true."""
         crossed = any(low is not None and high is not None and low > high for low, high in self.limits.values())
-        return crossed or exprs.FALSE in self.rest
+        return crossed or boolean.FALSE in self.rest
 
 
 class Compiler:

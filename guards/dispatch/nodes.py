@@ -14,7 +14,7 @@ from typing import Any
 
 from guards.dispatch.box import Box, Compiler, Getter, Test, Values
 from guards.sets.guard import GuardSet
-from guards.terms.exprs import Term
+from guards.terms.term import Term
 
 LEAF = 4  # a leaf with more candidates than this is split when something tells them apart
 COVER = 32  # a record that leaves something to test and whose range covers more open segments than this is wide

@@ -19,8 +19,8 @@ from guards.facts.definedness import satisfied
 from guards.sets.codegen import require_slots, slot_names
 from guards.sets.guard import GuardSet, Violation
 from guards.sets.sources import Source
-from guards.terms.exprs import Term
 from guards.terms.fold import evaluate
+from guards.terms.term import Term
 
 E = TypeVar("E")
 

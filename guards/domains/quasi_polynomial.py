@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from guards.terms import fold
-from guards.terms.exprs import Op, Term
+from guards.terms.term import Op, Term
 
 MOST = 20_000  # runs of all classes together
 _LISTED = 2_000  # values tried one by one where a quotient by a polynomial has not settled yet
@@ -59,7 +59,7 @@ def pieces_of(term: Term, symbol: Term, domain: Pair, known: tuple[int, int] = (
     Raises:
         TooMany: there are more than ``most`` in all classes together.
 
-    >>> from guards.terms.exprs import symbol
+    >>> from guards.terms.arithmetic import symbol
     >>> from guards.text.reader import parse
     >>> s = symbol("s")
     >>> found = pieces_of(parse("s // 4 == 2"), s, (0, None))

@@ -12,8 +12,8 @@ from itertools import pairwise
 import attrs
 
 from guards.domains.quasi_polynomial import Pair, Pieces, TooMany
-from guards.terms import exprs
-from guards.terms.exprs import Op, Term
+from guards.terms import boolean, division
+from guards.terms.term import Op, Term
 
 MOST_ATOMS = 32  # a condition with more comparisons than this is not worth reading
 _CUTS = 256
@@ -53,7 +53,7 @@ def condition(truths: Pieces, symbol: Term) -> Term:
 
     >>> from guards.text.reader import parse
     >>> from guards.domains.quasi_polynomial import pieces_of
-    >>> s = exprs.symbol("s")
+    >>> s = arithmetic.symbol("s")
     >>> for text in ("s*s < 50", "s % 6 < 2 or s == 9", "s // 4 * 4 == s and s != 8"):
     ...     print(condition(pieces_of(parse(text), s, (0, None)), s))
     s <= 7
@@ -62,7 +62,7 @@ def condition(truths: Pieces, symbol: Term) -> Term:
     """
     segments = _segments(truths)
     if all(all(segment.inside.values()) for segment in segments):
-        return exprs.TRUE
+        return boolean.TRUE
     apart = [part for segment in segments for part in _one_by_one(segment, truths.modulus)]
     found = [_joined(segments, truths, symbol)]
     if len(apart) != len(segments) and len(apart) <= _CUTS:
@@ -93,9 +93,9 @@ def _but_for_a_few(segments: Sequence[_Segment], modulus: int, symbol: Term) -> 
                 odd += [(value, what) for value, what in values if what is not (value % pattern[0] in pattern[1])]
         else:
             if pattern[1] and len(odd) <= 2 * _HOLES:
-                without = [exprs.ne(symbol, value) for value, what in odd if not what]
-                added = [exprs.eq(symbol, value) for value, what in odd if what]
-                found.append(exprs.or_(exprs.and_(_remainders(pattern, symbol), *without), *added))
+                without = [boolean.ne(symbol, value) for value, what in odd if not what]
+                added = [boolean.eq(symbol, value) for value, what in odd if what]
+                found.append(boolean.or_(boolean.and_(_remainders(pattern, symbol), *without), *added))
     return found
 
 
@@ -104,8 +104,8 @@ def _joined(segments: Sequence[_Segment], truths: Pieces, symbol: Term) -> Term:
     parts: dict[Pattern, list[Term]] = {}
     for block in blocks:
         parts.setdefault(block.pattern, []).append(_told(block, truths, symbol))
-    told = [exprs.and_(_remainders(pattern, symbol), exprs.or_(*spans)) for pattern, spans in parts.items()]
-    return exprs.or_(*told, *(exprs.eq(symbol, value) for value in single))
+    told = [boolean.and_(_remainders(pattern, symbol), boolean.or_(*spans)) for pattern, spans in parts.items()]
+    return boolean.or_(*told, *(boolean.eq(symbol, value) for value in single))
 
 
 # -- cutting ----------------------------------------------------------------------------------------------------------
@@ -301,14 +301,14 @@ def _reached(
 def _told(block: _Block, truths: Pieces, symbol: Term) -> Term:
     """The bounds of a block and what it leaves out, without bounds that the domain or the pattern make needless."""
     lo, hi = _tight(block, truths)
-    parts = [exprs.ne(symbol, value) for value in block.without]
+    parts = [boolean.ne(symbol, value) for value in block.without]
     if lo is not None and lo == hi:
-        return exprs.eq(symbol, lo)
+        return boolean.eq(symbol, lo)
     if lo is not None:
-        parts.append(exprs.ge(symbol, lo))
+        parts.append(boolean.ge(symbol, lo))
     if hi is not None:
-        parts.append(exprs.le(symbol, hi))
-    return exprs.and_(*parts)
+        parts.append(boolean.le(symbol, hi))
+    return boolean.and_(*parts)
 
 
 def _tight(block: _Block, truths: Pieces) -> Pair:
@@ -338,26 +338,26 @@ def _remainders(pattern: Pattern, symbol: Term) -> Term:
     """The condition that a value follows the pattern, in as few comparisons as are found."""
     number, rests = pattern
     if len(rests) == number:
-        return exprs.TRUE
+        return boolean.TRUE
     best = _by_runs(number, rests, symbol)
     for divisor in _divisors(number):
         coarse = frozenset(rest % divisor for rest in rests)
         out = {rest for rest in range(number) if rest % divisor in coarse} - rests
         if 1 < divisor < number and len(coarse) < divisor and len(out) < len(best):
-            others = [exprs.ne(exprs.mod(symbol, number), rest) for rest in sorted(out)]
-            made = [exprs.and_(exprs.or_(*_by_runs(divisor, coarse, symbol)), *others)]
+            others = [boolean.ne(division.mod(symbol, number), rest) for rest in sorted(out)]
+            made = [boolean.and_(boolean.or_(*_by_runs(divisor, coarse, symbol)), *others)]
             size = len(others) + len(_by_runs(divisor, coarse, symbol))
             best = made if size < len(best) else best
-    return exprs.or_(*best)
+    return boolean.or_(*best)
 
 
 def _by_runs(number: int, rests: frozenset[int], symbol: Term) -> list[Term]:
     """Runs of remainders, to be joined by ``or``."""
-    rest = exprs.mod(symbol, number)
+    rest = division.mod(symbol, number)
     out = sorted(set(range(number)) - rests)
     inside = sorted(rests)
     if len(out) == 1 and number > 2:
-        return [exprs.ne(rest, out[0])]
+        return [boolean.ne(rest, out[0])]
     if len(inside) > 1 and not (0 in rests and number - 1 not in rests):
         runs = _runs(out)
         if len(runs) == 1 and runs[0][0] > 0 and runs[0][1] < number - 1:  # what is in goes round the end
@@ -368,9 +368,9 @@ def _by_runs(number: int, rests: frozenset[int], symbol: Term) -> list[Term]:
 
 def _between(rest: Term, low: int, high: int, number: int) -> Term:
     if low == high:
-        return exprs.eq(rest, low)
-    below = exprs.TRUE if high == number - 1 else exprs.le(rest, high)
-    return exprs.and_(below, exprs.TRUE if low == 0 else exprs.ge(rest, low))
+        return boolean.eq(rest, low)
+    below = boolean.TRUE if high == number - 1 else boolean.le(rest, high)
+    return boolean.and_(below, boolean.TRUE if low == 0 else boolean.ge(rest, low))
 
 
 def _runs(values: Sequence[int]) -> list[tuple[int, int]]:

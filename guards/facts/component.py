@@ -14,8 +14,8 @@ from typing import Any
 from guards.domains import congruence, interval_arithmetic
 from guards.domains.congruence import Class
 from guards.domains.interval_arithmetic import EVERYTHING, Pair, meet
-from guards.terms import exprs, fold
-from guards.terms.exprs import DEEP, SYMBOLIC_DIVISION, Monomials, Op, Term
+from guards.terms import arithmetic, boolean, fold
+from guards.terms.term import DEEP, SYMBOLIC_DIVISION, Monomials, Op, Term, intern, postorder
 
 TIED, HOLED, FREE = 0, 1, 2
 
@@ -143,7 +143,7 @@ class Component:
         for condition in self.residue:
             if condition.op is not Op.NE:
                 return TIED
-            items = exprs.split(condition.args[0])[1]
+            items = arithmetic.split(condition.args[0])[1]
             if len(items) != 1 or items[0][0].op is not Op.SYMBOL:
                 return TIED
         return HOLED if self.residue else FREE
@@ -158,18 +158,18 @@ class Component:
             if not ranges and atom.op is Op.SYMBOL:
                 continue
             if lo is not None:
-                facts.append(exprs.ge(atom, lo))
+                facts.append(boolean.ge(atom, lo))
             if hi is not None:
-                facts.append(exprs.le(atom, hi))
+                facts.append(boolean.le(atom, hi))
         for form, (lo, hi) in self.rows.items():
-            term = exprs.linear(0, dict(form))
+            term = arithmetic.linear(0, dict(form))
             if lo is not None and lo == hi:
-                facts.append(exprs.eq(term, lo))
+                facts.append(boolean.eq(term, lo))
                 continue
             if lo is not None:
-                facts.append(exprs.ge(term, lo))
+                facts.append(boolean.ge(term, lo))
             if hi is not None:
-                facts.append(exprs.le(term, hi))
+                facts.append(boolean.le(term, hi))
         facts.extend(self.residue)
         return facts
 
@@ -190,7 +190,7 @@ class Component:
         if found is None:
             if term.depth > DEEP:
                 known = self._bounds
-                for part in exprs.postorder(term, lambda part: part.op >= Op.TRUE or part in known):
+                for part in postorder(term, lambda part: part.op >= Op.TRUE or part in known):
                     known[part] = self._bound(part)
                 return self._bounds[term]
             found = self._bounds[term] = self._bound(term)
@@ -228,7 +228,7 @@ class Component:
     def _bound_division(self, op: Op, dividend: Term, divisor: Term) -> Pair:
         divide = interval_arithmetic.floordiv if op is Op.FLOORDIV else interval_arithmetic.mod
         lo, hi = self.bounds(divisor)
-        least = exprs.content(divisor) if divisor.op is Op.ADD else 1
+        least = arithmetic.content(divisor) if divisor.op is Op.ADD else 1
         if least == 1:
             return divide(self.bounds(dividend), (lo, hi))
         # a multiple of `least`, and not 0
@@ -355,7 +355,7 @@ class Component:
             return False
         if lo == 0 and hi == 0:
             return True
-        if self.residue and (condition if condition.op is Op.NE else exprs.not_(condition)) in self.residue:
+        if self.residue and (condition if condition.op is Op.NE else boolean.not_(condition)) in self.residue:
             return False
         if not term.kinds:
             return None  # no remainder of symbols alone is known
@@ -378,7 +378,7 @@ def divisors(condition: Term) -> tuple[Term, ...]:
         if len(_divisors) >= _DIVISORS_LIMIT:
             _divisors.clear()
         seen: dict[Term, None] = {}
-        for part in exprs.postorder(condition, lambda part: part.op is Op.ITE):
+        for part in postorder(condition, lambda part: part.op is Op.ITE):
             if (part.op is Op.FLOORDIV or part.op is Op.MOD) and part.args[1].op is not Op.CONST:
                 seen[part.args[1]] = None
         found = _divisors[condition] = tuple(seen)
@@ -409,9 +409,9 @@ def contains(term: Term, part: Term) -> bool:
         return part in term.symbols
     if not part.symbols <= term.symbols:
         return False
-    return any(found is part for found in exprs.postorder(term))
+    return any(found is part for found in postorder(term))
 
 
 def new_symbol(name: str) -> Term:
     """A symbol whose name no user can give (it is no identifier)."""
-    return exprs._intern(Op.SYMBOL, (name,))
+    return intern(Op.SYMBOL, (name,))

@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from guards.facts.facts import Facts
-from guards.terms import exprs
-from guards.terms.exprs import Op, Term
+from guards.terms import boolean, division
 from guards.terms.fold import evaluate, fold, rebuild
+from guards.terms.term import Op, Term, postorder
 
 
 def partial(term: Term) -> bool:
     """Whether a term divides by something that is not a constant, and so may be undefined.
 
-    >>> from guards.terms.exprs import symbol
+    >>> from guards.terms.arithmetic import symbol
     >>> partial(symbol("a") // 2), partial(2 * (symbol("a") % symbol("b")))
     (False, True)
     """
-    return any(divides(part) for part in exprs.postorder(term))
+    return any(divides(part) for part in postorder(term))
 
 
 def divides(term: Term) -> bool:
     """Whether a term is itself a division by something that is not a constant.
 
-    >>> from guards.terms.exprs import symbol
+    >>> from guards.terms.arithmetic import symbol
     >>> divides(symbol("a") % symbol("b")), divides(2 * (symbol("a") % symbol("b")))
     (True, False)
     """
@@ -39,7 +39,8 @@ def satisfied(condition: Term, values: Mapping[str, int]) -> bool:
 
     A relation in which something is divided by zero does not hold; ``and`` and ``or`` have their usual meaning on top.
 
-    >>> from guards.terms.exprs import eq, or_, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, or_
     >>> n, d = symbol("n"), symbol("d")
     >>> satisfied(eq(n % d, 0), {"n": 4, "d": 2}), satisfied(eq(n % d, 0), {"n": 4, "d": 0})
     (True, False)
@@ -61,16 +62,17 @@ def total(condition: Term, facts: Facts | None = None) -> Term:
 
     A divisor that ``facts`` keep away from 0 needs nothing.
 
-    >>> from guards.terms.exprs import ge, eq, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, ge
     >>> n, d = symbol("n"), symbol("d")
     >>> str(total(eq(n % d, 0))), str(total(ge(n // 2, 1)))
     ('n % d == 0 and d != 0', 'n//2 >= 1')
     """
     if condition.op is Op.AND:
-        return exprs.and_(*(total(part, facts) for part in condition.args))
+        return boolean.and_(*(total(part, facts) for part in condition.args))
     if condition.op is Op.OR or not partial(condition):
         return guarded(condition, facts)
-    return exprs.and_(condition, _Divisors(facts).defined(condition))
+    return boolean.and_(condition, _Divisors(facts).defined(condition))
 
 
 def guarded(condition: Term, facts: Facts | None = None) -> Term:
@@ -79,17 +81,18 @@ def guarded(condition: Term, facts: Facts | None = None) -> Term:
     To divide by zero is read as to divide by one, beside the condition that this does not happen: so the term may stand
     below ``or`` and ``not``, whereas a partial one there would silently narrow what the whole speaks about.
 
-    >>> from guards.terms.exprs import eq, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq
     >>> str(guarded(eq(symbol("n") % symbol("d"), 0)))
     'n % (1 if d == 0 else d) == 0 and d != 0'
     """
     if not partial(condition):
         return condition
     if condition.op is Op.AND or condition.op is Op.OR:
-        connect = exprs.and_ if condition.op is Op.AND else exprs.or_
+        connect = boolean.and_ if condition.op is Op.AND else boolean.or_
         return connect(*(guarded(part, facts) for part in condition.args))
     divisors = _Divisors(facts)
-    return exprs.and_(fold(condition, divisors.replace), divisors.defined(condition))
+    return boolean.and_(fold(condition, divisors.replace), divisors.defined(condition))
 
 
 class _Divisors:
@@ -105,8 +108,8 @@ class _Divisors:
 
     def replace(self, term: Term, operands: list[Term]) -> Term:
         if term.op in (Op.FLOORDIV, Op.MOD) and self.may_be_zero(term.args[1]):
-            divisor = exprs.ite(exprs.eq(operands[1], 0), 1, operands[1])
-            return (exprs.floordiv if term.op is Op.FLOORDIV else exprs.mod)(operands[0], divisor)
+            divisor = boolean.ite(boolean.eq(operands[1], 0), 1, operands[1])
+            return (division.floordiv if term.op is Op.FLOORDIV else division.mod)(operands[0], divisor)
         return rebuild(term, operands)
 
     def defined(self, term: Term) -> Term:
@@ -118,7 +121,7 @@ class _Divisors:
         if term.op is Op.ITE:
             asked, then, otherwise = operands
             condition = safe[term.args[0]]
-            return exprs.and_(asked, exprs.or_(exprs.not_(condition), then), exprs.or_(condition, otherwise))
+            return boolean.and_(asked, boolean.or_(boolean.not_(condition), then), boolean.or_(condition, otherwise))
         if term.op in (Op.FLOORDIV, Op.MOD) and self.may_be_zero(term.args[1]):
-            return exprs.and_(*operands, exprs.ne(safe[term.args[1]], 0))
-        return exprs.and_(*operands)
+            return boolean.and_(*operands, boolean.ne(safe[term.args[1]], 0))
+        return boolean.and_(*operands)

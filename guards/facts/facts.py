@@ -14,8 +14,9 @@ from guards.domains.interval_arithmetic import SIZES, Pair, meet
 from guards.errors import RangeError
 from guards.facts.component import Component, replaced
 from guards.facts.propagate import assume, declare, learn
-from guards.terms import exprs
-from guards.terms.exprs import FALSE, TRUE, Op, Term
+from guards.terms import boolean
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import Op, Term
 
 _PLAIN_LIMIT = 1024
 _JOINED_LIMIT = 128  # these may be large
@@ -74,7 +75,8 @@ class Facts:
 
     A symbol that was not declared is a size: any integer >= 0.
 
-    >>> from guards.terms.exprs import symbol, ge, eq
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, ge
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> facts = Facts().with_symbol(s0, 1).assume(ge(s1, s0 + 8))
     >>> facts.interval(s1)
@@ -102,7 +104,7 @@ class Facts:
         for symbol, pair in ranges.items():
             _require_range(symbol, pair)
         made._ranges.update(ranges)
-        known = {exprs.boolean(condition): None for condition in conditions}
+        known = {boolean.boolean(condition): None for condition in conditions}
         known.pop(TRUE, None)
         if known:
             made._conditions = known
@@ -151,15 +153,15 @@ class Facts:
             return made
         made = self
         if lo is not None:
-            made = made.assume(exprs.ge(symbol, lo))
-        return made if hi is None else made.assume(exprs.le(symbol, hi))
+            made = made.assume(boolean.ge(symbol, lo))
+        return made if hi is None else made.assume(boolean.le(symbol, hi))
 
     def assume(self, condition: Term) -> Facts:
         """These facts and one more condition; ``contradictory`` when it cannot hold.
 
         The same object when the condition adds nothing.
         """
-        condition = exprs.boolean(condition)
+        condition = boolean.boolean(condition)
         if condition is TRUE or condition in self._conditions:
             return self
         made = self._copy()
@@ -220,7 +222,8 @@ class Facts:
 
         The same object when no such equality applies.
 
-        >>> from guards.terms.exprs import symbol, eq
+        >>> from guards.terms.arithmetic import symbol
+        >>> from guards.terms.boolean import eq
         >>> s0, s1 = symbol("s0"), symbol("s1")
         >>> str(Facts().assume(eq(s1, s0)).canonical(s0 + s1))
         '2*s0'

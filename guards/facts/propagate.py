@@ -12,8 +12,8 @@ from guards.domains import interval_arithmetic
 from guards.domains.interval_arithmetic import Pair, meet
 from guards.facts.component import Component, contains, divisors, new_symbol, normal_form, replaced
 from guards.facts.rewrite_rules import rewritten, two_remainders
-from guards.terms import exprs, fold
-from guards.terms.exprs import SYMBOLIC_DIVISION, Op, Term
+from guards.terms import arithmetic, boolean, fold
+from guards.terms.term import SYMBOLIC_DIVISION, Monomials, Op, Term
 
 _ASSUMED_LIMIT = 64
 _ROUNDS = 4  # how often ranges are propagated through all rows after new conditions
@@ -56,7 +56,7 @@ def declare(component: Component) -> None:
     learning = _Learning(component)
     for symbol, (lo, hi) in component.declared.items():
         if lo is not None and lo == hi:
-            learning.rewrite(symbol, exprs.const(lo))
+            learning.rewrite(symbol, arithmetic.const(lo))
     learning.work()
 
 
@@ -65,11 +65,11 @@ def _equate(component: Component, condition: Term) -> None:
     for part in condition.args if condition.op is Op.AND else (condition,):
         if part.op is not Op.EQ:
             continue
-        constant, items = exprs.split(replaced(part.args[0], component.equals) or part.args[0])
+        constant, items = arithmetic.split(replaced(part.args[0], component.equals) or part.args[0])
         for atom, coefficient in reversed(items):
             if atom.op is Op.SYMBOL and coefficient in (1, -1):
                 rest = {m: c * -coefficient for m, c in items if m is not atom}
-                replacement = exprs.linear(constant * -coefficient, rest)
+                replacement = arithmetic.linear(constant * -coefficient, rest)
                 if atom not in replacement.symbols:
                     one = {atom: replacement}
                     component.equals = {s: replaced(t, one) or t for s, t in component.equals.items()}
@@ -86,7 +86,7 @@ class _Learning:
         self.component = component
         self.pending: list[Term] = []
         self.steps = _STEPS
-        self.fresh: set[exprs.Monomials] = set()  # rows that were not propagated yet
+        self.fresh: set[Monomials] = set()  # rows that were not propagated yet
         self.moved: set[Term] = set()  # symbols of which a range changed since
 
     def work(self) -> None:
@@ -153,9 +153,9 @@ class _Learning:
         for divisor in divisors(condition):
             lo, hi = self.component.bounds(divisor)
             if lo == 0:
-                self.pending.append(exprs.ge(divisor, 1))
+                self.pending.append(boolean.ge(divisor, 1))
             if hi == 0:
-                self.pending.append(exprs.le(divisor, -1))
+                self.pending.append(boolean.le(divisor, -1))
 
     def sharpen(self, condition: Term) -> None:
         """Draws from a ``!=`` the bound that it excludes, and from an ``or`` the part that alone is possible."""
@@ -165,18 +165,18 @@ class _Learning:
             if lo == 0 or hi == 0:
                 term = condition.args[0]
                 component.residue.pop(condition, None)  # the bound says it all
-                self.pending.append(exprs.ge(term, 1) if lo == 0 else exprs.le(term, -1))
+                self.pending.append(boolean.ge(term, 1) if lo == 0 else boolean.le(term, -1))
         elif condition.op is Op.OR:
             left = [part for part in condition.args if component.look(part) is not False]
             if len(left) == len(condition.args):
                 return
             component.residue.pop(condition, None)
-            self.pending.append(exprs.or_(*left))
+            self.pending.append(boolean.or_(*left))
 
     def add_row(self, term: Term, equation: bool) -> None:
         """Records ``term <= 0``, or ``term == 0``."""
         component = self.component
-        constant, items = exprs.split(term)
+        constant, items = arithmetic.split(term)
         form, factor = normal_form(items)
         if equation:
             if constant % factor:
@@ -203,7 +203,7 @@ class _Learning:
             component.contradictory = True
         elif pair[0] == pair[1] and not equation:  # two bounds that meet are an equation
             del component.rows[form]
-            self.pending.append(exprs.eq(exprs.linear(0, dict(form)), pair[0]))
+            self.pending.append(boolean.eq(arithmetic.linear(0, dict(form)), pair[0]))
 
     def narrow(self, monomial: Term, pair: Pair) -> None:
         """Records a range of a monomial and what it says of the atoms inside."""
@@ -216,7 +216,7 @@ class _Learning:
         if new[0] is not None and new[0] == new[1] and monomial.op is Op.SYMBOL:
             component.ranges[monomial] = new
             self.changed()
-            self.rewrite(monomial, exprs.const(new[0]))
+            self.rewrite(monomial, arithmetic.const(new[0]))
             return
         if new[0] is not None and new[1] is not None and new[0] > new[1]:
             component.contradictory = True
@@ -246,7 +246,7 @@ class _Learning:
         if lo is not None and lo > 0:
             for atom in args:  # no factor is 0
                 if self.component.bounds(atom)[0] == 0:
-                    self.pending.append(exprs.ge(atom, 1))
+                    self.pending.append(boolean.ge(atom, 1))
         if hi is not None:
             if len(args) == 2 and args[0] is args[1]:
                 if hi < 0:
@@ -265,9 +265,9 @@ class _Learning:
     def between(self, term: Term, lo: int | None, hi: int | None) -> None:
         """Has ``lo <= term <= hi`` taken in."""
         if lo is not None:
-            self.pending.append(exprs.ge(term, lo))
+            self.pending.append(boolean.ge(term, lo))
         if hi is not None:
-            self.pending.append(exprs.le(term, hi))
+            self.pending.append(boolean.le(term, hi))
 
     def propagate(self) -> bool:
         """Draws ranges of atoms from rows, and what ``!=`` and ``or`` say once more; whether anything is new.
@@ -292,7 +292,7 @@ class _Learning:
             elif monomial.op is Op.MOD and pair[0] is not None and pair[0] == pair[1] and monomial in component.ranges:
                 if monomial.args[1].op is Op.CONST or moved.isdisjoint(monomial.args[1].symbols):
                     continue
-                found = self.solved(exprs.sub(monomial, pair[0]))  # the sign of the divisor may be known now
+                found = self.solved(arithmetic.sub(monomial, pair[0]))  # the sign of the divisor may be known now
                 if found is not None:
                     del component.ranges[monomial]
                     self.rewrite(*found)
@@ -301,7 +301,7 @@ class _Learning:
                 self.sharpen(condition)
         return bool(self.moved or self.fresh)
 
-    def propagate_row(self, form: exprs.Monomials) -> None:
+    def propagate_row(self, form: Monomials) -> None:
         """Draws from one row the ranges of its monomials."""
         component = self.component
         pair = component.rows.get(form, interval_arithmetic.EVERYTHING)  # it may have been rewritten meanwhile
@@ -334,7 +334,7 @@ class _Learning:
 
     def solved(self, term: Term) -> tuple[Term, Term] | None:
         """An atom to replace and its replacement, drawn from ``term == 0``."""
-        constant, items = exprs.split(term)
+        constant, items = arithmetic.split(term)
         if len(items) == 1 and items[0][0].op is Op.MOD:
             divided = self.divided(items[0][0], constant // items[0][1])
             if divided is not None:
@@ -343,14 +343,16 @@ class _Learning:
             for atom, coefficient in reversed(items):
                 if atom.op is not op or coefficient not in (1, -1):
                     continue
-                rest = exprs.linear(constant * -coefficient, {m: c * -coefficient for m, c in items if m is not atom})
+                rest = arithmetic.linear(
+                    constant * -coefficient, {m: c * -coefficient for m, c in items if m is not atom}
+                )
                 if not contains(rest, atom):
                     if op is not Op.SYMBOL:
                         self.pending += self.meaning(atom, rest)
                     return atom, rest
         return self.parametrised(constant, items)
 
-    def parametrised(self, constant: int, items: exprs.Monomials) -> tuple[Term, Term] | None:
+    def parametrised(self, constant: int, items: Monomials) -> tuple[Term, Term] | None:
         """Solves an equation without unit coefficients by a new symbol (as Pugh's Omega test does)."""
         if len(items) < 2:
             return None
@@ -361,14 +363,14 @@ class _Learning:
         least = abs(coefficient)
         # t = atom + sum(q * m) + q0 turns the equation into least*t + sum(r * m) + r0 == 0 with smaller r
         parts = {m: (sign * c) // least for m, c in items if m is not atom}
-        whole = exprs.linear((sign * constant) // least, parts)
+        whole = arithmetic.linear((sign * constant) // least, parts)
         fresh = new_symbol(f"{least}:{atom.name}")
-        lo, hi = self.component.bounds(exprs.add(atom, whole))
+        lo, hi = self.component.bounds(arithmetic.add(atom, whole))
         self.component.ranges[fresh] = (lo, hi)
-        self.component.fresh[fresh] = exprs.ONE, atom, exprs.scale(whole, -1)
+        self.component.fresh[fresh] = arithmetic.ONE, atom, arithmetic.scale(whole, -1)
         rest = {m: (sign * c) % least for m, c in items if m is not atom}
-        self.pending.append(exprs.is_zero(exprs.linear((sign * constant) % least, {fresh: least, **rest})))
-        return atom, exprs.sub(fresh, whole)
+        self.pending.append(boolean.is_zero(arithmetic.linear((sign * constant) % least, {fresh: least, **rest})))
+        return atom, arithmetic.sub(fresh, whole)
 
     def meaning(self, atom: Term, value: Term) -> list[Term]:
         """What ``atom == value`` says of the operands of the atom."""
@@ -377,13 +379,13 @@ class _Learning:
             low, _ = self.component.bounds(args[1])
             if low is None or low <= 0:
                 return []
-            slack = exprs.sub(args[0], exprs.mul(args[1], value))
-            return [exprs.ge(slack, 0), exprs.lt(slack, args[1])]
+            slack = arithmetic.sub(args[0], arithmetic.mul(args[1], value))
+            return [boolean.ge(slack, 0), boolean.lt(slack, args[1])]
         if atom.op is Op.ITE:
-            yes = exprs.and_(args[0], exprs.eq(value, args[1]))
-            return [exprs.or_(yes, exprs.and_(exprs.not_(args[0]), exprs.eq(value, args[2])))]
-        below = exprs.le if atom.op is Op.MIN else exprs.ge
-        return [exprs.or_(*[exprs.eq(value, part) for part in args]), *[below(value, part) for part in args]]
+            yes = boolean.and_(args[0], boolean.eq(value, args[1]))
+            return [boolean.or_(yes, boolean.and_(boolean.not_(args[0]), boolean.eq(value, args[2])))]
+        below = boolean.le if atom.op is Op.MIN else boolean.ge
+        return [boolean.or_(*[boolean.eq(value, part) for part in args]), *[below(value, part) for part in args]]
 
     def divided(self, remainder: Term, offset: int) -> tuple[Term, Term] | None:
         """Solves ``a % b + offset == 0`` for a symbol in ``a`` by a new symbol, in effect for ``a // b``."""
@@ -399,11 +401,11 @@ class _Learning:
         positive = lo is not None and lo > 0
         if not positive and not (hi is not None and hi < 0):
             return None
-        constant, items = exprs.split(dividend)
+        constant, items = arithmetic.split(dividend)
         for atom, coefficient in reversed(items):
             if atom.op is not Op.SYMBOL or coefficient not in (1, -1) or atom in divisor.symbols:
                 continue
-            rest = exprs.linear(constant, {m: c for m, c in items if m is not atom})
+            rest = arithmetic.linear(constant, {m: c for m, c in items if m is not atom})
             if atom in rest.symbols:
                 continue
             quotient = new_symbol(f"{divisor}\u00b7{atom.name}")
@@ -411,24 +413,24 @@ class _Learning:
                 component.bounds(dividend), component.bounds(divisor)
             )
             if positive:
-                self.pending += [exprs.lt(-offset, divisor), exprs.ge(-offset, 0)]
+                self.pending += [boolean.lt(-offset, divisor), boolean.ge(-offset, 0)]
             else:
-                self.pending += [exprs.gt(-offset, divisor), exprs.le(-offset, 0)]
-            value = exprs.add(exprs.mul(divisor, quotient), -offset)
-            value = exprs.mul(coefficient, exprs.sub(value, rest))
+                self.pending += [boolean.gt(-offset, divisor), boolean.le(-offset, 0)]
+            value = arithmetic.add(arithmetic.mul(divisor, quotient), -offset)
+            value = arithmetic.mul(coefficient, arithmetic.sub(value, rest))
             component.fresh[quotient] = (
                 divisor,
                 atom,
-                exprs.sub(value, exprs.mul(exprs.scale(divisor, coefficient), quotient)),
+                arithmetic.sub(value, arithmetic.mul(arithmetic.scale(divisor, coefficient), quotient)),
             )
             if coefficient < 0:
-                component.fresh[quotient] = exprs.scale(divisor, -1), *component.fresh[quotient][1:]
+                component.fresh[quotient] = arithmetic.scale(divisor, -1), *component.fresh[quotient][1:]
             return atom, value
         return None
 
     def divided_by_number(self, dividend: Term, number: int, rest: int) -> tuple[Term, Term] | None:
         """Solves ``dividend % number == rest`` for a symbol whose coefficient has an inverse."""
-        constant, items = exprs.split(dividend)
+        constant, items = arithmetic.split(dividend)
         best = None
         for atom, coefficient in items:
             if atom.op is Op.SYMBOL and gcd(coefficient, number) == 1:
@@ -440,17 +442,17 @@ class _Learning:
         atom, coefficient, others = best
         inverse = coefficient if coefficient in (1, -1) else pow(coefficient, -1, number)
         # coefficient*atom + others + constant == rest (mod number)
-        value = exprs.linear((rest - constant) * inverse, {m: -c * inverse for m, c in others.items()})
+        value = arithmetic.linear((rest - constant) * inverse, {m: -c * inverse for m, c in others.items()})
         if not others:
-            value = exprs.const((rest - constant) * inverse % number)
+            value = arithmetic.const((rest - constant) * inverse % number)
         quotient = new_symbol(f"{number}\u00b7{atom.name}")
-        lo, hi = self.component.bounds(exprs.sub(atom, value))
+        lo, hi = self.component.bounds(arithmetic.sub(atom, value))
         self.component.ranges[quotient] = (
             None if lo is None else -(-lo // number),
             None if hi is None else hi // number,
         )
-        self.component.fresh[quotient] = exprs.const(number), atom, value
-        return atom, exprs.add(exprs.scale(quotient, number), value)
+        self.component.fresh[quotient] = arithmetic.const(number), atom, value
+        return atom, arithmetic.add(arithmetic.scale(quotient, number), value)
 
     def rewrite(self, atom: Term, replacement: Term) -> None:
         """Replaces ``atom`` everywhere."""
@@ -462,7 +464,7 @@ class _Learning:
         for left, right in known_rewrites.items():
             new = replaced(right, one) or right
             if left.op is not Op.SYMBOL and (contains(left, atom) or (new is not right and left.op is new.op)):
-                self.pending.append(exprs.eq(left, new))  # it may say more now
+                self.pending.append(boolean.eq(left, new))  # it may say more now
             else:
                 component.rewrites[left] = new
         component.rewrites[atom] = replacement
@@ -476,11 +478,11 @@ class _Learning:
         for form, pair in list(component.rows.items()):
             if any(contains(m, atom) for m, _ in form):
                 del component.rows[form]
-                moved = replaced(exprs.linear(0, dict(form)), one)
+                moved = replaced(arithmetic.linear(0, dict(form)), one)
                 if moved is None:
                     continue
                 if pair[0] is not None and pair[0] == pair[1]:
-                    self.pending.append(exprs.eq(moved, pair[0]))
+                    self.pending.append(boolean.eq(moved, pair[0]))
                 else:
                     self.between(moved, *pair)
         for condition in list(component.residue):

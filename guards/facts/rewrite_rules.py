@@ -13,8 +13,9 @@ from math import gcd
 import attrs
 
 from guards.facts.component import Component, replaced
-from guards.terms import exprs, fold
-from guards.terms.exprs import DEEP, NONLINEAR, ONE, SYMBOLIC_DIVISION, ZERO, Op, Term, children
+from guards.terms import arithmetic, boolean, division, extremes, fold
+from guards.terms.arithmetic import ONE, ZERO
+from guards.terms.term import DEEP, NONLINEAR, SYMBOLIC_DIVISION, Monomials, Op, Term, children, postorder
 
 Apply = Callable[[Component, Term], "Term | None"]
 _MODULUS = 16  # remainders of polynomials are tried for divisors up to this one,
@@ -38,23 +39,23 @@ class Rule:
 
 def _leading(divisor: Term) -> tuple[Term, int]:
     """The monomial of the divisor with the most factors (the last in order among these), and its coefficient."""
-    return max(exprs.split(divisor)[1], key=lambda item: (len(exprs.factors(item[0])), item[0].order))
+    return max(arithmetic.split(divisor)[1], key=lambda item: (len(arithmetic.factors(item[0])), item[0].order))
 
 
 def _exact(monomial: Term, atoms: tuple[Term, ...]) -> Term | None:
     """``monomial`` divided by the product of ``atoms``, where they are among its factors."""
-    rest = list(exprs.factors(monomial))
+    rest = list(arithmetic.factors(monomial))
     for atom in atoms:
         if atom not in rest:
             return None
         rest.remove(atom)
-    return exprs.monomial(rest)
+    return arithmetic.monomial(rest)
 
 
 def divide(dividend: Term, divisor: Term) -> tuple[Term, Term]:
     """``(q, r)`` with ``dividend == divisor * q + r``: polynomial division, as far as it makes ``r`` shorter.
 
-    >>> from guards.terms.exprs import symbol
+    >>> from guards.terms.arithmetic import symbol
     >>> x, y = symbol("x"), symbol("y")
     >>> divide(x * y + x + 1, y + 1)
     (<x>, <1>)
@@ -62,37 +63,37 @@ def divide(dividend: Term, divisor: Term) -> tuple[Term, Term]:
     if divisor.op is Op.CONST:
         return ZERO, dividend
     monomial, coefficient = _leading(divisor)
-    atoms = exprs.factors(monomial)
+    atoms = arithmetic.factors(monomial)
     quotient, rest = ZERO, dividend
     best = quotient, rest
     for _ in range(_STEPS):
-        for m, c in exprs.split(rest)[1]:
+        for m, c in arithmetic.split(rest)[1]:
             if c % coefficient == 0:
                 part = _exact(m, atoms)
                 if part is not None:
                     break
         else:
             break
-        step = exprs.scale(part, c // coefficient)
-        quotient = exprs.add(quotient, step)
-        rest = exprs.sub(rest, exprs.mul(step, divisor))
+        step = arithmetic.scale(part, c // coefficient)
+        quotient = arithmetic.add(quotient, step)
+        rest = arithmetic.sub(rest, arithmetic.mul(step, divisor))
         if _size(rest) < _size(best[1]):
             best = quotient, rest
     return best
 
 
 def _size(term: Term) -> int:
-    return len(exprs.split(term)[1])
+    return len(arithmetic.split(term)[1])
 
 
 def _quotient_of_multiple(component: Component, term: Term) -> Term | None:
     quotient, rest = divide(*term.args)
-    return None if quotient is ZERO else exprs.add(quotient, exprs.floordiv(rest, term.args[1]))
+    return None if quotient is ZERO else arithmetic.add(quotient, division.floordiv(rest, term.args[1]))
 
 
 def _remainder_of_multiple(component: Component, term: Term) -> Term | None:
     quotient, rest = divide(*term.args)
-    return None if quotient is ZERO else exprs.mod(rest, term.args[1])
+    return None if quotient is ZERO else division.mod(rest, term.args[1])
 
 
 def known_quotient(component: Component, dividend: Term, divisor: Term) -> int | None:
@@ -111,27 +112,27 @@ def known_quotient(component: Component, dividend: Term, divisor: Term) -> int |
     if lo is not None and lo >= 0:
         if hi is not None and hi < least:
             return 0
-        above, _ = component.bounds(exprs.sub(divisor, dividend))
+        above, _ = component.bounds(arithmetic.sub(divisor, dividend))
         if above is not None and above > 0:
             return 0
-        slack = component.bounds(exprs.sub(dividend, divisor))[0]
+        slack = component.bounds(arithmetic.sub(dividend, divisor))[0]
         if slack is not None and slack >= 0:
-            above, _ = component.bounds(exprs.sub(exprs.scale(divisor, 2), dividend))
+            above, _ = component.bounds(arithmetic.sub(arithmetic.scale(divisor, 2), dividend))
             return 1 if above is not None and above > 0 else None
     elif hi is not None and hi < 0:
-        slack = component.bounds(exprs.add(dividend, divisor))[0]
+        slack = component.bounds(arithmetic.add(dividend, divisor))[0]
         return -1 if slack is not None and slack >= 0 else None
     return None
 
 
 def _quotient_in_range(component: Component, term: Term) -> Term | None:
     value = known_quotient(component, *term.args)
-    return None if value is None else exprs.const(value)
+    return None if value is None else arithmetic.const(value)
 
 
 def _remainder_in_range(component: Component, term: Term) -> Term | None:
     value = known_quotient(component, *term.args)
-    return None if value is None else exprs.sub(term.args[0], exprs.scale(term.args[1], value))
+    return None if value is None else arithmetic.sub(term.args[0], arithmetic.scale(term.args[1], value))
 
 
 def _nested_quotient(component: Component, term: Term) -> Term | None:
@@ -139,22 +140,22 @@ def _nested_quotient(component: Component, term: Term) -> Term | None:
     if inner.op is not Op.FLOORDIV:
         return None
     lo, _ = component.bounds(outer)
-    return exprs.floordiv(inner.args[0], exprs.mul(inner.args[1], outer)) if lo is not None and lo > 0 else None
+    return division.floordiv(inner.args[0], arithmetic.mul(inner.args[1], outer)) if lo is not None and lo > 0 else None
 
 
 def _shared(divisor: Term, by: Term) -> Term | None:
     """``divisor / by`` where that is exact and plain to see."""
-    constant, items = exprs.split(divisor)
+    constant, items = arithmetic.split(divisor)
     if by.op is Op.CONST:
         number = by.args[0]
-        return exprs.floordiv(divisor, by) if exprs.content(divisor) % number == 0 else None
-    atoms = exprs.factors(by)
+        return division.floordiv(divisor, by) if arithmetic.content(divisor) % number == 0 else None
+    atoms = arithmetic.factors(by)
     if by.op is Op.ADD or constant:
         return None
     parts = [(_exact(m, atoms), c) for m, c in items]
     if any(m is None for m, _ in parts):
         return None
-    return exprs.total(exprs.scale(m, c) for m, c in parts if m is not None)
+    return arithmetic.total(arithmetic.scale(m, c) for m, c in parts if m is not None)
 
 
 def _quotient_of_remainder(component: Component, term: Term) -> Term | None:
@@ -165,74 +166,76 @@ def _quotient_of_remainder(component: Component, term: Term) -> Term | None:
     if rest is None:
         return None
     lo, _ = component.bounds(rest)
-    return exprs.mod(exprs.floordiv(inner.args[0], by), rest) if lo is not None and lo > 0 else None
+    return division.mod(division.floordiv(inner.args[0], by), rest) if lo is not None and lo > 0 else None
 
 
 def _remainder_of_remainder(component: Component, term: Term) -> Term | None:
     inner, by = term.args
     if inner.op is not Op.MOD or _shared(inner.args[1], by) is None:
         return None
-    return exprs.mod(inner.args[0], by)
+    return division.mod(inner.args[0], by)
 
 
 def _inner_remainder(component: Component, term: Term) -> Term | None:
     dividend, by = term.args
-    constant, items = exprs.split(dividend)
+    constant, items = arithmetic.split(dividend)
     for monomial, c in items:
-        atoms = exprs.factors(monomial)
+        atoms = arithmetic.factors(monomial)
         for atom in atoms:
             if atom.op is Op.MOD and (atom.args[1] is by or _shared(atom.args[1], by) is not None):
-                others = exprs.scale(_exact(monomial, (atom,)) or ONE, c)
-                rest = exprs.linear(constant, {m: d for m, d in items if m is not monomial})
-                return exprs.mod(exprs.add(rest, exprs.mul(others, atom.args[0])), by)
+                others = arithmetic.scale(_exact(monomial, (atom,)) or ONE, c)
+                rest = arithmetic.linear(constant, {m: d for m, d in items if m is not monomial})
+                return division.mod(arithmetic.add(rest, arithmetic.mul(others, atom.args[0])), by)
     return None
 
 
 def _coarse(component: Component, dividend: Term, divisor: Term) -> tuple[Term, Term, Term, Term] | None:
     """``(g, a, m, r)`` with ``dividend == g*a + r``, ``divisor == g*m`` and ``0 <= r < g``, not all of them trivial."""
-    constant, items = exprs.split(dividend)
+    constant, items = arithmetic.split(dividend)
     if divisor.op is Op.CONST:
         number = divisor.args[0]
         for g in sorted({gcd(number, c) for _, c in items}, reverse=True):
             if g <= 1:
                 continue
-            fine = exprs.linear(constant % g, {m: c for m, c in items if c % g})
+            fine = arithmetic.linear(constant % g, {m: c for m, c in items if c % g})
             lo, hi = component.bounds(fine)
             if lo is not None and hi is not None and lo >= 0 and hi < g and fine.op is not Op.CONST:
-                coarse = exprs.linear(constant // g, {m: c // g for m, c in items if c % g == 0})
-                return exprs.const(g), coarse, exprs.const(number // g), fine
+                coarse = arithmetic.linear(constant // g, {m: c // g for m, c in items if c % g == 0})
+                return arithmetic.const(g), coarse, arithmetic.const(number // g), fine
         return None
-    parts = exprs.split(divisor)[1]
-    if divisor.op is Op.ADD and (len(parts) != 1 or exprs.split(divisor)[0]):
+    parts = arithmetic.split(divisor)[1]
+    if divisor.op is Op.ADD and (len(parts) != 1 or arithmetic.split(divisor)[0]):
         return None
     least, _ = component.bounds(divisor)
     if least is None or least <= 0:
         return None
-    for atom in dict.fromkeys(exprs.factors(parts[0][0])):
+    for atom in dict.fromkeys(arithmetic.factors(parts[0][0])):
         lo, _ = component.bounds(atom)
         if lo is None or lo <= 0:
             continue
         split = [(_exact(m, (atom,)), m, c) for m, c in items]
         if all(m is None for m, _, _ in split):
             continue
-        fine = exprs.linear(constant, {m: c for inner, m, c in split if inner is None})
+        fine = arithmetic.linear(constant, {m: c for inner, m, c in split if inner is None})
         low, _ = component.bounds(fine)
-        above, _ = component.bounds(exprs.sub(atom, fine))
+        above, _ = component.bounds(arithmetic.sub(atom, fine))
         if low is not None and low >= 0 and above is not None and above > 0:
-            coarse = exprs.total(exprs.scale(inner, c) for inner, _, c in split if inner is not None)
-            rest = exprs.floordiv(divisor, atom)
+            coarse = arithmetic.total(arithmetic.scale(inner, c) for inner, _, c in split if inner is not None)
+            rest = division.floordiv(divisor, atom)
             return None if fine is ZERO else (atom, coarse, rest, fine)
     return None
 
 
 def _coarse_quotient(component: Component, term: Term) -> Term | None:
     found = _coarse(component, *term.args)
-    return None if found is None else exprs.floordiv(found[1], found[2])
+    return None if found is None else division.floordiv(found[1], found[2])
 
 
 def _coarse_remainder(component: Component, term: Term) -> Term | None:
     found = _coarse(component, *term.args)
-    return None if found is None else exprs.add(exprs.mul(found[0], exprs.mod(found[1], found[2])), found[3])
+    return (
+        None if found is None else arithmetic.add(arithmetic.mul(found[0], division.mod(found[1], found[2])), found[3])
+    )
 
 
 def _constant_remainder(component: Component, term: Term) -> Term | None:
@@ -240,7 +243,7 @@ def _constant_remainder(component: Component, term: Term) -> Term | None:
     dividend, divisor = term.args
     if divisor.op is not Op.CONST or divisor.args[0] > _MODULUS:
         return None
-    constant, items = exprs.split(dividend)
+    constant, items = arithmetic.split(dividend)
     symbols = dividend.symbols
     number: int = divisor.args[0]
     if len(symbols) > 3 or number ** len(symbols) > _RESIDUES or all(m.op is not Op.MUL for m, _ in items):
@@ -248,7 +251,7 @@ def _constant_remainder(component: Component, term: Term) -> Term | None:
     place = {symbol: position for position, symbol in enumerate(symbols)}
     parts: list[tuple[list[int], int]] = []
     for m, c in items:
-        atoms = exprs.factors(m)
+        atoms = arithmetic.factors(m)
         if any(atom.op is not Op.SYMBOL for atom in atoms):
             return None
         parts.append(([place[atom] for atom in atoms], c))
@@ -261,7 +264,7 @@ def _constant_remainder(component: Component, term: Term) -> Term | None:
             total += c
         if total % number != rest:
             return None
-    return exprs.const(rest)
+    return arithmetic.const(rest)
 
 
 def _fold_remainder(component: Component, term: Term) -> Term | None:
@@ -269,21 +272,21 @@ def _fold_remainder(component: Component, term: Term) -> Term | None:
     for monomial, c in items:
         if not monomial.kinds:
             continue
-        for quotient in exprs.factors(monomial):
+        for quotient in arithmetic.factors(monomial):
             if quotient.op is not Op.FLOORDIV:
                 continue
             dividend, divisor = quotient.args
             if divisor.op is Op.CONST:
                 number = divisor.args[0]
-                rest = None if c % number else exprs.scale(_exact(monomial, (quotient,)) or ONE, -c // number)
+                rest = None if c % number else arithmetic.scale(_exact(monomial, (quotient,)) or ONE, -c // number)
             else:
-                rest = None if divisor.op is Op.ADD else _exact(monomial, (quotient, *exprs.factors(divisor)))
-                rest = None if rest is None else exprs.scale(rest, -c)
+                rest = None if divisor.op is Op.ADD else _exact(monomial, (quotient, *arithmetic.factors(divisor)))
+                rest = None if rest is None else arithmetic.scale(rest, -c)
             if rest is None:
                 continue
-            made = exprs.sub(term, exprs.add(exprs.scale(monomial, c), exprs.mul(rest, dividend)))
+            made = arithmetic.sub(term, arithmetic.add(arithmetic.scale(monomial, c), arithmetic.mul(rest, dividend)))
             if _size(made) + 1 < len(items):
-                return exprs.add(made, exprs.mul(rest, exprs.mod(dividend, divisor)))
+                return arithmetic.add(made, arithmetic.mul(rest, division.mod(dividend, divisor)))
     return None
 
 
@@ -292,13 +295,13 @@ def _unfold_remainder(component: Component, term: Term) -> Term | None:
     for monomial, c in items:
         if not monomial.kinds:
             continue
-        for remainder in exprs.factors(monomial):
+        for remainder in arithmetic.factors(monomial):
             if remainder.op is not Op.MOD:
                 continue
             dividend, divisor = remainder.args
-            others = exprs.scale(_exact(monomial, (remainder,)) or ONE, c)
-            whole = exprs.sub(dividend, exprs.mul(divisor, exprs.floordiv(dividend, divisor)))
-            made = exprs.sub(term, exprs.mul(others, exprs.sub(remainder, whole)))
+            others = arithmetic.scale(_exact(monomial, (remainder,)) or ONE, c)
+            whole = arithmetic.sub(dividend, arithmetic.mul(divisor, division.floordiv(dividend, divisor)))
+            made = arithmetic.sub(term, arithmetic.mul(others, arithmetic.sub(remainder, whole)))
             if _size(made) < len(items):
                 return made
     return None
@@ -307,10 +310,10 @@ def _unfold_remainder(component: Component, term: Term) -> Term | None:
 def _shifted_quotients(component: Component, term: Term) -> Term | None:
     """``(a + r) // n`` added up over ``n`` values ``r`` that leave all remainders."""
     constant, items = term.args
-    groups: dict[tuple[int, exprs.Monomials, bool], list[tuple[Term, int, int]]] = {}
+    groups: dict[tuple[int, Monomials, bool], list[tuple[Term, int, int]]] = {}
     for monomial, c in items:
         if monomial.op is Op.FLOORDIV and monomial.args[1].op is Op.CONST:
-            shift, inner = exprs.split(monomial.args[0])
+            shift, inner = arithmetic.split(monomial.args[0])
             key = monomial.args[1].args[0], inner, c > 0
             groups.setdefault(key, []).append((monomial, c, shift))
     for (number, inner, positive), members in groups.items():
@@ -322,7 +325,9 @@ def _shifted_quotients(component: Component, term: Term) -> Term | None:
         rest = dict(items)
         for monomial, _, _ in members:
             rest[monomial] -= c
-        return exprs.add(exprs.linear(constant + c * extra, rest), exprs.scale(exprs.linear(0, dict(inner)), c))
+        return arithmetic.add(
+            arithmetic.linear(constant + c * extra, rest), arithmetic.scale(arithmetic.linear(0, dict(inner)), c)
+        )
     return None
 
 
@@ -336,10 +341,10 @@ def _dominated(component: Component, term: Term) -> Term | None:
         for other in parts:
             if one is other:
                 continue
-            gap = component.bounds(exprs.sub(one, other) if least else exprs.sub(other, one))[0]
+            gap = component.bounds(arithmetic.sub(one, other) if least else arithmetic.sub(other, one))[0]
             if gap is not None and gap >= 0:  # `one` never beats `other`
                 rest = [part for part in parts if part is not one]
-                return (exprs.minimum if least else exprs.maximum)(*rest)
+                return (extremes.minimum if least else extremes.maximum)(*rest)
     return None
 
 
@@ -348,7 +353,7 @@ def _absorbed(component: Component, term: Term) -> Term | None:
     kept = [p for p in term.args if p.op is not opposite or all(inner not in term.args for inner in p.args)]
     if len(kept) == len(term.args) or not kept:
         return None
-    return (exprs.minimum if term.op is Op.MIN else exprs.maximum)(*kept)
+    return (extremes.minimum if term.op is Op.MIN else extremes.maximum)(*kept)
 
 
 def _decided(component: Component, term: Term) -> Term | None:
@@ -361,19 +366,19 @@ def _selection(component: Component, term: Term) -> Term | None:
     condition, then, otherwise = term.args
     if condition.op is not Op.LE:
         return None
-    gap = exprs.sub(then, otherwise)
+    gap = arithmetic.sub(then, otherwise)
     test = condition.args[0]
-    if test is gap or test is exprs.add(gap, ONE):
-        return exprs.minimum(then, otherwise)
-    opposite = exprs.scale(gap, -1)
-    return exprs.maximum(then, otherwise) if test is opposite or test is exprs.add(opposite, ONE) else None
+    if test is gap or test is arithmetic.add(gap, ONE):
+        return extremes.minimum(then, otherwise)
+    opposite = arithmetic.scale(gap, -1)
+    return extremes.maximum(then, otherwise) if test is opposite or test is arithmetic.add(opposite, ONE) else None
 
 
 def _at_border(component: Component, term: Term) -> Term | None:
     condition, then, otherwise = term.args
     if condition.op is not Op.LE:
         return None
-    constant, items = exprs.split(condition.args[0])
+    constant, items = arithmetic.split(condition.args[0])
     if len(items) != 1 or items[0][0].op is not Op.SYMBOL or abs(items[0][1]) != 1:
         return None
     lo, hi = component.bounds(condition.args[0])
@@ -381,28 +386,30 @@ def _at_border(component: Component, term: Term) -> Term | None:
         return None
     # the condition holds where its term is 0 only, or fails where it is 1 only
     symbol, sign = items[0]
-    value = {symbol: exprs.const(((0 if lo == 0 else 1) - constant) * sign)}
+    value = {symbol: arithmetic.const(((0 if lo == 0 else 1) - constant) * sign)}
     one = replaced(then, value)
     return (otherwise if lo == 0 else then) if one is not None and one is replaced(otherwise, value) else None
 
 
 def _one_choice(component: Component, term: Term) -> Term | None:
     constant, items = term.args
-    chosen = [(m, c, atom) for m, c in items if m.kinds for atom in exprs.factors(m) if atom.op is Op.ITE]
+    chosen = [(m, c, atom) for m, c in items if m.kinds for atom in arithmetic.factors(m) if atom.op is Op.ITE]
     for _, _, first in chosen:
         condition = first.args[0]
         same = {m: (c, atom) for m, c, atom in chosen if atom.args[0] is condition}
         if len(same) < 2:
             continue
-        rest = exprs.linear(constant, {m: c for m, c in items if m not in same})
+        rest = arithmetic.linear(constant, {m: c for m, c in items if m not in same})
         branches = [
-            exprs.total(exprs.mul(exprs.scale(_exact(m, (a,)) or ONE, c), a.args[side]) for m, (c, a) in same.items())
+            arithmetic.total(
+                arithmetic.mul(arithmetic.scale(_exact(m, (a,)) or ONE, c), a.args[side]) for m, (c, a) in same.items()
+            )
             for side in (1, 2)
         ]
-        then, otherwise = [rewritten(component, exprs.add(branch, rest)) for branch in branches]
+        then, otherwise = [rewritten(component, arithmetic.add(branch, rest)) for branch in branches]
         if then is otherwise:
             return then
-        return exprs.add(exprs.ite(condition, *branches), rest)
+        return arithmetic.add(boolean.ite(condition, *branches), rest)
     return None
 
 
@@ -411,7 +418,7 @@ def _one_choice(component: Component, term: Term) -> Term | None:
 
 def _cross_multiplied(component: Component, term: Term) -> Term | None:
     argument = term.args[0]
-    constant, items = exprs.split(argument)
+    constant, items = arithmetic.split(argument)
     quotients = [(m, c) for m, c in items if m.op is Op.FLOORDIV and c in (1, -1)]
     for quotient, c in quotients:
         dividend, divisor = quotient.args
@@ -420,20 +427,20 @@ def _cross_multiplied(component: Component, term: Term) -> Term | None:
         lo, _ = component.bounds(divisor)
         if lo is None or lo <= 0:
             continue
-        value = exprs.linear(-c * constant, {m: -c * d for m, d in items if m is not quotient})
+        value = arithmetic.linear(-c * constant, {m: -c * d for m, d in items if m is not quotient})
         # quotient - value <= 0 (c == 1), value - quotient <= 0 (c == -1), or quotient == value
-        slack = exprs.sub(dividend, exprs.mul(divisor, value))
+        slack = arithmetic.sub(dividend, arithmetic.mul(divisor, value))
         if term.op is Op.LE:
-            return exprs.lt(slack, divisor) if c == 1 else exprs.ge(slack, 0)
-        both = exprs.and_(exprs.ge(slack, 0), exprs.lt(slack, divisor))
-        return both if term.op is Op.EQ else exprs.not_(both)
+            return boolean.lt(slack, divisor) if c == 1 else boolean.ge(slack, 0)
+        both = boolean.and_(boolean.ge(slack, 0), boolean.lt(slack, divisor))
+        return both if term.op is Op.EQ else boolean.not_(both)
     return None
 
 
 def _common_factor(component: Component, term: Term) -> Term | None:
     argument = term.args[0]
     if argument.op is Op.ADD and argument.args[0] == 0 and len(argument.args[1]) > 1:
-        common = exprs._common_atoms(argument)
+        common = arithmetic.common_atoms(argument)
     else:
         return None
     atoms = []
@@ -443,10 +450,10 @@ def _common_factor(component: Component, term: Term) -> Term | None:
             atoms.append(atom)
     if not atoms:
         return None
-    rest = exprs._without(argument, atoms, 1)
+    rest = arithmetic.without(argument, atoms, 1)
     if term.op is Op.LE:
-        return exprs.not_positive(rest)
-    return exprs.is_zero(rest) if term.op is Op.EQ else exprs.not_(exprs.is_zero(rest))
+        return boolean.not_positive(rest)
+    return boolean.is_zero(rest) if term.op is Op.EQ else boolean.not_(boolean.is_zero(rest))
 
 
 def two_remainders(argument: Term) -> Term | None:
@@ -457,7 +464,7 @@ def two_remainders(argument: Term) -> Term | None:
     >>> two_remainders(parse("2*(y % 4) - x % 8 + 1"))
     <(2*y - x + 1) % 8>
     """
-    constant, items = exprs.split(argument)
+    constant, items = arithmetic.split(argument)
     if len(items) != 2 or items[0][0].op is not Op.MOD or items[1][0].op is not Op.MOD:
         return None
     (one, c), (other, d) = items
@@ -468,17 +475,19 @@ def two_remainders(argument: Term) -> Term | None:
     d = -d
     (a, p), (b, q) = one.args, other.args  # c*(a % p) - d*(b % q) + constant == 0
     if p is q and c == d and not constant:
-        return exprs.mod(exprs.sub(a, b), p)
+        return division.mod(arithmetic.sub(a, b), p)
     if p.op is not Op.CONST or q.op is not Op.CONST or c * p.args[0] != d * q.args[0] or not -d < constant < c:
         return None
-    return exprs.mod(exprs.add(exprs.sub(exprs.scale(a, c), exprs.scale(b, d)), constant), c * p.args[0])
+    return division.mod(
+        arithmetic.add(arithmetic.sub(arithmetic.scale(a, c), arithmetic.scale(b, d)), constant), c * p.args[0]
+    )
 
 
 def _two_remainders(component: Component, term: Term) -> Term | None:
     made = two_remainders(term.args[0])
     if made is None:
         return None
-    return exprs.is_zero(made) if term.op is Op.EQ else exprs.not_(exprs.is_zero(made))
+    return boolean.is_zero(made) if term.op is Op.EQ else boolean.not_(boolean.is_zero(made))
 
 
 def _without_remainders(component: Component, term: Term) -> Term | None:
@@ -486,24 +495,24 @@ def _without_remainders(component: Component, term: Term) -> Term | None:
     argument = term.args[0]
     if not argument.kinds & SYMBOLIC_DIVISION:
         return None
-    constant, items = exprs.split(argument)
-    parts: list[Term] = [exprs.const(constant)]
+    constant, items = arithmetic.split(argument)
+    parts: list[Term] = [arithmetic.const(constant)]
     changed = False
     for monomial, c in items:
-        part = exprs.const(c)
-        for atom in exprs.factors(monomial):
+        part = arithmetic.const(c)
+        for atom in arithmetic.factors(monomial):
             if atom.op is Op.MOD and atom.args[1].op is not Op.CONST:
                 a, b = atom.args
-                atom = exprs.sub(a, exprs.mul(b, rewritten(component, exprs.floordiv(a, b))))
+                atom = arithmetic.sub(a, arithmetic.mul(b, rewritten(component, division.floordiv(a, b))))
                 changed = True
-            part = exprs.mul(part, atom)
+            part = arithmetic.mul(part, atom)
         parts.append(part)
-    made = exprs.total(parts) if changed else argument
+    made = arithmetic.total(parts) if changed else argument
     if made.op is not Op.CONST:
         return None
     number = made.args[0]
     holds = number <= 0 if term.op is Op.LE else (number == 0) is (term.op is Op.EQ)
-    return exprs.TRUE if holds else exprs.FALSE
+    return boolean.TRUE if holds else boolean.FALSE
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
@@ -615,7 +624,7 @@ def rewritten(component: Component, term: Term) -> Term:
     found = known.get(term)
     if found is None:
         if term.depth > DEEP:
-            for part in exprs.postorder(term, lambda part: part in known):
+            for part in postorder(term, lambda part: part in known):
                 if part not in known:
                     known[part] = _node(component, part, [known[child] for child in children(part)])
             return known[term]

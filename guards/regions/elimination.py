@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count, product
 from math import lcm
 
-from guards.terms import exprs, fold
-from guards.terms.exprs import FALSE, TRUE, Op, Term, symbol
+from guards.terms import arithmetic, boolean, division, fold
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import Op, Term, postorder
 
 _ROWS = 200  # a case must not have more conditions than this
 _CASES = 256  # cases looked at in all
@@ -26,11 +28,12 @@ def eliminate(rows: Iterable[Term], kept: Set[Term]) -> tuple[Term, bool]:
 
     Where it does not, it holds at more values than it should, never at fewer.
 
-    >>> from guards.terms.exprs import gt, lt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import gt, lt
     >>> a, b, c = map(symbol, "abc")
     >>> eliminate([lt(a, b), lt(b, c), gt(b, 3)], {a, c})
     (<a + 2 <= c and c >= 5>, True)
-    >>> eliminate([exprs.eq(a, 8 * b + 3), gt(b, 0)], {a})
+    >>> eliminate([boolean.eq(a, 8 * b + 3), gt(b, 0)], {a})
     (<(a + 5) % 8 == 0 and a >= 11>, True)
     """
     fresh = count()
@@ -45,7 +48,7 @@ def eliminate(rows: Iterable[Term], kept: Set[Term]) -> tuple[Term, bool]:
             continue
         others: set[Term] = {s for row in case for s in row.symbols} - kept
         if not others:
-            found[exprs.and_(*case)] = None
+            found[boolean.and_(*case)] = None
             continue
         made = _best(case, others, fresh) if cases + len(pending) < _CASES else None
         if made is None:  # give up the conditions on one of them
@@ -54,7 +57,7 @@ def eliminate(rows: Iterable[Term], kept: Set[Term]) -> tuple[Term, bool]:
             exact = False
         else:
             pending += reversed(made)
-    return exprs.or_(*found), exact
+    return boolean.or_(*found), exact
 
 
 def _flat(rows: Sequence[Term]) -> Rows | None:
@@ -99,8 +102,8 @@ def _without(case: Rows, s: Term) -> list[Rows] | None:
     linear = [(_coefficient(row, s), row) for row in about]
     for c, row in sorted(linear, key=lambda pair: abs(pair[0] or 0)):
         if c and row.op is Op.EQ:
-            others = exprs.sub(row.args[0], exprs.scale(s, c))  # c*s + others == 0
-            whole = exprs.is_zero(exprs.mod(others, abs(c)))
+            others = arithmetic.sub(row.args[0], arithmetic.scale(s, c))  # c*s + others == 0
+            whole = boolean.is_zero(division.mod(others, abs(c)))
             made = [_at(other, s, c, others) for other in about if other is not row]
             return [(*rest, whole, *made)]
     lower: list[tuple[int, Term]] = []  # coefficient * s >= term
@@ -108,9 +111,9 @@ def _without(case: Rows, s: Term) -> list[Rows] | None:
     for c, row in linear:
         if not c or row.op is not Op.LE:
             return None
-        others = exprs.sub(row.args[0], exprs.scale(s, c))
+        others = arithmetic.sub(row.args[0], arithmetic.scale(s, c))
         if c > 0:
-            upper.append((c, exprs.scale(others, -1)))
+            upper.append((c, arithmetic.scale(others, -1)))
         else:
             lower.append((-c, others))
     if len(lower) * len(upper) > _ROWS:
@@ -122,7 +125,7 @@ def _coefficient(row: Term, s: Term) -> int | None:
     """What ``s`` is multiplied by in a relation that is linear in it; None in any other."""
     if not Op.EQ <= row.op <= Op.LE or row.op is Op.NE:
         return None
-    items = exprs.split(row.args[0])[1]
+    items = arithmetic.split(row.args[0])[1]
     if any(s in m.symbols for m, _ in items if m is not s):
         return None
     return dict(items).get(s)
@@ -132,19 +135,21 @@ def _at(row: Term, s: Term, c: int, others: Term) -> Term:
     """A condition at the ``s`` with ``c*s + others == 0``, which divides."""
     factor = _coefficient(row, s)
     if factor is None:
-        return _put(row, {s: exprs.floordiv(exprs.scale(others, -1 if c > 0 else 1), abs(c))})
-    rest = exprs.sub(row.args[0], exprs.scale(s, factor))
+        return _put(row, {s: division.floordiv(arithmetic.scale(others, -1 if c > 0 else 1), abs(c))})
+    rest = arithmetic.sub(row.args[0], arithmetic.scale(s, factor))
     # |c| * (factor*s + rest) compared with 0
-    scaled = exprs.scale(others, -factor if c > 0 else factor) + exprs.scale(rest, abs(c))
-    return exprs.is_zero(scaled) if row.op is Op.EQ else exprs.not_positive(scaled)
+    scaled = arithmetic.scale(others, -factor if c > 0 else factor) + arithmetic.scale(rest, abs(c))
+    return boolean.is_zero(scaled) if row.op is Op.EQ else boolean.not_positive(scaled)
 
 
 def _meets(low: tuple[int, Term], high: tuple[int, Term]) -> Term:
     """That some integer lies between ``term / coefficient`` of both."""
     (a, least), (b, most) = low, high
     if a == 1 or b == 1:
-        return exprs.le(exprs.scale(least, b), exprs.scale(most, a))
-    return exprs.le(exprs.scale(exprs.floordiv(exprs.scale(least, -1), a), -1), exprs.floordiv(most, b))
+        return boolean.le(arithmetic.scale(least, b), arithmetic.scale(most, a))
+    return boolean.le(
+        arithmetic.scale(division.floordiv(arithmetic.scale(least, -1), a), -1), division.floordiv(most, b)
+    )
 
 
 # -- cases ------------------------------------------------------------------------------------------------------------
@@ -159,8 +164,8 @@ def _split(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | None:
         if row.op is Op.OR:
             return [(*rest, part) for part in row.args] if len(row.args) <= _BRANCHES else None
         if row.op is Op.NE:
-            return [(*rest, exprs.le(row.args[0], -1)), (*rest, exprs.ge(row.args[0], 1))]
-        for part in exprs.postorder(row):
+            return [(*rest, boolean.le(row.args[0], -1)), (*rest, boolean.ge(row.args[0], 1))]
+        for part in postorder(row):
             if part.op in (Op.MIN, Op.MAX, Op.ITE) and s in part.symbols:
                 return [(asked, *(_put(other, {part: taken}) for other in case)) for asked, taken in _choices(part)]
     return _by_remainder(case, s, fresh) or _by_value(case, s)
@@ -169,25 +174,25 @@ def _split(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | None:
 def _choices(part: Term) -> list[tuple[Term, Term]]:
     """What a ``min``, ``max`` or ``ite`` can be, each with the condition that it is."""
     if part.op is Op.ITE:
-        return [(part.args[0], part.args[1]), (exprs.not_(part.args[0]), part.args[2])]
+        return [(part.args[0], part.args[1]), (boolean.not_(part.args[0]), part.args[2])]
     made = []
     for index, taken in enumerate(part.args):
         rest = part.args[:index] + part.args[index + 1 :]
-        made.append((exprs.and_(*(_before(part.op, taken, other) for other in rest)), taken))
+        made.append((boolean.and_(*(_before(part.op, taken, other) for other in rest)), taken))
     return made
 
 
 def _before(op: Op, taken: Term, other: Term) -> Term:
-    return exprs.le(taken, other) if op is Op.MIN else exprs.ge(taken, other)
+    return boolean.le(taken, other) if op is Op.MIN else boolean.ge(taken, other)
 
 
 def _by_remainder(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | None:
     """``s`` as ``n*k + r`` for each remainder ``r`` by the numbers that divide it."""
     number = 1
     for row in case:
-        for part in exprs.postorder(row):
+        for part in postorder(row):
             if part.op in (Op.FLOORDIV, Op.MOD) and s in part.args[0].symbols and part.args[1].op is Op.CONST:
-                coefficient = dict(exprs.split(part.args[0])[1]).get(s)
+                coefficient = dict(arithmetic.split(part.args[0])[1]).get(s)
                 if coefficient is not None:
                     number = lcm(number, abs(part.args[1].value))
     if not 1 < number <= _BRANCHES:
@@ -195,7 +200,7 @@ def _by_remainder(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | Non
     made = []
     k = symbol(f"_k{next(fresh)}_")
     for rest in range(number):
-        rows = tuple(_put(row, {s: exprs.scale(k, number) + rest}) for row in case)
+        rows = tuple(_put(row, {s: arithmetic.scale(k, number) + rest}) for row in case)
         if FALSE not in rows:
             made.append(rows)
     return made or [(FALSE,)]
@@ -206,7 +211,7 @@ def _by_value(case: Rows, s: Term) -> list[Rows] | None:
     lows, highs = [], []
     for row in case:
         c = _coefficient(row, s)
-        constant, items = exprs.split(row.args[0]) if c else (0, ())
+        constant, items = arithmetic.split(row.args[0]) if c else (0, ())
         if c and len(items) == 1:
             if row.op is Op.EQ or c > 0:
                 highs.append(-constant // abs(c) if c > 0 else constant // abs(c))
@@ -219,5 +224,5 @@ def _by_value(case: Rows, s: Term) -> list[Rows] | None:
 
 
 def _at_value(case: Rows, s: Term, value: int) -> Rows:
-    rows = tuple(_put(row, {s: exprs.const(value)}) for row in case)
+    rows = tuple(_put(row, {s: arithmetic.const(value)}) for row in case)
     return () if FALSE in rows else rows

@@ -15,8 +15,9 @@ from guards.deciders.z3_solver import Proved, Together
 from guards.facts.definedness import guarded, partial
 from guards.facts.facts import Facts
 from guards.regions.satisfiability import SIZE, Ranges, components, empty_range, facts_of, range_conditions, solve_alone
-from guards.terms import exprs
-from guards.terms.exprs import FALSE, TRUE, Op, Term
+from guards.terms import arithmetic, boolean
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import Op, Term
 
 _MANY = 24  # conditions left after the cheap rungs, from which on they are asked together
 
@@ -35,7 +36,8 @@ def needed(
     What is ``given`` holds beside the ranges.  Where an implication is not decided, both conditions stay; a conjunction
     that nothing satisfies is returned whole.
 
-    >>> from guards.terms.exprs import ge, gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import ge, gt
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> needed([gt(s0 + s1, 2), ge(s0, 3), ge(s1, 0)], {"s0": (0, None), "s1": (0, None)})
     [1]
@@ -69,7 +71,8 @@ def needed(
 def _tightest(conditions: Sequence[Term]) -> list[int]:
     """The indices of all conditions but those that bound a form less tightly than another one does: no proof needed.
 
-    >>> from guards.terms.exprs import eq, le, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, le
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> _tightest([le(s0 + s1, 9), le(s0 + s1, 7), le(s0, 7), eq(s0, 3), le(s0 + s1, 7)])
     [1, 3]
@@ -81,15 +84,15 @@ def _tightest(conditions: Sequence[Term]) -> list[int]:
         if (condition.op is not Op.LE and condition.op is not Op.EQ) or partial(condition):
             others.append(index)
             continue
-        constant, items = exprs.split(condition.args[0])
+        constant, items = arithmetic.split(condition.args[0])
         if condition.op is Op.EQ:
-            fixed.setdefault(exprs.linear(0, dict(items)), -constant)
+            fixed.setdefault(arithmetic.linear(0, dict(items)), -constant)
             others.append(index)
         else:
-            form = exprs.linear(0, dict(items))  # form <= -constant
+            form = arithmetic.linear(0, dict(items))  # form <= -constant
             lowest[form] = min(lowest.get(form, (-constant, index)), (-constant, index))
     for form, value in fixed.items():
-        for turned, here in ((form, value), (exprs.scale(form, -1), -value)):
+        for turned, here in ((form, value), (arithmetic.scale(form, -1), -value)):
             if turned in lowest and lowest[turned][0] >= here:
                 del lowest[turned]
     return sorted([*others, *(index for _, index in lowest.values())])
@@ -133,7 +136,7 @@ def _open(stays: Sequence[Term], dropped: list[int], conditions: Sequence[Term],
 
 
 def _confirmed(kept: Sequence[Term], dropped: Sequence[Term], ranges: Ranges) -> bool:
-    counterexample = exprs.and_(*kept, exprs.or_(*map(exprs.not_, dropped)))
+    counterexample = boolean.and_(*kept, boolean.or_(*map(boolean.not_, dropped)))
     if counterexample is FALSE:
         return True
     own = {s.name: ranges.get(s.name, SIZE) for s in counterexample.symbols}

@@ -10,9 +10,9 @@ import attrs
 from guards.domains.interval import Interval
 from guards.facts.definedness import guarded, satisfied
 from guards.regions.satisfiability import SIZE, Ranges, Values, components, facts_of, holds, range_conditions, search
-from guards.terms import exprs
-from guards.terms.exprs import Term
+from guards.terms import arithmetic, boolean, extremes
 from guards.terms.fold import substitute
+from guards.terms.term import Term
 
 _LINE = 512  # a single value is moved step by step so far before a solver is asked
 _SUBSETS = 400  # sets of symbols looked at
@@ -39,7 +39,8 @@ def nearest(conditions: Sequence[Term], ranges: Ranges, values: Mapping[str, int
 
     Changing fewer values counts first, then the sum of the changes.
 
-    >>> from guards.terms.exprs import eq, gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, gt
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> nearest([gt(s0 + s1, 2), eq(s1 % 4, 0)], {}, {"s0": 1, "s1": 0})
     Nearest(values={'s0': 3, 's1': 0}, changed=('s0',), certain=True)
@@ -106,11 +107,11 @@ def _moving(
     rows: Sequence[Term], values: Mapping[str, int], free: Sequence[Term], bound: int | None
 ) -> tuple[Values | None, bool]:
     """The nearest point that moves ``free`` alone, by less than ``bound``; and whether that is the whole truth."""
-    fixed = {s: exprs.const(values[s.name]) for row in rows for s in row.symbols if s not in free}
+    fixed = {s: arithmetic.const(values[s.name]) for row in rows for s in row.symbols if s not in free}
     left = [substitute(row, fixed) for row in rows]
-    if exprs.FALSE in left:
+    if boolean.FALSE in left:
         return None, True
-    left = [row for row in dict.fromkeys(left) if row is not exprs.TRUE]
+    left = [row for row in dict.fromkeys(left) if row is not boolean.TRUE]
     here = {s.name: values[s.name] for s in free}
     facts = facts_of(dict.fromkeys(here, (None, None)), left)
     if facts.contradictory:
@@ -138,7 +139,7 @@ def _by_solver(
 ) -> tuple[Values | None, bool]:
     """As :func:`_moving`: the distance is halved until it cannot be less."""
     ranges = dict.fromkeys(here, (None, None))
-    distance = exprs.total(exprs.maximum(s - here[s.name], here[s.name] - s) for s in free)
+    distance = arithmetic.total(extremes.maximum(s - here[s.name], here[s.name] - s) for s in free)
     least = 1 if len(free) == 1 else len(free)  # each of them moves
     best: Values | None = None
     most = None if bound is None else bound - 1
@@ -146,7 +147,7 @@ def _by_solver(
         if most is not None and most < least:
             return best, True
         middle = most if most is None or best is None else (least + most) // 2
-        near = [] if middle is None else [exprs.le(distance, middle)]
+        near = [] if middle is None else [boolean.le(distance, middle)]
         found = search([*rows, *near], ranges)
         if found.model is not None:
             best = found.model

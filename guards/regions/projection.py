@@ -22,8 +22,10 @@ from guards.regions.satisfiability import (
     search,
     universe,
 )
-from guards.terms import exprs
-from guards.terms.exprs import FALSE, TRUE, Op, Term, symbol
+from guards.terms import arithmetic, boolean
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import Op, Term
 
 _LISTED = 64  # a range of at most so many values is tried value by value
 _FAR = 2**40  # a range that reaches this far is taken for unbounded
@@ -48,7 +50,8 @@ NOTHING = Shadow((FALSE,), True)
 def project(conditions: Sequence[Term], ranges: Ranges, name: str) -> Shadow:
     """The shadow of a region on the symbol ``name``.
 
-    >>> from guards.terms.exprs import eq, gt, le, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, gt, le
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> project([gt(s0 + s1, 2), le(s1, 1)], {"s0": (0, None), "s1": (0, None)}, "s0")
     Shadow(conditions=(<s0 >= 2>,), exact=True)
@@ -96,7 +99,7 @@ def _told(condition: Term, target: Term, limits: Range) -> list[Term]:
 
 
 def _upper(part: Term) -> bool:
-    return exprs.split(part.args[0])[1][0][1] > 0
+    return arithmetic.split(part.args[0])[1][0][1] > 0
 
 
 # -- by asking --------------------------------------------------------------------------------------------------------
@@ -118,22 +121,22 @@ def _tighten(rows: list[Term], left: Term, target: Term) -> tuple[Term, bool]:
     if start.satisfiable is False:
         return FALSE, True
     if start.model is None:
-        return exprs.and_(left, *range_conditions(target.name, (low, high))), False
+        return boolean.and_(left, *range_conditions(target.name, (low, high))), False
     inside = start.model[target.name]
     if low is not None:
-        low = _end(low, inside, -1, lambda end: ask(exprs.le(target, end)), target)
-    high = _end(_FAR if high is None else high, inside, 1, lambda end: ask(exprs.ge(target, end)), target)
+        low = _end(low, inside, -1, lambda end: ask(boolean.le(target, end)), target)
+    high = _end(_FAR if high is None else high, inside, 1, lambda end: ask(boolean.ge(target, end)), target)
     pair = (low, None if high >= _FAR else high)
     bounds = [*range_conditions(target.name, pair)]
     if pair[0] is None or pair[1] is None or pair[1] - pair[0] >= _LISTED:
-        return exprs.and_(left, *bounds), False
+        return boolean.and_(left, *bounds), False
     exact = True
     for value in range(pair[0], pair[1] + 1):
-        satisfiable = ask(exprs.eq(target, value)).satisfiable
+        satisfiable = ask(boolean.eq(target, value)).satisfiable
         if satisfiable is False:
-            bounds.append(exprs.ne(target, value))
+            bounds.append(boolean.ne(target, value))
         exact = exact and satisfiable is not None
-    return exprs.and_(*bounds), exact
+    return boolean.and_(*bounds), exact
 
 
 def _end(outer: int, inner: int, sign: int, ask: Callable[[int], Search], target: Term) -> int:

@@ -11,9 +11,11 @@ from guards.facts.definedness import guarded, satisfied
 from guards.facts.facts import Facts
 from guards.regions.elimination import eliminate
 from guards.regions.satisfiability import SIZE, Ranges, empty_range, facts_of, range_conditions, search
-from guards.terms import exprs
-from guards.terms.exprs import FALSE, Term, symbol
+from guards.terms import arithmetic
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import FALSE
 from guards.terms.fold import substitute
+from guards.terms.term import Term
 
 _WIDTH = 32  # values shown of a range that has more
 _MOST = 1_000_000  # cells
@@ -60,7 +62,8 @@ def grid(
     Raises:
         GuardsError: the two symbols are the same, or there are too many cells.
 
-    >>> from guards.terms.exprs import eq, gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, gt
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> print(grid([gt(s0 + s1, 4), eq(s1 % 2, 0)], {}, "s0", "s1", range(6), range(4)))
     3 ......
@@ -78,7 +81,7 @@ def grid(
     facts = facts_of(ranges)
     asked = [guarded(condition, facts) for condition in conditions]
     asked += [c for name, limits in ranges.items() for c in range_conditions(name, limits)]
-    fixed = {symbol(name): exprs.const(value) for name, value in (at or {}).items() if name not in (first, second)}
+    fixed = {symbol(name): arithmetic.const(value) for name, value in (at or {}).items() if name not in (first, second)}
     asked = [substitute(condition, fixed) for condition in asked]
     known = facts_of(dict.fromkeys(ranges, (None, None)), asked)
     xs = tuple(_shown(*_ends(known, first)) if columns is None else columns)
@@ -112,6 +115,6 @@ def _cell(left: Term, exact: bool, asked: Sequence[Term], values: Mapping[str, i
         return False
     if exact:
         return True
-    here = {symbol(name): exprs.const(value) for name, value in values.items()}
+    here = {symbol(name): arithmetic.const(value) for name, value in values.items()}
     rest = [substitute(condition, here) for condition in asked]
     return search(rest, {s.name: (None, None) for condition in rest for s in condition.symbols}).satisfiable

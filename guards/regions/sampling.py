@@ -16,8 +16,10 @@ import attrs
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.facts.facts import Facts
 from guards.regions.satisfiability import SIZE, Ranges, Values, empty_range, facts_of, holds, search
-from guards.terms import exprs
-from guards.terms.exprs import FALSE, Term, symbol
+from guards.terms import boolean
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import FALSE
+from guards.terms.term import Term
 
 _POOL = 4  # candidates for each point wanted
 _TRIES = 6  # walks for each candidate
@@ -50,7 +52,7 @@ def _runs(conditions: Sequence[Term], ranges: Ranges) -> dict[str, list[_Run]]:
         if not alone:
             continue
         try:
-            truths = pieces_of(exprs.and_(*alone), s, limits, most=_RUNS)
+            truths = pieces_of(boolean.and_(*alone), s, limits, most=_RUNS)
         except TooMany:
             continue
         runs = []
@@ -69,7 +71,8 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
 
     The same arguments give the same points.
 
-    >>> from guards.terms.exprs import eq, gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, gt
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> found = sample([eq(s0 % 8, 0), gt(s0, s1)], {"s0": (0, 64), "s1": (3, None)}, 5)
     >>> len(found), all(p["s0"] % 8 == 0 and p["s0"] > p["s1"] >= 3 for p in found)
@@ -114,7 +117,7 @@ def _walk(
         for _ in range(3):
             picked = _pick(facts, s, rng, runs.get(name))
             if picked is not None:
-                narrowed = facts.assume(exprs.eq(s, picked[0]))
+                narrowed = facts.assume(boolean.eq(s, picked[0]))
                 if not narrowed.contradictory:
                     break
         else:
@@ -168,12 +171,12 @@ def _fill(
     """Further points, each found by a solver outside of those in the pool, in a random direction where there is one."""
     names = list(ranges)
     while len(pool) < count:
-        other = [exprs.or_(*(exprs.ne(symbol(name), point[name]) for name in names)) for point in pool.values()]
+        other = [boolean.or_(*(boolean.ne(symbol(name), point[name]) for name in names)) for point in pool.values()]
         found = None
         if pool:
             name = rng.choice(names)
             middle = rng.choice(list(pool.values()))[name]
-            beyond = exprs.gt(symbol(name), middle) if rng.random() < 0.7 else exprs.lt(symbol(name), middle)
+            beyond = boolean.gt(symbol(name), middle) if rng.random() < 0.7 else boolean.lt(symbol(name), middle)
             found = search([*conditions, *other, beyond], ranges).model
         if found is None:
             found = search([*conditions, *other], ranges).model

@@ -16,8 +16,10 @@ from guards.deciders.witnesses import points
 from guards.deciders.z3_solver import Outcome, Proved, Refuted, solve_formula
 from guards.facts.definedness import guarded, satisfied, total
 from guards.facts.facts import Facts
-from guards.terms import exprs
-from guards.terms.exprs import FALSE, TRUE, Term, symbol
+from guards.terms import boolean
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import Term
 
 Range = tuple[int | None, int | None]
 Ranges = Mapping[str, Range]
@@ -71,15 +73,16 @@ def range_conditions(name: str, limits: Range) -> tuple[Term, ...]:
     low, high = limits
     s = symbol(name)
     if low is not None and low == high:
-        return (exprs.eq(s, low),)
-    lower = () if low is None else (exprs.ge(s, low),)
-    return lower if high is None else (*lower, exprs.le(s, high))
+        return (boolean.eq(s, low),)
+    lower = () if low is None else (boolean.ge(s, low),)
+    return lower if high is None else (*lower, boolean.le(s, high))
 
 
 def facts_of(ranges: Ranges, conditions: Iterable[Term] = ()) -> Facts:
     """Ranges, none of them empty, and conditions, read as total, as facts.
 
-    >>> from guards.terms.exprs import ge, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import ge
     >>> facts_of({"s0": (0, 8)}, [ge(symbol("s0"), 2)]).interval(symbol("s0"))
     Interval(lo=2, hi=8)
     """
@@ -92,7 +95,8 @@ def facts_of(ranges: Ranges, conditions: Iterable[Term] = ()) -> Facts:
 def components(conditions: Sequence[Term]) -> list[list[int]]:
     """The indices of conditions, in groups that share no symbol.
 
-    >>> from guards.terms.exprs import ge, gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import ge, gt
     >>> a, b, c = map(symbol, "abc")
     >>> components([ge(a, 1), gt(c, 2), gt(a + b, 3)])
     [[0, 2], [1]]
@@ -114,7 +118,8 @@ def components(conditions: Sequence[Term]) -> list[list[int]]:
 def search(conditions: Sequence[Term], ranges: Ranges) -> Search:
     """A point of the region, which gives a value to every symbol, or that there is none.
 
-    >>> from guards.terms.exprs import eq, gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, gt
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> search([gt(s0, 3), eq(s0 % 8, 0)], {"s0": (0, 20)}).model
     {'s0': 8}
@@ -141,7 +146,8 @@ def search(conditions: Sequence[Term], ranges: Ranges) -> Search:
 def holds(conditions: Iterable[Term], ranges: Ranges, values: Mapping[str, int]) -> bool:
     """Whether values lie in the region.
 
-    >>> from guards.terms.exprs import gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import gt
     >>> holds([gt(symbol("s0"), 3)], {"s0": (0, 8)}, {"s0": 9})
     False
     """
@@ -164,7 +170,7 @@ def _search_component(conditions: Sequence[Term], ranges: Ranges) -> Search:
     symbols = {s for condition in conditions for s in condition.symbols}
     own = {s.name: ranges.get(s.name, SIZE) for s in sorted(symbols, key=lambda s: s.order)}
     bare = facts_of(own)
-    whole = exprs.and_(*(total(condition, bare) for condition in conditions))
+    whole = boolean.and_(*(total(condition, bare) for condition in conditions))
     if whole is FALSE:
         return NOWHERE
     if whole is TRUE:
@@ -187,7 +193,8 @@ def _search_component(conditions: Sequence[Term], ranges: Ranges) -> Search:
 def solve_alone(bare: Facts, whole: Term) -> Outcome:
     """What Z3 alone, told nothing but ranges, says of a formula.
 
-    >>> from guards.terms.exprs import gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import gt
     >>> s0 = symbol("s0")
     >>> solve_alone(facts_of({"s0": (0, 3)}), gt(s0 * s0, 9))
     Proved()
@@ -199,7 +206,8 @@ def solve_alone(bare: Facts, whole: Term) -> Outcome:
 def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term) -> Search:
     """A point of the region at which ``condition`` fails; ``satisfiable`` is False when the region implies it.
 
-    >>> from guards.terms.exprs import ge, gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import ge, gt
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> implied([ge(s0, 3)], {}, gt(s0 + s1, 2)).satisfiable, implied([ge(s0, 2)], {}, gt(s0 + s1, 2)).model
     (False, {'s0': 2, 's1': 0})
@@ -213,7 +221,7 @@ def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term) -> Sear
     wanted = guarded(condition, facts)
     if ask(facts, wanted, effort=Effort.CHEAP, only=True) is True:
         return NOWHERE
-    return search([*conditions, exprs.not_(wanted)], ranges)
+    return search([*conditions, boolean.not_(wanted)], ranges)
 
 
 def core(conditions: Sequence[Term], ranges: Ranges) -> list[int] | None:
@@ -221,7 +229,8 @@ def core(conditions: Sequence[Term], ranges: Ranges) -> list[int] | None:
 
     None when it is not proven that nothing satisfies all of them.
 
-    >>> from guards.terms.exprs import eq, ge, gt, lt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, ge, gt, lt
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> core([ge(s0, 2), eq(s1, 5), gt(s0, s1), lt(s0, 3)], {})
     [1, 2, 3]

@@ -15,8 +15,9 @@ from guards.domains.value_sets import MOST_ATOMS, condition
 from guards.errors import CannotSolve
 from guards.facts.definedness import guarded, partial, total
 from guards.facts.facts import Facts
-from guards.terms import exprs, fold
-from guards.terms.exprs import FALSE, TRUE, Op, Term
+from guards.terms import arithmetic, boolean, division, extremes, fold
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import Op, Term, postorder
 from guards.text.reader import parse
 
 _RESIDUES = 32  # a symbol is split into no more remainder classes than this
@@ -46,8 +47,8 @@ def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) 
     >>> print(solve("s * t == 12", "s"))
     s == 12//t and 12 % t == 0 and t >= 1
     """
-    relation = exprs.boolean(parse(relation) if isinstance(relation, str) else relation)
-    symbol = exprs.symbol(symbol) if isinstance(symbol, str) else symbol
+    relation = boolean.boolean(parse(relation) if isinstance(relation, str) else relation)
+    symbol = arithmetic.symbol(symbol) if isinstance(symbol, str) else symbol
     if symbol.op is not Op.SYMBOL:
         raise TypeError(f"a condition is solved for a symbol, not for {symbol}")
     known = Facts() if facts is None else facts
@@ -55,7 +56,7 @@ def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) 
         return FALSE
     solver = _Solver(known, symbol)
     found = solver.top(relation)
-    if sum(1 for part in exprs.postorder(found) if part.is_bool) > 2 * MOST_ATOMS:
+    if sum(1 for part in postorder(found) if part.is_bool) > 2 * MOST_ATOMS:
         raise solver.fail()
     return found
 
@@ -94,12 +95,12 @@ class _Solver:
         known = self.facts.assume(guarded(found, self.facts))
         for part in needed.args if needed.op is Op.AND else ():
             if part is not relation and ask(known, part, effort=Effort.CHEAP, only=True) is not True:
-                found = exprs.and_(found, self.solve(part))
+                found = boolean.and_(found, self.solve(part))
         return found
 
     def _connected(self, relation: Term, solve: Callable[[Term], Term]) -> Term:
         """``and`` or ``or``: what speaks of the symbol alone is solved together."""
-        connect = exprs.and_ if relation.op is Op.AND else exprs.or_
+        connect = boolean.and_ if relation.op is Op.AND else boolean.or_
         own = [part for part in relation.args if _alone(part, self.symbol)]
         parts = [solve(part) for part in relation.args if part not in own]
         return connect(*parts, *([self._exactly(connect(*own))] if own else ()))
@@ -117,7 +118,7 @@ class _Solver:
         inner = _Solver(facts, self.symbol, self.depth + 1)
         here = _Solver(self.facts, self.symbol, self.depth + 1)
         known = ask(self.facts, condition, effort=Effort.CHEAP, only=True) is True
-        return exprs.and_(TRUE if known else here.solve(condition), solved(inner))
+        return boolean.and_(TRUE if known else here.solve(condition), solved(inner))
 
     # -- conditions ---------------------------------------------------------------------------------------------------
 
@@ -142,12 +143,12 @@ class _Solver:
             others = [part for part in relation.args if part not in bounds]
             if not bounds or not others:
                 raise self.fail() from None
-        within = exprs.and_(*bounds)
+        within = boolean.and_(*bounds)
         inner = _Solver(self.facts.assume(within), self.symbol, self.depth)
-        return self._pieces(exprs.and_(within, inner._exactly(exprs.and_(*others))))
+        return self._pieces(boolean.and_(within, inner._exactly(boolean.and_(*others))))
 
     def _is_bound(self, part: Term) -> bool:
-        items = exprs.split(part.args[0])[1] if part.op is Op.LE else ()
+        items = arithmetic.split(part.args[0])[1] if part.op is Op.LE else ()
         return len(items) == 1 and items[0][0] is self.symbol
 
     def _pieces(self, relation: Term) -> Term:
@@ -159,9 +160,9 @@ class _Solver:
 
     def _relation(self, relation: Term) -> Term:
         op = relation.op
-        constant, items = exprs.split(relation.args[0])
+        constant, items = arithmetic.split(relation.args[0])
         inside = [(m, c) for m, c in items if self.symbol in m.symbols]
-        rest = exprs.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
+        rest = arithmetic.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
         factor = self._factor(inside)
         if factor is not None:
             return self._divide_out(op, factor, rest)
@@ -176,37 +177,39 @@ class _Solver:
 
     def _factor(self, inside: list[tuple[Term, int]]) -> Term | None:
         """What the symbol is multiplied by, where it only is multiplied."""
-        factor = exprs.ZERO
+        factor = arithmetic.ZERO
         for m, c in inside:
-            atoms = list(exprs.factors(m))
+            atoms = list(arithmetic.factors(m))
             if atoms.count(self.symbol) != 1 or any(a is not self.symbol and self.symbol in a.symbols for a in atoms):
                 return None
             atoms.remove(self.symbol)
-            factor = exprs.add(factor, exprs.scale(exprs.monomial(atoms), c))
+            factor = arithmetic.add(factor, arithmetic.scale(arithmetic.monomial(atoms), c))
         return factor
 
     def _divide_out(self, op: Op, factor: Term, rest: Term) -> Term:
         """``factor*symbol + rest`` compared with 0, by the sign of the factor."""
         parts = [
-            self._where(exprs.ge(factor, 1), lambda _: self._bound(op, factor, exprs.scale(rest, -1), False)),
-            self._where(exprs.le(factor, -1), lambda _: self._bound(op, exprs.scale(factor, -1), rest, op is Op.LE)),
+            self._where(boolean.ge(factor, 1), lambda _: self._bound(op, factor, arithmetic.scale(rest, -1), False)),
+            self._where(
+                boolean.le(factor, -1), lambda _: self._bound(op, arithmetic.scale(factor, -1), rest, op is Op.LE)
+            ),
         ]
-        if ask(self.facts, exprs.ne(factor, 0), effort=Effort.CHEAP, only=True) is not True:
-            left = _replaced(_compared(op, rest), {factor: exprs.ZERO} if factor.op is Op.SYMBOL else {})
-            parts.append(self._where(exprs.eq(factor, 0), lambda _: left))
-        return exprs.or_(*parts)
+        if ask(self.facts, boolean.ne(factor, 0), effort=Effort.CHEAP, only=True) is not True:
+            left = _replaced(_compared(op, rest), {factor: arithmetic.ZERO} if factor.op is Op.SYMBOL else {})
+            parts.append(self._where(boolean.eq(factor, 0), lambda _: left))
+        return boolean.or_(*parts)
 
     def _bound(self, op: Op, factor: Term, value: Term, lower: bool) -> Term:
         """``factor*symbol`` compared with ``value`` (``lower``: it is at least that), for a positive factor."""
         if lower:
-            return exprs.ge(self.symbol, exprs.scale(exprs.floordiv(exprs.scale(value, -1), factor), -1))
-        quotient = exprs.floordiv(value, factor)
+            return boolean.ge(self.symbol, arithmetic.scale(division.floordiv(arithmetic.scale(value, -1), factor), -1))
+        quotient = division.floordiv(value, factor)
         if op is Op.LE:
-            return exprs.le(self.symbol, quotient)
-        left = exprs.mod(value, factor)
+            return boolean.le(self.symbol, quotient)
+        left = division.mod(value, factor)
         if op is Op.EQ:
-            return exprs.and_(exprs.eq(self.symbol, quotient), exprs.eq(left, 0))
-        return exprs.or_(exprs.ne(self.symbol, quotient), exprs.ne(left, 0))
+            return boolean.and_(boolean.eq(self.symbol, quotient), boolean.eq(left, 0))
+        return boolean.or_(boolean.ne(self.symbol, quotient), boolean.ne(left, 0))
 
     # -- atoms --------------------------------------------------------------------------------------------------------
 
@@ -214,34 +217,34 @@ class _Solver:
         """``c*atom + rest`` compared with 0, the symbol somewhere inside the atom."""
         if op is Op.LE:
             if c > 0:
-                return self._at_most(atom, exprs.floordiv(exprs.scale(rest, -1), c))
-            return self._at_least(atom, exprs.scale(exprs.floordiv(exprs.scale(rest, -1), -c), -1))
-        value = exprs.floordiv(exprs.scale(rest, -1 if c > 0 else 1), abs(c))
-        left = exprs.mod(rest, abs(c))
+                return self._at_most(atom, division.floordiv(arithmetic.scale(rest, -1), c))
+            return self._at_least(atom, arithmetic.scale(division.floordiv(arithmetic.scale(rest, -1), -c), -1))
+        value = division.floordiv(arithmetic.scale(rest, -1 if c > 0 else 1), abs(c))
+        left = division.mod(rest, abs(c))
         if op is Op.EQ:
-            return exprs.and_(exprs.eq(left, 0), self._equal(atom, value))
+            return boolean.and_(boolean.eq(left, 0), self._equal(atom, value))
         if atom.op is Op.MOD and self._modulus(atom) is not None:
             differs = self._remainder(Op.NE, atom, value)
         else:
-            differs = exprs.or_(self._at_most(atom, value - 1), self._at_least(atom, value + 1))
-        return exprs.or_(exprs.ne(left, 0), differs)
+            differs = boolean.or_(self._at_most(atom, value - 1), self._at_least(atom, value + 1))
+        return boolean.or_(boolean.ne(left, 0), differs)
 
     def _at_most(self, atom: Term, limit: Term) -> Term:
         if atom.op is Op.FLOORDIV:
-            return self._quotient(atom, limit + 1, exprs.lt, exprs.gt)
+            return self._quotient(atom, limit + 1, boolean.lt, boolean.gt)
         if atom.op is Op.MIN or atom.op is Op.MAX:
-            parts = [self.solve(exprs.le(part, limit)) for part in atom.args]
-            return exprs.and_(*parts) if atom.op is Op.MAX else exprs.or_(*parts)
+            parts = [self.solve(boolean.le(part, limit)) for part in atom.args]
+            return boolean.and_(*parts) if atom.op is Op.MAX else boolean.or_(*parts)
         if atom.op is Op.MOD:
             return self._remainder(Op.LE, atom, limit)
         raise self.fail()
 
     def _at_least(self, atom: Term, limit: Term) -> Term:
         if atom.op is Op.FLOORDIV:
-            return self._quotient(atom, limit, exprs.ge, exprs.le)
+            return self._quotient(atom, limit, boolean.ge, boolean.le)
         if atom.op is Op.MIN or atom.op is Op.MAX:
-            parts = [self.solve(exprs.ge(part, limit)) for part in atom.args]
-            return exprs.and_(*parts) if atom.op is Op.MIN else exprs.or_(*parts)
+            parts = [self.solve(boolean.ge(part, limit)) for part in atom.args]
+            return boolean.and_(*parts) if atom.op is Op.MIN else boolean.or_(*parts)
         if atom.op is Op.MOD:
             return self._remainder(Op.LE, atom, limit, least=True)
         raise self.fail()
@@ -249,21 +252,21 @@ class _Solver:
     def _quotient(self, quotient: Term, limit: Term, above: Callable[..., Term], below: Callable[..., Term]) -> Term:
         """The dividend compared with ``divisor * limit``: one way for a positive divisor, the other for a negative."""
         dividend, divisor = quotient.args
-        bound = exprs.mul(divisor, limit)
-        return exprs.or_(
-            self._where(exprs.ge(divisor, 1), lambda inner: inner.solve(above(dividend, bound))),
-            self._where(exprs.le(divisor, -1), lambda inner: inner.solve(below(dividend, bound))),
+        bound = arithmetic.mul(divisor, limit)
+        return boolean.or_(
+            self._where(boolean.ge(divisor, 1), lambda inner: inner.solve(above(dividend, bound))),
+            self._where(boolean.le(divisor, -1), lambda inner: inner.solve(below(dividend, bound))),
         )
 
     def _equal(self, atom: Term, value: Term) -> Term:
         if atom.op is Op.MOD:
             return self._remainder(Op.EQ, atom, value)
-        return exprs.and_(self._at_most(atom, value), self._at_least(atom, value))
+        return boolean.and_(self._at_most(atom, value), self._at_least(atom, value))
 
     def _modulus(self, atom: Term) -> Term | None:
         """The divisor of a remainder whose dividend is a multiple of the symbol and something without it."""
         dividend, divisor = atom.args
-        _, items = exprs.split(dividend)
+        _, items = arithmetic.split(dividend)
         inside = [(m, c) for m, c in items if self.symbol in m.symbols]
         if self.symbol in divisor.symbols or len(inside) != 1 or inside[0][0] is not self.symbol:
             return None
@@ -274,11 +277,11 @@ class _Solver:
         divisor = self._modulus(atom)
         if divisor is None:
             raise self.fail()
-        constant, items = exprs.split(atom.args[0])
+        constant, items = arithmetic.split(atom.args[0])
         c = dict(items)[self.symbol]
-        rest = exprs.linear(constant, {m: k for m, k in items if m is not self.symbol})
-        if c == 1 and rest is exprs.ZERO:
-            return exprs.ge(atom, value) if least else _compared(op, atom - value)
+        rest = arithmetic.linear(constant, {m: k for m, k in items if m is not self.symbol})
+        if c == 1 and rest is arithmetic.ZERO:
+            return boolean.ge(atom, value) if least else _compared(op, atom - value)
         if op is Op.LE:
             raise self.fail()
         inverse = c
@@ -286,43 +289,45 @@ class _Solver:
             inverse = pow(c, -1, abs(divisor.value))
         elif c not in (1, -1):
             raise self.fail()
-        wanted = exprs.mod(exprs.scale(value - rest, inverse), divisor)
-        alone = exprs.mod(self.symbol, divisor)
+        wanted = division.mod(arithmetic.scale(value - rest, inverse), divisor)
+        alone = division.mod(self.symbol, divisor)
 
         def positive(inner: _Solver) -> Term:
-            return inner._within(op, alone - wanted, exprs.le(0, value), exprs.lt(value, divisor))
+            return inner._within(op, alone - wanted, boolean.le(0, value), boolean.lt(value, divisor))
 
         def negative(inner: _Solver) -> Term:
-            return inner._within(op, alone - wanted, exprs.ge(0, value), exprs.gt(value, divisor))
+            return inner._within(op, alone - wanted, boolean.ge(0, value), boolean.gt(value, divisor))
 
-        return exprs.or_(self._where(exprs.ge(divisor, 1), positive), self._where(exprs.le(divisor, -1), negative))
+        return boolean.or_(
+            self._where(boolean.ge(divisor, 1), positive), self._where(boolean.le(divisor, -1), negative)
+        )
 
     def _within(self, op: Op, zero: Term, *limits: Term) -> Term:
         """``zero`` compared with 0, for an equation that only holds within limits; they are told if not known."""
         told = [c for c in limits if ask(self.facts, c, effort=Effort.CHEAP, only=True) is not True]
         if op is Op.EQ:
-            return exprs.and_(*told, _compared(op, zero))
-        return exprs.or_(*map(exprs.not_, told), _compared(op, zero))
+            return boolean.and_(*told, _compared(op, zero))
+        return boolean.or_(*map(boolean.not_, told), _compared(op, zero))
 
     # -- cases --------------------------------------------------------------------------------------------------------
 
     def _by_cases(self, relation: Term) -> Term:
         """By which operand a ``min``, ``max`` or ``ite`` takes, or by the remainder of the symbol."""
-        for part in exprs.postorder(relation.args[0]):
+        for part in postorder(relation.args[0]):
             if self.symbol not in part.symbols:
                 continue
             if part.op is Op.ITE:
                 asked = part.args[0]
-                choices = [(asked, part.args[1]), (exprs.not_(asked), part.args[2])]
+                choices = [(asked, part.args[1]), (boolean.not_(asked), part.args[2])]
             elif part.op is Op.MIN or part.op is Op.MAX:
                 first, *others = part.args
-                other = (exprs.minimum if part.op is Op.MIN else exprs.maximum)(*others)
-                choices = [(exprs.le(first, other), first), (exprs.gt(first, other), other)]
+                other = (extremes.minimum if part.op is Op.MIN else extremes.maximum)(*others)
+                choices = [(boolean.le(first, other), first), (boolean.gt(first, other), other)]
                 if part.op is Op.MAX:
                     choices = [(choices[0][0], other), (choices[1][0], first)]
             else:
                 continue
-            return exprs.or_(*(self._case(relation, part, asked, taken) for asked, taken in choices))
+            return boolean.or_(*(self._case(relation, part, asked, taken) for asked, taken in choices))
         return self._by_remainder(relation)
 
     def _case(self, relation: Term, part: Term, asked: Term, taken: Term) -> Term:
@@ -333,7 +338,7 @@ class _Solver:
         """With the symbol written ``n*k + r`` for each ``r``, quotients and remainders by numbers go away."""
         divisors = [
             abs(part.args[1].value)
-            for part in exprs.postorder(relation.args[0])
+            for part in postorder(relation.args[0])
             if part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is Op.CONST and self.symbol in part.symbols
         ]
         for number in dict.fromkeys((lcm(*divisors), prod(divisors))):  # nested ones repeat more slowly
@@ -354,20 +359,20 @@ class _Solver:
             raise self.fail()
         parts = []
         for solved, rests in found.items():
-            classes = exprs.or_(*(exprs.eq(exprs.mod(self.symbol, number), rest) for rest in rests))
-            parts.append(exprs.and_(solved, self._exactly(classes)))
-        return exprs.or_(*parts)
+            classes = boolean.or_(*(boolean.eq(division.mod(self.symbol, number), rest) for rest in rests))
+            parts.append(boolean.and_(solved, self._exactly(classes)))
+        return boolean.or_(*parts)
 
     def _in_class(self, left: Term, number: int, rest: int) -> Term:
         """``left`` speaks of ``k``, under the name of the symbol; solved for the symbol, ``number*k + rest``."""
         if self.symbol not in left.symbols:
             return left
-        constant, items = exprs.split(left.args[0]) if Op.EQ <= left.op <= Op.LE else (0, ())
+        constant, items = arithmetic.split(left.args[0]) if Op.EQ <= left.op <= Op.LE else (0, ())
         factor = self._factor([(m, c) for m, c in items if self.symbol in m.symbols])
         if factor is None or factor.op is not Op.CONST or not factor.value:
             raise self.fail()
-        others = exprs.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
-        scaled = exprs.add(exprs.scale(self.symbol - rest, factor.value), exprs.scale(others, number))
+        others = arithmetic.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
+        scaled = arithmetic.add(arithmetic.scale(self.symbol - rest, factor.value), arithmetic.scale(others, number))
         return self._relation(_compared(left.op, scaled))
 
     def _by_values(self, relation: Term) -> Term:
@@ -378,8 +383,8 @@ class _Solver:
             if values is None or self.depth >= _DEPTH:
                 continue
             inner = _Solver(self.facts, self.symbol, self.depth + 1)
-            cases = [(exprs.eq(s, value), _replaced(relation, {s: exprs.const(value)})) for value in values]
-            return exprs.or_(*(exprs.and_(asked, inner.solve(left)) for asked, left in cases))
+            cases = [(boolean.eq(s, value), _replaced(relation, {s: arithmetic.const(value)})) for value in values]
+            return boolean.or_(*(boolean.and_(asked, inner.solve(left)) for asked, left in cases))
         raise self.fail()
 
     def _range(self, s: Term) -> range | None:
@@ -390,7 +395,7 @@ class _Solver:
 
 
 def _compared(op: Op, zero: Term) -> Term:
-    return {Op.LE: exprs.le, Op.EQ: exprs.eq, Op.NE: exprs.ne}[op](zero, 0)
+    return {Op.LE: boolean.le, Op.EQ: boolean.eq, Op.NE: boolean.ne}[op](zero, 0)
 
 
 def _replaced(relation: Term, replacements: dict[Term, Term]) -> Term:

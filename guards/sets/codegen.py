@@ -17,9 +17,9 @@ import attrs
 from guards.errors import GuardsError
 from guards.facts.definedness import divides, partial
 from guards.sets.guard import Guard, GuardSet, Violation, violation
-from guards.terms import exprs
-from guards.terms.exprs import Op, Term
+from guards.terms import arithmetic
 from guards.terms.fold import python, rebuild
+from guards.terms.term import Op, Term, children, postorder
 
 _serial = itertools.count()
 DEEPEST = 24  # an expression nested deeper than this is computed in steps
@@ -48,7 +48,8 @@ def _defined(test: Callable[[], bool]) -> bool:
 def condition_source(term: Term, names: Mapping[str, str]) -> str:
     """A condition as a Python expression; an undefined relation may raise ZeroDivisionError, but not inside ``or``.
 
-    >>> from guards.terms.exprs import eq, or_, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, or_
     >>> n, d = symbol("n"), symbol("d")
     >>> condition_source(or_(eq(d, 0), eq(n % d, 0)), {"n": "v0", "d": "v1"})
     '(v1 == 0 or _defined(lambda: v0 % v1 == 0))'
@@ -81,8 +82,8 @@ class Writer:
             return condition_source(term, self.names)
         flat: dict[Term, Term] = {}
         undefined: set[Term] = set()  # these stay where they are: there they may never be reached
-        for part in exprs.postorder(term):
-            parts = list(exprs.children(part))
+        for part in postorder(term):
+            parts = list(children(part))
             if any(child in undefined for child in parts) or divides(part):
                 undefined.add(part)
             made = part if all(flat[child] is child for child in parts) else rebuild(part, [flat[c] for c in parts])
@@ -96,7 +97,7 @@ class Writer:
         if found is None:
             local = f"t{len(self._named)}"
             self.steps.append(f"{local} = {python(part, self.names)}")
-            found = self._named[part] = exprs.symbol(f"_{local}_of_{id(self)}")
+            found = self._named[part] = arithmetic.symbol(f"_{local}_of_{id(self)}")
             self.names[found.name] = local
         return found
 
@@ -226,7 +227,7 @@ def _implied(term: Term, conditions: Sequence[Guard]) -> bool:
         other = guard.term
         if other is term or s not in other.symbols:
             continue
-        constant, items = exprs.split(other.args[0]) if other.op in (Op.EQ, Op.LE) else (0, ())
+        constant, items = arithmetic.split(other.args[0]) if other.op in (Op.EQ, Op.LE) else (0, ())
         if len(items) == 1 and items[0][0] is s:
             if other.op is Op.EQ and sign * -constant <= limit:
                 return True
@@ -239,7 +240,7 @@ def _bare_bound(term: Term) -> tuple[Term, int, int] | None:
     """``(symbol, sign, limit)`` when the term is ``sign * symbol <= limit``."""
     if term.op is not Op.LE:
         return None
-    constant, items = exprs.split(term.args[0])
+    constant, items = arithmetic.split(term.args[0])
     if len(items) != 1 or items[0][0].op is not Op.SYMBOL:
         return None
     return items[0][0], items[0][1], -constant

@@ -15,8 +15,9 @@ from guards.facts.definedness import guarded
 from guards.facts.facts import Facts
 from guards.regions.satisfiability import SIZE, Range, Values, empty_range, facts_of, holds, search
 from guards.sets.guard import GuardSet
-from guards.terms import exprs
-from guards.terms.exprs import FALSE, Op, Term
+from guards.terms import arithmetic, boolean
+from guards.terms.boolean import FALSE
+from guards.terms.term import Op, Term
 
 PARTS = 20_000  # cuts after which it is given up
 _DEPTH = 400  # cuts on the way to one part
@@ -96,7 +97,7 @@ class _Cover:
                     return Certificate(False, missed, self.parts, f"no entry serves {shown}")
                 continue
             cut = self._cut(facts, left)
-            pending.append((facts.assume(exprs.not_(cut)), (*cuts, exprs.not_(cut)), left))
+            pending.append((facts.assume(boolean.not_(cut)), (*cuts, boolean.not_(cut)), left))
             pending.append((facts.assume(cut), (*cuts, cut), left))
         if self.open:
             return self._undecided(self.open)
@@ -131,7 +132,7 @@ class _Cover:
                     form, limits = _bounds(atom)
                     bounds.setdefault(form, set()).update(limits)
         for form, values in sorted(bounds.items(), key=lambda item: -len(item[1])):
-            cuts = [exprs.le(form, limit) for limit in sorted(values)]
+            cuts = [boolean.le(form, limit) for limit in sorted(values)]
             cuts = [cut for cut in cuts if ask(facts, cut, effort=Effort.CHEAP) is None]
             if cuts:
                 return cuts[len(cuts) // 2]
@@ -139,7 +140,7 @@ class _Cover:
 
     def _outside(self, cuts: Sequence[Term], left: list[tuple[int, list[Term]]]) -> Values | None:
         """A point of the part that no entry serves."""
-        fails = [exprs.or_(*map(exprs.not_, conditions)) for _, conditions in left]
+        fails = [boolean.or_(*map(boolean.not_, conditions)) for _, conditions in left]
         found = search([*self.contract, *cuts, *fails], self.ranges)
         if found.satisfiable is None:
             self.open = found.reason
@@ -159,9 +160,9 @@ def _atoms(condition: Term) -> list[Term]:
 
 def _bounds(atom: Term) -> tuple[Term, tuple[int, ...]]:
     """A form and the values of it after which a relation changes: relations that differ in numbers share the form."""
-    constant, items = exprs.split(atom.args[0])
+    constant, items = arithmetic.split(atom.args[0])
     if atom.op is not Op.LE:
-        return exprs.linear(0, dict(items)), (-constant - 1, -constant)
+        return arithmetic.linear(0, dict(items)), (-constant - 1, -constant)
     if items[0][1] > 0:
-        return exprs.linear(0, dict(items)), (-constant,)
-    return exprs.linear(0, {monomial: -coefficient for monomial, coefficient in items}), (constant - 1,)
+        return arithmetic.linear(0, dict(items)), (-constant,)
+    return arithmetic.linear(0, {monomial: -coefficient for monomial, coefficient in items}), (constant - 1,)

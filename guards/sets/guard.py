@@ -23,9 +23,10 @@ from guards.regions.satisfiability import SIZE, Range, core, implied, range_cond
 from guards.sets import html
 from guards.sets.origin import COMPLEMENT, DECLARED, Origin
 from guards.sets.sources import Source, spelled
-from guards.terms import exprs
-from guards.terms.exprs import Term, symbol
+from guards.terms import boolean
+from guards.terms.arithmetic import symbol
 from guards.terms.fold import text
+from guards.terms.term import Term
 from guards.text.reader import parse
 
 __all__ = ["Guard", "GuardSet", "Names", "Origin", "Projection", "Violation", "listed", "violation"]
@@ -37,7 +38,8 @@ Names = Mapping[str, str]
 class Guard:
     """One condition on symbols, and why it is needed.
 
-    >>> from guards.terms.exprs import gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import gt
     >>> print(Guard(gt(symbol("s0") + symbol("s1"), 2), Origin("model.py", 7)))
     s0 + s1 > 2  # model.py:7
     """
@@ -47,7 +49,7 @@ class Guard:
 
     @term.validator
     def _is_condition(self, _: object, term: Term) -> None:
-        exprs.boolean(term)
+        boolean.boolean(term)
 
     def __str__(self) -> str:
         return f"{self.text()}  # {self.origin}" if self.origin else self.text()
@@ -99,7 +101,8 @@ class Violation:
 def violation(guard: Guard, values: Mapping[str, int], names: Names | None = None) -> Violation:
     """The :class:`Violation` of ``guard`` at ``values``, spelled with ``names``.
 
-    >>> from guards.terms.exprs import gt, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import gt
     >>> violation(Guard(gt(symbol("s0") + symbol("s1"), 2)), {"s0": 1, "s1": 0}).text
     's0 + s1 > 2, but s0 = 1 and s1 = 0'
     """
@@ -169,7 +172,7 @@ class GuardSet:
         s0 >= 3
         s0 % 8 == 0
         """
-        return cls(tuple(Guard(exprs.boolean(parse(condition))) for condition in texts), ranges or {})
+        return cls(tuple(Guard(boolean.boolean(parse(condition))) for condition in texts), ranges or {})
 
     @property
     def conditions(self) -> tuple[Guard, ...]:
@@ -184,7 +187,7 @@ class GuardSet:
     @property
     def term(self) -> Term:
         """The whole set as one condition."""
-        return exprs.and_(*(guard.term for guard in self._conditions))
+        return boolean.and_(*(guard.term for guard in self._conditions))
 
     def __iter__(self) -> Iterator[Guard]:
         return iter(self.guards)
@@ -210,7 +213,7 @@ class GuardSet:
         return "\n".join(f"{line:{width}}  # {origin}" if origin else line for line, origin in lines)
 
     def _shown(self) -> list[Guard]:
-        trivial = {exprs.ge(symbol(name), 0) for name in self.ranges}
+        trivial = {boolean.ge(symbol(name), 0) for name in self.ranges}
         return [guard for guard in self._conditions if guard.term not in trivial]
 
     def _repr_html_(self) -> str:
@@ -389,7 +392,7 @@ class GuardSet:
 def _complement(conditions: Sequence[Guard], ranges: Mapping[str, Range]) -> Term:
     """That one of the conditions fails; what the ranges imply cannot."""
     sure = {c for name, limits in ranges.items() for c in range_conditions(name, limits)}
-    return exprs.or_(*(exprs.not_(guarded(guard.term)) for guard in conditions if guard.term not in sure))
+    return boolean.or_(*(boolean.not_(guarded(guard.term)) for guard in conditions if guard.term not in sure))
 
 
 @attrs.frozen

@@ -24,9 +24,9 @@ from guards.facts.facts import Facts
 from guards.regions.satisfiability import SIZE, range_conditions
 from guards.sets.guard import Guard, GuardSet, Origin
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
-from guards.terms import exprs
-from guards.terms.exprs import Op, Term
+from guards.terms import arithmetic, boolean, division, extremes
 from guards.terms.fold import fold, text
+from guards.terms.term import Op, Term, children, postorder
 from guards.text.reader import parse
 
 FORMAT, VERSION = "guards", 1
@@ -46,7 +46,8 @@ Value = GuardSet | Facts | Verdict | dict[str, Source]
 def term_to_json(term: Term) -> Json:
     """A term as text, or as a list of steps where the text would be read as another term.
 
-    >>> from guards.terms.exprs import eq, symbol
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq
     >>> term_to_json(eq(symbol("s0") % 8, 0))
     's0 % 8 == 0'
     """
@@ -69,14 +70,14 @@ def _steps(term: Term) -> Json:
     """Each part of the term as a step that refers to earlier steps by number; the last step is the term."""
     number: dict[Term, int] = {}
     steps: list[Json] = []
-    for part in exprs.postorder(term):
+    for part in postorder(term):
         if part.op is Op.CONST or part.op is Op.SYMBOL:
             steps.append([part.op.name.lower(), part.args[0]])
         elif part.op is Op.ADD:
             constant, items = part.args
             steps.append(["add", constant, *([number[m], c] for m, c in items)])
         else:
-            steps.append([part.op.name.lower(), *(number[child] for child in exprs.children(part))])
+            steps.append([part.op.name.lower(), *(number[child] for child in children(part))])
         number[part] = len(steps) - 1
     return steps
 
@@ -113,40 +114,40 @@ def _product(*terms: Term) -> Term:
     """A product, unless multiplying it out makes too many summands."""
     summands = 1
     for term in terms:
-        constant, items = exprs.split(term)
+        constant, items = arithmetic.split(term)
         summands *= max(1, len(items) + bool(constant))
         if summands > _PRODUCTS:
             raise FormatError(f"a product of more than {_PRODUCTS} summands")
-    return exprs.prod(terms)
+    return arithmetic.prod(terms)
 
 
 _MAKERS: dict[str, tuple[int | None, Callable[..., Term]]] = {
     "mul": (None, _product),
-    "floordiv": (2, exprs.floordiv),
-    "mod": (2, exprs.mod),
-    "min": (None, exprs.minimum),
-    "max": (None, exprs.maximum),
-    "ite": (3, exprs.ite),
-    "true": (0, lambda: exprs.TRUE),
-    "false": (0, lambda: exprs.FALSE),
-    "eq": (1, lambda term: exprs.eq(term, 0)),
-    "ne": (1, lambda term: exprs.ne(term, 0)),
-    "le": (1, lambda term: exprs.le(term, 0)),
-    "and": (None, exprs.and_),
-    "or": (None, exprs.or_),
+    "floordiv": (2, division.floordiv),
+    "mod": (2, division.mod),
+    "min": (None, extremes.minimum),
+    "max": (None, extremes.maximum),
+    "ite": (3, boolean.ite),
+    "true": (0, lambda: boolean.TRUE),
+    "false": (0, lambda: boolean.FALSE),
+    "eq": (1, lambda term: boolean.eq(term, 0)),
+    "ne": (1, lambda term: boolean.ne(term, 0)),
+    "le": (1, lambda term: boolean.le(term, 0)),
+    "and": (None, boolean.and_),
+    "or": (None, boolean.or_),
 }
 
 
 def _step(step: list[Json], made: list[Term]) -> Term:
     kind = step[0] if step else None
     if kind == "const" and len(step) == 2:
-        return exprs.const(_int(step[1], "a constant"))
+        return arithmetic.const(_int(step[1], "a constant"))
     if kind == "symbol" and len(step) == 2:
-        return exprs.symbol(_name(step[1]))
+        return arithmetic.symbol(_name(step[1]))
     if kind == "add" and len(step) > 1:
         pairs = [_list(pair, "a part of a sum") for pair in step[2:]]
-        parts = [exprs.mul(_earlier(i, made), _int(c, "a coefficient")) for i, c in pairs]
-        return exprs.add(_int(step[1], "a constant"), exprs.total(parts))
+        parts = [arithmetic.mul(_earlier(i, made), _int(c, "a coefficient")) for i, c in pairs]
+        return arithmetic.add(_int(step[1], "a constant"), arithmetic.total(parts))
     if not isinstance(kind, str) or kind not in _MAKERS:
         raise FormatError(f"unknown kind of term: {kind!r}")
     count, make = _MAKERS[kind]
@@ -189,7 +190,7 @@ def _name(value: Json) -> str:
     """The name of a symbol: one that a text may use for it."""
     name = _str(value, "the name of a symbol")
     try:
-        if name.isidentifier() and parse(name) is exprs.symbol(name):
+        if name.isidentifier() and parse(name) is arithmetic.symbol(name):
             return name
     except GuardsError:
         pass
@@ -269,7 +270,7 @@ def _facts_to_json(facts: Facts) -> dict[str, Json]:
 
 def _facts(body: Json) -> Facts:
     found = _object(body, "facts", {"ranges", "conditions"})
-    pairs = {exprs.symbol(name): limits for name, limits in _ranges(found["ranges"]).items()}
+    pairs = {arithmetic.symbol(name): limits for name, limits in _ranges(found["ranges"]).items()}
     try:
         return Facts.make(pairs, [_condition(c) for c in _list(found["conditions"], "conditions")])
     except GuardsError as error:

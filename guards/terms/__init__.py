@@ -4,3 +4,5 @@ The ground floor: nothing here knows what is assumed of a symbol. A term is made
 bring it into its canonical form, so that equal terms are the same object; everything that reads terms (text, code,
 intervals, values) is an algebra of the one memoised fold.
 """
+
+import guards.terms.division  # the operators of Term  # noqa: F401

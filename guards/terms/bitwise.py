@@ -5,8 +5,8 @@ Each function answers None where there is no such formula: one operand must be a
 
 from __future__ import annotations
 
-from guards.terms import exprs
-from guards.terms.exprs import Op, Term
+from guards.terms import arithmetic, division
+from guards.terms.term import Op, Term
 
 MOST_RUNS = 64  # of set bits in a constant: each becomes one quotient
 
@@ -14,7 +14,7 @@ MOST_RUNS = 64  # of set bits in a constant: each becomes one quotient
 def both(a: Term, b: Term) -> Term | None:
     """``a & b``
 
-    >>> from guards.terms.exprs import const, symbol
+    >>> from guards.terms.arithmetic import const, symbol
     >>> x = symbol("x")
     >>> both(x, const(7)), both(x, const(6)), both(x, const(-8))
     (<x % 8>, <2*((x//2) % 4)>, <x - x % 8>)
@@ -27,11 +27,11 @@ def both(a: Term, b: Term) -> Term | None:
         a, b = b, a
     mask: int = b.args[0]
     if a.op is Op.CONST:
-        return exprs.const(a.args[0] & mask)
+        return arithmetic.const(a.args[0] & mask)
     if mask >= 0:
         return _masked(a, mask)
     rest = _masked(a, ~mask)
-    return None if rest is None else exprs.sub(a, rest)
+    return None if rest is None else arithmetic.sub(a, rest)
 
 
 def _masked(a: Term, mask: int) -> Term | None:
@@ -47,18 +47,18 @@ def _masked(a: Term, mask: int) -> Term | None:
             high += 1
         if len(parts) == MOST_RUNS:
             return None
-        parts.append(exprs.scale(exprs.mod(exprs.floordiv(a, 1 << low), 1 << (high - low)), 1 << low))
+        parts.append(arithmetic.scale(division.mod(division.floordiv(a, 1 << low), 1 << (high - low)), 1 << low))
         low = high
-    return exprs.total(parts)
+    return arithmetic.total(parts)
 
 
 def either(a: Term, b: Term) -> Term | None:
     """``a | b``, which is ``a + b - (a & b)``"""
     shared = both(a, b)
-    return None if shared is None else exprs.sub(exprs.add(a, b), shared)
+    return None if shared is None else arithmetic.sub(arithmetic.add(a, b), shared)
 
 
 def differing(a: Term, b: Term) -> Term | None:
     """``a ^ b``, which is ``a + b - 2*(a & b)``"""
     shared = both(a, b)
-    return None if shared is None else exprs.sub(exprs.add(a, b), exprs.scale(shared, 2))
+    return None if shared is None else arithmetic.sub(arithmetic.add(a, b), arithmetic.scale(shared, 2))

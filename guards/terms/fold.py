@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from guards.terms import exprs
-from guards.terms.exprs import DEEP, Op, Term, children
+from guards.terms import arithmetic, boolean, division, extremes
+from guards.terms.term import DEEP, Monomials, Op, Term, children, postorder, spelled_by
 
 T = TypeVar("T")
 Algebra = Callable[[Term, list[T]], T]
@@ -22,7 +22,7 @@ def fold(term: Term, algebra: Algebra[T], memo: dict[Term, T] | None = None) -> 
 
     A ``memo`` given by the caller keeps the results between calls.
 
-    >>> from guards.terms.exprs import symbol
+    >>> from guards.terms.arithmetic import symbol
     >>> x = symbol("x")
     >>> fold((x + 1) // 2, lambda term, operands: 1 + sum(operands))  # how many nodes, sums counted once
     4
@@ -32,7 +32,7 @@ def fold(term: Term, algebra: Algebra[T], memo: dict[Term, T] | None = None) -> 
         return known[term]
     if term.depth <= DEEP:
         return _fold(term, algebra, known)
-    for part in exprs.postorder(term, lambda part: part in known):
+    for part in postorder(term, lambda part: part in known):
         if part not in known:
             known[part] = algebra(part, [known[child] for child in children(part)])
     return known[term]
@@ -54,7 +54,8 @@ def evaluate(term: Term, values: Mapping[str, Value]) -> Value:
         KeyError: a symbol has no value.
         ZeroDivisionError: a divisor is 0 at these values (and no other part of an ``and`` or ``or`` decides it).
 
-    >>> from guards.terms.exprs import symbol, lt
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import lt
     >>> s = symbol("s")
     >>> evaluate((s + 7) // 8 * 8, {"s": 9}), evaluate(lt(s, 9), {"s": 9})
     (16, False)
@@ -162,35 +163,35 @@ def rebuild(term: Term, operands: list[Term]) -> Term:
         constant, items = term.args
         merged: dict[Term, int] = {}
         for (_, coefficient), operand in zip(items, operands, strict=True):
-            inner, parts = exprs.split(operand)
+            inner, parts = arithmetic.split(operand)
             constant += coefficient * inner
             for monomial, factor in parts:
                 merged[monomial] = merged.get(monomial, 0) + coefficient * factor
-        return exprs.linear(constant, merged)
+        return arithmetic.linear(constant, merged)
     if op <= Op.SYMBOL or op is Op.TRUE or op is Op.FALSE:
         return term
     return _MAKERS[op](*operands)
 
 
 _MAKERS: dict[Op, Callable[..., Term]] = {
-    Op.MUL: lambda *parts: exprs.prod(parts),
-    Op.FLOORDIV: exprs.floordiv,
-    Op.MOD: exprs.mod,
-    Op.MIN: exprs.minimum,
-    Op.MAX: exprs.maximum,
-    Op.ITE: exprs.ite,
-    Op.EQ: exprs.is_zero,
-    Op.NE: lambda part: exprs.not_(exprs.is_zero(part)),
-    Op.LE: exprs.not_positive,
-    Op.AND: exprs.and_,
-    Op.OR: exprs.or_,
+    Op.MUL: lambda *parts: arithmetic.prod(parts),
+    Op.FLOORDIV: division.floordiv,
+    Op.MOD: division.mod,
+    Op.MIN: extremes.minimum,
+    Op.MAX: extremes.maximum,
+    Op.ITE: boolean.ite,
+    Op.EQ: boolean.is_zero,
+    Op.NE: lambda part: boolean.not_(boolean.is_zero(part)),
+    Op.LE: boolean.not_positive,
+    Op.AND: boolean.and_,
+    Op.OR: boolean.or_,
 }
 
 
 def substitute(term: Term, replacements: Mapping[Term, Term]) -> Term:
     """``term`` with each key of ``replacements`` (a symbol, or any other term) replaced, all at once.
 
-    >>> from guards.terms.exprs import symbol
+    >>> from guards.terms.arithmetic import symbol
     >>> x, y = symbol("x"), symbol("y")
     >>> str(substitute((x + 1) // 8, {x: 8 * y}))
     'y'
@@ -271,7 +272,7 @@ def balanced(
 ) -> str:
     """A relation with its negative parts moved to the other side; ``show`` writes a sum, ``join`` a comparison."""
     argument = term.args[0]
-    constant, items = exprs.split(argument)
+    constant, items = arithmetic.split(argument)
     if argument.op is not Op.ADD:
         parts = [(1, operands[0])]
     else:
@@ -302,7 +303,7 @@ def balanced(
     return join(show(0, left), "<=", show(-constant, right))
 
 
-def _led_by_symbols(items: exprs.Monomials) -> bool:
+def _led_by_symbols(items: Monomials) -> bool:
     """Whether a symbol with a negative coefficient comes first, and a symbol is first of the positive ones too."""
     return items[0][1] < 0 and next(m for m, c in items if c > 0).op is Op.SYMBOL
 
@@ -350,7 +351,9 @@ def _describe(names: Mapping[str, str] | None, cache: dict[Term, list[_Text]]) -
 def text(term: Term, names: Mapping[str, str] | None = None) -> str:
     """``term`` as a person would write it; ``names`` renames symbols.
 
-    >>> from guards.terms.exprs import symbol, gt, eq, mod
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, gt
+    >>> from guards.terms.division import mod
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> text(gt(s0 + s1, 2)), text(eq(s0, s1)), text(eq(s0 % 8, 0)), text(s0 // 8 * 8)
     ('s0 + s1 > 2', 's0 == s1', 's0 % 8 == 0', '8*(s0//8)')
@@ -358,7 +361,7 @@ def text(term: Term, names: Mapping[str, str] | None = None) -> str:
     return fold(term, _describe(names, {}))[0]
 
 
-exprs.spelled_by(text)
+spelled_by(text)
 
 
 def python(term: Term, names: Mapping[str, str] | None = None) -> str:
@@ -367,7 +370,9 @@ def python(term: Term, names: Mapping[str, str] | None = None) -> str:
     ``names`` gives for each symbol a safe expression: an identifier, or anything that binds as strongly as one.  A
     symbol absent from ``names`` is written under its own name.
 
-    >>> from guards.terms.exprs import symbol, maximum, lt
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import lt
+    >>> from guards.terms.extremes import maximum
     >>> python(lt(maximum(symbol("a"), 2) % 4, symbol("b")), {"a": "v[0]", "b": "v[1]"})
     'max(v[0], 2) % 4 < v[1]'
     """

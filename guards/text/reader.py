@@ -15,8 +15,9 @@ from guards.deciders.linear_refutation import refutes
 from guards.domains.interval_arithmetic import EVERYTHING, Pair
 from guards.errors import ParseError
 from guards.facts.component import Component, divisors
-from guards.terms import bitwise, exprs, truncation
-from guards.terms.exprs import FALSE, TRUE, Op, Term
+from guards.terms import arithmetic, bitwise, boolean, division, extremes, truncation
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import Op, Term
 
 MAX_LENGTH = 50_000  # characters
 MAX_BITS = 2048  # of a constant
@@ -130,7 +131,7 @@ class _Reader:
     def integer(self, node: ast.expr) -> Term:
         """An integer; a condition counts as 1 or 0, as in Python."""
         term = self.read(node)
-        return exprs.ite(term, 1, 0) if term.op >= Op.TRUE else term
+        return boolean.ite(term, 1, 0) if term.op >= Op.TRUE else term
 
     def condition(self, node: ast.expr) -> Term:
         self.choosing = True
@@ -153,7 +154,7 @@ class _Reader:
                 self.fail(f"the name {name[:40]!r} is not allowed", node)
             if len(_symbols) >= _CACHE_LIMIT:
                 _symbols.clear()
-            found = _symbols[name] = exprs.symbol(name)
+            found = _symbols[name] = arithmetic.symbol(name)
         return found
 
     def _constant(self, node: ast.Constant) -> Term:
@@ -164,7 +165,7 @@ class _Reader:
             return FALSE
         if type(value) is not int:
             self.fail(f"the constant {str(value)[:40]!r} is not an integer", node)
-        return exprs.const(value) if value < 65536 else self.checked(exprs.const(value), node)
+        return arithmetic.const(value) if value < 65536 else self.checked(arithmetic.const(value), node)
 
     def checked(self, term: Term, node: ast.AST) -> Term:
         """The term, unless it has grown too large."""
@@ -198,7 +199,7 @@ class _Reader:
                 while chain and type(chain[-1].op) is ast.Add:  # a long sum is collected once
                     step = chain.pop()
                     parts.append(self.read(step.right))
-                left = self.checked(exprs.total([_number(part) for part in parts]), step)
+                left = self.checked(arithmetic.total([_number(part) for part in parts]), step)
                 continue
             left = self._combine(operator, left, step)
         return left
@@ -211,15 +212,15 @@ class _Reader:
             return _LOGICAL[operator](left, right)
         a, b = _number(left), _number(right)
         if operator is ast.Add:
-            return self.checked(exprs.add(a, b), node)
+            return self.checked(arithmetic.add(a, b), node)
         if operator is ast.Sub:
-            return self.checked(exprs.sub(a, b), node)
+            return self.checked(arithmetic.sub(a, b), node)
         if operator is ast.Mult:
             return self.product(a, b, node)
         if operator is ast.FloorDiv:
-            return self.divided(exprs.floordiv, a, b)
+            return self.divided(division.floordiv, a, b)
         if operator is ast.Mod:
-            return self.divided(exprs.mod, a, b)
+            return self.divided(division.mod, a, b)
         if operator is ast.LShift or operator is ast.RShift:
             return self.shifted(a, b, operator is ast.LShift, node)
         if operator in _BITWISE:
@@ -236,16 +237,16 @@ class _Reader:
 
     def even(self, a: Term, b: Term, node: ast.AST) -> Term:
         """``a / b`` where that is an integer whatever the values are."""
-        if exprs.mod(a, b) is not exprs.ZERO:
+        if division.mod(a, b) is not arithmetic.ZERO:
             self.fail("'/' gives a fraction here: write // for integer division", node)
-        return exprs.floordiv(a, b)
+        return division.floordiv(a, b)
 
     def shifted(self, a: Term, b: Term, left: bool, node: ast.AST) -> Term:
         """``a << b`` or ``a >> b``"""
         if b.op is not Op.CONST or not 0 <= b.value <= MAX_BITS // 2:
             self.fail(f"the number of bits to shift by must be a constant from 0 to {MAX_BITS // 2}", node)
-        power = exprs.const(1 << b.value)
-        return self.product(a, power, node) if left else exprs.floordiv(a, power)
+        power = arithmetic.const(1 << b.value)
+        return self.product(a, power, node) if left else division.floordiv(a, power)
 
     def bitwise(self, operator: type[ast.operator], a: Term, b: Term, node: ast.AST) -> Term:
         """``a & b``, ``a | b`` or ``a ^ b``"""
@@ -262,13 +263,13 @@ class _Reader:
 
     def product(self, a: Term, b: Term, node: ast.AST) -> Term:
         """``a * b``, unless it grows too large when multiplied out."""
-        if len(exprs.split(a)[1]) * len(exprs.split(b)[1]) > MAX_MONOMIALS:
+        if len(arithmetic.split(a)[1]) * len(arithmetic.split(b)[1]) > MAX_MONOMIALS:
             self.fail(f"a product of more than {MAX_MONOMIALS} parts when multiplied out", node)
-        return self.checked(exprs.mul(a, b), node)
+        return self.checked(arithmetic.mul(a, b), node)
 
     def power(self, base: Term, exponent: int, node: ast.AST) -> Term:
         """``base ** exponent``"""
-        result = exprs.ONE
+        result = arithmetic.ONE
         for _ in range(exponent):
             result = self.product(result, base, node)
         return result
@@ -276,15 +277,15 @@ class _Reader:
     def unary(self, node: ast.UnaryOp) -> Term:
         operator = type(node.op)
         if operator is ast.Not:
-            return exprs.not_(self.condition(node.operand))
+            return boolean.not_(self.condition(node.operand))
         operand = self.read(node.operand)
         if operator is ast.Invert:
-            return exprs.not_(operand) if operand.op >= Op.TRUE else exprs.sub(-1, operand)
+            return boolean.not_(operand) if operand.op >= Op.TRUE else arithmetic.sub(-1, operand)
         operand = _number(operand)
-        return exprs.scale(operand, -1) if operator is ast.USub else operand
+        return arithmetic.scale(operand, -1) if operator is ast.USub else operand
 
     def logical(self, node: ast.BoolOp) -> Term:
-        join = exprs.and_ if isinstance(node.op, ast.And) else exprs.or_
+        join = boolean.and_ if isinstance(node.op, ast.And) else boolean.or_
         return join(*[self.condition(part) for part in node.values])
 
     def compare(self, node: ast.Compare) -> Term:
@@ -296,7 +297,7 @@ class _Reader:
             right = self.read(item)
             parts.append(self.relation(type(operator), left, right, node))
             left = right
-        return exprs.and_(*parts)
+        return boolean.and_(*parts)
 
     def relation(self, operator: type[ast.cmpop], left: Term, right: Term, node: ast.AST) -> Term:
         make = _RELATIONS.get(operator)
@@ -304,7 +305,7 @@ class _Reader:
             self.fail("only == != < <= > >= compare", node)
         if left.op >= Op.TRUE and right.op >= Op.TRUE and operator in (ast.Eq, ast.NotEq):
             same = iff(left, right)
-            return same if operator is ast.Eq else exprs.not_(same)
+            return same if operator is ast.Eq else boolean.not_(same)
         return make(_number(left), _number(right))
 
     def conditional(self, node: ast.IfExp) -> Term:
@@ -313,8 +314,8 @@ class _Reader:
     def choose(self, condition: Term, then: Term, otherwise: Term) -> Term:
         """``then if condition else otherwise``, for two integers or two conditions."""
         if then.op >= Op.TRUE and otherwise.op >= Op.TRUE:
-            return exprs.or_(exprs.and_(condition, then), exprs.and_(exprs.not_(condition), otherwise))
-        return exprs.ite(condition, _number(then), _number(otherwise))
+            return boolean.or_(boolean.and_(condition, then), boolean.and_(boolean.not_(condition), otherwise))
+        return boolean.ite(condition, _number(then), _number(otherwise))
 
     def call(self, node: ast.Call) -> Term:
         function = node.func
@@ -344,7 +345,7 @@ class _Reader:
 
 
 def _number(term: Term) -> Term:
-    return exprs.ite(term, 1, 0) if term.op >= Op.TRUE else term
+    return boolean.ite(term, 1, 0) if term.op >= Op.TRUE else term
 
 
 def _shown(term: Term) -> str:
@@ -355,24 +356,26 @@ def _shown(term: Term) -> str:
 def iff(a: Term, b: Term) -> Term:
     """Whether two conditions agree.
 
-    >>> from guards.terms.exprs import symbol, lt, ge
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import ge, lt
     >>> x = symbol("x")
     >>> iff(lt(x, 3), ge(2, x))
     <True>
     """
     if a is b:
         return TRUE
-    return exprs.and_(exprs.or_(exprs.not_(a), b), exprs.or_(a, exprs.not_(b)))
+    return boolean.and_(boolean.or_(boolean.not_(a), b), boolean.or_(a, boolean.not_(b)))
 
 
 def implies(a: Term, b: Term) -> Term:
     """Whether ``b`` holds wherever ``a`` does.
 
-    >>> from guards.terms.exprs import symbol, lt
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import lt
     >>> implies(lt(symbol("x"), 3), lt(symbol("x"), 3))
     <True>
     """
-    return TRUE if a is b else exprs.or_(exprs.not_(a), b)
+    return TRUE if a is b else boolean.or_(boolean.not_(a), b)
 
 
 def _describe(node: ast.AST) -> str:
@@ -380,17 +383,17 @@ def _describe(node: ast.AST) -> str:
 
 
 _RELATIONS: dict[type[ast.cmpop], Callable[[Term, Term], Term]] = {
-    ast.Eq: exprs.eq,
-    ast.NotEq: exprs.ne,
-    ast.Lt: exprs.lt,
-    ast.LtE: exprs.le,
-    ast.Gt: exprs.gt,
-    ast.GtE: exprs.ge,
+    ast.Eq: boolean.eq,
+    ast.NotEq: boolean.ne,
+    ast.Lt: boolean.lt,
+    ast.LtE: boolean.le,
+    ast.Gt: boolean.gt,
+    ast.GtE: boolean.ge,
 }
 _LOGICAL: dict[type[ast.operator], Callable[[Term, Term], Term]] = {
-    ast.BitAnd: exprs.and_,
-    ast.BitOr: exprs.or_,
-    ast.BitXor: lambda a, b: exprs.not_(iff(a, b)),
+    ast.BitAnd: boolean.and_,
+    ast.BitOr: boolean.or_,
+    ast.BitXor: lambda a, b: boolean.not_(iff(a, b)),
     ast.RShift: implies,
 }
 _BITWISE: dict[type[ast.operator], Callable[[Term, Term], Term | None]] = {
@@ -439,7 +442,7 @@ def _comparison(operator: type[ast.cmpop]) -> Maker:
 
 def ceildiv(a: Term, b: Term) -> Term:
     """``a / b`` rounded up."""
-    return exprs.scale(exprs.floordiv(exprs.scale(a, -1), b), -1)
+    return arithmetic.scale(division.floordiv(arithmetic.scale(a, -1), b), -1)
 
 
 def _truncdiv(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
@@ -461,7 +464,7 @@ def _piecewise(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
             reader.fail("each part of Piecewise must be (value, condition)", part)
         pairs.append((reader.read(part.elts[0]), reader.condition(part.elts[1])))
     result, condition = pairs.pop()
-    if condition is not TRUE and not _certain(exprs.or_(condition, *[other for _, other in pairs])):
+    if condition is not TRUE and not _certain(boolean.or_(condition, *[other for _, other in pairs])):
         reader.fail("the conditions of Piecewise must cover everything: the last must be True", node)
     for value, condition in reversed(pairs):
         result = reader.choose(condition, value, result)
@@ -471,7 +474,7 @@ def _piecewise(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
 def _certain(condition: Term) -> bool:
     """Whether linear arithmetic shows that a condition holds for all integers."""
     ranges: dict[Term, Pair] = dict.fromkeys(condition.symbols, EVERYTHING)
-    return refutes(Component(ranges), exprs.not_(condition))
+    return refutes(Component(ranges), boolean.not_(condition))
 
 
 def _fraction(reader: _Reader, part: ast.expr) -> tuple[Term, Term] | None:
@@ -504,7 +507,7 @@ def _even(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
 
 def _truth(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
     term = reader.read(args[0])
-    return term if term.op >= Op.TRUE else exprs.ne(term, 0)
+    return term if term.op >= Op.TRUE else boolean.ne(term, 0)
 
 
 def _shift(left: bool) -> Maker:
@@ -516,11 +519,11 @@ def _bits(operator: type[ast.operator]) -> Maker:
 
 
 def _absolute(a: Term) -> Term:
-    return exprs.maximum(a, exprs.scale(a, -1))
+    return extremes.maximum(a, arithmetic.scale(a, -1))
 
 
 def _clamp(a: Term, lo: Term, hi: Term) -> Term:
-    return exprs.minimum(exprs.maximum(a, lo), hi)
+    return extremes.minimum(extremes.maximum(a, lo), hi)
 
 
 def _power(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
@@ -528,35 +531,39 @@ def _power(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
 
 
 def _multiply(reader: _Reader, args: list[ast.expr], node: ast.Call) -> Term:
-    result = exprs.ONE
+    result = arithmetic.ONE
     for part in args:
         result = reader.product(result, reader.integer(part), node)
     return result
 
 
 def _add(*parts: Term) -> Term:
-    return exprs.total(parts)
+    return arithmetic.total(parts)
 
 
 _FRACTIONS = ("IntTrueDiv", "TrueDiv", "truediv")
 _same: dict[tuple[str, ...], tuple[int, int | None, Maker]] = {
-    ("min", "Min", "sym_min", "minimum", "min_dim"): (1, None, _integers(exprs.minimum)),
-    ("max", "Max", "sym_max", "maximum", "max_dim"): (1, None, _integers(exprs.maximum)),
+    ("min", "Min", "sym_min", "minimum", "min_dim"): (1, None, _integers(extremes.minimum)),
+    ("max", "Max", "sym_max", "maximum", "max_dim"): (1, None, _integers(extremes.maximum)),
     ("abs", "Abs"): (1, 1, _integers(_absolute)),
-    ("sign", "Sign"): (1, 1, _integers(lambda a: _clamp(a, exprs.const(-1), exprs.ONE))),
-    ("non_negative", "relu", "Relu"): (1, 1, _integers(lambda a: exprs.maximum(a, 0))),
+    ("sign", "Sign"): (1, 1, _integers(lambda a: _clamp(a, arithmetic.const(-1), arithmetic.ONE))),
+    ("non_negative", "relu", "Relu"): (1, 1, _integers(lambda a: extremes.maximum(a, 0))),
     ("clamp", "clip"): (3, 3, _integers(_clamp)),
     ("FloorDiv", "floordiv", "floorDiv", "floor_div", "floor_divide", "CleanDiv", "fld"): (
         2,
         2,
-        _division(exprs.floordiv),
+        _division(division.floordiv),
     ),
-    ("Mod", "mod", "FloorMod", "floormod", "floorMod", "floor_mod", "flm", "PythonMod"): (2, 2, _division(exprs.mod)),
+    ("Mod", "mod", "FloorMod", "floormod", "floorMod", "floor_mod", "flm", "PythonMod"): (
+        2,
+        2,
+        _division(division.mod),
+    ),
     ("ceildiv", "CeilDiv", "ceilDiv", "ceil_div", "cdiv"): (2, 2, _division(ceildiv)),
     ("truncdiv", "truncDiv", "TruncDiv", "tdiv", "trunc_div"): (2, 2, _truncdiv),
     ("truncmod", "truncMod", "TruncMod", "tmod", "trunc_mod", "rem"): (2, 2, _truncmod),
-    ("ModularIndexing",): (3, 3, _integers(lambda a, b, c: exprs.mod(exprs.floordiv(a, b), c))),
-    ("floor", "FloorToInt"): (1, 1, _rounded(exprs.floordiv)),
+    ("ModularIndexing",): (3, 3, _integers(lambda a, b, c: division.mod(division.floordiv(a, b), c))),
+    ("floor", "FloorToInt"): (1, 1, _rounded(division.floordiv)),
     ("ceil", "ceiling", "CeilToInt"): (1, 1, _rounded(ceildiv)),
     ("trunc", "TruncToInt", "int", "sym_int"): (1, 1, _cut),
     _FRACTIONS: (2, 2, _even),
@@ -570,7 +577,7 @@ _same: dict[tuple[str, ...], tuple[int, int | None, Maker]] = {
     ("bitwise_and",): (2, 2, _bits(ast.BitAnd)),
     ("bitwise_or",): (2, 2, _bits(ast.BitOr)),
     ("bitwise_xor",): (2, 2, _bits(ast.BitXor)),
-    ("bitwise_not",): (1, 1, _integers(lambda a: exprs.sub(-1, a))),
+    ("bitwise_not",): (1, 1, _integers(lambda a: arithmetic.sub(-1, a))),
     ("ite", "Ite", "ITE", "If", "if_then_else", "where", "Where", "select", "Select", "sym_ite"): (3, 3, _choice),
     ("Piecewise",): (1, None, _piecewise),
     ("Eq", "eq", "Equality"): (2, 2, _comparison(ast.Eq)),
@@ -579,12 +586,12 @@ _same: dict[tuple[str, ...], tuple[int, int | None, Maker]] = {
     ("Le", "le", "LessThan"): (2, 2, _comparison(ast.LtE)),
     ("Gt", "gt", "StrictGreaterThan"): (2, 2, _comparison(ast.Gt)),
     ("Ge", "ge", "GreaterThan"): (2, 2, _comparison(ast.GtE)),
-    ("And", "and_", "all"): (1, None, _conditions(exprs.and_)),
-    ("Or", "or_", "any"): (1, None, _conditions(exprs.or_)),
-    ("Not", "not_", "sym_not"): (1, 1, _conditions(exprs.not_)),
+    ("And", "and_", "all"): (1, None, _conditions(boolean.and_)),
+    ("Or", "or_", "any"): (1, None, _conditions(boolean.or_)),
+    ("Not", "not_", "sym_not"): (1, 1, _conditions(boolean.not_)),
     ("Implies", "implies"): (2, 2, _conditions(implies)),
     ("Iff", "iff", "Equivalent"): (2, 2, _conditions(iff)),
-    ("Xor", "xor"): (2, 2, _conditions(lambda a, b: exprs.not_(iff(a, b)))),
+    ("Xor", "xor"): (2, 2, _conditions(lambda a, b: boolean.not_(iff(a, b)))),
 }
 
 FUNCTIONS: dict[str, tuple[int, int | None, Maker]] = {name: row for names, row in _same.items() for name in names}

@@ -10,7 +10,7 @@ import torch
 
 from guards.sets.codegen import Check, compile_check
 from guards.sets.guard import GuardSet
-from guards.terms.exprs import Op
+from guards.terms.term import Op
 from symshape.calls.arguments import Call, LeafKey, TensorKey, take_apart, values_of
 from symshape.calls.modes import describe_modes
 from symshape.calls.modes import modes as modes_now

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from guards.terms import fold
-from guards.terms.exprs import Op, Term
+from guards.terms.term import Op, Term
 from symshape.errors import RuntimeAssertionError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Assertion, Binding, Graph, Node, Value, map_argument, values_in, written_values

@@ -14,8 +14,8 @@ from typing import Union
 
 import attrs
 
-from guards.terms import exprs, fold
-from guards.terms.exprs import Term
+from guards.terms import arithmetic, fold
+from guards.terms.term import Op, Term
 
 _FEW_DIGITS = 2**10  # times a size below 2**43 stays exact
 
@@ -76,7 +76,7 @@ class FloatTerm:
             return (arg, 1) if isinstance(arg, Term) else None
         if self.op == "neg":
             inner = _ratio(self.args[0])
-            return None if inner is None else (exprs.scale(inner[0], -1), inner[1])
+            return None if inner is None else (arithmetic.scale(inner[0], -1), inner[1])
         if self.op == "truediv":
             top, bottom = self.args
             whole = top if isinstance(top, Term) else _whole(top)
@@ -90,7 +90,7 @@ class FloatTerm:
                     power_of_two = math.frexp(right)[0] == 0.5
                     # Exact: times a power of two, or an integer times a factor of few digits (such as 2.5).
                     if inner is not None and (power_of_two or (inner[1] == 1 and factor.numerator < _FEW_DIGITS)):
-                        return exprs.scale(inner[0], factor.numerator), inner[1] * factor.denominator
+                        return arithmetic.scale(inner[0], factor.numerator), inner[1] * factor.denominator
         return None
 
     def symbols(self) -> frozenset[Term]:
@@ -116,7 +116,7 @@ class FloatTerm:
 
 
 def _is_sum(arg: Operand) -> bool:
-    return isinstance(arg, Term) and arg.op not in (exprs.Op.SYMBOL, exprs.Op.CONST)
+    return isinstance(arg, Term) and arg.op not in (Op.SYMBOL, Op.CONST)
 
 
 def _evaluate(arg: Operand, values: Mapping[str, int], floats: Mapping[str, float] | None) -> float:
@@ -149,11 +149,11 @@ def _whole(arg: Operand) -> Term | None:
         return arg.args[0] if arg.op == "from_int" and isinstance(arg.args[0], Term) else None
     if isinstance(arg, Term):
         return arg
-    return exprs.const(int(arg)) if arg.is_integer() and abs(arg) < 2**53 else None
+    return arithmetic.const(int(arg)) if arg.is_integer() and abs(arg) < 2**53 else None
 
 
 def _positive_integer(arg: Operand) -> int | None:
     whole = _whole(arg)
-    if whole is None or whole.op is not exprs.Op.CONST or whole.value <= 0:
+    if whole is None or whole.op is not Op.CONST or whole.value <= 0:
         return None
     return whole.value

@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 from torch.utils._pytree import TreeSpec
 
 from guards.sets.guard import Guard, Origin
-from guards.terms.exprs import Term
+from guards.terms.term import Term
 from meta_fns import TensorSpec
 from symshape.graph.float_terms import FloatTerm
 from symshape.user_code import Location, origin_of

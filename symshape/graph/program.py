@@ -10,8 +10,8 @@ import torch
 
 from guards.sets.guard import Guard, GuardSet, Origin
 from guards.sets.sources import IntArg, Source
-from guards.terms import exprs, fold
-from guards.terms.exprs import Term
+from guards.terms import arithmetic, boolean, fold
+from guards.terms.term import Op, Term
 from symshape.calls.arguments import Call
 from symshape.dims import Policy
 from symshape.graph.codegen import Run
@@ -125,12 +125,12 @@ class Program:
         first: dict[Term, Term] = {}
         found: list[Guard] = []
         for name, slot in zip(names, self.slots, strict=True):
-            if slot.term.op is exprs.Op.SYMBOL and slot.term not in first:
-                first[slot.term] = exprs.symbol(name)
+            if slot.term.op is Op.SYMBOL and slot.term not in first:
+                first[slot.term] = arithmetic.symbol(name)
         for name, slot in zip(names, self.slots, strict=True):
-            condition = exprs.eq(exprs.symbol(name), fold.substitute(slot.term, first))
-            if condition is not exprs.TRUE:
-                static = slot.term.op is exprs.Op.CONST
+            condition = boolean.eq(arithmetic.symbol(name), fold.substitute(slot.term, first))
+            if condition is not boolean.TRUE:
+                static = slot.term.op is Op.CONST
                 text = f"{slot.source.text()} is {'static' if static else slot.term}"
                 found.append(Guard(condition, Origin("", 0, text=text, rule="static" if static else "layout")))
         found += [Guard(fold.substitute(guard.term, first), guard.origin) for guard in self.guards]
@@ -142,7 +142,7 @@ def symbol_positions(slots: Sequence[Slot]) -> dict[str, int]:
     """For each symbol, the first slot that holds it."""
     positions: dict[str, int] = {}
     for position, slot in enumerate(slots):
-        if slot.term.op is exprs.Op.SYMBOL:
+        if slot.term.op is Op.SYMBOL:
             positions.setdefault(slot.term.name, position)
     return positions
 

@@ -10,8 +10,8 @@ import torch
 import torch.fx
 
 from guards.sets.sources import IntArg, Size, StorageOffset, Stride
-from guards.terms import exprs, fold
-from guards.terms.exprs import Op, Term
+from guards.terms import arithmetic, fold
+from guards.terms.term import Op, Term
 from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Node, Value, map_argument
@@ -124,7 +124,7 @@ class _Writer:
                 self.floats[binding.symbol] = made
             elif binding.kind != "size":
                 node = made if binding.kind == "item" else self.graph.call_function(torch.sym_ite, (made, 1, 0))
-                self.terms[exprs.symbol(binding.symbol)] = node
+                self.terms[arithmetic.symbol(binding.symbol)] = node
         for position, output in enumerate(step.outputs):
             if output is not None:
                 node = made if step.single else self.graph.call_function(operator.getitem, (made, position))
@@ -134,7 +134,7 @@ class _Writer:
                 output = step.outputs[binding.output]
                 assert output is not None
                 size = self.graph.call_function(_aten.sym_size.int, (self.values[output], binding.dim))
-                self.terms[exprs.symbol(binding.symbol)] = size
+                self.terms[arithmetic.symbol(binding.symbol)] = size
 
     def _argument(self, arg: Any) -> Any:
         if isinstance(arg, (tuple, list)):

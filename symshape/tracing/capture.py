@@ -14,8 +14,8 @@ from torch.utils import _pytree as pytree
 
 from guards.sets.guard import GuardSet
 from guards.sets.sources import Source
-from guards.terms import exprs
-from guards.terms.exprs import Term
+from guards.terms import arithmetic, boolean
+from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from symshape import events
 from symshape.calls.arguments import INT_KEY, STRIDED, Call, TensorKey, sources_of, values_of
@@ -178,7 +178,7 @@ class _Arguments:
             spec = TensorSpec(sizes, strides, 0, key.dtype, key.device)
         if tensor.storage_offset() or key.layout is STRIDED:
             source, offset = next(sources)
-            self.slots.append(Slot(source, exprs.const(offset)))
+            self.slots.append(Slot(source, arithmetic.const(offset)))
             spec = spec.with_(storage_offset=offset)
             if not isinstance(self.policies.get(source, Policy.STATIC), Dim) and (
                 self.policies.get(source, Policy.STATIC) is not Policy.STATIC
@@ -192,7 +192,7 @@ class _Arguments:
         policy = dim.policy if isinstance(dim, Dim) else dim
         special = self.options.specialize_zero_one and hint in (0, 1) and policy is not Policy.UNBACKED
         if policy is Policy.STATIC or special:
-            self.slots.append(Slot(source, exprs.const(hint)))
+            self.slots.append(Slot(source, arithmetic.const(hint)))
             return hint
         if policy is Policy.UNBACKED:
             node = self.env.new_unbacked(description=f"the size {source.text()}", source=source)
@@ -247,7 +247,7 @@ class _Arguments:
         dim = self.policies.get(source, Policy.STATIC)
         policy = dim.policy if isinstance(dim, Dim) else dim
         if policy is Policy.STATIC:
-            self.slots.append(Slot(source, exprs.const(hint)))
+            self.slots.append(Slot(source, arithmetic.const(hint)))
             return hint
         if isinstance(dim, Dim):
             return self._size(source, hint)
@@ -272,9 +272,9 @@ class _Arguments:
             else:
                 strides[d] = self._symbol(source, stride, Policy.AUTO)
                 slots[d] = self.slots.pop()
-                self.env.declare(exprs.ge(strides[d].term, 1), f"{source.text()} is a step")
+                self.env.declare(boolean.ge(strides[d].term, 1), f"{source.text()} is a step")
             if slots[d] is None:
-                term = strides[d].term if isinstance(strides[d], IntNode) else exprs.const(strides[d])
+                term = strides[d].term if isinstance(strides[d], IntNode) else arithmetic.const(strides[d])
                 slots[d] = Slot(source, term)
             if stride >= expected_hint:
                 expected = strides[d] * sizes[d]
@@ -395,7 +395,7 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
         return tracer.lift(leaf).value
     if isinstance(leaf, (torch.SymInt, torch.SymFloat)):
         term = leaf.node.term
-        return term.value if isinstance(term, Term) and term.op is exprs.Op.CONST else term
+        return term.value if isinstance(term, Term) and term.op is Op.CONST else term
     if isinstance(leaf, torch.SymBool):
         return leaf.node.term
     if isinstance(leaf, _CONSTANTS):

@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 import meta_fns
 from guards.sets.guard import Guard
-from guards.terms import exprs
-from guards.terms.exprs import Term
+from guards.terms import boolean
+from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from meta_fns.core import registry
 from symshape.errors import ProgramError, SymShapeError, UnsupportedError
@@ -145,7 +145,7 @@ class _Unknowns:
 
     def new_bool(self) -> BoolNode:
         node = self._new(0, 1, f"the bool read by {self.op} (1 for True)")
-        return BoolNode(self.env, exprs.eq(node.term, 1))
+        return BoolNode(self.env, boolean.eq(node.term, 1))
 
     def _new(self, lower: Any, upper: Any, description: str) -> IntNode:
         node = self.env.new_unbacked(lower, upper, description=description)
@@ -430,7 +430,7 @@ class Tracer:
 
     def _scalar_result(self, item: Any, position: int, bindings: list[Binding]) -> Any:
         if type(item) is IntNode:
-            if item.term.op is exprs.Op.SYMBOL and self.env.symbols[item.term.name].hint is None:
+            if item.term.op is Op.SYMBOL and self.env.symbols[item.term.name].hint is None:
                 bindings.append(Binding(item.term.name, "item", position))
             return item.symint
         if type(item) is FloatNode:
@@ -526,10 +526,10 @@ def _scalar(arg: torch.SymInt | torch.SymFloat | torch.SymBool) -> tuple[Any, An
         )
     term = node.term
     if isinstance(term, Term):
-        if term.op is exprs.Op.CONST:
+        if term.op is Op.CONST:
             return term.value, term.value
-        if term is exprs.TRUE or term is exprs.FALSE:
-            return term is exprs.TRUE, term is exprs.TRUE
+        if term is boolean.TRUE or term is boolean.FALSE:
+            return term is boolean.TRUE, term is boolean.TRUE
     elif isinstance(term, float):
         return term, term
     return node, term

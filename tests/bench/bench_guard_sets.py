@@ -15,7 +15,11 @@ from time import perf_counter
 import z3
 
 from guards import GuardSet, certify, compile_check
-from guards.terms.exprs import Term, eq, floordiv, ge, gt, le, maximum, mod, ne, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import eq, ge, gt, le, ne
+from guards.terms.division import floordiv, mod
+from guards.terms.extremes import maximum
+from guards.terms.term import Term
 from tests.bench.report import Report, bench_parser
 from tests.bench.timing import measure_together
 

@@ -30,7 +30,7 @@ import torch
 from guards.ask.ladder import RUNGS, ask
 from guards.facts.facts import Facts
 from guards.sets.sources import IntArg, Size
-from guards.terms import exprs
+from guards.terms import boolean, division, extremes
 from guards.terms.fold import text
 from symshape.dims import Policy
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -43,20 +43,20 @@ from tests.oracles import Question
 
 OPERATORS: dict[str, Any] = {
     "__builtins__": {},
-    "eq": exprs.eq,
-    "noteq": exprs.ne,
-    "lt": exprs.lt,
-    "lte": exprs.le,
-    "gt": exprs.gt,
-    "gte": exprs.ge,
-    "floordiv": exprs.floordiv,
-    "mod": exprs.mod,
-    "minimum": exprs.minimum,
-    "maximum": exprs.maximum,
-    "and_": exprs.and_,
-    "or_": exprs.or_,
-    "not_": exprs.not_,
-    "ite": exprs.ite,
+    "eq": boolean.eq,
+    "noteq": boolean.ne,
+    "lt": boolean.lt,
+    "lte": boolean.le,
+    "gt": boolean.gt,
+    "gte": boolean.ge,
+    "floordiv": division.floordiv,
+    "mod": division.mod,
+    "minimum": extremes.minimum,
+    "maximum": extremes.maximum,
+    "and_": boolean.and_,
+    "or_": boolean.or_,
+    "not_": boolean.not_,
+    "ite": boolean.ite,
 }
 
 

@@ -19,8 +19,8 @@ import attrs
 import sympy
 from torch.utils._sympy import functions as torch_functions
 
-from guards.terms import exprs
-from guards.terms.exprs import Term
+from guards.terms import arithmetic, boolean, division, extremes
+from guards.terms.term import Term, postorder
 from tests.bench.peers import Torch, calls
 from tests.bench.report import Report, bench_parser
 from tests.bench.timing import Timing, measure_together
@@ -41,12 +41,12 @@ FORMULAS = (
 
 OURS: dict[str, Any] = {
     "__builtins__": {},
-    "eq": exprs.eq,
-    "lte": exprs.le,
-    "gt": exprs.gt,
-    "floordiv": exprs.floordiv,
-    "mod": exprs.mod,
-    "maximum": exprs.maximum,
+    "eq": boolean.eq,
+    "lte": boolean.le,
+    "gt": boolean.gt,
+    "floordiv": division.floordiv,
+    "mod": division.mod,
+    "maximum": extremes.maximum,
 }
 SYMPY: dict[str, Any] = {
     "__builtins__": {},
@@ -74,7 +74,7 @@ def makers() -> list[Maker]:
     env = torch.environment()
     counter = itertools.count(2)
     return [
-        Maker("guards", OURS, exprs.symbol),
+        Maker("guards", OURS, arithmetic.symbol),
         Maker("SymPy", SYMPY, lambda name: sympy.Symbol(name, integer=True, positive=True)),
         Maker("torch.SymInt", torch.operators, lambda name: torch.symbol(env, name, 2 + next(counter) % 50)),
     ]
@@ -119,7 +119,7 @@ def held(maker: Maker, codes: Sequence[Any], count: int) -> float:
 
 def parts(formulas: Sequence[Term]) -> int:
     """The distinct terms in some formulas."""
-    return len({part for formula in formulas for part in exprs.postorder(formula)})
+    return len({part for formula in formulas for part in postorder(formula)})
 
 
 def main(argv: Sequence[str] | None = None) -> Report:
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
             new[maker.name].append(times_new[maker.name].median)
         table.row(text, *[times[maker.name].median for maker in everybody for times in (times_new, times_again)])
     kept = {maker.name: held(maker, list(codes.values()), 20 if args.smoke else 300) for maker in everybody}
-    s, t = exprs.symbol("s"), exprs.symbol("t")
+    s, t = arithmetic.symbol("s"), arithmetic.symbol("t")
     per = parts([eval(code, OURS, {"s": s, "t": t}) for code in codes.values()]) / len(codes)
     memory = report.table("memory, bytes", "who", "a formula", "a distinct term")
     for maker in everybody:

@@ -18,9 +18,9 @@ import torch
 import symshape
 from guards.ask.ladder import Effort, ask, counters
 from guards.facts.facts import Facts
-from guards.terms import exprs
-from guards.terms.exprs import Term
+from guards.terms import arithmetic
 from guards.terms.fold import substitute
+from guards.terms.term import Term
 from symshape.tracing.symbolic import env, undecided
 from tests.models import Model
 
@@ -94,7 +94,7 @@ class Stream:
         others: dict[Term, Term] = {}
         for event in self.events:
             if isinstance(event, Declared):
-                others[event.symbol] = exprs.symbol(prefix + event.symbol.name)
+                others[event.symbol] = arithmetic.symbol(prefix + event.symbol.name)
 
         def rename(event: Event) -> Event:
             if isinstance(event, Declared):

@@ -47,7 +47,7 @@ def case(rng: random.Random) -> str:
 
 
 def _relations() -> frozenset[object]:
-    from guards.terms.exprs import Op
+    from guards.terms.term import Op
 
     return frozenset((Op.LE, Op.EQ, Op.NE))
 

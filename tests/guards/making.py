@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from guards.sets.guard import Guard, GuardSet, Origin
-from guards.terms import exprs
-from guards.terms.exprs import TRUE, Term, symbol
+from guards.terms import boolean
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import TRUE
+from guards.terms.term import Term
 
 SLOTS = ("s0", "s1", "s2", "s3")
 
@@ -53,7 +55,7 @@ def random_set(rng: random.Random, names: Sequence[str] = SLOTS, most: int = 4) 
     guards: list[Guard] = []
     while len(guards) < rng.randint(0, most):
         try:
-            term = exprs.boolean(GuardSet.read(text_of_condition(rng, names)).guards[0].term)
+            term = boolean.boolean(GuardSet.read(text_of_condition(rng, names)).guards[0].term)
         except ZeroDivisionError:
             continue
         guards.append(Guard(term, Origin("model.py", len(guards) + 1)))
@@ -83,7 +85,7 @@ def families() -> list[Family]:
     """The typical families of entries."""
     slots = ("a", "b", "c", "d")
     a, b, c, d = map(symbol, slots)
-    eq, le, gt, ge = exprs.eq, exprs.le, exprs.gt, exprs.ge
+    eq, le, gt, ge = boolean.eq, boolean.le, boolean.gt, boolean.ge
 
     def span(s: Term, index: int, step: int) -> tuple[Term, Term]:
         return gt(s, step * index), le(s, step * index + step)
@@ -160,11 +162,11 @@ def overlapping() -> list[Family]:
         Family(
             "overlapping boxes that share a size",
             slots,
-            lambda i: _set(*_around(a, 37 * i % 900, 40), *_around(b, 61 * i % 900, 40), exprs.eq(c, 4)),
+            lambda i: _set(*_around(a, 37 * i % 900, 40), *_around(b, 61 * i % 900, 40), boolean.eq(c, 4)),
             lambda i: (37 * i % 900, 61 * i % 900, 4, 1),
         ),
     ]
 
 
 def _around(s: Term, middle: int, reach: int) -> tuple[Term, Term]:
-    return exprs.ge(s, middle - reach), exprs.le(s, middle + reach)
+    return boolean.ge(s, middle - reach), boolean.le(s, middle + reach)

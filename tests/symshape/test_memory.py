@@ -29,7 +29,7 @@ def resident():
 TRACING = """
 import torch
 import symshape
-from guards import exprs
+from guards.terms.term import interned
 from tests.models import MODELS
 
 torch.set_num_threads(1)
@@ -41,12 +41,13 @@ with torch.no_grad():
         symshape.trace(built, **chosen.call(2 + number % 3, 9 + number % 7))
         if number + 1 in (20, 200):
             sizes.append(resident())
-            terms.append(exprs.interned())
+            terms.append(interned())
 print(*sizes, *terms)
 """
 
 ASKING = """
-from guards import exprs, prove
+from guards import prove
+from guards.terms.term import interned
 
 def ask(first, last):
     for n in range(first, last):
@@ -56,14 +57,14 @@ sizes, terms = [], []
 for first, last in ((0, 4_000), (4_000, 20_000)):
     ask(first, last)
     sizes.append(resident())
-    terms.append(exprs.interned())
+    terms.append(interned())
 print(*sizes, *terms)
 """
 
 COMPILING = """
 import torch
 import symshape
-from guards import exprs
+from guards.terms.term import interned
 
 torch.set_num_threads(1)
 compiled = symshape.compile(lambda x: x * 2 + x.size(0), dynamic=False, options=symshape.Options(max_entries=16))
@@ -72,7 +73,7 @@ for number in range(8_000):
     compiled(torch.ones(1 + number))
     if number + 1 in (2_000, 8_000):
         sizes.append(resident())
-        terms.append(exprs.interned())
+        terms.append(interned())
 print(*sizes, *terms)
 """
 

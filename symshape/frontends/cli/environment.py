@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from guards.terms.exprs import Term
+from guards.terms.term import Term
 from symshape.explore.tables import Table
 
 _PACKAGES = ("symshape", "torch", "attrs", "sympy", "z3-solver", "transformers", "triton")

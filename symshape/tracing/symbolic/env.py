@@ -17,8 +17,8 @@ from guards.ask.ladder import Effort, ask
 from guards.facts.facts import Facts
 from guards.sets.guard import Guard, Origin
 from guards.sets.sources import IntArg, Source
-from guards.terms import exprs, fold
-from guards.terms.exprs import Op, Term
+from guards.terms import arithmetic, boolean, division, extremes, fold
+from guards.terms.term import Op, Term, postorder
 from symshape import events
 from symshape.dims import Dim, Policy
 from symshape.errors import ConstraintViolation, ProgramError
@@ -55,25 +55,25 @@ class ShapeEnv:
         self._hint_memo: dict[Term, int | bool | None] = {}
         self._nodes: dict[Term, IntNode] = {}
         self._combined: dict[tuple[Any, Term, Term], Term] = {}
-        self._true: set[Term] = {exprs.TRUE}
+        self._true: set[Term] = {boolean.TRUE}
         self._undecided: dict[Term, Facts] = {}
         self._float_hints: dict[str, None] = {}
 
     # -- symbols
     def new_symbol(self, name: str, hint: int, source: Source, dim: Dim | Policy) -> IntNode:
         """A backed symbol for an input size, bounded as its ``Dim`` says; the bounds become guards."""
-        term = exprs.symbol(name)
+        term = arithmetic.symbol(name)
         policy = dim.policy if isinstance(dim, Dim) else dim
         self.symbols[name] = Symbol(term, hint, (source,), policy)
         self._hints[name] = hint
         self.facts = self.facts.with_symbol(term, None if isinstance(source, IntArg) else 0, None)
         if isinstance(dim, Dim):
             where = Origin(file="", line=0, text=f"declared as {dim!r}", rule="declared")
-            limits = [exprs.ge(term, dim.min), exprs.eq(exprs.mod(term, dim.multiple_of), 0)]
+            limits = [boolean.ge(term, dim.min), boolean.eq(division.mod(term, dim.multiple_of), 0)]
             if dim.max is not None:
-                limits.append(exprs.le(term, dim.max))
+                limits.append(boolean.le(term, dim.max))
             for limit in limits:
-                if limit is not exprs.TRUE and not self.known(limit):
+                if limit is not boolean.TRUE and not self.known(limit):
                     self._assume(limit, where)
         return self.int_node(term)
 
@@ -83,7 +83,7 @@ class ShapeEnv:
 
     def new_integer(self, name: str, hint: int, source: Source, policy: Policy) -> IntNode:
         """A backed symbol for an integer argument: any integer, not only a size."""
-        term = exprs.symbol(name)
+        term = arithmetic.symbol(name)
         self.symbols[name] = Symbol(term, hint, (source,), policy)
         self._hints[name] = hint
         self.facts = self.facts.with_symbol(term, None, None)
@@ -99,12 +99,12 @@ class ShapeEnv:
     ) -> IntNode:
         """An unbacked symbol with ``lower <= u <= upper`` (sizes, symbolic or not; None is unbounded)."""
         name = self._fresh("u", sum(1 for each in self.symbols.values() if not each.backed))
-        term = exprs.symbol(name)
+        term = arithmetic.symbol(name)
         sources = () if source is None else (source,)
         self.symbols[name] = Symbol(term, None, sources, Policy.UNBACKED, self._origin(), description)
         low = lower if isinstance(lower, int) else None
         self.facts = self.facts.with_symbol(term, low, upper if isinstance(upper, int) else None)
-        for limit, relation in ((lower, exprs.ge), (upper, exprs.le)):
+        for limit, relation in ((lower, boolean.ge), (upper, boolean.le)):
             if isinstance(limit, IntNode):
                 self.facts = self.facts.assume(relation(term, limit.term))
         return self.int_node(term)
@@ -144,9 +144,9 @@ class ShapeEnv:
 
     def condition(self, term: Term) -> bool | BoolNode:
         """``term`` as a condition: a bool where it is constant."""
-        if term is exprs.TRUE:
+        if term is boolean.TRUE:
             return True
-        return False if term is exprs.FALSE else BoolNode(self, term)
+        return False if term is boolean.FALSE else BoolNode(self, term)
 
     def combine(self, function: Callable[[Term, Term], Term], a: Term, b: Term) -> Term:
         """``function(a, b)``, remembered."""
@@ -158,21 +158,21 @@ class ShapeEnv:
 
     def maximum(self, a: Term, b: Term) -> Term:
         """The greater of two terms; one of them if the facts say which."""
-        if self.known(exprs.le(b, a)):
+        if self.known(boolean.le(b, a)):
             return a
-        return b if self.known(exprs.le(a, b)) else exprs.maximum(a, b)
+        return b if self.known(boolean.le(a, b)) else extremes.maximum(a, b)
 
     def minimum(self, a: Term, b: Term) -> Term:
         """The lesser of two terms; one of them if the facts say which."""
-        if self.known(exprs.le(a, b)):
+        if self.known(boolean.le(a, b)):
             return a
-        return b if self.known(exprs.le(b, a)) else exprs.minimum(a, b)
+        return b if self.known(boolean.le(b, a)) else extremes.minimum(a, b)
 
     def ite(self, condition: Term, then: Term, otherwise: Term) -> Term:
         """``then if condition else otherwise``; one of them if the facts say which."""
         if self.known(condition):
             return then
-        return otherwise if self.known(exprs.not_(condition)) else exprs.ite(condition, then, otherwise)
+        return otherwise if self.known(boolean.not_(condition)) else boolean.ite(condition, then, otherwise)
 
     def hint(self, term: Any) -> Any:
         """The value in the example call; None where it depends on unbacked symbols."""
@@ -196,7 +196,7 @@ class ShapeEnv:
 
     def tidy(self, term: Term) -> Term:
         """An equal term, as far as the facts go, in which a ``min`` or ``max`` that they decide is gone."""
-        if not any(part.op in (Op.MIN, Op.MAX) for part in exprs.postorder(term)):
+        if not any(part.op in (Op.MIN, Op.MAX) for part in postorder(term)):
             return term
         return fold.fold(term, self._tidied)
 
@@ -212,7 +212,7 @@ class ShapeEnv:
         """Whether ``condition`` holds for certain.  Never records, never asks SymPy or Z3."""
         if condition in self._true or _always_fits(condition):
             return True
-        if condition is exprs.FALSE or self._undecided.get(condition) is self.facts:
+        if condition is boolean.FALSE or self._undecided.get(condition) is self.facts:
             return False
         if self.hint(condition) is not False and ask(self.facts, condition, effort=Effort.CHEAP, only=True):
             self._true.add(condition)
@@ -228,7 +228,7 @@ class ShapeEnv:
         """
         if condition in self._true:
             return True
-        negated = exprs.not_(condition)
+        negated = boolean.not_(condition)
         if negated in self._true:
             return False
         hint = self.hint(condition)
@@ -295,7 +295,7 @@ class ShapeEnv:
             if value is None:
                 raise undecided.error(self, term)
             return value
-        condition = exprs.eq(term, value)
+        condition = boolean.eq(term, value)
         if condition not in self._true and not ask(self.facts, condition, only=True):
             where = self._origin()
             self._assume(condition, where)
@@ -316,11 +316,11 @@ class ShapeEnv:
     def contiguous(self, sizes: Any, strides: Any, order: tuple[int, ...]) -> Term:
         """The condition that ``strides`` are those of a dense tensor laid out in ``order`` (outermost first)."""
         terms = [_term(size) for size in sizes]
-        expected, conditions = exprs.ONE, []
+        expected, conditions = arithmetic.ONE, []
         for d in reversed(order):
-            conditions.append(exprs.or_(exprs.eq(terms[d], 1), exprs.eq(_term(strides[d]), expected)))
-            expected = exprs.mul(expected, terms[d])
-        return exprs.or_(exprs.and_(*conditions), *(exprs.eq(term, 0) for term in terms))
+            conditions.append(boolean.or_(boolean.eq(terms[d], 1), boolean.eq(_term(strides[d]), expected)))
+            expected = arithmetic.mul(expected, terms[d])
+        return boolean.or_(boolean.and_(*conditions), *(boolean.eq(term, 0) for term in terms))
 
     # -- torch asks these on ``node.shape_env``
     def evaluate_sym_node(self, node: Any, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
@@ -336,7 +336,7 @@ class ShapeEnv:
             return term.value if term.op is Op.CONST else None
         if self.known(term):
             return True
-        return False if self.known(exprs.not_(term)) else None
+        return False if self.known(boolean.not_(term)) else None
 
     # -- recording
     def _origin(self) -> Origin:
@@ -364,7 +364,7 @@ class ShapeEnv:
             if symbol.policy is not Policy.DYNAMIC or symbol.hint is None:
                 continue
             interval = self.facts.interval(symbol.term)
-            fixed = exprs.eq(symbol.term, symbol.hint)
+            fixed = boolean.eq(symbol.term, symbol.hint)
             if not (interval.lo == interval.hi is not None or ask(self.facts, fixed, effort=Effort.CHEAP, only=True)):
                 continue
             declared = [g for g in self.guards if g.origin is not None and g.origin.rule == "declared"]
@@ -390,7 +390,7 @@ def _always_fits(condition: Term) -> bool:
     """Whether it says that one quantity is at most 2**63 - 1: torch asks so of each full slice, and sizes are int64."""
     if condition.op is not Op.LE:
         return False
-    constant, items = exprs.split(condition.args[0])
+    constant, items = arithmetic.split(condition.args[0])
     return constant <= -_LARGEST and len(items) == 1 and items[0][1] == 1
 
 
@@ -403,16 +403,18 @@ def _parts(condition: Term) -> list[Term]:
         return [part for each in condition.args for part in _parts(each)]
     if condition.op is Op.EQ:
         term = condition.args[0]
-        for monomial, coefficient in exprs.split(term)[1]:
+        for monomial, coefficient in arithmetic.split(term)[1]:
             if monomial.op in (Op.MIN, Op.MAX) and abs(coefficient) == 1:
-                rest = exprs.sub(monomial, exprs.scale(term, coefficient))  # the condition says: monomial == rest
+                rest = arithmetic.sub(
+                    monomial, arithmetic.scale(term, coefficient)
+                )  # the condition says: monomial == rest
                 if rest in monomial.args:
-                    relation = exprs.le if monomial.op is Op.MIN else exprs.ge
+                    relation = boolean.le if monomial.op is Op.MIN else boolean.ge
                     return [relation(rest, other) for other in monomial.args if other is not rest]
     if condition.op is Op.NE:
-        constant, items = exprs.split(condition.args[0])
+        constant, items = arithmetic.split(condition.args[0])
         if constant == 0 and len(items) == 1 and items[0][0].op is Op.MUL:
-            return [exprs.ne(atom, 0) for atom in dict.fromkeys(items[0][0].args)]
+            return [boolean.ne(atom, 0) for atom in dict.fromkeys(items[0][0].args)]
     return [condition]
 
 
@@ -420,4 +422,4 @@ def _term(size: Any) -> Term:
     if isinstance(size, IntNode):
         return size.term
     node = getattr(size, "node", None)
-    return node.term if isinstance(node, IntNode) else exprs.const(int(size))
+    return node.term if isinstance(node, IntNode) else arithmetic.const(int(size))

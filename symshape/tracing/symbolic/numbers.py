@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from guards.terms import exprs
-from guards.terms.exprs import Op, Term
+from guards.terms import arithmetic, boolean, division
+from guards.terms.term import Op, Term
 from meta_fns.core import layout
 from symshape.graph.float_terms import FloatTerm
 from symshape.tracing.symbolic.texts import wants_value
@@ -68,10 +68,10 @@ class Node:
         return None
 
     def wrap_int(self, value: int) -> IntNode:
-        return self.env.int_node(exprs.const(value))
+        return self.env.int_node(arithmetic.const(value))
 
     def wrap_bool(self, value: bool) -> BoolNode:
-        return BoolNode(self.env, exprs.boolean(value))
+        return BoolNode(self.env, boolean.boolean(value))
 
     def wrap_float(self, value: float) -> FloatNode:
         return FloatNode(self.env, float(value))
@@ -123,18 +123,18 @@ def _lift(env: ShapeEnv, other: Any) -> Term | None:
     if type(other) is IntNode:
         return other.term
     if type(other) is int:
-        return exprs.const(other)
+        return arithmetic.const(other)
     if isinstance(other, torch.SymInt):
-        return other.node.term if type(other.node) is IntNode else exprs.const(int(other))
+        return other.node.term if type(other.node) is IntNode else arithmetic.const(int(other))
     if isinstance(other, bool):
-        return exprs.const(int(other))
+        return arithmetic.const(int(other))
     if type(other) is BoolNode:
-        return exprs.ite(other.term, 1, 0)
+        return boolean.ite(other.term, 1, 0)
     return None
 
 
 def _arithmetic(name: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    function = getattr(exprs, name)
+    function = getattr(arithmetic, name)
 
     def node_method(self: IntNode, other: IntNode) -> IntNode:
         return self.env.int_node(self.env.combine(function, self.term, other.term))
@@ -151,7 +151,7 @@ def _arithmetic(name: str) -> tuple[Callable[..., Any], Callable[..., Any], Call
 
 
 def _relation(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    function = getattr(exprs, name)
+    function = getattr(boolean, name)
 
     def node_method(self: IntNode, other: IntNode) -> BoolNode:
         return BoolNode(self.env, self.env.combine(function, self.term, other.term))
@@ -165,10 +165,10 @@ def _relation(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 def _divisor_checked(name: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """Like ``_arithmetic`` for ``//`` and ``%``: a divisor of 0 is an error in Python, so the program depends on it."""
-    function = getattr(exprs, name)
+    function = getattr(division, name)
 
     def divide(env: ShapeEnv, a: Term, b: Term) -> Term:
-        if b.op is not Op.CONST and env.evaluate(exprs.is_zero(b)):
+        if b.op is not Op.CONST and env.evaluate(boolean.is_zero(b)):
             raise ZeroDivisionError(f"integer division or modulo by zero: {a} by {b}")
         return env.combine(function, a, b)
 
@@ -216,13 +216,13 @@ class IntNode(Node):
     ge, __ge__ = _relation("ge")
 
     def __neg__(self) -> Any:
-        return self.env.size(exprs.scale(self.term, -1))
+        return self.env.size(arithmetic.scale(self.term, -1))
 
     def __pos__(self) -> IntNode:
         return self
 
     def __bool__(self) -> bool:
-        return self.env.evaluate(exprs.not_(exprs.is_zero(self.term)))
+        return self.env.evaluate(boolean.not_(boolean.is_zero(self.term)))
 
     def __int__(self) -> int:
         return self.int_()
@@ -253,7 +253,7 @@ class IntNode(Node):
         """``max(self, 1)``: what a stride is multiplied with."""
         found = self._at_least_one
         if found is None:
-            found = self._at_least_one = self.env.size(self.env.maximum(self.term, exprs.ONE))
+            found = self._at_least_one = self.env.size(self.env.maximum(self.term, arithmetic.ONE))
         return found
 
     @property
@@ -293,13 +293,13 @@ class IntNode(Node):
         return float(self.env.specialize(self.term))
 
     def neg(self) -> IntNode:
-        return self.env.int_node(exprs.scale(self.term, -1))
+        return self.env.int_node(arithmetic.scale(self.term, -1))
 
     def pos(self) -> IntNode:
         return self
 
     def abs(self) -> IntNode:
-        return self.env.int_node(self.env.maximum(self.term, exprs.scale(self.term, -1)))
+        return self.env.int_node(self.env.maximum(self.term, arithmetic.scale(self.term, -1)))
 
     def floor(self) -> IntNode:
         return self
@@ -310,10 +310,10 @@ class IntNode(Node):
         return self
 
     def is_integer(self) -> BoolNode:
-        return BoolNode(self.env, exprs.TRUE)
+        return BoolNode(self.env, boolean.TRUE)
 
     def sym_sum(self, terms: Sequence[IntNode]) -> IntNode:
-        return self.env.int_node(exprs.total(node.term for node in terms))
+        return self.env.int_node(arithmetic.total(node.term for node in terms))
 
     def pow(self, other: IntNode) -> Any:
         return self.pow_by_natural(other)
@@ -322,7 +322,7 @@ class IntNode(Node):
         exponent = self.env.specialize(other.term)
         if exponent < 0:
             raise ValueError(f"{self.term} ** {exponent}: a negative power of a size is no integer")
-        return self.env.int_node(exprs.prod([self.term] * exponent))
+        return self.env.int_node(arithmetic.prod([self.term] * exponent))
 
     def _as_float(self) -> FloatTerm | float:
         return float(self.term.value) if self.term.op is Op.CONST else FloatTerm("from_int", (self.term,))
@@ -331,43 +331,43 @@ class IntNode(Node):
         return FloatNode(self.env, self._as_float())
 
     def int_truediv(self, other: IntNode) -> FloatNode:
-        if other.term.op is not Op.CONST and self.env.evaluate(exprs.is_zero(other.term)):
+        if other.term.op is not Op.CONST and self.env.evaluate(boolean.is_zero(other.term)):
             raise ZeroDivisionError(f"division by zero: {self.term} by {other.term}")
         return FloatNode(self.env, _float_term("truediv", self.term, other.term))
 
     truediv = int_truediv
 
     def sym_ite(self, then: Any, otherwise: Any) -> Any:
-        return BoolNode(self.env, exprs.not_(exprs.is_zero(self.term))).sym_ite(then, otherwise)
+        return BoolNode(self.env, boolean.not_(boolean.is_zero(self.term))).sym_ite(then, otherwise)
 
     def sym_and(self, other: Any) -> Any:
-        return self.env.int_node(exprs.const(self.int_() & other.int_()))
+        return self.env.int_node(arithmetic.const(self.int_() & other.int_()))
 
     and_ = sym_and
 
     def sym_or(self, other: Any) -> Any:
-        return self.env.int_node(exprs.const(self.int_() | other.int_()))
+        return self.env.int_node(arithmetic.const(self.int_() | other.int_()))
 
     or_ = sym_or
 
     def lshift(self, other: IntNode) -> IntNode:
-        return self.env.int_node(exprs.scale(self.term, 1 << self.env.specialize(other.term)))
+        return self.env.int_node(arithmetic.scale(self.term, 1 << self.env.specialize(other.term)))
 
     def rshift(self, other: IntNode) -> IntNode:
-        return self.env.int_node(exprs.floordiv(self.term, 1 << self.env.specialize(other.term)))
+        return self.env.int_node(division.floordiv(self.term, 1 << self.env.specialize(other.term)))
 
     def bitwise_and(self, other: IntNode) -> IntNode:
-        return self.env.int_node(exprs.const(self.int_() & other.int_()))
+        return self.env.int_node(arithmetic.const(self.int_() & other.int_()))
 
     def bitwise_or(self, other: IntNode) -> IntNode:
-        return self.env.int_node(exprs.const(self.int_() | other.int_()))
+        return self.env.int_node(arithmetic.const(self.int_() | other.int_()))
 
     def bitwise_xor(self, other: IntNode) -> IntNode:
-        return self.env.int_node(exprs.const(self.int_() ^ other.int_()))
+        return self.env.int_node(arithmetic.const(self.int_() ^ other.int_()))
 
     def _contiguity(self, sizes: Any, strides: Any, order: Callable[[int], tuple[int, ...] | None]) -> BoolNode:
         dims = order(len(sizes))
-        return BoolNode(self.env, exprs.FALSE if dims is None else self.env.contiguous(sizes, strides, dims))
+        return BoolNode(self.env, boolean.FALSE if dims is None else self.env.contiguous(sizes, strides, dims))
 
     def is_contiguous(self, sizes: Any, strides: Any) -> BoolNode:
         return self._contiguity(sizes, strides, lambda n: tuple(range(n)))
@@ -414,13 +414,13 @@ class BoolNode(Node):
         self.env.check(self.term, message)
 
     def __and__(self, other: Any) -> Any:
-        return self.env.condition(exprs.and_(self.term, _condition(other)))
+        return self.env.condition(boolean.and_(self.term, _condition(other)))
 
     def __or__(self, other: Any) -> Any:
-        return self.env.condition(exprs.or_(self.term, _condition(other)))
+        return self.env.condition(boolean.or_(self.term, _condition(other)))
 
     def __invert__(self) -> Any:
-        return self.env.condition(exprs.not_(self.term))
+        return self.env.condition(boolean.not_(self.term))
 
     __rand__ = __and__
     __ror__ = __or__
@@ -430,10 +430,10 @@ class BoolNode(Node):
         return True
 
     def is_constant(self) -> bool:
-        return self.term is exprs.TRUE or self.term is exprs.FALSE
+        return self.term is boolean.TRUE or self.term is boolean.FALSE
 
     def maybe_as_bool(self) -> bool | None:
-        return self.term is exprs.TRUE if self.is_constant() else None
+        return self.term is boolean.TRUE if self.is_constant() else None
 
     @property
     def pytype(self) -> type:
@@ -470,21 +470,21 @@ class BoolNode(Node):
         return self.env.known(self.term)
 
     def sym_and(self, other: BoolNode) -> BoolNode:
-        return BoolNode(self.env, exprs.and_(self.term, other.term))
+        return BoolNode(self.env, boolean.and_(self.term, other.term))
 
     and_ = sym_and
 
     def sym_or(self, other: BoolNode) -> BoolNode:
-        return BoolNode(self.env, exprs.or_(self.term, other.term))
+        return BoolNode(self.env, boolean.or_(self.term, other.term))
 
     or_ = sym_or
 
     def sym_not(self) -> BoolNode:
-        return BoolNode(self.env, exprs.not_(self.term))
+        return BoolNode(self.env, boolean.not_(self.term))
 
     def eq(self, other: Any) -> BoolNode:
         a, b = self.term, _condition(other)
-        both = exprs.or_(exprs.and_(a, b), exprs.and_(exprs.not_(a), exprs.not_(b)))
+        both = boolean.or_(boolean.and_(a, b), boolean.and_(boolean.not_(a), boolean.not_(b)))
         return BoolNode(self.env, both)
 
     def ne(self, other: Any) -> BoolNode:
@@ -492,14 +492,16 @@ class BoolNode(Node):
 
     def sym_ite(self, then: Any, otherwise: Any) -> Any:
         if isinstance(then, BoolNode):
-            term = exprs.or_(exprs.and_(self.term, then.term), exprs.and_(exprs.not_(self.term), otherwise.term))
+            term = boolean.or_(
+                boolean.and_(self.term, then.term), boolean.and_(boolean.not_(self.term), otherwise.term)
+            )
             return BoolNode(self.env, term)
         if isinstance(then, IntNode) and isinstance(otherwise, IntNode):
             return self.env.int_node(self.env.ite(self.term, then.term, otherwise.term))
         return then if self.env.evaluate(self.term) else otherwise
 
     def sym_float(self) -> FloatNode:
-        return IntNode(self.env, exprs.ite(self.term, 1, 0)).sym_float()
+        return IntNode(self.env, boolean.ite(self.term, 1, 0)).sym_float()
 
 
 def _check_in_progress() -> tuple[Message, type | None]:
@@ -520,8 +522,8 @@ def _condition(value: Any) -> Term:
     if isinstance(value, torch.SymBool):
         return _condition(value.node)
     if isinstance(value, IntNode):
-        return exprs.not_(exprs.is_zero(value.term))
-    return exprs.boolean(bool(value))
+        return boolean.not_(boolean.is_zero(value.term))
+    return boolean.boolean(bool(value))
 
 
 def _float_term(op: str, *args: Any) -> FloatTerm | float:
@@ -529,7 +531,7 @@ def _float_term(op: str, *args: Any) -> FloatTerm | float:
     term = FloatTerm(op, tuple(float(a) if isinstance(a, int) and op != "truediv" else a for a in plain))
     if all(isinstance(arg, (int, float)) for arg in plain):
         return term.evaluate({})
-    return FloatTerm(op, tuple(exprs.const(a) if isinstance(a, int) else a for a in plain))
+    return FloatTerm(op, tuple(arithmetic.const(a) if isinstance(a, int) else a for a in plain))
 
 
 def _float_method(op: str) -> Callable[..., Any]:
@@ -599,19 +601,19 @@ class FloatNode(Node):
         ratio = self._ratio()
         if ratio is None:
             return self.wrap_int(math.floor(self.guard_float()))
-        return self.env.int_node(exprs.floordiv(*ratio))
+        return self.env.int_node(division.floordiv(*ratio))
 
     def ceil(self) -> IntNode:
         ratio = self._ratio()
         if ratio is None:
             return self.wrap_int(math.ceil(self.guard_float()))
-        return self.env.int_node(exprs.scale(exprs.floordiv(exprs.scale(ratio[0], -1), ratio[1]), -1))
+        return self.env.int_node(arithmetic.scale(division.floordiv(arithmetic.scale(ratio[0], -1), ratio[1]), -1))
 
     def trunc(self) -> IntNode:
         ratio = self._ratio()
         if ratio is None:
             return self.wrap_int(math.trunc(self.guard_float()))
-        return self.floor() if self.env.evaluate(exprs.ge(ratio[0], 0)) else self.ceil()
+        return self.floor() if self.env.evaluate(boolean.ge(ratio[0], 0)) else self.ceil()
 
     def round(self, ndigits: Any = None) -> Any:
         value = round(self.guard_float(), ndigits.int_() if isinstance(ndigits, IntNode) else ndigits)
@@ -621,7 +623,7 @@ class FloatNode(Node):
         ratio = self._ratio()
         if ratio is None:
             return self.wrap_bool(self.guard_float().is_integer())
-        return BoolNode(self.env, exprs.eq(exprs.mod(*ratio), 0))
+        return BoolNode(self.env, boolean.eq(division.mod(*ratio), 0))
 
     def sym_ite(self, then: Any, otherwise: Any) -> Any:
         return then if self.guard_float() else otherwise
@@ -632,9 +634,11 @@ class FloatNode(Node):
         right = other_term.ratio() if isinstance(other_term, FloatTerm) else _constant_ratio(other_term)
         if left is None and isinstance(self.term, float):
             left = _constant_ratio(self.term)
-        relation = getattr(exprs, name)
+        relation = getattr(boolean, name)
         if left is not None and right is not None:
-            return BoolNode(self.env, relation(exprs.scale(left[0], right[1]), exprs.scale(right[0], left[1])))
+            return BoolNode(
+                self.env, relation(arithmetic.scale(left[0], right[1]), arithmetic.scale(right[0], left[1]))
+            )
         a, b = self.env.specialize_float(self.term), self.env.specialize_float(other_term)
         return self.wrap_bool(_COMPARE[name](a, b))
 
@@ -675,4 +679,4 @@ def _constant_ratio(value: float) -> tuple[Term, int] | None:
     if not math.isfinite(value):
         return None
     numerator, denominator = value.as_integer_ratio()
-    return (exprs.const(numerator), denominator) if denominator <= 2**10 and abs(numerator) < 2**53 else None
+    return (arithmetic.const(numerator), denominator) if denominator <= 2**10 and abs(numerator) < 2**53 else None

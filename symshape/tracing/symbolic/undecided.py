@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from guards.ask.ladder import ask
-from guards.terms import exprs, fold
-from guards.terms.exprs import Term
+from guards.terms import boolean, fold
+from guards.terms.term import Op, Term
 from symshape.errors import DataDependentError
 from symshape.graph.float_terms import FloatTerm
 from symshape.user_code import user_frame
@@ -24,7 +24,7 @@ def only_value(env: ShapeEnv, term: Term) -> int | None:
     if interval.lo is not None and interval.lo == interval.hi:
         return interval.lo
     canonical = env.facts.canonical(term)
-    return canonical.value if canonical.op is exprs.Op.CONST else None
+    return canonical.value if canonical.op is Op.CONST else None
 
 
 def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
@@ -46,7 +46,7 @@ def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
     for symbol in (env.symbols[each.name] for each in asked.symbols):
         if words[symbol.name] == symbol.name and symbol.backed:
             words[symbol.name] = symbol.sources[0].text()
-    conditions = [asked, exprs.not_(asked)] if asked.is_bool else []
+    conditions = [asked, boolean.not_(asked)] if asked.is_bool else []
     suggestions = tuple(
         f"torch._check({fold.text(condition, words)})" for condition in conditions if _settles(env, condition, asked)
     )

@@ -18,7 +18,9 @@ from guards.deciders.case_split import refutes as refuted_by_cases
 from guards.deciders.linear_refutation import refutes
 from guards.errors import Contradiction, ParseError
 from guards.facts.facts import Facts
-from guards.terms.exprs import const, eq, ge, le, lt, maximum, ne, not_, symbol
+from guards.terms.arithmetic import const, symbol
+from guards.terms.boolean import eq, ge, le, lt, ne, not_
+from guards.terms.extremes import maximum
 from guards.terms.fold import evaluate
 from guards.text.reader import parse
 from tests.oracles import Question, contradicted
@@ -269,7 +271,7 @@ def test_memory_does_not_grow_with_the_number_of_questions() -> None:
     import gc
 
     from guards.ask.ladder import clear_caches
-    from guards.terms import exprs
+    from guards.terms.term import interned
 
     def work(start: int) -> None:
         for number in range(start, start + 1200):
@@ -283,8 +285,8 @@ def test_memory_does_not_grow_with_the_number_of_questions() -> None:
     work(0)
     clear_caches()
     gc.collect()
-    before = exprs.interned()
+    before = interned()
     work(5000)
     clear_caches()
     gc.collect()
-    assert exprs.interned() <= before + 400
+    assert interned() <= before + 400

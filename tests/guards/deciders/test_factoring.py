@@ -11,8 +11,10 @@ from guards.ask.simplification import bounds, simplify
 from guards.deciders.factoring import factored_bounds, factors, latex
 from guards.errors import Contradiction, ParseError
 from guards.facts.facts import Facts
-from guards.terms.exprs import Op, eq, postorder, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import eq
 from guards.terms.fold import evaluate
+from guards.terms.term import Op, postorder
 from guards.text.reader import parse
 from tests.strategies import assumption, integer, range_of_symbol, term_under_facts, values_differ
 

@@ -16,9 +16,11 @@ from guards.domains.interval import Interval
 from guards.errors import Contradiction, ParseError
 from guards.facts.component import normal_form
 from guards.facts.facts import Facts
-from guards.terms import exprs
-from guards.terms.exprs import Op, and_, ge, le, linear, symbol
+from guards.terms import arithmetic
+from guards.terms.arithmetic import linear, symbol
+from guards.terms.boolean import and_, ge, le
 from guards.terms.fold import evaluate
+from guards.terms.term import Op
 from guards.text.reader import parse
 from tests.strategies import assumption, condition, range_of_symbol
 
@@ -50,7 +52,7 @@ def test_infeasible_rows_have_no_solution() -> None:
             if term.op is Op.CONST:
                 possible = possible and (lo is None or lo <= 0) and (hi is None or hi >= 0)
                 continue
-            form, factor = normal_form(exprs.split(term)[1])
+            form, factor = normal_form(arithmetic.split(term)[1])
             low, high = (lo, hi) if factor > 0 else (None if hi is None else -hi, None if lo is None else -lo)
             low = None if low is None else -(-low // abs(factor))
             high = None if high is None else high // abs(factor)

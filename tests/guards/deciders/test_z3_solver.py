@@ -10,7 +10,7 @@ import z3
 from guards.ask.ladder import facts_from
 from guards.deciders.z3_solver import Proved, Refuted, Unknown, smtlib, solve_formula
 from guards.errors import Contradiction, ParseError
-from guards.terms.exprs import not_
+from guards.terms.boolean import not_
 from guards.terms.fold import evaluate
 from guards.text.reader import parse
 from tests.strategies import condition, question

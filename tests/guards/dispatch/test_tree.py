@@ -9,7 +9,9 @@ from time import perf_counter
 import pytest
 
 from guards import GuardsError, GuardSet, Tree
-from guards.terms.exprs import eq, ge, gt, le, mod, ne, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import eq, ge, gt, le, ne
+from guards.terms.division import mod
 from tests.guards.making import SLOTS, Family, families, overlapping, random_set
 
 FAMILIES = families() + overlapping()

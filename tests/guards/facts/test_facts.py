@@ -11,7 +11,8 @@ from guards.ask.ladder import ask, counters, facts_from, reset_counters
 from guards.domains.interval import Interval
 from guards.errors import Contradiction, ParseError, RangeError
 from guards.facts.facts import Facts
-from guards.terms.exprs import eq, ge, le, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import eq, ge, le
 from guards.terms.fold import evaluate
 from guards.text.reader import parse
 from tests.oracles import Question, tried

@@ -11,7 +11,11 @@ import pytest
 from guards import Effort, GuardSet
 from guards.deciders.z3_solver import Together
 from guards.regions import minimising
-from guards.terms.exprs import Term, eq, floordiv, ge, le, maximum, mod, ne, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import eq, ge, le, ne
+from guards.terms.division import floordiv, mod
+from guards.terms.extremes import maximum
+from guards.terms.term import Term
 from tests.guards.making import random_set
 
 S0, S1 = symbol("s0"), symbol("s1")

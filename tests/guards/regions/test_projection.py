@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from guards import GuardSet, parse
 from guards.facts.definedness import satisfied
 from guards.regions.elimination import eliminate
-from guards.terms.exprs import FALSE, Term, and_, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import FALSE, and_
+from guards.terms.term import Term
 from tests.guards.making import text_of_condition
 
 FAR = 40  # too many values to be tried one by one in the elimination

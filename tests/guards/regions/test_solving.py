@@ -14,7 +14,9 @@ from guards.ask.ladder import facts_from
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.domains.value_sets import condition as told
 from guards.facts.definedness import satisfied
-from guards.terms.exprs import FALSE, TRUE, Op, children, postorder, split, symbol
+from guards.terms.arithmetic import split, symbol
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import Op, children, postorder
 from tests.strategies import assumption, condition, range_of_symbol, relation
 
 x, y = symbol("x"), symbol("y")

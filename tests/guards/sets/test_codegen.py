@@ -11,7 +11,10 @@ import pytest
 
 from guards import Guard, GuardsError, GuardSet, compile_check
 from guards.sets.codegen import Check, source_function
-from guards.terms.exprs import eq, floordiv, ge, gt, ite, maximum, mod, or_, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import eq, ge, gt, ite, or_
+from guards.terms.division import floordiv, mod
+from guards.terms.extremes import maximum
 from tests.guards.making import SLOTS, random_set
 
 S0, S1 = symbol("s0"), symbol("s1")

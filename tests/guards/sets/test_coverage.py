@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guards import GuardSet, certify
-from guards.terms.exprs import eq, gt, le, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import eq, gt, le
 
 S0, S1 = symbol("s0"), symbol("s1")
 

@@ -9,7 +9,8 @@ import pytest
 
 from guards import Effort, Guard, GuardsError, GuardSet, Origin, ParseError
 from guards.sets.guard import listed
-from guards.terms.exprs import TRUE, eq, ge, gt, le, ne, or_, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import TRUE, eq, ge, gt, le, ne, or_
 
 S0, S1, S2 = (symbol(f"s{i}") for i in range(3))
 

@@ -25,8 +25,12 @@ from guards import (
     to_json,
 )
 from guards.sets.serialize import term_from_json, term_to_json, to_latex, to_smtlib
-from guards.terms.exprs import Term, floordiv, gt, maximum, symbol
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import gt
+from guards.terms.division import floordiv
+from guards.terms.extremes import maximum
 from guards.terms.fold import text
+from guards.terms.term import Term
 from tests.guards.making import random_set
 
 S0, S1 = symbol("s0"), symbol("s1")

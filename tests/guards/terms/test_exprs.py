@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guards.terms import exprs
-from guards.terms.exprs import FALSE, TRUE, Op, add, eq, ge, gt, le, lt, maximum, minimum, mod, ne, not_, symbol
+from guards.terms import arithmetic, boolean, division
+from guards.terms.arithmetic import add, symbol
+from guards.terms.boolean import FALSE, TRUE, eq, ge, gt, le, lt, ne, not_
+from guards.terms.division import mod
+from guards.terms.extremes import maximum, minimum
 from guards.terms.fold import evaluate
+from guards.terms.term import Op, Term, interned
 from guards.text.reader import parse
 from tests.oracles import SPACE, code
 from tests.strategies import condition, conditions, integer, integers
@@ -105,12 +109,12 @@ def test_many_random_terms_keep_their_value() -> None:
 
 def test_operators_and_python_integers() -> None:
     assert 1 + x is x + 1
-    assert x - x is exprs.ZERO
-    assert 3 - x is exprs.sub(3, x)
+    assert x - x is arithmetic.ZERO
+    assert 3 - x is arithmetic.sub(3, x)
     assert 2 * x is x * 2
-    assert -x is exprs.mul(-1, x)
-    assert x // 2 is exprs.floordiv(x, 2)
-    assert 7 // x is exprs.floordiv(7, x)
+    assert -x is arithmetic.mul(-1, x)
+    assert x // 2 is division.floordiv(x, 2)
+    assert 7 // x is division.floordiv(7, x)
     assert x % 2 is mod(x, 2)
     assert 7 % x is mod(7, x)
     assert add(x, True) is x + 1
@@ -133,7 +137,7 @@ def test_kinds_are_kept_apart() -> None:
     with pytest.raises(TypeError, match=r"integer term|Term, int"):  # the second is what a compiled module says
         add(x, 1.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"condition is needed|Term, bool"):
-        exprs.and_(1)  # type: ignore[arg-type]
+        boolean.and_(1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="identifier"):
         symbol("not a name")
     with pytest.raises(ValueError, match="operand"):
@@ -160,7 +164,7 @@ def test_a_deep_term_is_safe() -> None:
     assert again - 1 is term
     condition = le(term, 5)
     assert not_(not_(condition)) is condition
-    both = exprs.and_(condition, le(term + y, 7))
+    both = boolean.and_(condition, le(term + y, 7))
     assert both.op is Op.AND
     assert evaluate(both, {"x": 1, "y": 2, "z": 3}) in (True, False)
 
@@ -168,7 +172,7 @@ def test_a_deep_term_is_safe() -> None:
 def test_shared_parts_do_not_blow_up() -> None:
     term = x
     for _ in range(300):
-        term = exprs.ite(le(term, y), term % 7 + 1, term // 2)
+        term = boolean.ite(le(term, y), term % 7 + 1, term // 2)
     assert evaluate(term, {"x": 5, "y": 3}) >= 0
     assert not_(not_(le(term, 1))) is le(term, 1)
 
@@ -179,13 +183,13 @@ def test_terms_are_forgotten() -> None:
             assert (x + number) // (y + number) is not None
 
     make()
-    exprs.release()
+    boolean.release()
     gc.collect()
-    before = exprs.interned()
+    before = interned()
     make()
-    exprs.release()
+    boolean.release()
     gc.collect()
-    assert exprs.interned() <= before + 100
+    assert interned() <= before + 100
 
 
 def test_pickling_keeps_identity() -> None:
@@ -194,7 +198,7 @@ def test_pickling_keeps_identity() -> None:
 
 
 def test_threads_agree_on_identity() -> None:
-    made: list[list[exprs.Term]] = []
+    made: list[list[Term]] = []
 
     def work() -> None:
         made.append([(x + n) // (y + n % 7) for n in range(3000)])

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guards.terms import exprs
-from guards.terms.exprs import maximum, symbol
+from guards.terms import arithmetic, boolean
+from guards.terms.arithmetic import symbol
+from guards.terms.extremes import maximum
 from guards.terms.fold import evaluate, fold, python, substitute, text
+from guards.terms.term import Op, Term
 from guards.text.reader import parse
 from tests.oracles import SPACE
 from tests.strategies import condition, conditions, integers
@@ -78,7 +80,7 @@ def test_generated_source_agrees_with_evaluation(source: str, a: int, b: int, c:
     try:
         found = eval(made, SPACE, {"v": (a, b, c)})
     except ZeroDivisionError:  # Python looks at the parts in order; evaluation lets a later part decide
-        assert term.op in (exprs.Op.AND, exprs.Op.OR)
+        assert term.op in (Op.AND, Op.OR)
         return
     assert found is wanted
 
@@ -109,12 +111,12 @@ def test_substitution_replaces_whole_terms_and_all_at_once() -> None:
 
 
 def test_each_part_is_folded_once() -> None:
-    term = exprs.ZERO + x
+    term = arithmetic.ZERO + x
     for _ in range(60):
         term = maximum(term // 3, term % 5)
     visits = 0
 
-    def count(part: exprs.Term, operands: list[int]) -> int:
+    def count(part: Term, operands: list[int]) -> int:
         nonlocal visits
         visits += 1
         return 0
@@ -145,14 +147,14 @@ def test_a_part_that_decides_is_enough(deep: bool) -> None:
     if deep:
         for step in range(80):
             tail = maximum(tail, x - step) // (x + 2)
-    either = exprs.or_(exprs.eq(y, 0), exprs.ge(tail // y, 1), exprs.ge(tail % y, 9))
-    both = exprs.and_(exprs.ne(y, 0), exprs.ge(tail // y, 1))
-    choice = exprs.ite(exprs.eq(y, 0), 7, tail // y)
+    either = boolean.or_(boolean.eq(y, 0), boolean.ge(tail // y, 1), boolean.ge(tail % y, 9))
+    both = boolean.and_(boolean.ne(y, 0), boolean.ge(tail // y, 1))
+    choice = boolean.ite(boolean.eq(y, 0), 7, tail // y)
     at = {"x": 5, "y": 0}
     assert evaluate(either, at) is True
     assert evaluate(both, at) is False
     assert evaluate(choice, at) == 7
     with pytest.raises(ZeroDivisionError):
-        evaluate(exprs.or_(exprs.eq(y, 1), exprs.ge(tail // y, 1)), at)
+        evaluate(boolean.or_(boolean.eq(y, 1), boolean.ge(tail // y, 1)), at)
     with pytest.raises(ZeroDivisionError):
-        evaluate(exprs.and_(exprs.eq(y, 0), exprs.ge(tail // y, 1)), at)
+        evaluate(boolean.and_(boolean.eq(y, 0), boolean.ge(tail // y, 1)), at)

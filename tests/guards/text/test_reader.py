@@ -12,9 +12,11 @@ import time
 import pytest
 
 from guards.errors import GuardsError, ParseError
-from guards.terms import exprs
-from guards.terms.exprs import FALSE, TRUE, Op, symbol
+from guards.terms import arithmetic, boolean
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import FALSE, TRUE
 from guards.terms.fold import evaluate
+from guards.terms.term import Op
 from guards.text.reader import FUNCTIONS, MAX_LENGTH, lost_divisors, parse
 from tests.oracles import SPACE
 
@@ -115,7 +117,9 @@ def test_spellings(text: str, same: str) -> None:
 
         assert one.is_bool, (one, other)
         every = dict.fromkeys(("x", "y"), (-4, 9))
-        assert prove(exprs.and_(exprs.or_(one, exprs.not_(other)), exprs.or_(exprs.not_(one), other)), ranges=every)
+        assert prove(
+            boolean.and_(boolean.or_(one, boolean.not_(other)), boolean.or_(boolean.not_(one), other)), ranges=every
+        )
 
 
 def test_truncation_follows_c() -> None:
@@ -188,7 +192,7 @@ def test_constants() -> None:
     assert parse("True") is TRUE
     assert parse("not True") is FALSE
     assert parse("2 + 3 < 6") is TRUE
-    assert parse("-7 // 2") is exprs.const(-4)
+    assert parse("-7 // 2") is arithmetic.const(-4)
 
 
 @pytest.mark.parametrize(

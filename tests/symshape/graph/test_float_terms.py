@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import symshape
-from guards.terms import exprs, fold
+from guards.terms import arithmetic, division, extremes, fold
 from symshape.graph.float_terms import FUNCTIONS, FloatTerm
 from tests.symshape.eager import agree
 
-M, N = exprs.symbol("m"), exprs.symbol("n")
+M, N = arithmetic.symbol("m"), arithmetic.symbol("n")
 VALUES = [{"m": m, "n": n} for m, n in itertools.product((1, 2, 3, 7, 10), repeat=2)]
 
 
@@ -23,21 +23,21 @@ def of(op: str, *args: Any) -> FloatTerm:
 
 
 TERMS = [
-    of("truediv", M, exprs.add(N, exprs.ONE)),
-    of("truediv", exprs.add(M, N), exprs.const(2)),
-    of("truediv", exprs.sub(M, N), exprs.mul(M, N)),
-    of("neg", of("truediv", exprs.sub(M, N), exprs.const(3))),
-    of("mul", of("truediv", M, exprs.const(3)), of("from_int", exprs.sub(N, M))),
+    of("truediv", M, arithmetic.add(N, arithmetic.ONE)),
+    of("truediv", arithmetic.add(M, N), arithmetic.const(2)),
+    of("truediv", arithmetic.sub(M, N), arithmetic.mul(M, N)),
+    of("neg", of("truediv", arithmetic.sub(M, N), arithmetic.const(3))),
+    of("mul", of("truediv", M, arithmetic.const(3)), of("from_int", arithmetic.sub(N, M))),
     of("sub", 1.5, of("sub", of("from_int", M), of("from_int", N))),
     of("pow", of("from_int", M), 0.5),
     of("pow", of("neg", of("from_int", M)), 2.0),
     of("sqrt", of("add", of("from_int", M), 2.0)),
     of("max", of("truediv", M, N), 1.5),
-    of("min", of("from_int", exprs.floordiv(M, N)), of("from_int", exprs.mod(M, N))),
-    of("mod", of("truediv", M, exprs.const(2)), 1.0),
-    of("abs", of("from_int", exprs.sub(M, N))),
-    of("log", of("exp", of("truediv", M, exprs.const(10)))),
-    of("log2", of("from_int", exprs.maximum(M, N))),
+    of("min", of("from_int", division.floordiv(M, N)), of("from_int", division.mod(M, N))),
+    of("mod", of("truediv", M, arithmetic.const(2)), 1.0),
+    of("abs", of("from_int", arithmetic.sub(M, N))),
+    of("log", of("exp", of("truediv", M, arithmetic.const(10)))),
+    of("log2", of("from_int", extremes.maximum(M, N))),
     of("cos", of("sin", of("from_int", M))),
     of("mul", float("inf"), of("from_int", M)),
     of("add", -0.0, 0.0),
@@ -65,11 +65,11 @@ def test_text_reads_as_it_computes() -> None:
 
 RATIOS = [
     (of("from_int", M), lambda m, n: (m, 1)),
-    (of("truediv", M, exprs.const(3)), lambda m, n: (m, 3)),
-    (of("neg", of("truediv", M, exprs.const(3))), lambda m, n: (-m, 3)),
-    (of("mul", of("truediv", M, exprs.const(3)), 0.5), lambda m, n: (m, 6)),
+    (of("truediv", M, arithmetic.const(3)), lambda m, n: (m, 3)),
+    (of("neg", of("truediv", M, arithmetic.const(3))), lambda m, n: (-m, 3)),
+    (of("mul", of("truediv", M, arithmetic.const(3)), 0.5), lambda m, n: (m, 6)),
     (of("mul", 4.0, of("from_int", M)), lambda m, n: (4 * m, 1)),
-    (of("truediv", of("from_int", exprs.add(M, N)), 2.0), lambda m, n: (m + n, 2)),
+    (of("truediv", of("from_int", arithmetic.add(M, N)), 2.0), lambda m, n: (m + n, 2)),
     (of("mul", of("from_int", M), 2.5), lambda m, n: (5 * m, 2)),
     (of("mul", 0.375, of("from_int", M)), lambda m, n: (3 * m, 8)),
 ]
@@ -89,14 +89,14 @@ def test_exact_ratios(term: FloatTerm, expected: Any) -> None:
 @pytest.mark.parametrize(
     "term",
     [
-        of("mul", of("truediv", M, exprs.const(3)), 3.0),  # rounds twice
+        of("mul", of("truediv", M, arithmetic.const(3)), 3.0),  # rounds twice
         of("mul", of("from_int", M), 0.1),
-        of("mul", of("truediv", M, exprs.const(3)), 2.5),
+        of("mul", of("truediv", M, arithmetic.const(3)), 2.5),
         of("truediv", M, N),
-        of("truediv", of("truediv", M, exprs.const(3)), exprs.const(7)),
-        of("add", of("truediv", M, exprs.const(3)), 1.0),
+        of("truediv", of("truediv", M, arithmetic.const(3)), arithmetic.const(7)),
+        of("add", of("truediv", M, arithmetic.const(3)), 1.0),
         of("sqrt", of("from_int", M)),
-        of("truediv", M, exprs.const(-2)),
+        of("truediv", M, arithmetic.const(-2)),
         of("mul", of("from_int", M), -2.0),
     ],
 )

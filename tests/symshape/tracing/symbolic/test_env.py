@@ -12,7 +12,7 @@ import guards
 import symshape
 from guards.sets.guard import Guard
 from guards.sets.sources import Size
-from guards.terms import exprs
+from guards.terms import arithmetic, boolean, division
 from symshape import ConstraintViolation, DataDependentError, Dim, Policy, ProgramError, events
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.numbers import IntNode
@@ -33,11 +33,11 @@ def terms(env: ShapeEnv) -> list[str]:
 
 def test_a_size_is_not_negative_and_nothing_more(env: ShapeEnv) -> None:
     s = size(env, "s0", 5)
-    assert env.known(exprs.ge(s.term, 0))
-    assert not env.known(exprs.ge(s.term, 1))
-    assert not env.known(exprs.ne(s.term, 1))
+    assert env.known(boolean.ge(s.term, 0))
+    assert not env.known(boolean.ge(s.term, 1))
+    assert not env.known(boolean.ne(s.term, 1))
     n = env.new_integer("n", -3, Size("x", 9), Policy.AUTO)
-    assert not env.known(exprs.ge(n.term, 0))
+    assert not env.known(boolean.ge(n.term, 0))
     assert env.guards == []
 
 
@@ -53,12 +53,12 @@ def test_known_never_records(env: ShapeEnv) -> None:
 
 def test_evaluate_follows_the_hint_and_records_once(env: ShapeEnv) -> None:
     s, t = size(env, "s0", 5), size(env, "s1", 3)
-    assert env.evaluate(exprs.gt(s.term, t.term)) is True
-    assert env.evaluate(exprs.gt(s.term, t.term)) is True
-    assert env.evaluate(exprs.le(s.term, t.term)) is False  # settled by the first
-    assert env.evaluate(exprs.ge(s.term, exprs.add(t.term, exprs.ONE))) is True
+    assert env.evaluate(boolean.gt(s.term, t.term)) is True
+    assert env.evaluate(boolean.gt(s.term, t.term)) is True
+    assert env.evaluate(boolean.le(s.term, t.term)) is False  # settled by the first
+    assert env.evaluate(boolean.ge(s.term, arithmetic.add(t.term, arithmetic.ONE))) is True
     assert [guard.term for guard in env.guards] == [guards.parse("s1 < s0")]
-    assert env.evaluate(exprs.eq(exprs.mod(s.term, 2), 0)) is False
+    assert env.evaluate(boolean.eq(division.mod(s.term, 2), 0)) is False
     assert len(env.guards) == 2
     origin = env.guards[0].origin
     assert origin is not None
@@ -67,20 +67,20 @@ def test_evaluate_follows_the_hint_and_records_once(env: ShapeEnv) -> None:
 
 def test_a_conjunction_leaves_its_parts(env: ShapeEnv) -> None:
     s, t = size(env, "s0", 5), size(env, "s1", 3)
-    assert env.evaluate(exprs.and_(exprs.gt(s.term, 2), exprs.gt(t.term, 1)))
+    assert env.evaluate(boolean.and_(boolean.gt(s.term, 2), boolean.gt(t.term, 1)))
     assert sorted(terms(env)) == ["s0 >= 3", "s1 >= 2"]
-    assert env.evaluate(exprs.ne(exprs.mul(s.term, t.term), 0))
+    assert env.evaluate(boolean.ne(arithmetic.mul(s.term, t.term), 0))
     assert len(env.guards) == 2  # both are positive already
     u = size(env, "s2", 4)
-    assert env.evaluate(exprs.ne(exprs.mul(s.term, u.term), 0))
+    assert env.evaluate(boolean.ne(arithmetic.mul(s.term, u.term), 0))
     assert terms(env)[2:] == ["s2 != 0"]
 
 
 def test_declared_bounds(env: ShapeEnv) -> None:
     s = size(env, "n", 16, Dim("n", min=8, max=64, multiple_of=8))
-    assert env.known(exprs.ge(s.term, 8))
-    assert env.known(exprs.eq(exprs.mod(s.term, 4), 0))
-    assert not env.known(exprs.ge(s.term, 9))
+    assert env.known(boolean.ge(s.term, 8))
+    assert env.known(boolean.eq(division.mod(s.term, 4), 0))
+    assert not env.known(boolean.ge(s.term, 9))
     assert {guard.origin.rule for guard in env.guards if guard.origin} == {"declared"}
 
 
@@ -89,7 +89,7 @@ def test_specialize(env: ShapeEnv) -> None:
     unsubscribe = events.subscribe(seen.append)
     s = size(env, "s0", 5)
     try:
-        assert env.specialize(exprs.add(s.term, exprs.ONE)) == 6
+        assert env.specialize(arithmetic.add(s.term, arithmetic.ONE)) == 6
         assert env.specialize(s.term) == 5
     finally:
         unsubscribe()
@@ -103,13 +103,13 @@ def test_specialize(env: ShapeEnv) -> None:
 def test_unbacked_symbols_have_only_their_bounds(env: ShapeEnv) -> None:
     s = size(env, "s0", 5)
     u = env.new_unbacked(0, s, description="a count")
-    assert env.known(exprs.le(u.term, s.term))
+    assert env.known(boolean.le(u.term, s.term))
     assert env.hint(u.term) is None
-    assert env.hint(exprs.add(u.term, s.term)) is None
-    assert env.evaluate(exprs.ge(u.term, 0)) is True
-    assert env.evaluate(exprs.gt(u.term, s.term)) is False
+    assert env.hint(arithmetic.add(u.term, s.term)) is None
+    assert env.evaluate(boolean.ge(u.term, 0)) is True
+    assert env.evaluate(boolean.gt(u.term, s.term)) is False
     with pytest.raises(DataDependentError, match="u0, a count, was born at"):
-        env.evaluate(exprs.eq(u.term, 3))
+        env.evaluate(boolean.eq(u.term, 3))
     with pytest.raises(DataDependentError):
         env.specialize(u.term)
     assert env.guards == []
@@ -117,41 +117,41 @@ def test_unbacked_symbols_have_only_their_bounds(env: ShapeEnv) -> None:
 
 def test_an_unbacked_symbol_with_one_value_left(env: ShapeEnv) -> None:
     u = env.new_unbacked(0, 9)
-    assert env.expect_true(exprs.eq(u.term, 4))
+    assert env.expect_true(boolean.eq(u.term, 4))
     assert env.specialize(u.term) == 4
-    assert env.evaluate(exprs.lt(u.term, 5)) is True
+    assert env.evaluate(boolean.lt(u.term, 5)) is True
 
 
 def test_checks_on_unbacked_symbols_are_assertions(env: ShapeEnv) -> None:
     asserted: list[tuple[Guard, str]] = []
     env.on_assertion = lambda guard, message: asserted.append((guard, message))
     u = env.new_unbacked(0, None)
-    env.check(exprs.ge(u.term, 2), lambda: "at least two")
-    env.check(exprs.ge(u.term, 1), "follows")
-    env.check(exprs.ge(u.term, 0), "known")
+    env.check(boolean.ge(u.term, 2), lambda: "at least two")
+    env.check(boolean.ge(u.term, 1), "follows")
+    env.check(boolean.ge(u.term, 0), "known")
     assert [(str(guard.term), message) for guard, message in asserted] == [("u0 >= 2", "at least two")]
-    assert env.evaluate(exprs.gt(u.term, 1)) is True
+    assert env.evaluate(boolean.gt(u.term, 1)) is True
     assert env.guards == []
     with pytest.raises(ProgramError, match="too few"):
-        env.check(exprs.lt(u.term, 2), "too few")
+        env.check(boolean.lt(u.term, 2), "too few")
 
 
 def test_checks_on_sizes_are_guards(env: ShapeEnv) -> None:
     s = size(env, "s0", 6)
-    env.check(exprs.eq(exprs.mod(s.term, 2), 0), "even")
+    env.check(boolean.eq(division.mod(s.term, 2), 0), "even")
     assert terms(env) == ["s0 % 2 == 0"]
     with pytest.raises(ProgramError, match=r"more \(at .*test_env\.py"):
-        env.check(exprs.gt(s.term, 6), "more")
+        env.check(boolean.gt(s.term, 6), "more")
 
 
 def test_guard_or(env: ShapeEnv) -> None:
     s, u = size(env, "s0", 5), env.new_unbacked(0, 9)
     for fallback in (True, False):
-        assert env.guard_or(exprs.eq(u.term, 3), fallback) is fallback
-        assert env.guard_or(exprs.ge(u.term, 0), fallback) is True
-        assert env.guard_or(exprs.gt(u.term, 9), fallback) is False
+        assert env.guard_or(boolean.eq(u.term, 3), fallback) is fallback
+        assert env.guard_or(boolean.ge(u.term, 0), fallback) is True
+        assert env.guard_or(boolean.gt(u.term, 9), fallback) is False
     assert env.guards == []
-    assert env.guard_or(exprs.eq(s.term, 5), False) is True
+    assert env.guard_or(boolean.eq(s.term, 5), False) is True
     assert terms(env) == ["s0 == 5"]
 
 
@@ -175,23 +175,23 @@ def test_one_node_for_a_term(env: ShapeEnv) -> None:
 
 def test_maximum_minimum_and_choice_use_the_facts(env: ShapeEnv) -> None:
     s = size(env, "s0", 5)
-    one = exprs.ONE
+    one = arithmetic.ONE
     assert str(env.maximum(s.term, one)) == "max(s0, 1)"
-    env.evaluate(exprs.ge(s.term, 2))
+    env.evaluate(boolean.ge(s.term, 2))
     assert env.maximum(s.term, one) is s.term
     assert env.minimum(s.term, one) is one
-    assert env.ite(exprs.ge(s.term, 1), s.term, one) is s.term
+    assert env.ite(boolean.ge(s.term, 1), s.term, one) is s.term
 
 
 @pytest.mark.parametrize(
     ("fix", "fixed"),
     [
-        (lambda env, s, t: env.evaluate(exprs.eq(s.term, 5)), True),
-        (lambda env, s, t: (env.evaluate(exprs.le(s.term, 5)), env.evaluate(exprs.ge(s.term, 5))), True),
-        (lambda env, s, t: (env.evaluate(exprs.eq(s.term, t.term)), env.evaluate(exprs.eq(t.term, 5))), True),
-        (lambda env, s, t: env.evaluate(exprs.eq(s.term, t.term)), False),
-        (lambda env, s, t: env.evaluate(exprs.le(s.term, 5)), False),
-        (lambda env, s, t: env.evaluate(exprs.eq(exprs.mod(s.term, 5), 0)), False),
+        (lambda env, s, t: env.evaluate(boolean.eq(s.term, 5)), True),
+        (lambda env, s, t: (env.evaluate(boolean.le(s.term, 5)), env.evaluate(boolean.ge(s.term, 5))), True),
+        (lambda env, s, t: (env.evaluate(boolean.eq(s.term, t.term)), env.evaluate(boolean.eq(t.term, 5))), True),
+        (lambda env, s, t: env.evaluate(boolean.eq(s.term, t.term)), False),
+        (lambda env, s, t: env.evaluate(boolean.le(s.term, 5)), False),
+        (lambda env, s, t: env.evaluate(boolean.eq(division.mod(s.term, 5), 0)), False),
     ],
 )
 def test_promises(env: ShapeEnv, fix: Callable[..., object], fixed: bool) -> None:

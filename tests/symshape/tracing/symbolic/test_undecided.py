@@ -11,7 +11,7 @@ import torch
 import symshape
 from guards.ask.ladder import ask
 from guards.facts.facts import Facts
-from guards.terms import exprs
+from guards.terms import arithmetic, boolean
 from symshape import DataDependentError, ProgramError, RuntimeAssertionError, UnsupportedError
 from symshape.graph.graph import Assertion
 from tests.symshape.eager import agree, check_or_same
@@ -51,11 +51,11 @@ def test_sizes_have_the_bounds_of_their_op(fn: Any, bound: str) -> None:
 
     facts, terms = facts_of(fn, R(3, 4))
     assert "u0" in terms
-    assert ask(facts, exprs.ge(terms["u0"], 0)) is True
+    assert ask(facts, boolean.ge(terms["u0"], 0)) is True
     assert ask(facts, parse.condition(bound)) is True if hasattr(parse, "condition") else True
-    upper = exprs.le(terms["u0"], terms["s0"] if bound == "u0 <= s0" else exprs.mul(terms["s0"], terms["s1"]))
+    upper = boolean.le(terms["u0"], terms["s0"] if bound == "u0 <= s0" else arithmetic.mul(terms["s0"], terms["s1"]))
     assert ask(facts, upper) is True
-    assert ask(facts, exprs.eq(terms["u0"], 1)) is None  # and no more than that
+    assert ask(facts, boolean.eq(terms["u0"], 1)) is None  # and no more than that
 
 
 @pytest.mark.parametrize("fn", [case[0] for case in SIZES])
