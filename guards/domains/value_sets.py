@@ -53,7 +53,8 @@ def condition(truths: Pieces, symbol: Term) -> Term:
 
     >>> from guards.text.reader import parse
     >>> from guards.domains.quasi_polynomial import pieces_of
-    >>> s = arithmetic.symbol("s")
+    >>> from guards.terms.arithmetic import symbol
+    >>> s = symbol("s")
     >>> for text in ("s*s < 50", "s % 6 < 2 or s == 9", "s // 4 * 4 == s and s != 8"):
     ...     print(condition(pieces_of(parse(text), s, (0, None)), s))
     s <= 7
