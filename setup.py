@@ -22,6 +22,7 @@ COMPILED = (
     "terms/division",
     "terms/extremes",
     "terms/fold",
+    "terms/printing",
     "terms/term",
     "domains/congruence",
     "domains/interval_arithmetic",

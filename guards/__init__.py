@@ -12,8 +12,6 @@ if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step throu
 from guards.ask.ladder import Effort, ask, decide, prove
 from guards.ask.simplification import bounds, simplify
 from guards.ask.verdict import Verdict
-from guards.deciders.factoring import latex
-from guards.deciders.z3_solver import smtlib
 from guards.dispatch.explanation import (
     Conflict,
     Distinction,
@@ -37,6 +35,8 @@ from guards.sets.guard import Guard, GuardSet, Origin, Projection, Violation
 from guards.sets.serialize import from_json, to_json
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
 from guards.terms.arithmetic import symbol
+from guards.terms.latex_printing import latex
+from guards.terms.smtlib_printing import smtlib
 from guards.terms.term import Term
 from guards.text.reader import parse
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from guards.deciders.witnesses import Values, each_point, extended
 from guards.facts.component import Component
-from guards.terms import fold
+from guards.terms import fold, printing
 from guards.terms.term import DEEP, NONLINEAR, Op, Term, postorder
 
 ROUNDS = 8  # repairs from one start
@@ -43,7 +43,7 @@ class _Hunt:
         names = {symbol: f"v{position}" for position, symbol in enumerate(self.symbols)}
         spelled = {symbol.name: name for symbol, name in names.items()}
         arguments = ", ".join(spelled.values())
-        lines = [f"lambda {arguments}: {fold.python(relation.args[0], spelled)}" for relation in relations]
+        lines = [f"lambda {arguments}: {printing.python(relation.args[0], spelled)}" for relation in relations]
         source = f"made = ({', '.join(lines)},)"  # our own operators and v0, v1, ... only
         self.functions: dict[Term, Callable[..., int]] = {}
         if len(source) <= _SOURCE:

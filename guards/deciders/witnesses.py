@@ -9,7 +9,7 @@ from typing import Any
 
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.component import Component
-from guards.terms import boolean, fold
+from guards.terms import boolean, fold, printing
 from guards.terms.term import DEEP, Op, Term, postorder
 
 POINTS = 7  # how many points are kept for a component
@@ -166,7 +166,7 @@ def compiled(term: Term, symbols: Sequence[Term]) -> Callable[..., fold.Value] |
     if term.depth > DEEP:
         return None
     names = {symbol.name: f"v{position}" for position, symbol in enumerate(symbols)}
-    source = fold.python(term, names)
+    source = printing.python(term, names)
     if len(source) > 5000:
         return None
     code = f"def test({', '.join(names.values())}):\n    return {source}"  # our own operators and v0, v1, ... only

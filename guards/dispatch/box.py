@@ -18,7 +18,7 @@ from guards.sets.codegen import DEEPEST, Writer, source_function
 from guards.sets.guard import GuardSet
 from guards.terms import arithmetic, boolean
 from guards.terms.arithmetic import symbol
-from guards.terms.fold import python
+from guards.terms.printing import python
 from guards.terms.term import Op, Term
 
 Pair = tuple[int | None, int | None]

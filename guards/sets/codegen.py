@@ -18,7 +18,8 @@ from guards.errors import GuardsError
 from guards.facts.definedness import divides, partial
 from guards.sets.guard import Guard, GuardSet, Violation, violation
 from guards.terms import arithmetic
-from guards.terms.fold import python, rebuild
+from guards.terms.fold import rebuild
+from guards.terms.printing import python
 from guards.terms.term import Op, Term, children, postorder
 
 _serial = itertools.count()

@@ -25,7 +25,7 @@ from guards.sets.origin import COMPLEMENT, DECLARED, Origin
 from guards.sets.sources import Source, spelled
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
-from guards.terms.fold import text
+from guards.terms.printing import text
 from guards.terms.term import Term
 from guards.text.reader import parse
 

@@ -16,8 +16,6 @@ import attrs
 
 from guards.ask.ladder import RUNGS
 from guards.ask.verdict import Verdict
-from guards.deciders.factoring import latex
-from guards.deciders.z3_solver import smtlib
 from guards.errors import FormatError, GuardsError
 from guards.facts.definedness import guarded
 from guards.facts.facts import Facts
@@ -25,7 +23,10 @@ from guards.regions.satisfiability import SIZE, range_conditions
 from guards.sets.guard import Guard, GuardSet, Origin
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
 from guards.terms import arithmetic, boolean, division, extremes
-from guards.terms.fold import fold, text
+from guards.terms.fold import fold
+from guards.terms.latex_printing import latex
+from guards.terms.printing import text
+from guards.terms.smtlib_printing import smtlib
 from guards.terms.term import Op, Term, children, postorder
 from guards.text.reader import parse
 

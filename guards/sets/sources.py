@@ -77,7 +77,7 @@ Source = Size | Stride | StorageOffset | IntArg
 
 
 def spelled(sources: Mapping[str, Source | str]) -> dict[str, str]:
-    """The text of each source, by symbol: what :func:`guards.terms.fold.text` takes as names.
+    """The text of each source, by symbol: what :func:`guards.terms.printing.text` takes as names.
 
     >>> spelled({"s0": Size("x", 0), "s1": "my_own_name"})
     {'s0': 'x.size(0)', 's1': 'my_own_name'}

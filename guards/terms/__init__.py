@@ -5,4 +5,5 @@ bring it into its canonical form, so that equal terms are the same object; every
 intervals, values) is an algebra of the one memoised fold.
 """
 
-import guards.terms.division  # the operators of Term  # noqa: F401
+import guards.terms.division  # the operators of Term
+import guards.terms.printing  # its text  # noqa: F401

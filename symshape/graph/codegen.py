@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from guards.terms import fold
+from guards.terms import printing
 from guards.terms.term import Op, Term
 from symshape.errors import RuntimeAssertionError
 from symshape.graph.float_terms import FloatTerm
@@ -172,7 +172,7 @@ class _Writer:
             return self._symbol(term.name)
         found = self._terms.get(term)
         if found is None:
-            source = fold.python(term, {symbol.name: self._symbol(symbol.name) for symbol in term.symbols})
+            source = printing.python(term, {symbol.name: self._symbol(symbol.name) for symbol in term.symbols})
             found = self._terms[term] = f"t{len(self._terms)}"
             self.lines.append(f"{found} = {source}")
         return found
@@ -234,7 +234,7 @@ class _Writer:
         self.lines.append(f"{self._symbol(binding.symbol)} = {text}")
 
     def _assertion(self, step: Assertion) -> None:
-        condition = fold.python(step.guard.term, {s.name: self._symbol(s.name) for s in step.guard.term.symbols})
+        condition = printing.python(step.guard.term, {s.name: self._symbol(s.name) for s in step.guard.term.symbols})
         shown = ", ".join(f"{s.name!r}: {self._symbol(s.name)}" for s in step.guard.term.symbols)
         self.lines.append(f"if not ({condition}): failed({self._object(step, 'a')}, {{{shown}}})")
 

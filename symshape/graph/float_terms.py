@@ -14,7 +14,7 @@ from typing import Union
 
 import attrs
 
-from guards.terms import arithmetic, fold
+from guards.terms import arithmetic, fold, printing
 from guards.terms.term import Op, Term
 
 _FEW_DIGITS = 2**10  # times a size below 2**43 stays exact
@@ -132,7 +132,7 @@ def _source(arg: Operand, names: Mapping[str, str]) -> str:
     if isinstance(arg, FloatTerm):
         return arg.source(names)
     if isinstance(arg, Term):
-        return f"({fold.python(arg, names)})"
+        return f"({printing.python(arg, names)})"
     return repr(arg) if math.isfinite(arg) else f"float({str(arg)!r})"
 
 

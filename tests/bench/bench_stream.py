@@ -31,7 +31,7 @@ from guards.ask.ladder import RUNGS, ask
 from guards.facts.facts import Facts
 from guards.sets.sources import IntArg, Size
 from guards.terms import boolean, division, extremes
-from guards.terms.fold import text
+from guards.terms.printing import text
 from symshape.dims import Policy
 from symshape.tracing.symbolic.env import ShapeEnv
 from tests.bench.peers import Jax, Prepared, Torch, Unsupported, calls

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from guards.ask.ladder import ask
-from guards.terms import boolean, fold
+from guards.terms import boolean, printing
 from guards.terms.term import Op, Term
 from symshape.errors import DataDependentError
 from symshape.graph.float_terms import FloatTerm
@@ -48,7 +48,9 @@ def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
             words[symbol.name] = symbol.sources[0].text()
     conditions = [asked, boolean.not_(asked)] if asked.is_bool else []
     suggestions = tuple(
-        f"torch._check({fold.text(condition, words)})" for condition in conditions if _settles(env, condition, asked)
+        f"torch._check({printing.text(condition, words)})"
+        for condition in conditions
+        if _settles(env, condition, asked)
     )
     question = f"whether {asked}" if asked.is_bool else f"the value of {asked}"
     lines = [f"the program needs to know {question}, but that is known only at run time."]
@@ -62,12 +64,12 @@ def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
         lines.append("  If you know the answer, say so before that line, one of:")
         lines += [f"    {suggestion}" for suggestion in suggestions]
     elif not asked.is_bool:
-        named = fold.text(asked, words)
+        named = printing.text(asked, words)
         lines.append(f"  If it is always the same, say so before that line: torch._check({named} == <its value>)")
     if any(words.get(symbol.name) == symbol.name for symbol in unbacked):
         lines.append("  (write the symbol as your program does: it is the value described above)")
     return DataDependentError(
-        "\n".join(lines), tuple(symbol.name for symbol in unbacked), fold.text(asked), suggestions
+        "\n".join(lines), tuple(symbol.name for symbol in unbacked), printing.text(asked), suggestions
     )
 
 

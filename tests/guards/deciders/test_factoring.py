@@ -1,4 +1,4 @@
-"""Simplifying under facts, bounds, factoring, LaTeX."""
+"""Simplifying under facts, bounds, factoring."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from guards.ask.ladder import facts_from
 from guards.ask.simplification import bounds, simplify
-from guards.deciders.factoring import factored_bounds, factors, latex
+from guards.deciders.factoring import factored_bounds, factors
 from guards.errors import Contradiction, ParseError
 from guards.facts.facts import Facts
 from guards.terms.arithmetic import symbol
@@ -130,28 +130,6 @@ def test_factors() -> None:
     assert found[0] == 2
     component = Facts.make({x: (None, None), y: (None, None)}).component(x + y)
     assert factored_bounds(component, parse("x*x - 2*x*y + y*y + 3")) == (3, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("s0 + 2*s1 - 3", r"s_{0} + 2 s_{1} - 3"),
-        ("s0 * s1 == 4", r"s_{0} \cdot s_{1} = 4"),
-        ("s0 % 8 == 0", r"s_{0} \bmod 8 = 0"),
-        ("s0 != 1 or s1 > 2", r"s_{0} \neq 1 \lor s_{1} \geq 3"),
-        ("batch <= 3", r"\mathrm{batch} \leq 3"),
-        ("True", r"\mathrm{true}"),
-    ],
-)
-def test_latex(text: str, wanted: str) -> None:
-    assert latex(parse(text)) == wanted
-
-
-def test_latex_writes_every_kind() -> None:
-    shown = latex(parse("(x // 2 + max(x, y) if x < y else y % 3)*x - 1 <= min(x, 4) and x != y"))
-    for piece in (r"\lfloor", r"\max", r"\min", r"\begin{cases}", r"\bmod", r"\land", r"\neq"):
-        assert piece in shown
-    assert shown.count("{") == shown.count("}")
 
 
 def test_simplify_keeps_what_it_does_not_know() -> None:

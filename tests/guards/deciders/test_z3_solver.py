@@ -1,19 +1,18 @@
-"""Z3: Python's meaning of division, models that satisfy, limits, and what is written for other solvers."""
+"""Z3: Python's meaning of division, models that satisfy, and limits."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-import z3
 
 from guards.ask.ladder import facts_from
-from guards.deciders.z3_solver import Proved, Refuted, Unknown, smtlib, solve_formula
+from guards.deciders.z3_solver import Proved, Refuted, Unknown, solve_formula
 from guards.errors import Contradiction, ParseError
 from guards.terms.boolean import not_
 from guards.terms.fold import evaluate
 from guards.text.reader import parse
-from tests.strategies import condition, question
+from tests.strategies import question
 
 
 def _outcome(text: str, ranges: dict[str, tuple[int | None, int | None]], assume: tuple[str, ...] = ()) -> object:
@@ -80,42 +79,3 @@ def test_oversized_formulas_are_not_sent() -> None:
     outcome = _outcome(text, {})
     assert isinstance(outcome, Unknown)
     assert "parts" in outcome.reason
-
-
-def test_smtlib_means_the_same() -> None:
-    """Z3 reads the script; its answer is compared with trying values."""
-    rng = random.Random(12)
-    satisfiable = unsatisfiable = 0
-    for _ in range(250):
-        try:
-            term = parse(condition(rng))
-        except ParseError:
-            continue
-        if not term.is_bool or not term.symbols:
-            continue
-        ranges: dict[str, tuple[int | None, int | None]] = {s.name: (-3, 4) for s in term.symbols}
-        names = sorted(ranges)
-        found = False
-        for number in range(8 ** len(names)):
-            point = {name: number // 8**i % 8 - 3 for i, name in enumerate(names)}
-            try:
-                found = found or evaluate(term, point) is True
-            except ZeroDivisionError:
-                continue
-        solver = z3.Solver()
-        solver.from_string(smtlib(term, ranges=ranges))
-        answer = solver.check()
-        assert answer == (z3.sat if found else z3.unsat), term
-        satisfiable += found
-        unsatisfiable += not found
-    assert satisfiable > 50
-    assert unsatisfiable > 10
-
-
-def test_smtlib_quotes_names() -> None:
-    script = smtlib(parse("div + let >= 1"), ranges={"div": (-5, None)})
-    solver = z3.Solver()
-    solver.from_string(script)
-    assert solver.check() == z3.sat
-    assert "|div|" in script
-    assert "(- 5)" in script

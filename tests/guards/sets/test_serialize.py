@@ -29,7 +29,7 @@ from guards.terms.arithmetic import symbol
 from guards.terms.boolean import gt
 from guards.terms.division import floordiv
 from guards.terms.extremes import maximum
-from guards.terms.fold import text
+from guards.terms.printing import text
 from guards.terms.term import Term
 from tests.guards.making import random_set
 

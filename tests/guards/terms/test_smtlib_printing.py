@@ -1,0 +1,52 @@
+"""SMT-LIB: what Z3 reads from the script means the same as the term."""
+
+from __future__ import annotations
+
+import random
+
+import z3
+
+from guards.errors import ParseError
+from guards.terms.fold import evaluate
+from guards.terms.smtlib_printing import smtlib
+from guards.text.reader import parse
+from tests.strategies import condition
+
+
+def test_a_script_means_the_same() -> None:
+    """Z3 reads the script; its answer is compared with trying values."""
+    rng = random.Random(12)
+    satisfiable = unsatisfiable = 0
+    for _ in range(250):
+        try:
+            term = parse(condition(rng))
+        except ParseError:
+            continue
+        if not term.is_bool or not term.symbols:
+            continue
+        ranges: dict[str, tuple[int | None, int | None]] = {s.name: (-3, 4) for s in term.symbols}
+        names = sorted(ranges)
+        found = False
+        for number in range(8 ** len(names)):
+            point = {name: number // 8**i % 8 - 3 for i, name in enumerate(names)}
+            try:
+                found = found or evaluate(term, point) is True
+            except ZeroDivisionError:
+                continue
+        solver = z3.Solver()
+        solver.from_string(smtlib(term, ranges=ranges))
+        answer = solver.check()
+        assert answer == (z3.sat if found else z3.unsat), term
+        satisfiable += found
+        unsatisfiable += not found
+    assert satisfiable > 50
+    assert unsatisfiable > 10
+
+
+def test_names_are_quoted() -> None:
+    script = smtlib(parse("div + let >= 1"), ranges={"div": (-5, None)})
+    solver = z3.Solver()
+    solver.from_string(script)
+    assert solver.check() == z3.sat
+    assert "|div|" in script
+    assert "(- 5)" in script
