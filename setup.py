@@ -26,7 +26,11 @@ COMPILED = (
     "terms/term",
     "domains/congruence",
     "domains/interval_arithmetic",
+    "text/functions",
+    "text/grammar",
+    "text/operators",
     "text/reader",
+    "text/transcript",
     "facts/component",
     "facts/facts",
     "facts/propagate",
@@ -37,6 +41,7 @@ COMPILED = (
     "deciders/local_search",
     "deciders/witnesses",
     "ask/ladder",
+    "ask/reading",
 )
 HERE = Path(__file__).resolve().parent
 WANTED = os.environ.get("SYMSHAPE_COMPILE", "")

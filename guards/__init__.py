@@ -10,6 +10,7 @@ if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step throu
         sys.path_importer_cache[_path] = FileFinder(_path, (SourceFileLoader, SOURCE_SUFFIXES))
 
 from guards.ask.ladder import Effort, ask, decide, prove
+from guards.ask.reading import parse
 from guards.ask.simplification import bounds, simplify
 from guards.ask.verdict import Verdict
 from guards.dispatch.explanation import (
@@ -38,7 +39,6 @@ from guards.terms.arithmetic import symbol
 from guards.terms.latex_printing import latex
 from guards.terms.smtlib_printing import smtlib
 from guards.terms.term import Term
-from guards.text.reader import parse
 
 __all__ = [
     "CannotSolve",

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from hypothesis import strategies as st
 
 from guards.ask.ladder import facts_from
+from guards.ask.reading import parse
 from guards.errors import Contradiction, ParseError
 from guards.facts.facts import Facts
 from guards.terms.fold import evaluate
 from guards.terms.term import Term
-from guards.text.reader import parse
 from tests.oracles import Question, Range
 
 NAMES = ("x", "y", "z")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
+from guards.ask.reading import forget_texts, parse, understood
 from guards.ask.verdict import Verdict
 from guards.deciders import case_split, linear_refutation
 from guards.deciders.factoring import refutes as refuted_by_factors
@@ -23,9 +24,6 @@ from guards.facts.rewrite_rules import rewritten
 from guards.terms import arithmetic, boolean
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Op, Term
-from guards.text.reader import _cache as parsed
-from guards.text.reader import _lost as lost
-from guards.text.reader import lost_divisors, parse
 
 
 class Effort(IntEnum):
@@ -338,8 +336,7 @@ def clear_caches(*, terms: bool = True) -> None:
 
     Facts that somebody holds stay, with what was decided on them.
     """
-    parsed.clear()
-    lost.clear()
+    forget_texts()
     _contexts.clear()
     forget_components()
     if terms:
@@ -402,7 +399,7 @@ def _condition(item: str | Term) -> Term:
 
 def _defined(facts: Facts, query: str) -> Facts:
     """The facts, and that no divisor is 0 that the query names and its term no longer shows."""
-    for divisor in lost_divisors(query):
+    for divisor in understood(query).lost:
         lo, hi = facts.component(divisor).bounds(divisor)
         if (lo is None or lo <= 0) and (hi is None or hi >= 0):
             more = facts.assume(boolean.ne(divisor, 0))

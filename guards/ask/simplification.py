@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from guards.ask.ladder import Range, ask, facts_from
+from guards.ask.reading import parse
 from guards.deciders import linear_refutation
 from guards.deciders.witnesses import points
 from guards.facts.component import Component, contains
@@ -13,7 +14,6 @@ from guards.facts.rewrite_rules import divide, rewritten
 from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import DEEP, Op, Term, children, postorder
-from guards.text.reader import parse
 
 _GALLOP = 24  # doublings tried to find a bound where the ranges give none
 _ROOM = 2**40  # ranges wider than this are not narrowed by search
@@ -30,7 +30,7 @@ def simplify(term: Term | str, facts: Facts | None = None) -> Term:
     """A term that is equal wherever the facts hold, and no larger.
 
     >>> from guards.facts.facts import Facts
-    >>> from guards.text.reader import parse
+    >>> from guards import parse
     >>> facts = Facts().assume(parse("s0 % 8 == 0")).assume(parse("s0 >= 1"))
     >>> print(simplify("max(1, s0)", facts), simplify("s0 // 8 * 8", facts), simplify("s0 > 7 and s1 > 2", facts))
     s0 s0 s1 >= 3

@@ -66,7 +66,7 @@ _RESIDUES = 600  # combinations of remainders tried for one modulus
 def unsolvable(condition: Term) -> bool:
     """Whether an equation of polynomials has no solution because it has none modulo a small number.
 
-    >>> from guards.text.reader import parse
+    >>> from guards import parse
     >>> unsolvable(parse("x*x + y*y == 4*z + 3")), unsolvable(parse("x*x + y*y == 4*z + 2"))
     (True, False)
     """

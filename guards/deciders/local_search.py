@@ -248,7 +248,7 @@ def hunt(component: Component, asked: Term, formula: Term, value: bool) -> Value
     """A point of the component at which ``asked`` has that value, sought where ``formula`` holds; None: none was found.
 
     >>> from guards.facts.facts import Facts
-    >>> from guards.text.reader import parse
+    >>> from guards import parse
     >>> asked = parse("(x + 55) // 64 == 6")
     >>> hunt(Facts().component(asked), asked, asked, True)
     {'x': 329}

@@ -49,7 +49,7 @@ def explain(
     """Why ``values`` do not satisfy the set; None when they do.
 
     >>> from guards.sets.guard import Origin
-    >>> from guards.text.reader import parse
+    >>> from guards import parse
     >>> from guards.sets.sources import Size
     >>> origin = Origin("model.py", 12, text="if a.size(0) + b.size(0) > 2:")
     >>> guards = GuardSet([Guard(parse("s0 + s1 > 2"), origin)])
@@ -222,7 +222,7 @@ def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | N
     """The shortest chain of guards that contradicts what was declared; None unless a contradiction is proven.
 
     >>> from guards.sets.guard import Origin
-    >>> from guards.text.reader import parse
+    >>> from guards import parse
     >>> from guards.sets.sources import Size
     >>> program = GuardSet([
     ...     Guard(parse("s0 == s1"), Origin("model.py", 3, text="a + b")),

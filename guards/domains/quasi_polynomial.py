@@ -60,7 +60,7 @@ def pieces_of(term: Term, symbol: Term, domain: Pair, known: tuple[int, int] = (
         TooMany: there are more than ``most`` in all classes together.
 
     >>> from guards.terms.arithmetic import symbol
-    >>> from guards.text.reader import parse
+    >>> from guards import parse
     >>> s = symbol("s")
     >>> found = pieces_of(parse("s // 4 == 2"), s, (0, None))
     >>> [value for value in range(20) if found.at(value)]

@@ -51,7 +51,7 @@ def condition(truths: Pieces, symbol: Term) -> Term:
     Raises:
         TooMany: it would be too long.
 
-    >>> from guards.text.reader import parse
+    >>> from guards import parse
     >>> from guards.domains.quasi_polynomial import pieces_of
     >>> from guards.terms.arithmetic import symbol
     >>> s = symbol("s")

@@ -459,7 +459,7 @@ def _common_factor(component: Component, term: Term) -> Term | None:
 def two_remainders(argument: Term) -> Term | None:
     """A term that a divisor must leave no remainder of for ``argument``, two remainders and a constant, to be 0.
 
-    >>> from guards.text.reader import parse
+    >>> from guards import parse
     >>> two_remainders(parse("x % 8 - 2*(y % 4) + 1"))
     >>> two_remainders(parse("2*(y % 4) - x % 8 + 1"))
     <(2*y - x + 1) % 8>

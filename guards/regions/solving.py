@@ -10,6 +10,7 @@ from collections.abc import Callable
 from math import gcd, lcm, prod
 
 from guards.ask.ladder import Effort, ask
+from guards.ask.reading import parse
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.domains.value_sets import MOST_ATOMS, condition
 from guards.errors import CannotSolve
@@ -18,7 +19,6 @@ from guards.facts.facts import Facts
 from guards.terms import arithmetic, boolean, division, extremes, fold
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Op, Term, postorder
-from guards.text.reader import parse
 
 _RESIDUES = 32  # a symbol is split into no more remainder classes than this
 _LISTED = 16  # values of a small range that are tried one by one

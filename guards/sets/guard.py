@@ -13,6 +13,7 @@ from types import MappingProxyType
 import attrs
 
 from guards.ask.ladder import Effort
+from guards.ask.reading import parse
 from guards.domains.interval_arithmetic import meet
 from guards.facts.definedness import guarded, satisfied
 from guards.regions.minimising import needed
@@ -27,7 +28,6 @@ from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.printing import text
 from guards.terms.term import Term
-from guards.text.reader import parse
 
 __all__ = ["Guard", "GuardSet", "Names", "Origin", "Projection", "Violation", "listed", "violation"]
 

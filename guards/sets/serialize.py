@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import attrs
 
 from guards.ask.ladder import RUNGS
+from guards.ask.reading import parse
 from guards.ask.verdict import Verdict
 from guards.errors import FormatError, GuardsError
 from guards.facts.definedness import guarded
@@ -28,7 +29,6 @@ from guards.terms.latex_printing import latex
 from guards.terms.printing import text
 from guards.terms.smtlib_printing import smtlib
 from guards.terms.term import Op, Term, children, postorder
-from guards.text.reader import parse
 
 FORMAT, VERSION = "guards", 1
 _LARGEST = 16_000_000  # characters of a document

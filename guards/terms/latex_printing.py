@@ -62,7 +62,7 @@ def _sum(constant: int, parts: list[tuple[int, tuple[str, int]]]) -> tuple[str, 
 def latex(term: Term) -> str:
     r"""``term`` as LaTeX.
 
-    >>> from guards.text.reader import parse
+    >>> from guards import parse
     >>> print(latex(parse("s0 // 8 + 1 <= min(s1, 4)")))
     \left\lfloor \frac{s_{0}}{8} \right\rfloor < \min\left(4, s_{1}\right)
     """

@@ -65,7 +65,7 @@ def smtlib(*formulas: Term, ranges: Mapping[str, tuple[int | None, int | None]] 
 
     Symbols absent from ``ranges`` are sizes (>= 0).  Symbolic divisors are asserted not to be 0.
 
-    >>> from guards.text.reader import parse
+    >>> from guards import parse
     >>> print(smtlib(parse("s0 % 8 == 0"), ranges={"s0": (2, None)}))
     (set-logic QF_NIA)
     (declare-const s0 Int)

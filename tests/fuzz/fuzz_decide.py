@@ -10,8 +10,8 @@ import random
 from collections.abc import Sequence
 
 from guards.ask.ladder import Effort, ask, facts_from
+from guards.ask.reading import parse
 from guards.errors import Contradiction, ParseError
-from guards.text.reader import parse
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 from tests.oracles import contradicted, tried
 from tests.strategies import question

@@ -14,12 +14,12 @@ from typing import Any
 import attrs
 import torch
 
+from guards.ask.reading import parse
 from guards.errors import GuardsError
 from guards.sets.codegen import Check, compile_check
 from guards.sets.guard import Guard, GuardSet
 from guards.sets.sources import IntArg
 from guards.terms.term import Op, Term
-from guards.text.reader import parse
 from symshape import events
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Value

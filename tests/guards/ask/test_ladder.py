@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import guards
 from guards.ask.ladder import RUNGS, Effort, ask, counters, decide, facts_from, prove, reset_counters
+from guards.ask.reading import parse
 from guards.deciders.case_split import refutes as refuted_by_cases
 from guards.deciders.linear_refutation import refutes
 from guards.errors import Contradiction, ParseError
@@ -22,7 +23,6 @@ from guards.terms.arithmetic import const, symbol
 from guards.terms.boolean import eq, ge, le, lt, ne, not_
 from guards.terms.extremes import maximum
 from guards.terms.fold import evaluate
-from guards.text.reader import parse
 from tests.oracles import Question, contradicted
 from tests.strategies import conditions, question
 

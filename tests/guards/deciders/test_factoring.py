@@ -7,6 +7,7 @@ import random
 import pytest
 
 from guards.ask.ladder import facts_from
+from guards.ask.reading import parse
 from guards.ask.simplification import bounds, simplify
 from guards.deciders.factoring import factored_bounds, factors
 from guards.errors import Contradiction, ParseError
@@ -15,7 +16,6 @@ from guards.terms.arithmetic import symbol
 from guards.terms.boolean import eq
 from guards.terms.fold import evaluate
 from guards.terms.term import Op, postorder
-from guards.text.reader import parse
 from tests.strategies import assumption, integer, range_of_symbol, term_under_facts, values_differ
 
 x, y = symbol("x"), symbol("y")

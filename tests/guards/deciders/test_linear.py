@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from guards.ask.ladder import decide, facts_from
+from guards.ask.reading import parse
 from guards.deciders.case_split import unsolvable
 from guards.deciders.linear import OutOfBudget, Tableau
 from guards.deciders.linear_refutation import refutes, refutes_all
@@ -21,7 +22,6 @@ from guards.terms.arithmetic import linear, symbol
 from guards.terms.boolean import and_, ge, le
 from guards.terms.fold import evaluate
 from guards.terms.term import Op
-from guards.text.reader import parse
 from tests.strategies import assumption, condition, range_of_symbol
 
 NAMES = ("x", "y", "z")

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from guards.ask.ladder import decide, facts_from
+from guards.ask.reading import parse
 from guards.deciders.local_search import hunt, placed
 from guards.errors import Contradiction, ParseError
 from guards.terms.fold import evaluate
-from guards.text.reader import parse
 from tests.oracles import Question, names_in, tried
 from tests.strategies import assumption, condition, range_of_symbol
 

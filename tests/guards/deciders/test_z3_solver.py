@@ -7,11 +7,11 @@ import random
 import pytest
 
 from guards.ask.ladder import facts_from
+from guards.ask.reading import parse
 from guards.deciders.z3_solver import Proved, Refuted, Unknown, solve_formula
 from guards.errors import Contradiction, ParseError
 from guards.terms.boolean import not_
 from guards.terms.fold import evaluate
-from guards.text.reader import parse
 from tests.strategies import question
 
 

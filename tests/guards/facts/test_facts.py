@@ -8,13 +8,13 @@ import pytest
 
 from guards import decide as decide_function
 from guards.ask.ladder import ask, counters, facts_from, reset_counters
+from guards.ask.reading import parse
 from guards.domains.interval import Interval
 from guards.errors import Contradiction, ParseError, RangeError
 from guards.facts.facts import Facts
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import eq, ge, le
 from guards.terms.fold import evaluate
-from guards.text.reader import parse
 from tests.oracles import Question, tried
 from tests.strategies import assumption, integer, range_of_symbol
 

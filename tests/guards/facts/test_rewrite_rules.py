@@ -7,11 +7,11 @@ import random
 import pytest
 
 from guards.ask.ladder import facts_from
+from guards.ask.reading import parse
 from guards.errors import ParseError
 from guards.facts.rewrite_rules import RULES, Rule, divide, rewritten
 from guards.terms.fold import evaluate
 from guards.terms.term import postorder
-from guards.text.reader import parse
 from tests.oracles import Question, by_z3, names_in, tried
 from tests.strategies import condition, term_under_facts, values_differ
 

@@ -79,8 +79,8 @@ def test_text_that_would_be_read_otherwise_is_written_as_steps() -> None:
 
 
 def test_steps_of_every_kind() -> None:
+    from guards.ask.reading import parse
     from guards.sets.serialize import _steps
-    from guards.text.reader import parse
 
     for source in (
         "s0*s0*s1 - 3*s1 + 4 <= 0",

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from guards.ask.reading import parse
 from guards.terms import arithmetic, boolean, division
 from guards.terms.arithmetic import add, symbol
 from guards.terms.boolean import FALSE, TRUE, eq, ge, gt, le, lt, ne, not_
@@ -18,7 +19,6 @@ from guards.terms.division import mod
 from guards.terms.extremes import maximum, minimum
 from guards.terms.fold import evaluate
 from guards.terms.term import Op, Term, interned
-from guards.text.reader import parse
 from tests.oracles import SPACE, code
 from tests.strategies import condition, conditions, integer, integers
 

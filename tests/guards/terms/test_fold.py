@@ -6,12 +6,12 @@ import random
 
 import pytest
 
+from guards.ask.reading import parse
 from guards.terms import arithmetic, boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.extremes import maximum
 from guards.terms.fold import evaluate, fold, substitute
 from guards.terms.term import Term
-from guards.text.reader import parse
 from tests.strategies import condition
 
 x, y = symbol("x"), symbol("y")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from guards.ask.reading import parse
 from guards.terms.latex_printing import latex
-from guards.text.reader import parse
 
 
 @pytest.mark.parametrize(

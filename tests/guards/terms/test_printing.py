@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from guards.ask.reading import parse
 from guards.terms.fold import evaluate
 from guards.terms.printing import python, text
 from guards.terms.term import Op
-from guards.text.reader import parse
 from tests.oracles import SPACE
 from tests.strategies import conditions, integers
 

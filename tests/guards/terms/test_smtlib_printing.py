@@ -6,10 +6,10 @@ import random
 
 import z3
 
+from guards.ask.reading import parse
 from guards.errors import ParseError
 from guards.terms.fold import evaluate
 from guards.terms.smtlib_printing import smtlib
-from guards.text.reader import parse
 from tests.strategies import condition
 
 
