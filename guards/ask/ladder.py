@@ -20,7 +20,7 @@ from guards.errors import Contradiction, ParseError, RangeError
 from guards.facts.component import FREE, TIED, Component, divisors, replaced
 from guards.facts.facts import Facts, forget_components
 from guards.facts.propagate import with_condition
-from guards.facts.rewrite_rules import rewritten
+from guards.facts.rewriting import rewritten
 from guards.terms import arithmetic, boolean
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Op, Term

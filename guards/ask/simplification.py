@@ -10,7 +10,8 @@ from guards.deciders import linear_refutation
 from guards.deciders.witnesses import points
 from guards.facts.component import Component, contains
 from guards.facts.facts import Facts
-from guards.facts.rewrite_rules import divide, rewritten
+from guards.facts.laws_of_division import divide
+from guards.facts.rewriting import rewritten
 from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import DEEP, Op, Term, children, postorder

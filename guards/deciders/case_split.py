@@ -14,7 +14,7 @@ from math import gcd, lcm, prod
 from guards.deciders import linear_refutation
 from guards.facts.component import Component
 from guards.facts.propagate import assume
-from guards.facts.rewrite_rules import rewritten
+from guards.facts.rewriting import rewritten
 from guards.terms import arithmetic, boolean, division
 from guards.terms.term import DEEP, Op, Term, postorder
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from guards.deciders.linear import OutOfBudget, Tableau
 from guards.facts.component import Component, normal_form
-from guards.facts.rewrite_rules import rewritten
+from guards.facts.rewriting import rewritten
 from guards.terms import arithmetic, boolean, division
 from guards.terms.term import DEEP, Op, Term
 

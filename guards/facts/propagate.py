@@ -11,7 +11,8 @@ from math import gcd, isqrt
 from guards.domains import interval_arithmetic
 from guards.domains.interval_arithmetic import Pair, meet
 from guards.facts.component import Component, contains, divisors, new_symbol, normal_form, replaced
-from guards.facts.rewrite_rules import rewritten, two_remainders
+from guards.facts.laws_of_relations import two_remainders
+from guards.facts.rewriting import rewritten
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import SYMBOLIC_DIVISION, Monomials, Op, Term
 
