@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from itertools import pairwise
-from math import gcd, lcm
+from math import lcm
 from typing import Any
 
 import attrs
 
+from guards.domains.interval_arithmetic import Pair
+from guards.domains.polynomial import Poly, period, polynomial, product, quotient, value_at, weighted_sum
+from guards.domains.polynomial_signs import sign_runs
 from guards.terms import fold
 from guards.terms.term import Op, Term
 
 MOST = 20_000  # runs of all classes together
 _LISTED = 2_000  # values tried one by one where a quotient by a polynomial has not settled yet
 
-Pair = tuple[int | None, int | None]
-Poly = tuple[Fraction, ...]  # coefficients from the constant on, the last of them not 0
 Run = tuple[int | None, Any]  # up to which value, inclusive, and what is there: a Poly, a bool, or None (not defined)
 
 
@@ -81,19 +81,19 @@ def _node(part: Term, operands: list[Pieces], start: Pieces) -> Pieces:
     if op is Op.SYMBOL:
         return start
     if op is Op.CONST:
-        return _constant(start, _poly(part.args[0]))
+        return _constant(start, polynomial(part.args[0]))
     if op is Op.TRUE or op is Op.FALSE:
         return _constant(start, op is Op.TRUE)
     if op is Op.ADD:
         weights = [c for _, c in part.args[1]]
-        return _merged(operands, lambda *polys: _sum(part.args[0], weights, polys))
+        return _merged(operands, lambda *polys: weighted_sum(part.args[0], weights, polys))
     if op is Op.MUL:
-        return _merged(operands, _product)
+        return _merged(operands, product)
     if op is Op.FLOORDIV:
         return _divided(operands[0], operands[1])
     if op is Op.MOD:
-        quotient = _divided(operands[0], operands[1])
-        return _merged([operands[0], operands[1], quotient], lambda a, b, q: _sum(0, (1, -1), (a, _product(b, q))))
+        whole = _divided(operands[0], operands[1])
+        return _merged([operands[0], operands[1], whole], lambda a, b, q: weighted_sum(0, (1, -1), (a, product(b, q))))
     if op is Op.MIN or op is Op.MAX:
         result = operands[0]
         for other in operands[1:]:
@@ -104,170 +104,6 @@ def _node(part: Term, operands: list[Pieces], start: Pieces) -> Pieces:
     if op is Op.ITE:
         return _merged(operands, lambda asked, a, b: None if asked is None else a if asked else b)
     return _compared(operands[0], op)
-
-
-# -- polynomials ------------------------------------------------------------------------------------------------------
-
-
-def _poly(*coefficients: int | Fraction) -> Poly:
-    found = [Fraction(c) for c in coefficients]
-    while found and not found[-1]:
-        found.pop()
-    return tuple(found)
-
-
-def _sum(constant: int, weights: Sequence[int], polys: Sequence[Poly | None]) -> Poly | None:
-    total: list[Fraction] = [Fraction(constant)]
-    for weight, poly in zip(weights, polys, strict=True):
-        if poly is None:
-            return None
-        total += [Fraction(0)] * (len(poly) - len(total))
-        for index, c in enumerate(poly):
-            total[index] += weight * c
-    return _poly(*total)
-
-
-def _product(*polys: Poly | None) -> Poly | None:
-    result = _poly(1)
-    for poly in polys:
-        if poly is None:
-            return None
-        made = [Fraction(0)] * max(0, len(result) + len(poly) - 1)
-        for i, a in enumerate(result):
-            for j, b in enumerate(poly):
-                made[i + j] += a * b
-        result = _poly(*made)
-    return result
-
-
-def _quotient(dividend: Poly, divisor: Poly) -> Poly:
-    """Polynomial division, the remainder dropped."""
-    left = list(dividend)
-    made = [Fraction(0)] * max(0, len(left) - len(divisor) + 1)
-    for index in reversed(range(len(made))):
-        made[index] = c = left[index + len(divisor) - 1] / divisor[-1]
-        for offset, d in enumerate(divisor):
-            left[index + offset] -= c * d
-    return _poly(*made)
-
-
-def value_at(poly: Poly, value: int) -> Fraction:
-    """The value of a polynomial.
-
-    >>> value_at((Fraction(1), Fraction(0), Fraction(2)), 3)
-    Fraction(19, 1)
-    """
-    result = Fraction(0)
-    for c in reversed(poly):
-        result = result * value + c
-    return result
-
-
-def _period(poly: Poly, number: int) -> int:
-    """After how many steps of its argument an integer-valued polynomial repeats modulo ``number``."""
-    below = lcm(*(c.denominator for c in poly)) if poly else 1
-    modulus = below * abs(number)
-    return modulus // gcd(modulus, *(int(c * below) for c in poly[1:]))
-
-
-# -- signs ------------------------------------------------------------------------------------------------------------
-
-
-def _signs(poly: Poly, modulus: int, rest: int, lo: int | None, hi: int | None) -> list[Run]:
-    """The sign of a polynomial on runs of the integers from ``lo`` to ``hi`` that are ``rest`` modulo ``modulus``."""
-    below = lcm(*(c.denominator for c in poly)) if poly else 1
-    scaled = [int(c * below) for c in poly]
-    inner: list[int] = []  # the same in k, for rest + modulus * k
-    for c in reversed(scaled):
-        shifted = [0] * (len(inner) + 1)
-        for index, d in enumerate(inner):
-            shifted[index] += d * rest
-            shifted[index + 1] += d * modulus
-        shifted[0] += c
-        inner = shifted
-    first = None if lo is None else -((rest - lo) // modulus)
-    last = None if hi is None else (hi - rest) // modulus
-    if first is not None and last is not None and first > last:
-        return []
-    while inner and not inner[-1]:
-        inner.pop()
-    runs = _integer_signs(inner, first, last)
-    return [(hi if end is None or end == last else rest + modulus * end, sign) for end, sign in runs]
-
-
-def _value(poly: Sequence[int], k: int) -> int:
-    result = 0
-    for c in reversed(poly):
-        result = result * k + c
-    return result
-
-
-def _integer_signs(poly: Sequence[int], lo: int | None, hi: int | None) -> list[Run]:
-    """The sign on runs from ``lo`` to ``hi``, exactly: between two values it changes where the differences do not."""
-    if len(poly) < 2:
-        c = poly[0] if poly else 0
-        return [(hi, (c > 0) - (c < 0))]
-    runs: list[Run] = []
-    start = lo
-    for end, direction in _integer_signs(_difference(poly), lo, hi):
-        for last, sign in _monotone(poly, start, end, direction >= 0):
-            if runs and runs[-1][1] == sign:
-                runs.pop()
-            runs.append((last, sign))
-        start = None if end is None else end + 1
-    return runs
-
-
-def _difference(poly: Sequence[int]) -> list[int]:
-    """``p(k + 1) - p(k)``"""
-    made = [0] * (len(poly) - 1)
-    row = [1]
-    for power, c in enumerate(poly):
-        for index in range(power):
-            made[index] += c * row[index]
-        row = [1, *(a + b for a, b in pairwise(row)), 1]
-    return made
-
-
-def _monotone(poly: Sequence[int], lo: int | None, hi: int | None, rising: bool) -> list[Run]:
-    """As :func:`_integer_signs`, where the values only rise or only fall."""
-    sign = 1 if rising else -1
-    zero = _first(lambda k: sign * _value(poly, k) >= 0, lo, hi)
-    beyond = _first(lambda k: sign * _value(poly, k) > 0, lo, hi)
-    runs: list[Run] = []
-    if zero is None:  # never reached
-        return [(hi, -sign)]
-    if lo is None or zero > lo:
-        runs.append((zero - 1, -sign))
-    if beyond is None:
-        return [*runs, (hi, 0)]
-    if beyond > zero:
-        runs.append((beyond - 1, 0))
-    return [*runs, (hi, sign)]
-
-
-def _first(holds: Callable[[int], bool], lo: int | None, hi: int | None) -> int | None:
-    """The first integer from ``lo`` to ``hi`` from which on something holds; it does at an end that is open above."""
-    if hi is not None and not holds(hi):
-        return None
-    step = 1
-    if hi is None:
-        hi = lo if lo is not None else 0
-        while not holds(hi):
-            lo, hi, step = hi + 1, hi + step, 2 * step
-    if lo is None:
-        step = 1
-        lo = hi
-        while holds(lo):
-            hi, lo, step = lo, lo - step, 2 * step
-        lo += 1
-    while lo < hi:  # it holds at hi
-        middle = (lo + hi) // 2
-        if holds(middle):
-            hi = middle
-        else:
-            lo = middle + 1
-    return hi
 
 
 # -- functions --------------------------------------------------------------------------------------------------------
@@ -341,7 +177,7 @@ def _compared(function: Pieces, op: Op) -> Pieces:
     def each(poly: Poly | None, rest: int, lo: int | None, hi: int | None) -> list[Run]:
         if poly is None:
             return [(hi, None)]
-        return [(last, sign in holds) for last, sign in _signs(poly, function.modulus, rest, lo, hi)]
+        return [(last, sign in holds) for last, sign in sign_runs(poly, function.modulus, rest, lo, hi)]
 
     return _made([function], function.modulus, each)
 
@@ -350,10 +186,10 @@ def _picked(a: Pieces, b: Pieces, greatest: bool) -> Pieces:
     modulus = lcm(a.modulus, b.modulus)
 
     def each(p: Poly | None, q: Poly | None, rest: int, lo: int | None, hi: int | None) -> list[Run]:
-        difference = _sum(0, (1, -1), (p, q))
+        difference = weighted_sum(0, (1, -1), (p, q))
         if difference is None:
             return [(hi, None)]
-        signs = _signs(difference, modulus, rest, lo, hi)
+        signs = sign_runs(difference, modulus, rest, lo, hi)
         return [(last, p if (sign > 0) is greatest else q) for last, sign in signs]
 
     return _made([a, b], modulus, each)
@@ -369,7 +205,7 @@ def _divided(a: Pieces, b: Pieces) -> Pieces:
         for _, _, (p, q) in cut:
             if p is None or not q:
                 continue
-            finer = lcm(finer, _period(p, int(q[0])) if len(q) == 1 else _period(_quotient(p, q), 1))
+            finer = lcm(finer, period(p, int(q[0])) if len(q) == 1 else period(quotient(p, q), 1))
             if finer > a.most:
                 raise TooMany
 
@@ -380,24 +216,24 @@ def _divided(a: Pieces, b: Pieces) -> Pieces:
             return _by_polynomial(p, q, finer, rest, lo, hi)
         divisor = int(q[0])
         remainder = int(value_at(p, rest)) % divisor
-        shifted = _sum(-remainder, (1,), (p,))
+        shifted = weighted_sum(-remainder, (1,), (p,))
         assert shifted is not None
-        return [(hi, _poly(*(c / divisor for c in shifted)))]
+        return [(hi, polynomial(*(c / divisor for c in shifted)))]
 
     return _made([a, b], finer, each)
 
 
 def _by_polynomial(p: Poly, q: Poly, modulus: int, rest: int, lo: int | None, hi: int | None) -> list[Run]:
     """``p // q`` in one class in which the polynomial part of the quotient has one fraction."""
-    whole = _quotient(p, q)
+    whole = quotient(p, q)
     fraction = value_at(whole, rest) % 1
     runs: list[Run] = []
     start = lo
-    for end, sign in _signs(q, modulus, rest, lo, hi):
+    for end, sign in sign_runs(q, modulus, rest, lo, hi):
         if not sign:
             runs.append((end, None))
         else:
-            floor = _poly(whole[0] - fraction, *whole[1:]) if whole else whole
+            floor = polynomial(whole[0] - fraction, *whole[1:]) if whole else whole
             runs += _settled(p, q, sign, floor, modulus, rest, start, end)
         start = None if end is None else end + 1
     return runs
@@ -407,17 +243,17 @@ def _settled(
     p: Poly, q: Poly, sign: int, floor: Poly, modulus: int, rest: int, lo: int | None, hi: int | None
 ) -> list[Run]:
     """The quotient where the divisor has one sign: ``floor`` or one less in the long run, value by value elsewhere."""
-    left = _sum(0, (sign, -sign), (p, _product(floor, q)))  # p - floor*q, as if the divisor were positive
+    left = weighted_sum(0, (sign, -sign), (p, product(floor, q)))  # p - floor*q, as if the divisor were positive
     assert left is not None
     runs: list[Run] = []
     start = lo
-    for end, low in _signs(left, modulus, rest, lo, hi):
+    for end, low in sign_runs(left, modulus, rest, lo, hi):
         offset = 0 if low >= 0 else -1  # it is floor + offset where 0 <= left - offset*size < size
-        close = _sum(0, (1, -sign if low >= 0 else sign), (left, q))
+        close = weighted_sum(0, (1, -sign if low >= 0 else sign), (left, q))
         assert close is not None
-        for last, other in _signs(close, modulus, rest, start, end):
+        for last, other in sign_runs(close, modulus, rest, start, end):
             if (other < 0) if low >= 0 else (other >= 0):
-                runs.append((last, _sum(offset, (1,), (floor,))))
+                runs.append((last, weighted_sum(offset, (1,), (floor,))))
             else:
                 runs += _one_by_one(p, q, modulus, rest, start, last)
             start = None if last is None else last + 1
@@ -428,7 +264,7 @@ def _one_by_one(p: Poly, q: Poly, modulus: int, rest: int, lo: int | None, hi: i
     if lo is None or hi is None or hi - lo > _LISTED * modulus:
         raise TooMany
     values = range(lo + (rest - lo) % modulus, hi + 1, modulus)
-    runs: list[Run] = [(value, _poly(value_at(p, value) // value_at(q, value))) for value in values]
+    runs: list[Run] = [(value, polynomial(value_at(p, value) // value_at(q, value))) for value in values]
     if runs:
         runs[-1] = (hi, runs[-1][1])
     return runs

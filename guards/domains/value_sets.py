@@ -11,7 +11,8 @@ from itertools import pairwise
 
 import attrs
 
-from guards.domains.quasi_polynomial import Pair, Pieces, TooMany
+from guards.domains.interval_arithmetic import Pair
+from guards.domains.quasi_polynomial import Pieces, TooMany
 from guards.terms import boolean, division
 from guards.terms.term import Op, Term
 

@@ -66,19 +66,3 @@ def test_results_contain_all_values() -> None:
 )
 def test_results_are_tight(operation: object, a: Pair, b: Pair, wanted: Pair) -> None:
     assert operation(a, b) == wanted  # type: ignore[operator]
-
-
-def test_an_interval_is_a_value() -> None:
-    assert Interval(0, 3) == Interval(0, 3)
-    assert len({Interval(0, 3), Interval(0, 3)}) == 1
-    assert 3 in Interval(0, 3)
-    assert 4 not in Interval(0, 3)
-    assert Interval(2, 2).single == 2
-    assert Interval(2, 3).single is None
-    assert Interval(3, 2).empty
-    assert str(Interval(2)) == "[2, inf)"
-    assert str(Interval(None, 2)) == "(-inf, 2]"
-    with pytest.raises(TypeError, match="integer or None"):
-        Interval(1.5, 2)  # type: ignore[arg-type]
-    with pytest.raises(AttributeError):
-        Interval(1, 2).lo = 3  # type: ignore[misc]
