@@ -1,14 +1,11 @@
 """Guard sets as Python code: the check and the explanation, written from the same conditions.
 
-The generated source is registered in :mod:`linecache`, so that a debugger steps into it and a traceback shows it.
-Values arrive as one sequence; the names of symbols never reach the source (a slot is ``v0``, ``v1``, ...).
+A debugger steps into the generated source and a traceback shows it (:mod:`guards.terms.generated`). Values arrive as
+one sequence; the names of symbols never reach the source (a slot is ``v0``, ``v1``, ...).
 """
 
 from __future__ import annotations
 
-import itertools
-import linecache
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 
@@ -19,24 +16,17 @@ from guards.facts.definedness import divides, partial
 from guards.sets.guard import Guard, GuardSet, Violation, violation
 from guards.terms import arithmetic
 from guards.terms.fold import rebuild
+from guards.terms.generated import generated_function
 from guards.terms.printing import python
 from guards.terms.term import Op, Term, children, postorder
 
-_serial = itertools.count()
 DEEPEST = 24  # an expression nested deeper than this is computed in steps
 _STEPS = (Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX, Op.ITE)
 
 
 def source_function(source: str, name: str, kind: str) -> FunctionType:
-    """The function ``name`` of ``source``, which is registered in linecache for as long as the function lives."""
-    filename = f"<guards {kind} {next(_serial)}>"
-    namespace: dict[str, object] = {"_defined": _defined}
-    exec(compile(source, filename, "exec"), namespace)
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    function = namespace[name]
-    assert isinstance(function, FunctionType)
-    weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
-    return function
+    """The function ``name`` of ``source``, which may call ``_defined`` as :func:`condition_source` does."""
+    return generated_function(source, name, f"guards {kind}", {"_defined": _defined})
 
 
 def _defined(test: Callable[[], bool]) -> bool:

@@ -5,15 +5,14 @@ Names in generated source are our own (``v3``, ``s0``, ``op7``, ``c2``); texts o
 
 from __future__ import annotations
 
-import linecache
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from typing import Any
 
 import torch
 
 from guards.terms import printing
+from guards.terms.generated import generated_function
 from guards.terms.term import Op, Term
 from symshape.errors import RuntimeAssertionError
 from symshape.graph.float_terms import FloatTerm
@@ -48,8 +47,6 @@ _BINDINGS: dict[Any, Callable[..., Any]] = {
 }
 """Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 0.5 µs a call)."""
 
-_numbers = count()
-
 
 def compile_graph(graph: Graph, positions: Mapping[str, int]) -> Run:
     """The function that runs ``graph``; ``positions`` says where in ``values`` each input symbol stands.
@@ -59,11 +56,7 @@ def compile_graph(graph: Graph, positions: Mapping[str, int]) -> Run:
     """
     writer = _Writer(graph, positions)
     source = writer.source()
-    filename = f"<symshape graph {next(_numbers)}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    namespace = writer.namespace
-    exec(compile(source, filename, "exec"), namespace)  # the source is made of our own names only
-    run: Run = namespace["run"]
+    run: Run = generated_function(source, "run", "symshape graph", writer.namespace)
     run.__symshape_source__ = source  # type: ignore[attr-defined]
     return run
 

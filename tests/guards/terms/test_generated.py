@@ -1,0 +1,56 @@
+"""Generated functions: in linecache while they live, and only then."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import linecache
+import traceback
+
+import pytest
+
+from guards.terms.generated import generated_function
+
+FAILS = "def fail(values):\n    return values[0] // 0\n"
+
+
+def test_source_stays_as_long_as_the_function() -> None:
+    function = generated_function(FAILS, "fail", "test", {})
+    filename = function.__code__.co_filename
+    assert inspect.getsource(function) == FAILS
+    linecache.checkcache()  # what debuggers call: there is no such file, but the entry says so itself
+    assert filename in linecache.cache
+    del function
+    gc.collect()
+    assert filename not in linecache.cache
+
+
+def test_each_has_a_file_of_its_own() -> None:
+    one, other = (generated_function(FAILS, "fail", "test", {}) for _ in range(2))
+    names = {each.__code__.co_filename for each in (one, other)}
+    assert len(names) == 2
+    assert all(name.startswith("<test ") for name in names)
+
+
+def test_a_traceback_shows_the_line() -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        generated_function(FAILS, "fail", "test", {})((1,))
+    assert "return values[0] // 0" in "".join(traceback.format_exception(raised.value))
+
+
+def test_the_namespace_is_what_it_sees_and_where_it_lands() -> None:
+    space = {"limit": 7, "__builtins__": {}}
+    function = generated_function("def test(v0):\n    return v0 <= limit\n", "test", "test", space)
+    assert (function(7), function(8)) == (True, False)
+    assert space["test"] is function
+    with pytest.raises(NameError):
+        generated_function("def test(v0):\n    return len(v0)\n", "test", "test", {"__builtins__": {}})([])
+
+
+def test_nothing_is_left_of_source_that_does_not_run() -> None:
+    before = set(linecache.cache)
+    with pytest.raises(SyntaxError):
+        generated_function("def (", "f", "test", {})
+    with pytest.raises(KeyError):
+        generated_function("x = 1\n", "f", "test", {})
+    assert not {name for name in set(linecache.cache) - before if name.startswith("<test")}
