@@ -1,7 +1,29 @@
-"""Integer reasoning about sizes, usable with no tensor in sight."""
+"""Integer reasoning about sizes, usable with no tensor in sight: floors, each built on those below it.
+
+``terms`` are integer and boolean formulas, equal ones one object; ``domains`` say what values an integer can have;
+``text`` reads formulas; ``facts`` are what is known of symbols, frozen; ``deciders`` settle questions, one method a
+file, and ``ask`` is the ladder of them; ``regions`` look at conditions together, as sets of points; ``sets`` are guards
+with the user's lines: checked, explained, stored; ``dispatch`` finds among many sets the one that holds.
+
+``prove("...")`` walks through them so: ``text.reader`` makes a term, which the functions of ``terms`` bring into its
+one form; ``ask.ladder`` makes ``Facts`` of the ranges and assumptions, takes the component that the symbols of the term
+belong to, and asks rung after rung (ranges, rewriting, simplex, enumeration, cases, factors, at last Z3) until one of
+``deciders`` is sure; the answer is kept with the component. What nobody settles is None, never a guess.
+
+>>> import guards
+>>> guards.prove("(s0 + 7) // 8 * 8 >= s0"), guards.prove("s0 >= 5"), guards.prove("s0 < 5", assume=["s0 > 9"])
+(True, None, False)
+>>> guards.decide("s0 + s1 > 2", ranges={"s0": (2, None), "s1": (1, None)}).rung
+'interval'
+>>> print(guards.GuardSet.read("s0 + s1 > 2", "s0 > 2", "s0 % 8 == 0").minimise())
+s0 >= 3
+s0 % 8 == 0
+"""
 
 import os
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step through modules that were compiled
     from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
@@ -13,32 +35,66 @@ from guards.ask.ladder import Effort, ask, decide, prove
 from guards.ask.reading import parse
 from guards.ask.simplification import bounds, simplify
 from guards.ask.verdict import Verdict
-from guards.dispatch.explanation import (
-    Conflict,
-    Distinction,
-    Explanation,
-    distinguish,
-    explain,
-    explain_conflict,
-    explain_miss,
-)
-from guards.dispatch.tree import Miss, Near, Tree
 from guards.domains.congruence import Congruence
 from guards.domains.interval import Interval
 from guards.errors import CannotSolve, Contradiction, FormatError, GuardsError, ParseError, RangeError
 from guards.facts.facts import Facts
-from guards.regions.nearest import Nearest
-from guards.regions.raster import Grid
-from guards.regions.solving import solve
-from guards.sets.codegen import Check, compile_check
-from guards.sets.coverage import Certificate, certify
-from guards.sets.guard import Guard, GuardSet, Origin, Projection, Violation
-from guards.sets.serialize import from_json, to_json
-from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
 from guards.terms.arithmetic import symbol
 from guards.terms.latex_printing import latex
 from guards.terms.smtlib_printing import smtlib
 from guards.terms.term import Term
+
+_LATER = {
+    "dispatch.explanation": (
+        *("Conflict", "Distinction", "Explanation", "distinguish", "explain", "explain_conflict", "explain_miss"),
+    ),
+    "dispatch.tree": ("Miss", "Near", "Tree"),
+    "regions.nearest": ("Nearest",),
+    "regions.raster": ("Grid",),
+    "regions.solving": ("solve",),
+    "sets.codegen": ("Check", "compile_check"),
+    "sets.coverage": ("Certificate", "certify"),
+    "sets.guard": ("Guard", "Violation"),
+    "sets.guard_set": ("GuardSet", "Projection"),
+    "sets.origin": ("Origin",),
+    "sets.serialize": ("from_json", "to_json"),
+    "sets.sources": ("IntArg", "Size", "Source", "StorageOffset", "Stride"),
+}
+"""The names of the floors above ``ask``, by module: loaded when one is first asked for (PEP 562)."""
+
+if TYPE_CHECKING:
+    from guards.dispatch.explanation import (
+        Conflict,
+        Distinction,
+        Explanation,
+        distinguish,
+        explain,
+        explain_conflict,
+        explain_miss,
+    )
+    from guards.dispatch.tree import Miss, Near, Tree
+    from guards.regions.nearest import Nearest
+    from guards.regions.raster import Grid
+    from guards.regions.solving import solve
+    from guards.sets.codegen import Check, compile_check
+    from guards.sets.coverage import Certificate, certify
+    from guards.sets.guard import Guard, Violation
+    from guards.sets.guard_set import GuardSet, Projection
+    from guards.sets.origin import Origin
+    from guards.sets.serialize import from_json, to_json
+    from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
+else:
+    _HOME = {name: module for module, names in _LATER.items() for name in names}
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "CannotSolve",

@@ -18,7 +18,7 @@ import torch
 
 import guards
 import meta_fns
-from guards.sets.guard import Origin
+from guards.sets.origin import Origin
 
 _HERE = Path(__file__).parent
 _OURS = tuple(

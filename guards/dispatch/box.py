@@ -13,15 +13,15 @@ from typing import Any
 
 import attrs
 
+from guards.domains.interval_arithmetic import Pair
 from guards.facts.definedness import partial
 from guards.sets.codegen import DEEPEST, Writer, source_function
-from guards.sets.guard import GuardSet
+from guards.sets.guard_set import GuardSet
 from guards.terms import arithmetic, boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.printing import python
 from guards.terms.term import Op, Term
 
-Pair = tuple[int | None, int | None]
 Values = tuple[int, ...]
 Test = Callable[[Values], bool]
 Getter = Callable[[Values], Any]

@@ -16,7 +16,8 @@ from guards.dispatch.tree import Miss
 from guards.regions.minimising import needed
 from guards.regions.nearest import Nearest, nearest
 from guards.regions.satisfiability import core, range_conditions, search, universe
-from guards.sets.guard import Guard, GuardSet, Violation, listed
+from guards.sets.guard import Guard, Violation, listed
+from guards.sets.guard_set import GuardSet
 from guards.sets.origin import DECLARED, Origin
 from guards.sets.sources import Source, spelled
 from guards.terms.fold import evaluate
@@ -48,8 +49,8 @@ def explain(
 ) -> Explanation | None:
     """Why ``values`` do not satisfy the set; None when they do.
 
-    >>> from guards.sets.guard import Origin
-    >>> from guards import parse
+    >>> from guards.sets.origin import Origin
+    >>> from guards.ask.reading import parse
     >>> from guards.sets.sources import Size
     >>> origin = Origin("model.py", 12, text="if a.size(0) + b.size(0) > 2:")
     >>> guards = GuardSet([Guard(parse("s0 + s1 > 2"), origin)])
@@ -221,8 +222,8 @@ class Conflict:
 def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | None = None) -> Conflict | None:
     """The shortest chain of guards that contradicts what was declared; None unless a contradiction is proven.
 
-    >>> from guards.sets.guard import Origin
-    >>> from guards import parse
+    >>> from guards.sets.origin import Origin
+    >>> from guards.ask.reading import parse
     >>> from guards.sets.sources import Size
     >>> program = GuardSet([
     ...     Guard(parse("s0 == s1"), Origin("model.py", 3, text="a + b")),

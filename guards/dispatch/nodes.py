@@ -13,7 +13,8 @@ from operator import itemgetter
 from typing import Any
 
 from guards.dispatch.box import Box, Compiler, Getter, Test, Values
-from guards.sets.guard import GuardSet
+from guards.domains.interval_arithmetic import Pair
+from guards.sets.guard_set import GuardSet
 from guards.terms.term import Term
 
 LEAF = 4  # a leaf with more candidates than this is split when something tells them apart
@@ -278,7 +279,7 @@ class Steps:
         return Steps(self.form, self.bounds, self.branches, rest, first, self.verified, compiler)
 
 
-def _cut(bounds: list[int], branches: list[Any], limits: tuple[int | None, int | None]) -> tuple[int, int]:
+def _cut(bounds: list[int], branches: list[Any], limits: Pair) -> tuple[int, int]:
     """Makes the ends of a range bounds of segments; answers the segments ``start`` to ``stop - 1`` that it covers."""
     low, high = limits
     start, stop = 0, len(branches)
@@ -413,7 +414,7 @@ def build(records: Sequence[Record], verified: Verified, compiler: Compiler) -> 
 def _best_split(records: Sequence[Record], verified: Verified, compiler: Compiler) -> tuple[Term, bool] | None:
     """The form that rules out the most records for a typical value, and whether by its exact values."""
     points: dict[Term, Counter[int]] = {}
-    ranges: dict[Term, Counter[tuple[int | None, int | None]]] = {}
+    ranges: dict[Term, Counter[Pair]] = {}
     for record in records:
         for form, pair in record.box.limits.items():
             if form in verified:
@@ -436,7 +437,7 @@ def _best_split(records: Sequence[Record], verified: Verified, compiler: Compile
     return best[1:] if best is not None and best[0] >= 1 else None
 
 
-def _gain_of_steps(seen: Counter[tuple[int | None, int | None]]) -> float:
+def _gain_of_steps(seen: Counter[Pair]) -> float:
     """How many of the constrained records a typical segment rules out."""
     bounds = sorted({b for low, high in seen for b in (low, None if high is None else high + 1) if b is not None})
     covered = 0

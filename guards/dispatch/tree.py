@@ -13,11 +13,13 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from guards.dispatch.box import Box, Compiler, Pair, Values
+from guards.dispatch.box import Box, Compiler, Values
 from guards.dispatch.nodes import Leaf, Node, Record, build
+from guards.domains.interval_arithmetic import Pair
 from guards.facts.definedness import satisfied
 from guards.sets.codegen import require_slots, slot_names
-from guards.sets.guard import GuardSet, Violation
+from guards.sets.guard import Violation
+from guards.sets.guard_set import GuardSet
 from guards.sets.sources import Source
 from guards.terms.fold import evaluate
 from guards.terms.term import Term

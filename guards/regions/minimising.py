@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 from guards.ask.ladder import Effort, ask
 from guards.deciders.z3_solver import Proved, Together
+from guards.domains.interval_arithmetic import SIZES
 from guards.facts.definedness import guarded, partial
 from guards.facts.facts import Facts
-from guards.regions.satisfiability import SIZE, Ranges, components, empty_range, facts_of, range_conditions, solve_alone
+from guards.regions.satisfiability import Ranges, components, empty_range, facts_of, range_conditions, solve_alone
 from guards.terms import arithmetic, boolean
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Op, Term
@@ -139,7 +140,7 @@ def _confirmed(kept: Sequence[Term], dropped: Sequence[Term], ranges: Ranges) ->
     counterexample = boolean.and_(*kept, boolean.or_(*map(boolean.not_, dropped)))
     if counterexample is FALSE:
         return True
-    own = {s.name: ranges.get(s.name, SIZE) for s in counterexample.symbols}
+    own = {s.name: ranges.get(s.name, SIZES) for s in counterexample.symbols}
     return isinstance(solve_alone(facts_of(own), counterexample), Proved)
 
 

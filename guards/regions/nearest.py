@@ -8,8 +8,9 @@ from itertools import combinations
 import attrs
 
 from guards.domains.interval import Interval
+from guards.domains.interval_arithmetic import SIZES
 from guards.facts.definedness import guarded, satisfied
-from guards.regions.satisfiability import SIZE, Ranges, Values, components, facts_of, holds, range_conditions, search
+from guards.regions.satisfiability import Ranges, Values, components, facts_of, holds, range_conditions, search
 from guards.terms import arithmetic, boolean, extremes
 from guards.terms.fold import substitute
 from guards.terms.term import Term
@@ -45,7 +46,7 @@ def nearest(conditions: Sequence[Term], ranges: Ranges, values: Mapping[str, int
     >>> nearest([gt(s0 + s1, 2), eq(s1 % 4, 0)], {}, {"s0": 1, "s1": 0})
     Nearest(values={'s0': 3, 's1': 0}, changed=('s0',), certain=True)
     """
-    named = {s.name: SIZE for condition in conditions for s in condition.symbols}
+    named = {s.name: SIZES for condition in conditions for s in condition.symbols}
     ranges = {**named, **ranges}
     rows = [guarded(c) for c in conditions]
     rows += [c for name, limits in ranges.items() for c in range_conditions(name, limits)]

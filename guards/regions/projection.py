@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from guards.domains.interval_arithmetic import SIZES, Pair
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.domains.value_sets import condition as told
 from guards.facts.definedness import guarded
 from guards.regions.elimination import eliminate
 from guards.regions.satisfiability import (
-    SIZE,
-    Range,
     Ranges,
     Search,
     components,
@@ -64,7 +63,7 @@ def project(conditions: Sequence[Term], ranges: Ranges, name: str) -> Shadow:
     rows += [c for other, limits in ranges.items() for c in range_conditions(other, limits)]
     target = symbol(name)
     if name not in ranges:
-        rows += range_conditions(name, SIZE)
+        rows += range_conditions(name, SIZES)
     exact = True
     own: list[Term] = []
     for group in components(rows):
@@ -79,7 +78,7 @@ def project(conditions: Sequence[Term], ranges: Ranges, name: str) -> Shadow:
     left, eliminated = eliminate(own, {target})
     if not eliminated and left is not FALSE:
         left, eliminated = _tighten(own, left, target)
-    told = _told(left, target, ranges.get(name, SIZE))
+    told = _told(left, target, ranges.get(name, SIZES))
     return Shadow(tuple(told), exact and eliminated) if told != [FALSE] else NOTHING
 
 
@@ -88,7 +87,7 @@ def _free(conditions: Sequence[Term]) -> Ranges:
     return {s.name: (None, None) for condition in conditions for s in condition.symbols}
 
 
-def _told(condition: Term, target: Term, limits: Range) -> list[Term]:
+def _told(condition: Term, target: Term, limits: Pair) -> list[Term]:
     """A condition on the symbol alone, as short as is known, bounds first; what every value meets is left out."""
     try:
         short = told(pieces_of(condition, target, universe(limits)), target)

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from guards.domains.interval_arithmetic import SIZES, Pair
 from guards.errors import GuardsError
 from guards.facts.definedness import guarded, satisfied
 from guards.facts.facts import Facts
 from guards.regions.elimination import eliminate
-from guards.regions.satisfiability import SIZE, Ranges, empty_range, facts_of, range_conditions, search
+from guards.regions.satisfiability import Ranges, empty_range, facts_of, range_conditions, search
 from guards.terms import arithmetic
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE
@@ -74,7 +75,7 @@ def grid(
     """
     if first == second:
         raise GuardsError(f"a grid needs two symbols, not {first} twice")
-    named = {s.name: SIZE for condition in conditions for s in condition.symbols} | {first: SIZE, second: SIZE}
+    named = {s.name: SIZES for condition in conditions for s in condition.symbols} | {first: SIZES, second: SIZES}
     ranges = {**named, **ranges}
     if empty_range(ranges):
         return Grid(first, second, tuple(columns or ()), tuple(rows or ()), _all(False, columns or (), rows or ()))
@@ -95,7 +96,7 @@ def grid(
     return Grid(first, second, xs, ys, cells)
 
 
-def _ends(facts: Facts, name: str) -> tuple[int | None, int | None]:
+def _ends(facts: Facts, name: str) -> Pair:
     found = facts.interval(facts.canonical(symbol(name)))
     return found.lo, found.hi
 

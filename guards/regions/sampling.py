@@ -13,9 +13,10 @@ from math import log2
 
 import attrs
 
+from guards.domains.interval_arithmetic import SIZES
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.facts.facts import Facts
-from guards.regions.satisfiability import SIZE, Ranges, Values, empty_range, facts_of, holds, search
+from guards.regions.satisfiability import Ranges, Values, empty_range, facts_of, holds, search
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE
@@ -80,7 +81,7 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
     """
     if count <= 0 or empty_range(ranges) or FALSE in conditions:
         return []
-    named = {s.name: SIZE for condition in conditions for s in condition.symbols}
+    named = {s.name: SIZES for condition in conditions for s in condition.symbols}
     ranges = {**named, **ranges}
     if not ranges:
         return [{}]

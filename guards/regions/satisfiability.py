@@ -14,6 +14,7 @@ import attrs
 from guards.ask.ladder import Effort, ask
 from guards.deciders.witnesses import points
 from guards.deciders.z3_solver import Outcome, Proved, Refuted, solve_formula
+from guards.domains.interval_arithmetic import SIZES, Pair
 from guards.facts.definedness import guarded, satisfied, total
 from guards.facts.facts import Facts
 from guards.terms import boolean
@@ -21,11 +22,8 @@ from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Term
 
-Range = tuple[int | None, int | None]
-Ranges = Mapping[str, Range]
+Ranges = Mapping[str, Pair]
 Values = dict[str, int]
-SIZE: Range = (0, None)
-"""The range of a symbol for which none is declared: it is a size."""
 
 
 @attrs.frozen
@@ -55,16 +53,16 @@ def empty_range(ranges: Ranges) -> bool:
     return any(low is not None and high is not None and low > high for low, high in ranges.values())
 
 
-def universe(limits: Range) -> Range:
+def universe(limits: Pair) -> Pair:
     """The values that a symbol of some range may have at all: sizes, where the range allows nothing below 0.
 
     >>> universe((2, 8)), universe((-1, 8))
     ((0, None), (None, None))
     """
-    return SIZE if limits[0] is not None and limits[0] >= 0 else (None, None)
+    return SIZES if limits[0] is not None and limits[0] >= 0 else (None, None)
 
 
-def range_conditions(name: str, limits: Range) -> tuple[Term, ...]:
+def range_conditions(name: str, limits: Pair) -> tuple[Term, ...]:
     """The conditions that a range puts on a symbol.
 
     >>> [str(t) for t in range_conditions("s0", (2, 8))], [str(t) for t in range_conditions("s0", (5, 5))]
@@ -158,7 +156,7 @@ def holds(conditions: Iterable[Term], ranges: Ranges, values: Mapping[str, int])
     return all(satisfied(condition, values) for condition in conditions)
 
 
-def _default(limits: Range) -> int:
+def _default(limits: Pair) -> int:
     low, high = limits
     if low is not None:
         return low
@@ -168,7 +166,7 @@ def _default(limits: Range) -> int:
 def _search_component(conditions: Sequence[Term], ranges: Ranges) -> Search:
     """As :func:`search`, for conditions that are connected by their symbols."""
     symbols = {s for condition in conditions for s in condition.symbols}
-    own = {s.name: ranges.get(s.name, SIZE) for s in sorted(symbols, key=lambda s: s.order)}
+    own = {s.name: ranges.get(s.name, SIZES) for s in sorted(symbols, key=lambda s: s.order)}
     bare = facts_of(own)
     whole = boolean.and_(*(total(condition, bare) for condition in conditions))
     if whole is FALSE:
@@ -214,7 +212,7 @@ def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term) -> Sear
     """
     if empty_range(ranges):
         return NOWHERE
-    ranges = {s.name: SIZE for s in sorted(condition.symbols, key=lambda s: s.order)} | dict(ranges)
+    ranges = {s.name: SIZES for s in sorted(condition.symbols, key=lambda s: s.order)} | dict(ranges)
     facts = facts_of(ranges, conditions)
     if facts.contradictory:
         return NOWHERE

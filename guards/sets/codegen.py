@@ -13,7 +13,8 @@ import attrs
 
 from guards.errors import GuardsError
 from guards.facts.definedness import divides, partial
-from guards.sets.guard import Guard, GuardSet, Violation, violation
+from guards.sets.guard import Guard, Violation, violation
+from guards.sets.guard_set import GuardSet
 from guards.terms import arithmetic
 from guards.terms.fold import rebuild
 from guards.terms.generated import generated_function

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from guards.ask.ladder import Effort, ask
+from guards.domains.interval_arithmetic import SIZES, Pair
 from guards.facts.definedness import guarded
 from guards.facts.facts import Facts
-from guards.regions.satisfiability import SIZE, Range, Values, empty_range, facts_of, holds, search
-from guards.sets.guard import GuardSet
+from guards.regions.satisfiability import Values, empty_range, facts_of, holds, search
+from guards.sets.guard_set import GuardSet
 from guards.terms import arithmetic, boolean
 from guards.terms.boolean import FALSE
 from guards.terms.term import Op, Term
@@ -46,7 +47,7 @@ class Certificate:
         return self.reason
 
 
-def certify(contract: GuardSet | Mapping[str, Range], guard_sets: Sequence[GuardSet]) -> Certificate:
+def certify(contract: GuardSet | Mapping[str, Pair], guard_sets: Sequence[GuardSet]) -> Certificate:
     """Proves that every point of the contract satisfies one of the guard sets, or finds one that satisfies none.
 
     ``contract`` is a guard set, or just ranges by symbol; a symbol that it does not mention is a size.
@@ -59,7 +60,7 @@ def certify(contract: GuardSet | Mapping[str, Range], guard_sets: Sequence[Guard
     """
     declared = contract if isinstance(contract, GuardSet) else GuardSet((), contract)
     terms = [guard.term for guard in declared.guards]
-    ranges = {name: SIZE for guards in guard_sets for name in guards.ranges} | dict(declared.ranges)
+    ranges = {name: SIZES for guards in guard_sets for name in guards.ranges} | dict(declared.ranges)
     if empty_range(ranges) or FALSE in terms:
         return Certificate(True, None, 0, "no call can miss: the contract allows none")
     start = facts_of(ranges, terms)
@@ -70,7 +71,7 @@ def certify(contract: GuardSet | Mapping[str, Range], guard_sets: Sequence[Guard
 class _Cover:
     """One proof, as a walk over the parts that are left to look at."""
 
-    def __init__(self, contract: Sequence[Term], ranges: Mapping[str, Range], entries: Sequence[list[Term]]) -> None:
+    def __init__(self, contract: Sequence[Term], ranges: Mapping[str, Pair], entries: Sequence[list[Term]]) -> None:
         self.contract = contract
         self.ranges = ranges
         self.entries = entries

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from guards.sets.codegen import Check, compile_check
-from guards.sets.guard import GuardSet
+from guards.sets.guard_set import GuardSet
 from guards.terms.term import Op
 from symshape.calls.arguments import Call, LeafKey, TensorKey, take_apart, values_of
 from symshape.calls.modes import describe_modes

@@ -10,7 +10,8 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import TreeSpec
 
-from guards.sets.guard import Guard, Origin
+from guards.sets.guard import Guard
+from guards.sets.origin import Origin
 from guards.terms.term import Term
 from meta_fns import TensorSpec
 from symshape.graph.float_terms import FloatTerm

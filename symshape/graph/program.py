@@ -8,7 +8,9 @@ from typing import Any, Protocol
 import attrs
 import torch
 
-from guards.sets.guard import Guard, GuardSet, Origin
+from guards.sets.guard import Guard
+from guards.sets.guard_set import GuardSet
+from guards.sets.origin import Origin
 from guards.sets.sources import IntArg, Source
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import Op, Term

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from guards.dispatch.tree import Tree
-from guards.sets.guard import GuardSet
+from guards.sets.guard_set import GuardSet
 from symshape.graph.program import Program, State, slot_names
 from symshape.runtime.runners.choice import Runner
 

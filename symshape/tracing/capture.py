@@ -12,7 +12,7 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-from guards.sets.guard import GuardSet
+from guards.sets.guard_set import GuardSet
 from guards.sets.sources import Source
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Op, Term

@@ -19,7 +19,7 @@ from guards.regions import minimising
 from guards.regions.nearest import nearest
 from guards.regions.solving import solve
 from guards.sets.coverage import certify
-from guards.sets.guard import GuardSet
+from guards.sets.guard_set import GuardSet
 from guards.sets.serialize import from_json, to_json
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 from tests.guards.making import text_of_condition

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from guards.dispatch.tree import Tree
 from guards.sets.codegen import Check, compile_check
-from guards.sets.guard import GuardSet
+from guards.sets.guard_set import GuardSet
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 from tests.guards.making import SLOTS, families, random_set, text_of_condition
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from guards.sets.guard import Guard, GuardSet, Origin
+from guards.sets.guard import Guard
+from guards.sets.guard_set import GuardSet
+from guards.sets.origin import Origin
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import TRUE

@@ -17,7 +17,8 @@ import torch
 from guards.ask.reading import parse
 from guards.errors import GuardsError
 from guards.sets.codegen import Check, compile_check
-from guards.sets.guard import Guard, GuardSet
+from guards.sets.guard import Guard
+from guards.sets.guard_set import GuardSet
 from guards.sets.sources import IntArg
 from guards.terms.term import Op, Term
 from symshape import events

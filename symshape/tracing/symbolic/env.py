@@ -15,7 +15,8 @@ import attrs
 
 from guards.ask.ladder import Effort, ask
 from guards.facts.facts import Facts
-from guards.sets.guard import Guard, Origin
+from guards.sets.guard import Guard
+from guards.sets.origin import Origin
 from guards.sets.sources import IntArg, Source
 from guards.terms import arithmetic, boolean, division, extremes, fold
 from guards.terms.term import Op, Term, postorder
