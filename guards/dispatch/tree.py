@@ -14,7 +14,9 @@ from typing import Generic, TypeVar
 import attrs
 
 from guards.dispatch.box import Box, Compiler, Values
-from guards.dispatch.nodes import Leaf, Node, Record, build
+from guards.dispatch.build import build
+from guards.dispatch.insertion import insert
+from guards.dispatch.nodes import Leaf, Node, Record
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.definedness import satisfied
 from guards.sets.codegen import require_slots, slot_names
@@ -116,7 +118,7 @@ class Tree(Generic[E]):
                 self._by_size = 2 * len(self._records)
                 self._rebuild()
             elif not box.empty:
-                self._publish(self._root.insert(record, self._compiler))
+                self._publish(insert(self._root, record, self._compiler))
 
     def remove(self, entry: E) -> None:
         """Takes out every guard set that leads to ``entry`` (the same object).
