@@ -13,7 +13,8 @@ from typing import Any
 
 import attrs
 
-from guards.domains.interval_arithmetic import Pair
+from guards.domains.interval_arithmetic import EVERYTHING, Pair, meet
+from guards.domains.linear_form import bounded_by
 from guards.facts.definedness import partial
 from guards.sets.codegen import DEEPEST, Writer, source_function
 from guards.sets.guard_set import GuardSet
@@ -38,27 +39,10 @@ def bounded_form(condition: Term) -> tuple[Term, Pair] | None:
     >>> bounded_form(gt(s0 + s1, 2)), bounded_form(eq(s0 % 8, 0)), bounded_form(gt(8, s0))
     ((<s0 + s1>, (3, None)), (<s0 % 8>, (0, 0)), (<s0>, (None, 7)))
     """
-    if condition.op is not Op.EQ and condition.op is not Op.LE:
-        return None
-    constant, items = arithmetic.split(condition.args[0])
     if condition.depth > DEEPEST or partial(condition):
         return None
-    if condition.op is Op.EQ:
-        return arithmetic.linear(0, dict(items)), (-constant, -constant)
-    if items[0][1] > 0:
-        return arithmetic.linear(0, dict(items)), (None, -constant)
-    return arithmetic.linear(0, {m: -c for m, c in items}), (constant, None)
-
-
-def meet(a: Pair, b: Pair) -> Pair:
-    """The intersection of two ranges (empty when its bounds are the wrong way round).
-
-    >>> meet((None, 8), (2, 9))
-    (2, 8)
-    """
-    low = b[0] if a[0] is None else a[0] if b[0] is None else max(a[0], b[0])
-    high = b[1] if a[1] is None else a[1] if b[1] is None else min(a[1], b[1])
-    return low, high
+    found = bounded_by(condition)
+    return None if found is None else (arithmetic.linear(0, dict(found[0])), found[1])
 
 
 def conjuncts(condition: Term) -> tuple[Term, ...]:
@@ -106,7 +90,7 @@ class Box:
                 form, pair = found
                 if form in free and pair[1] is None and pair[0] is not None and pair[0] <= 0:
                     continue
-                limits[form] = meet(limits.get(form, (None, None)), pair)
+                limits[form] = meet(limits.get(form, EVERYTHING), pair)
                 own.append(found)
             if own:
                 atoms.append(tuple(own))

@@ -1,8 +1,16 @@
-"""Getting rid of a symbol: what conditions say about the others where some value of it satisfies all of them.
+"""Fourier–Motzkin elimination over the integers: what conditions say about the other symbols where some value of one
+satisfies all of them.
 
-An equation gives the value away.  Lower and upper bounds leave that each lower one is at most each upper one, rounded
-to integers.  What is not of that kind is looked at by cases, each a conjunction of its own: the parts of an ``or``, the
-operands of a ``min``, ``max`` or ``ite``, the remainders by the numbers that divide, the values of a small range.
+An equation gives the value away, and leaves that a division has no remainder.  Of inequalities (Fourier 1826, Motzkin
+1936) remains that each lower bound ``l <= a*s`` meets each upper bound ``b*s <= u``.  Over the rationals that is
+``b*l <= a*u``, which Pugh calls the real shadow (The Omega Test, Supercomputing 1991); over the integers it is exact
+only where ``a`` or ``b`` is 1 (Williams, J. Combinatorial Theory A 21, 1976).  The Omega test goes on with dark and
+grey shadows; here terms have quotients, so that ``ceil(l / a) <= floor(u / b)``, which is exact, is simply said.
+
+What is not of that kind, such a quotient too, is looked at by cases, each a conjunction of its own: the parts of an
+``or``, the operands of a ``min``, ``max`` or ``ite``, the remainders by the numbers that divide (as in Cooper, Machine
+Intelligence 7, 1972), the values of a small range.  Where that takes too many cases, conditions are given up and the
+answer says so.
 """
 
 from __future__ import annotations
@@ -11,6 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count, product
 from math import lcm
 
+from guards.domains.interval_arithmetic import EVERYTHING, meet
+from guards.domains.linear_form import bounded_by
 from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE, TRUE
@@ -143,7 +153,7 @@ def _at(row: Term, s: Term, c: int, others: Term) -> Term:
 
 
 def _meets(low: tuple[int, Term], high: tuple[int, Term]) -> Term:
-    """That some integer lies between ``term / coefficient`` of both."""
+    """That some integer lies between ``term / coefficient`` of both: the real shadow where that is exact."""
     (a, least), (b, most) = low, high
     if a == 1 or b == 1:
         return boolean.le(arithmetic.scale(least, b), arithmetic.scale(most, a))
@@ -208,18 +218,15 @@ def _by_remainder(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | Non
 
 def _by_value(case: Rows, s: Term) -> list[Rows] | None:
     """One case for each value of ``s``, where the bounds in the case leave it but a few."""
-    lows, highs = [], []
+    limits = EVERYTHING
     for row in case:
-        c = _coefficient(row, s)
-        constant, items = arithmetic.split(row.args[0]) if c else (0, ())
-        if c and len(items) == 1:
-            if row.op is Op.EQ or c > 0:
-                highs.append(-constant // abs(c) if c > 0 else constant // abs(c))
-            if row.op is Op.EQ or c < 0:
-                lows.append(-(-constant // abs(c)) if c < 0 else -(constant // abs(c)))
-    if not lows or not highs or min(highs) - max(lows) >= _BRANCHES:
+        found = bounded_by(row)
+        if found is not None and found[0] == ((s, 1),):
+            limits = meet(limits, found[1])
+    low, high = limits
+    if low is None or high is None or high - low >= _BRANCHES:
         return None
-    made = [_at_value(case, s, value) for value in range(max(lows), min(highs) + 1)]
+    made = [_at_value(case, s, value) for value in range(low, high + 1)]
     return [rows for rows in made if rows] or [(FALSE,)]
 
 

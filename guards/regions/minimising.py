@@ -1,7 +1,8 @@
 """Which conditions of a conjunction are needed: those that the others do not imply.
 
-A condition is dropped only for a proof.  Of ranges of the same form the tightest is kept; then the cheap rungs of
-:mod:`guards.decide` look through all conditions, then the whole ladder looks at what is left, and at last Z3 alone,
+What is left is irredundant as far as that could be proven; it need not be the shortest set that says the same.  A
+condition is dropped only for a proof.  Of ranges of the same form the tightest is kept; then the cheap rungs of
+:mod:`guards.ask.ladder` look through all conditions, then the whole ladder looks at what is left, and at last Z3 alone,
 told nothing but the ranges and the conditions, confirms what was dropped.  What is not confirmed stays in the set.
 Where many conditions are left, one solver of Z3 that holds all of them is asked in place of the ladder.
 """
@@ -13,12 +14,13 @@ from collections.abc import Sequence
 from guards.ask.ladder import Effort, ask
 from guards.deciders.z3_solver import Proved, Together
 from guards.domains.interval_arithmetic import SIZES
+from guards.domains.linear_form import bounded_by
 from guards.facts.definedness import guarded, partial
 from guards.facts.facts import Facts
 from guards.regions.satisfiability import Ranges, components, empty_range, facts_of, range_conditions, solve_alone
-from guards.terms import arithmetic, boolean
+from guards.terms import boolean
 from guards.terms.boolean import FALSE, TRUE
-from guards.terms.term import Op, Term
+from guards.terms.term import Monomials, Op, Term
 
 _MANY = 24  # conditions left after the cheap rungs, from which on they are asked together
 
@@ -78,25 +80,27 @@ def _tightest(conditions: Sequence[Term]) -> list[int]:
     >>> _tightest([le(s0 + s1, 9), le(s0 + s1, 7), le(s0, 7), eq(s0, 3), le(s0 + s1, 7)])
     [1, 3]
     """
-    lowest: dict[Term, tuple[int, int]] = {}  # of forms bounded from below and of those from above, turned round
+    best: dict[tuple[Monomials, int], tuple[int, int]] = {}  # of what bounds a form from above (1), from below (-1)
     others: list[int] = []
-    fixed: dict[Term, int] = {}
+    fixed: dict[Monomials, int] = {}
     for index, condition in enumerate(conditions):
-        if (condition.op is not Op.LE and condition.op is not Op.EQ) or partial(condition):
+        found = None if partial(condition) else bounded_by(condition)
+        if found is None:
             others.append(index)
             continue
-        constant, items = arithmetic.split(condition.args[0])
-        if condition.op is Op.EQ:
-            fixed.setdefault(arithmetic.linear(0, dict(items)), -constant)
+        form, (low, high) = found
+        if low is not None and low == high:
+            fixed.setdefault(form, low)
             others.append(index)
-        else:
-            form = arithmetic.linear(0, dict(items))  # form <= -constant
-            lowest[form] = min(lowest.get(form, (-constant, index)), (-constant, index))
+        elif high is not None:
+            best[form, 1] = min(best.get((form, 1), (high, index)), (high, index))
+        elif low is not None:
+            best[form, -1] = min(best.get((form, -1), (-low, index)), (-low, index))
     for form, value in fixed.items():
-        for turned, here in ((form, value), (arithmetic.scale(form, -1), -value)):
-            if turned in lowest and lowest[turned][0] >= here:
-                del lowest[turned]
-    return sorted([*others, *(index for _, index in lowest.values())])
+        for side in (1, -1):
+            if (form, side) in best and best[form, side][0] >= side * value:
+                del best[form, side]
+    return sorted([*others, *(index for _, index in best.values())])
 
 
 def _together(

@@ -1,4 +1,9 @@
-"""The point of a region nearest to a given one: the fewest values changed, then the smallest change."""
+"""The point of a region nearest to a given one: the fewest values changed, then the smallest sum of changes.
+
+Sets of symbols are moved in order of their size.  One symbol alone is moved step by step; of several the distance is
+halved by asking for a point within it, until nothing nearer is possible.  Both have limits: a point found beyond them
+may not be the nearest, and ``certain`` is False then.
+"""
 
 from __future__ import annotations
 

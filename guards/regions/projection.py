@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from guards.domains.interval_arithmetic import SIZES, Pair
+from guards.domains.linear_form import bounded_by
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.domains.value_sets import condition as told
 from guards.facts.definedness import guarded
@@ -21,7 +22,7 @@ from guards.regions.satisfiability import (
     search,
     universe,
 )
-from guards.terms import arithmetic, boolean
+from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Op, Term
@@ -98,7 +99,8 @@ def _told(condition: Term, target: Term, limits: Pair) -> list[Term]:
 
 
 def _upper(part: Term) -> bool:
-    return arithmetic.split(part.args[0])[1][0][1] > 0
+    found = bounded_by(part)
+    return found is not None and found[1][1] is not None
 
 
 # -- by asking --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Points of a region, spread over it.
+"""Points of a region, spread over it: for tests and pictures, not for statistics (they are not uniform).
 
 Points are found by walks that choose one symbol after the other from what the choices before leave: an end of its range
 or something between, and where conditions on that symbol alone say more, an end or a member of a run of its values.
@@ -13,7 +13,7 @@ from math import log2
 
 import attrs
 
-from guards.domains.interval_arithmetic import SIZES
+from guards.domains.interval_arithmetic import SIZES, meet
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.facts.facts import Facts
 from guards.regions.satisfiability import Ranges, Values, empty_range, facts_of, holds, search
@@ -139,7 +139,7 @@ def _pick(facts: Facts, s: Term, rng: random.Random, runs: list[_Run] | None) ->
         if not runs:
             return None
         run = rng.choice(runs)
-        low, high = _greater(low, run.first), _less(high, run.last)
+        low, high = meet((low, high), (run.first, run.last))
     reach: int = run.step * 2 ** rng.choice(_REACH)
     ends = low, high
     if low is None:
@@ -152,14 +152,6 @@ def _pick(facts: Facts, s: Term, rng: random.Random, runs: list[_Run] | None) ->
     value = rng.choice((values[0], values[-1], *(values[rng.randrange(len(values))] for _ in range(3))))
     at_an_end = (value == values[0] and ends[0] is not None) or (value == values[-1] and ends[1] is not None)
     return value, at_an_end
-
-
-def _greater(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else max(a, b)
-
-
-def _less(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else min(a, b)
 
 
 def _fill(

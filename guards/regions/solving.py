@@ -7,16 +7,18 @@ symbols the symbol is brought to one side; where the sign of what divides is not
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import gcd, lcm, prod
+from math import lcm, prod
 
 from guards.ask.ladder import Effort, ask
 from guards.ask.reading import parse
+from guards.domains.linear_form import bounded_by
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.domains.value_sets import MOST_ATOMS, condition
 from guards.errors import CannotSolve
 from guards.facts.definedness import guarded, partial, total
 from guards.facts.facts import Facts
-from guards.terms import arithmetic, boolean, division, extremes, fold
+from guards.regions.isolation import Solver, compared, divided_out, factor_of, isolated, replaced
+from guards.terms import arithmetic, boolean, division, extremes
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Op, Term, postorder
 
@@ -108,7 +110,7 @@ class _Solver:
     def fail(self) -> CannotSolve:
         return CannotSolve(f"no closed form for {self.symbol} is known")
 
-    def _where(self, condition: Term, solved: Callable[[_Solver], Term]) -> Term:
+    def where(self, condition: Term, solved: Callable[[Solver], Term]) -> Term:
         """A case: the condition, and what is solved where it holds; neither where the facts exclude the condition."""
         if self.depth >= _DEPTH:
             raise self.fail()
@@ -148,8 +150,8 @@ class _Solver:
         return self._pieces(boolean.and_(within, inner._exactly(boolean.and_(*others))))
 
     def _is_bound(self, part: Term) -> bool:
-        items = arithmetic.split(part.args[0])[1] if part.op is Op.LE else ()
-        return len(items) == 1 and items[0][0] is self.symbol
+        found = bounded_by(part) if part.op is Op.LE else None
+        return found is not None and found[0] == ((self.symbol, 1),)
 
     def _pieces(self, relation: Term) -> Term:
         found = self.facts.interval(self.symbol)
@@ -163,151 +165,15 @@ class _Solver:
         constant, items = arithmetic.split(relation.args[0])
         inside = [(m, c) for m, c in items if self.symbol in m.symbols]
         rest = arithmetic.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
-        factor = self._factor(inside)
+        factor = factor_of(self.symbol, inside)
         if factor is not None:
-            return self._divide_out(op, factor, rest)
+            return divided_out(self, op, factor, rest)
         if len(inside) == 1 and inside[0][0].op is not Op.MUL:
             try:
-                return self._atom(op, *inside[0], rest)
+                return isolated(self, op, *inside[0], rest)
             except CannotSolve:
                 pass
         return self._by_cases(relation)
-
-    # -- linear -------------------------------------------------------------------------------------------------------
-
-    def _factor(self, inside: list[tuple[Term, int]]) -> Term | None:
-        """What the symbol is multiplied by, where it only is multiplied."""
-        factor = arithmetic.ZERO
-        for m, c in inside:
-            atoms = list(arithmetic.factors(m))
-            if atoms.count(self.symbol) != 1 or any(a is not self.symbol and self.symbol in a.symbols for a in atoms):
-                return None
-            atoms.remove(self.symbol)
-            factor = arithmetic.add(factor, arithmetic.scale(arithmetic.monomial(atoms), c))
-        return factor
-
-    def _divide_out(self, op: Op, factor: Term, rest: Term) -> Term:
-        """``factor*symbol + rest`` compared with 0, by the sign of the factor."""
-        parts = [
-            self._where(boolean.ge(factor, 1), lambda _: self._bound(op, factor, arithmetic.scale(rest, -1), False)),
-            self._where(
-                boolean.le(factor, -1), lambda _: self._bound(op, arithmetic.scale(factor, -1), rest, op is Op.LE)
-            ),
-        ]
-        if ask(self.facts, boolean.ne(factor, 0), effort=Effort.CHEAP, only=True) is not True:
-            left = _replaced(_compared(op, rest), {factor: arithmetic.ZERO} if factor.op is Op.SYMBOL else {})
-            parts.append(self._where(boolean.eq(factor, 0), lambda _: left))
-        return boolean.or_(*parts)
-
-    def _bound(self, op: Op, factor: Term, value: Term, lower: bool) -> Term:
-        """``factor*symbol`` compared with ``value`` (``lower``: it is at least that), for a positive factor."""
-        if lower:
-            return boolean.ge(self.symbol, arithmetic.scale(division.floordiv(arithmetic.scale(value, -1), factor), -1))
-        quotient = division.floordiv(value, factor)
-        if op is Op.LE:
-            return boolean.le(self.symbol, quotient)
-        left = division.mod(value, factor)
-        if op is Op.EQ:
-            return boolean.and_(boolean.eq(self.symbol, quotient), boolean.eq(left, 0))
-        return boolean.or_(boolean.ne(self.symbol, quotient), boolean.ne(left, 0))
-
-    # -- atoms --------------------------------------------------------------------------------------------------------
-
-    def _atom(self, op: Op, atom: Term, c: int, rest: Term) -> Term:
-        """``c*atom + rest`` compared with 0, the symbol somewhere inside the atom."""
-        if op is Op.LE:
-            if c > 0:
-                return self._at_most(atom, division.floordiv(arithmetic.scale(rest, -1), c))
-            return self._at_least(atom, arithmetic.scale(division.floordiv(arithmetic.scale(rest, -1), -c), -1))
-        value = division.floordiv(arithmetic.scale(rest, -1 if c > 0 else 1), abs(c))
-        left = division.mod(rest, abs(c))
-        if op is Op.EQ:
-            return boolean.and_(boolean.eq(left, 0), self._equal(atom, value))
-        if atom.op is Op.MOD and self._modulus(atom) is not None:
-            differs = self._remainder(Op.NE, atom, value)
-        else:
-            differs = boolean.or_(self._at_most(atom, value - 1), self._at_least(atom, value + 1))
-        return boolean.or_(boolean.ne(left, 0), differs)
-
-    def _at_most(self, atom: Term, limit: Term) -> Term:
-        if atom.op is Op.FLOORDIV:
-            return self._quotient(atom, limit + 1, boolean.lt, boolean.gt)
-        if atom.op is Op.MIN or atom.op is Op.MAX:
-            parts = [self.solve(boolean.le(part, limit)) for part in atom.args]
-            return boolean.and_(*parts) if atom.op is Op.MAX else boolean.or_(*parts)
-        if atom.op is Op.MOD:
-            return self._remainder(Op.LE, atom, limit)
-        raise self.fail()
-
-    def _at_least(self, atom: Term, limit: Term) -> Term:
-        if atom.op is Op.FLOORDIV:
-            return self._quotient(atom, limit, boolean.ge, boolean.le)
-        if atom.op is Op.MIN or atom.op is Op.MAX:
-            parts = [self.solve(boolean.ge(part, limit)) for part in atom.args]
-            return boolean.and_(*parts) if atom.op is Op.MIN else boolean.or_(*parts)
-        if atom.op is Op.MOD:
-            return self._remainder(Op.LE, atom, limit, least=True)
-        raise self.fail()
-
-    def _quotient(self, quotient: Term, limit: Term, above: Callable[..., Term], below: Callable[..., Term]) -> Term:
-        """The dividend compared with ``divisor * limit``: one way for a positive divisor, the other for a negative."""
-        dividend, divisor = quotient.args
-        bound = arithmetic.mul(divisor, limit)
-        return boolean.or_(
-            self._where(boolean.ge(divisor, 1), lambda inner: inner.solve(above(dividend, bound))),
-            self._where(boolean.le(divisor, -1), lambda inner: inner.solve(below(dividend, bound))),
-        )
-
-    def _equal(self, atom: Term, value: Term) -> Term:
-        if atom.op is Op.MOD:
-            return self._remainder(Op.EQ, atom, value)
-        return boolean.and_(self._at_most(atom, value), self._at_least(atom, value))
-
-    def _modulus(self, atom: Term) -> Term | None:
-        """The divisor of a remainder whose dividend is a multiple of the symbol and something without it."""
-        dividend, divisor = atom.args
-        _, items = arithmetic.split(dividend)
-        inside = [(m, c) for m, c in items if self.symbol in m.symbols]
-        if self.symbol in divisor.symbols or len(inside) != 1 or inside[0][0] is not self.symbol:
-            return None
-        return divisor  # type: ignore[no-any-return]
-
-    def _remainder(self, op: Op, atom: Term, value: Term, *, least: bool = False) -> Term:
-        """``(c*symbol + rest) % n`` compared with ``value``; ``least``: it is at least the value."""
-        divisor = self._modulus(atom)
-        if divisor is None:
-            raise self.fail()
-        constant, items = arithmetic.split(atom.args[0])
-        c = dict(items)[self.symbol]
-        rest = arithmetic.linear(constant, {m: k for m, k in items if m is not self.symbol})
-        if c == 1 and rest is arithmetic.ZERO:
-            return boolean.ge(atom, value) if least else _compared(op, atom - value)
-        if op is Op.LE:
-            raise self.fail()
-        inverse = c
-        if divisor.op is Op.CONST and gcd(c, divisor.value) == 1:
-            inverse = pow(c, -1, abs(divisor.value))
-        elif c not in (1, -1):
-            raise self.fail()
-        wanted = division.mod(arithmetic.scale(value - rest, inverse), divisor)
-        alone = division.mod(self.symbol, divisor)
-
-        def positive(inner: _Solver) -> Term:
-            return inner._within(op, alone - wanted, boolean.le(0, value), boolean.lt(value, divisor))
-
-        def negative(inner: _Solver) -> Term:
-            return inner._within(op, alone - wanted, boolean.ge(0, value), boolean.gt(value, divisor))
-
-        return boolean.or_(
-            self._where(boolean.ge(divisor, 1), positive), self._where(boolean.le(divisor, -1), negative)
-        )
-
-    def _within(self, op: Op, zero: Term, *limits: Term) -> Term:
-        """``zero`` compared with 0, for an equation that only holds within limits; they are told if not known."""
-        told = [c for c in limits if ask(self.facts, c, effort=Effort.CHEAP, only=True) is not True]
-        if op is Op.EQ:
-            return boolean.and_(*told, _compared(op, zero))
-        return boolean.or_(*map(boolean.not_, told), _compared(op, zero))
 
     # -- cases --------------------------------------------------------------------------------------------------------
 
@@ -331,8 +197,8 @@ class _Solver:
         return self._by_remainder(relation)
 
     def _case(self, relation: Term, part: Term, asked: Term, taken: Term) -> Term:
-        left = _replaced(relation, {part: taken})
-        return self._where(asked, lambda inner: inner.solve(left))
+        left = replaced(relation, {part: taken})
+        return self.where(asked, lambda inner: inner.solve(left))
 
     def _by_remainder(self, relation: Term) -> Term:
         """With the symbol written ``n*k + r`` for each ``r``, quotients and remainders by numbers go away."""
@@ -352,7 +218,7 @@ class _Solver:
     def _by_classes(self, relation: Term, number: int) -> Term:
         found: dict[Term, list[int]] = {}
         for rest in range(number):
-            left = _replaced(relation, {self.symbol: number * self.symbol + rest})
+            left = replaced(relation, {self.symbol: number * self.symbol + rest})
             found.setdefault(self._in_class(left, number, rest), []).append(rest)
         found.pop(FALSE, None)
         if len(found) > _ANSWERS:
@@ -368,12 +234,12 @@ class _Solver:
         if self.symbol not in left.symbols:
             return left
         constant, items = arithmetic.split(left.args[0]) if Op.EQ <= left.op <= Op.LE else (0, ())
-        factor = self._factor([(m, c) for m, c in items if self.symbol in m.symbols])
+        factor = factor_of(self.symbol, [(m, c) for m, c in items if self.symbol in m.symbols])
         if factor is None or factor.op is not Op.CONST or not factor.value:
             raise self.fail()
         others = arithmetic.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
         scaled = arithmetic.add(arithmetic.scale(self.symbol - rest, factor.value), arithmetic.scale(others, number))
-        return self._relation(_compared(left.op, scaled))
+        return self._relation(compared(left.op, scaled))
 
     def _by_values(self, relation: Term) -> Term:
         """One case for each value that the symbol can have, or another symbol."""
@@ -383,7 +249,7 @@ class _Solver:
             if values is None or self.depth >= _DEPTH:
                 continue
             inner = _Solver(self.facts, self.symbol, self.depth + 1)
-            cases = [(boolean.eq(s, value), _replaced(relation, {s: arithmetic.const(value)})) for value in values]
+            cases = [(boolean.eq(s, value), replaced(relation, {s: arithmetic.const(value)})) for value in values]
             return boolean.or_(*(boolean.and_(asked, inner.solve(left)) for asked, left in cases))
         raise self.fail()
 
@@ -392,15 +258,3 @@ class _Solver:
         if found.lo is None or found.hi is None or found.hi - found.lo >= _LISTED:
             return None
         return range(found.lo, found.hi + 1)
-
-
-def _compared(op: Op, zero: Term) -> Term:
-    return {Op.LE: boolean.le, Op.EQ: boolean.eq, Op.NE: boolean.ne}[op](zero, 0)
-
-
-def _replaced(relation: Term, replacements: dict[Term, Term]) -> Term:
-    """The relation with parts replaced; where that makes it undefined it does not hold."""
-    try:
-        return fold.substitute(relation, replacements)
-    except ZeroDivisionError:
-        return FALSE

@@ -11,6 +11,8 @@ from types import FunctionType
 
 import attrs
 
+from guards.domains.interval_arithmetic import meet
+from guards.domains.linear_form import bounded_by
 from guards.errors import GuardsError
 from guards.facts.definedness import divides, partial
 from guards.sets.guard import Guard, Violation, violation
@@ -211,28 +213,20 @@ def _unpacking(slots: Sequence[str], names: Mapping[str, str], used: set[str]) -
 
 def _implied(term: Term, conditions: Sequence[Guard]) -> bool:
     """Whether the check can leave out ``term``, a bare bound of a symbol, because of a tighter condition."""
-    bound = _bare_bound(term)
-    if bound is None:
+    bound = bounded_by(term) if term.op is Op.LE else None
+    if bound is None or len(bound[0]) > 1 or bound[0][0][0].op is not Op.SYMBOL:
         return False
-    s, sign, limit = bound
+    form, (low, high) = bound
     for guard in conditions:
-        other = guard.term
-        if other is term or s not in other.symbols:
+        found = None if guard.term is term else bounded_by(guard.term)
+        if found is None or found[0] != form:
             continue
-        constant, items = arithmetic.split(other.args[0]) if other.op in (Op.EQ, Op.LE) else (0, ())
-        if len(items) == 1 and items[0][0] is s:
-            if other.op is Op.EQ and sign * -constant <= limit:
+        least, most = found[1]
+        if guard.term.op is Op.EQ:  # least and most are the value
+            if meet(found[1], (low, high)) == found[1]:
                 return True
-            if other.op is Op.LE and items[0][1] == sign and -constant < limit:
-                return True
+        elif (low is not None and least is not None and least > low) or (
+            high is not None and most is not None and most < high
+        ):
+            return True
     return False
-
-
-def _bare_bound(term: Term) -> tuple[Term, int, int] | None:
-    """``(symbol, sign, limit)`` when the term is ``sign * symbol <= limit``."""
-    if term.op is not Op.LE:
-        return None
-    constant, items = arithmetic.split(term.args[0])
-    if len(items) != 1 or items[0][0].op is not Op.SYMBOL:
-        return None
-    return items[0][0], items[0][1], -constant

@@ -12,6 +12,7 @@ import attrs
 
 from guards.ask.ladder import Effort, ask
 from guards.domains.interval_arithmetic import SIZES, Pair
+from guards.domains.linear_form import bounded_by
 from guards.facts.definedness import guarded
 from guards.facts.facts import Facts
 from guards.regions.satisfiability import Values, empty_range, facts_of, holds, search
@@ -161,9 +162,8 @@ def _atoms(condition: Term) -> list[Term]:
 
 def _bounds(atom: Term) -> tuple[Term, tuple[int, ...]]:
     """A form and the values of it after which a relation changes: relations that differ in numbers share the form."""
-    constant, items = arithmetic.split(atom.args[0])
-    if atom.op is not Op.LE:
-        return arithmetic.linear(0, dict(items)), (-constant - 1, -constant)
-    if items[0][1] > 0:
-        return arithmetic.linear(0, dict(items)), (-constant,)
-    return arithmetic.linear(0, {monomial: -coefficient for monomial, coefficient in items}), (constant - 1,)
+    found = bounded_by(boolean.not_(atom) if atom.op is Op.NE else atom)
+    assert found is not None
+    form, (low, high) = found
+    limits = (*([] if low is None else [low - 1]), *([] if high is None else [high]))
+    return arithmetic.linear(0, dict(form)), limits
