@@ -10,12 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guards import GuardSet, parse
-from guards.facts.definedness import satisfied
-from guards.regions.elimination import eliminate
-from guards.terms.arithmetic import symbol
-from guards.terms.boolean import FALSE, and_
-from guards.terms.term import Term
-from tests.guards.making import text_of_condition
 
 FAR = 40  # too many values to be tried one by one in the elimination
 Range = tuple[int | None, int | None]
@@ -102,25 +96,3 @@ def test_most_are_exact() -> None:
         GuardSet.read(*(linear(rng, ["s0", "s1", "s2"]) for _ in range(2))).project("s0").exact for _ in range(60)
     )
     assert exact >= 55
-
-
-@given(st.integers(0, 2**40))
-def test_elimination_keeps_every_point(seed: int) -> None:
-    """Whatever the conditions are: what is left holds at all points of the shadow, and if exact at no other."""
-    rng = random.Random(seed)
-    names = ("s0", "s1", "s2")
-    try:
-        rows = [parse(text_of_condition(rng, names)) for _ in range(rng.randint(1, 3))]
-    except ZeroDivisionError:
-        return
-    rows = [row for row in rows if row.is_bool]
-    bounds = [parse(f"{name} >= -1 and {name} <= 6") for name in names]
-    from guards.facts.definedness import guarded
-
-    left, exact = eliminate([guarded(row) for row in [*rows, *bounds]], {symbol("s0"), symbol("s1")})
-    whole: Term = and_(*rows, *bounds)
-    for a, b in product(range(-2, 8), repeat=2):
-        inside = any(satisfied(whole, {"s0": a, "s1": b, "s2": c}) for c in range(-1, 7))
-        said = left is not FALSE and satisfied(left, {"s0": a, "s1": b})
-        assert said or not inside, (rows, left, a, b)
-        assert said == inside or not exact, (rows, left, a, b)
