@@ -29,7 +29,7 @@ def symbol(name: str) -> Term:
     Raises:
         ValueError: ``name`` is not an identifier.
 
-    >>> from guards.terms.exprs import symbol
+    >>> from guards.terms.arithmetic import symbol
     >>> s0 = symbol("s0")
     >>> symbol("s0") is s0, (s0 + 7) // 8 * 8 is s0, (8 * s0 + 7) // 8 is s0
     (True, False, True)
