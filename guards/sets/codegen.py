@@ -218,7 +218,9 @@ def _implied(term: Term, conditions: Sequence[Guard]) -> bool:
         return False
     form, (low, high) = bound
     for guard in conditions:
-        found = None if guard.term is term else bounded_by(guard.term)
+        if guard.term is term or form[0][0] not in guard.term.symbols:
+            continue
+        found = bounded_by(guard.term)
         if found is None or found[0] != form:
             continue
         least, most = found[1]
