@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import torch
 from torch._ops import OpOverload
 
@@ -87,21 +88,26 @@ def derive(op: OpOverload) -> Rule | None:
     outs = [a.name for a in op._schema.arguments if a.is_out]
     if outs:
         found = _functional_of(op, name)
-        return found and Rule(str(op), _out(found.fn, outs), found.data_dependent)
+        return found and _changed(found, op, _out(found.fn, outs))
     if name.endswith("_copy"):
         found = _functional_of(op, name.removesuffix("_copy"))
-        return found and Rule(str(op), _copied(found.fn), found.data_dependent)
+        return found and _changed(found, op, _copied(found.fn))
     if name.startswith("__i"):
         found = _functional_of(op, f"__{name[3:]}")
-        return found and Rule(str(op), _in_place(found.fn, False))
+        return found and _changed(found, op, _in_place(found.fn, False))
     if name.endswith("_") and not name.endswith("__") and op._schema.arguments[0].alias_info is not None:
         found = _functional_of(op, name[:-1])
         if found is None or found.data_dependent:
             return None
         if torch.Tag.inplace_view in op.tags:
-            return Rule(str(op), found.fn)
-        return Rule(str(op), _in_place(found.fn, name in _CONVERTING, str(op) in _OVERLAPPING))
+            return _changed(found, op, found.fn)
+        return _changed(found, op, _in_place(found.fn, name in _CONVERTING, str(op) in _OVERLAPPING))
     return None
+
+
+def _changed(functional: Rule, op: OpOverload, fn: Callable[..., Any]) -> Rule:
+    """The functional rule with another function for another overload: all else that is known of it stays."""
+    return attrs.evolve(functional, overload=str(op), fn=fn)
 
 
 def _in_place(fn: Callable[..., Any], convert: bool, overlapping: bool = False) -> Callable[..., Any]:

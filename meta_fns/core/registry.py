@@ -69,11 +69,20 @@ NO_CONTEXT: Context = _NoContext()
 
 @attrs.frozen(eq=False)
 class Rule:
-    """What is known of one overload. `fn(*args, **kwargs)`, or `fn(ctx, *args, **kwargs)` if `data_dependent`."""
+    """What is known of one overload. `fn(*args, **kwargs)`, or `fn(ctx, *args, **kwargs)` if `data_dependent`.
+
+    `name` is what a user reads beside the op where a guard comes from the rule: its subject in words, by default the
+    name of the function (`aten::mv: mv`, `aten::add.Tensor: broadcast and promote`).
+    """
 
     overload: str
     fn: Callable[..., Any]
     data_dependent: bool = False
+    name: str = attrs.field(kw_only=True, default=attrs.Factory(lambda self: _in_words(self.fn), takes_self=True))
+
+
+def _in_words(fn: Callable[..., Any]) -> str:
+    return fn.__name__.strip("_").replace("_", " ")
 
 
 _rules: dict[str, Rule] = {}
@@ -81,25 +90,28 @@ _by_op: dict[OpOverload, Rule | None] = {}
 _derivers: list[Callable[[OpOverload], Rule | None]] = []
 
 
-def register(overload: str, fn: Callable[..., Any], *, data_dependent: bool = False) -> Rule:
-    """Register `fn` as the rule of one overload (`"aten.mm.default"`).
+def register(overload: str, fn: Callable[..., Any], *, name: str | None = None, data_dependent: bool = False) -> Rule:
+    """Register `fn` as the rule of one overload (`"aten.mm.default"`), under a name for people (see `Rule`).
 
-    Raises: ValueError if the overload has one already.
+    Raises: ValueError if the overload has a rule already, or if `fn` was made inside a function, so that what it is
+    called means nothing to a user, and no name is given.
     """
     if overload in _rules:
         raise ValueError(f"two rules for {overload}: {_rules[overload].fn.__qualname__} and {fn.__qualname__}")
-    made = Rule(overload, fn, data_dependent)
+    if name is None and "<" in fn.__qualname__:
+        raise ValueError(f"the rule of {overload}, {fn.__qualname__}, needs a name")
+    made = Rule(overload, fn, data_dependent, name=name) if name else Rule(overload, fn, data_dependent)
     _rules[overload] = made
     _by_op.clear()
     return made
 
 
-def rule(*overloads: str, data_dependent: bool = False) -> Callable[[_F], _F]:
+def rule(*overloads: str, name: str | None = None, data_dependent: bool = False) -> Callable[[_F], _F]:
     """Decorator form of `register` for one or several overloads that share a signature."""
 
     def wrap(fn: _F) -> _F:
         for overload in overloads:
-            register(overload, fn, data_dependent=data_dependent)
+            register(overload, fn, name=name, data_dependent=data_dependent)
         return fn
 
     return wrap

@@ -18,7 +18,7 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.pointwise import nary
+from meta_fns.ops.pointwise import PROMOTES, nary
 
 __all__ = ["like"]
 
@@ -42,8 +42,8 @@ for _name in [
     "softshrink_backward",
     "softplus_backward",
 ]:
-    register(f"aten.{_name}.default", _pair)
-register("aten.leaky_relu_backward.default", nary(2, "same", "hf", order=(1, 0)))
+    register(f"aten.{_name}.default", _pair, name=PROMOTES)
+register("aten.leaky_relu_backward.default", nary(2, "same", "hf", order=(1, 0)), name=PROMOTES)
 
 
 @rule("aten.mish_backward.default")

@@ -124,8 +124,8 @@ def _register_average(n: int) -> None:
 
     average.__doc__ = f"The average over windows of the last {n} dimensions."
     backward.__doc__ = f"The gradient of avg_pool{n}d."
-    register(f"aten.avg_pool{n}d.default", average)
-    register(f"aten.avg_pool{n}d_backward.default", backward)
+    register(f"aten.avg_pool{n}d.default", average, name="average pooling")
+    register(f"aten.avg_pool{n}d_backward.default", backward, name="gradient of average pooling")
 
 
 def need_gradient(grad_output: TensorSpec, sizes: Shape, last: int) -> None:
@@ -163,8 +163,8 @@ def _register_adaptive(n: int) -> None:
 
     adaptive.__doc__ = f"The average over as many windows as `output_size` says, in the last {n} dimensions."
     backward.__doc__ = f"The gradient of adaptive_avg_pool{n}d."
-    register(f"aten._adaptive_avg_pool{n}d.default", adaptive)
-    register(f"aten._adaptive_avg_pool{n}d_backward.default", backward)
+    register(f"aten._adaptive_avg_pool{n}d.default", adaptive, name="adaptive average pooling")
+    register(f"aten._adaptive_avg_pool{n}d_backward.default", backward, name="gradient of adaptive average pooling")
 
 
 for _n in (2, 3):

@@ -184,7 +184,7 @@ def bincount(ctx: Context, self: TensorSpec, weights: TensorSpec | None = None, 
     return TensorSpec.contiguous((ctx.new_size(at_least_one(minlength), None),), dtype, self.device)
 
 
-@rule("aten._is_all_true.default", "aten._is_any_true.default")
+@rule("aten._is_all_true.default", "aten._is_any_true.default", name="truth of all elements")
 def is_all_true(self: TensorSpec) -> TensorSpec:
     """Whether all (any) bools are true: a 0-d tensor."""
     need_dtype("self", self, (torch.bool,))

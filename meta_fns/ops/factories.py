@@ -78,7 +78,7 @@ def empty(
     return fresh(size, dtype, device, layout, memory_format)
 
 
-@rule("aten.zeros.default", "aten.ones.default")
+@rule("aten.zeros.default", "aten.ones.default", name="new tensor")
 def zeros(
     size: Sequence[Size],
     *,
@@ -158,7 +158,7 @@ def arange(
     return arange_start_step(0, end, 1, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.arange.start")
+@rule("aten.arange.start", name="arange")
 def arange_start(
     start: Any,
     end: Any,
@@ -172,7 +172,7 @@ def arange_start(
     return arange_start_step(start, end, 1, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.arange.start_step")
+@rule("aten.arange.start_step", name="arange")
 def arange_start_step(
     start: Any,
     end: Any,
@@ -243,7 +243,7 @@ def like(
     return TensorSpec(self.sizes, strides, 0, dtype, where)
 
 
-@rule("aten.empty_like.default", "aten.zeros_like.default", "aten.ones_like.default")
+@rule("aten.empty_like.default", "aten.zeros_like.default", "aten.ones_like.default", name="new tensor like another")
 def zeros_like(
     self: TensorSpec,
     *,
@@ -299,7 +299,7 @@ def _new(self: TensorSpec, size: Sequence[Size], dtype: torch.dtype | None, devi
     return TensorSpec.contiguous(_sizes(size), dtype or self.dtype, target_device(device, self.device))
 
 
-@rule("aten.new_empty.default", "aten.new_zeros.default", "aten.new_ones.default")
+@rule("aten.new_empty.default", "aten.new_zeros.default", "aten.new_ones.default", name="new tensor")
 def new_zeros(
     self: TensorSpec,
     size: Sequence[Size],

@@ -82,7 +82,7 @@ def mse_loss_backward(grad_output: TensorSpec, self: TensorSpec, target: TensorS
     return _like_input(grad_output, self, target)
 
 
-@rule("aten.smooth_l1_loss_backward.default", "aten.huber_loss_backward.default")
+@rule("aten.smooth_l1_loss_backward.default", "aten.huber_loss_backward.default", name="gradient of smooth l1 loss")
 def smooth_l1_loss_backward(
     grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int, beta: Any
 ) -> TensorSpec:

@@ -80,7 +80,7 @@ def _register_backward(n: int) -> None:
         return formatted(self, self.sizes, keep=len(sizes) == n + 2)
 
     backward.__doc__ = f"The gradient of max_pool{n}d."
-    register(f"aten.max_pool{n}d_with_indices_backward.default", backward)
+    register(f"aten.max_pool{n}d_with_indices_backward.default", backward, name="gradient of max pooling")
 
 
 def _register_adaptive(n: int) -> None:
@@ -106,8 +106,8 @@ def _register_adaptive(n: int) -> None:
 
     adaptive.__doc__ = f"The maximum over as many windows as `output_size` says, in the last {n} dimensions."
     backward.__doc__ = f"The gradient of adaptive_max_pool{n}d."
-    register(f"aten.adaptive_max_pool{n}d.default", adaptive)
-    register(f"aten.adaptive_max_pool{n}d_backward.default", backward)
+    register(f"aten.adaptive_max_pool{n}d.default", adaptive, name="adaptive max pooling")
+    register(f"aten.adaptive_max_pool{n}d_backward.default", backward, name="gradient of adaptive max pooling")
 
 
 def _fraction_sizes(self: TensorSpec, kernel_size: Sequence[int], output_size: Sequence[int], n: int) -> Shape:
@@ -163,8 +163,8 @@ def _register_fractional(n: int) -> None:
 
     fractional.__doc__ = f"The maximum over windows at random places in the last {n} dimensions."
     backward.__doc__ = f"The gradient of fractional_max_pool{n}d."
-    register(f"aten.fractional_max_pool{n}d.default", fractional)
-    register(f"aten.fractional_max_pool{n}d_backward.default", backward)
+    register(f"aten.fractional_max_pool{n}d.default", fractional, name="fractional max pooling")
+    register(f"aten.fractional_max_pool{n}d_backward.default", backward, name="gradient of fractional max pooling")
 
 
 for _n in (2, 3):

@@ -33,7 +33,7 @@ def eye(
     return eye_m(n, n, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.eye.m")
+@rule("aten.eye.m", name="eye")
 def eye_m(
     n: Size,
     m: Size,
@@ -148,7 +148,7 @@ def _indices(
     return fresh((2, _triangle(row, col, offset, lower)), dtype, device, layout_)
 
 
-@rule("aten.tril.default", "aten.triu.default")
+@rule("aten.tril.default", "aten.triu.default", name="triangle")
 def tril(self: TensorSpec, diagonal: Size = 0) -> TensorSpec:
     """The lower (upper) triangle of matrices, zeros elsewhere; contiguous."""
     if len(self.sizes) < 2:

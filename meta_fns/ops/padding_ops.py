@@ -116,8 +116,8 @@ def _register(kind: str, n: int) -> None:
 
     pad.__doc__ = f"{kind.capitalize()} padding of the last {n} dimensions: `[before, after]` from the last one on."
     pad_backward.__doc__ = f"The gradient of {kind}_pad{n}d."
-    register(f"aten.{kind}_pad{n}d.default", pad)
-    register(f"aten.{kind}_pad{n}d_backward.default", pad_backward)
+    register(f"aten.{kind}_pad{n}d.default", pad, name=f"{kind} padding")
+    register(f"aten.{kind}_pad{n}d_backward.default", pad_backward, name=f"gradient of {kind} padding")
 
 
 for _n in (1, 2, 3):

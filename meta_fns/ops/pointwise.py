@@ -24,6 +24,10 @@ from meta_fns.ops.pointwise_table import BINARY, DTYPES, LIKE, SCALED, TERNARY, 
 __all__ = ["accepted", "nary", "unary"]
 
 
+POINTWISE, PROMOTES = "pointwise", "broadcast and promote"
+"""What users read of the rules of one operand, and of several."""
+
+
 def accepted(letters: str) -> frozenset[torch.dtype]:
     """The dtypes of a row of letters (`pointwise_table.DTYPES`)."""
     return frozenset(dtype for letter in letters for dtype in DTYPES[letter])
@@ -164,13 +168,13 @@ def _without_bool(fn: Callable[..., TensorSpec]) -> Callable[..., TensorSpec]:
 def _register_tables() -> None:
     for names, kind, letters in UNARY:
         for name in names.split():
-            register(f"aten.{name if '.' in name else name + '.default'}", unary(kind, letters))
+            register(f"aten.{name if '.' in name else name + '.default'}", unary(kind, letters), name=POINTWISE)
     for names, kind, letters in SCALED:
         for name in names.split():
-            register(f"aten.{name}.default", nary(2, kind, letters, numbers=False))
+            register(f"aten.{name}.default", nary(2, kind, letters, numbers=False), name=PROMOTES)
     for names, kind, letters in LIKE:
         for name in names.split():
-            register(f"aten.{name}.default", like(kind, letters))
+            register(f"aten.{name}.default", like(kind, letters), name=POINTWISE)
     for rows, count in ((BINARY, 2), (TERNARY, 3)):
         for names, kind, letters in rows:
             for name in names.split():
@@ -179,7 +183,7 @@ def _register_tables() -> None:
                     fn = _without_bool(fn)
                 if name.startswith(("add.", "sub.", "rsub.", "subtract.")):
                     fn = _with_alpha(fn)
-                register(f"aten.{name if '.' in name else name + '.default'}", fn)
+                register(f"aten.{name if '.' in name else name + '.default'}", fn, name=PROMOTES)
 
 
 _register_tables()
@@ -190,7 +194,7 @@ _floor = nary(2, "same", "uihf")
 _trunc = nary(2, "same", "uihf")
 
 
-@rule("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+@rule("aten.div.Tensor_mode", "aten.div.Scalar_mode", name="rounded division")
 def div_mode(self: Any, other: Any, *, rounding_mode: str | None) -> TensorSpec:
     """`self / other`, rounded as told."""
     if rounding_mode is None:
@@ -251,8 +255,8 @@ def double_power_of_number(self: Any, exponent: TensorSpec) -> TensorSpec:
     return result.fresh() if type(self) in (int, float, bool) and self == 1 else result
 
 
-register("aten.float_power.Tensor_Tensor", _double_power)
-register("aten.float_power.Tensor_Scalar", _double_power_number)
+register("aten.float_power.Tensor_Tensor", _double_power, name=PROMOTES)
+register("aten.float_power.Tensor_Scalar", _double_power_number, name=PROMOTES)
 
 
 @rule("aten.equal.default", data_dependent=True)
@@ -302,8 +306,8 @@ def _one_dtype(fn: Callable[..., TensorSpec], count: int) -> Callable[..., Tenso
     return checked
 
 
-register("aten.heaviside.default", _one_dtype(nary(2, "same", "buihf"), 2))
-register("aten.lerp.Scalar", _one_dtype(nary(2, "same", "hfc"), 2))
+register("aten.heaviside.default", _one_dtype(nary(2, "same", "buihf"), 2), name="broadcast in one dtype")
+register("aten.lerp.Scalar", _one_dtype(nary(2, "same", "hfc"), 2), name="broadcast in one dtype")
 
 
 @rule("aten.lerp.Tensor")
@@ -455,7 +459,7 @@ def polygamma(n: Any, self: TensorSpec) -> TensorSpec:
 _polygamma = unary("float", "buihf")
 
 
-@rule("aten.polar.default", "aten.complex.default")
+@rule("aten.polar.default", "aten.complex.default", name="complex of two parts")
 def complex_of(real: TensorSpec, imag: TensorSpec) -> TensorSpec:
     """The complex tensor of two real ones of one float dtype."""
     if real.dtype is not imag.dtype:
@@ -465,7 +469,7 @@ def complex_of(real: TensorSpec, imag: TensorSpec) -> TensorSpec:
     return iterate((real, imag), promote.to_complex(real.dtype))
 
 
-@rule("aten.conj_physical.default", "aten.positive.default")
+@rule("aten.conj_physical.default", "aten.positive.default", name="self or conjugate")
 def self_or_conj(self: TensorSpec) -> TensorSpec:
     """The input itself where nothing is to be done (real dtypes for conj_physical)."""
     return iterate((self,), self.dtype) if self.dtype.is_complex else self

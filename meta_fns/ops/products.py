@@ -213,7 +213,7 @@ def vector_norm(
     return reduce_to(self, dim, keepdim, to_real(dtype or self.dtype))
 
 
-@rule("aten.norm.ScalarOpt_dim")
+@rule("aten.norm.ScalarOpt_dim", name="norm")
 def norm_dim(self: TensorSpec, p: Any, dim: Sequence[int], keepdim: bool = False) -> TensorSpec:
     """The norm over `dim`."""
     return vector_norm(self, 2 if p is None else p, dim, keepdim)
@@ -225,7 +225,7 @@ def norm(self: TensorSpec, p: Any = 2) -> TensorSpec:
     return vector_norm(self, p, [], False)
 
 
-@rule("aten.norm.ScalarOpt_dim_dtype")
+@rule("aten.norm.ScalarOpt_dim_dtype", name="norm")
 def norm_dim_dtype(
     self: TensorSpec, p: Any, dim: Sequence[int], keepdim: bool = False, *, dtype: torch.dtype
 ) -> TensorSpec:

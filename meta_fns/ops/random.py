@@ -24,7 +24,7 @@ __all__: list[str] = []
 _Device: TypeAlias = Any
 
 
-@rule("aten.rand.default", "aten.randn.default")
+@rule("aten.rand.default", "aten.randn.default", name="random floats")
 def rand(
     size: Sequence[Size],
     *,
@@ -39,7 +39,7 @@ def rand(
     return fresh(size, dtype, device, layout)
 
 
-@rule("aten.rand.generator", "aten.randn.generator")
+@rule("aten.rand.generator", "aten.randn.generator", name="random floats")
 def rand_generator(
     size: Sequence[Size],
     *,
@@ -58,7 +58,7 @@ def _randint_range(low: Size, high: Size) -> None:
         check(low < high, lambda: f"randint needs low < high, got {low} and {high}")
 
 
-@rule("aten.randint.default")
+@rule("aten.randint.default", name="random integers")
 def randint(
     high: Size,
     size: Sequence[Size],
@@ -72,7 +72,7 @@ def randint(
     return randint_low(0, high, size, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.randint.low")
+@rule("aten.randint.low", name="random integers")
 def randint_low(
     low: Size,
     high: Size,
@@ -88,7 +88,7 @@ def randint_low(
     return fresh(size, dtype, device, layout)
 
 
-@rule("aten.randint.generator")
+@rule("aten.randint.generator", name="random integers")
 def randint_generator(
     high: Size,
     size: Sequence[Size],
@@ -103,7 +103,7 @@ def randint_generator(
     return randint_low(0, high, size, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.randint.low_generator")
+@rule("aten.randint.low_generator", name="random integers")
 def randint_low_generator(
     low: Size,
     high: Size,
@@ -133,7 +133,7 @@ def randperm(
     return fresh((n,), dtype, device, layout)
 
 
-@rule("aten.randperm.generator")
+@rule("aten.randperm.generator", name="randperm")
 def randperm_generator(
     n: Size,
     *,
@@ -179,7 +179,7 @@ def randn_like(
     return like(self, dtype, device, layout, memory_format)
 
 
-@rule("aten.randint_like.default")
+@rule("aten.randint_like.default", name="random integers")
 def randint_like(
     self: TensorSpec,
     high: Size,
@@ -195,7 +195,7 @@ def randint_like(
     return like(self, dtype, device, layout, memory_format)
 
 
-@rule("aten.randint_like.low_dtype")
+@rule("aten.randint_like.low_dtype", name="random integers")
 def randint_like_low(
     self: TensorSpec,
     low: Size,
@@ -232,9 +232,9 @@ def _fillers(names: str, accept: Callable[[torch.dtype], bool], need: Callable[.
     for name in names.split():
         packet, _, overload = name.partition(".")
         overload = overload or "default"
-        register(f"aten.{packet}_.{overload}", fill)
+        register(f"aten.{packet}_.{overload}", fill, name=f"{packet} numbers".replace("_", " "))
         if hasattr(getattr(torch.ops.aten, packet, None), overload):
-            register(f"aten.{packet}.{overload}", functional)
+            register(f"aten.{packet}.{overload}", functional, name=f"{packet} numbers".replace("_", " "))
 
 
 def _uniform_range(start: Any = 0.0, end: Any = 1.0, *rest: Any) -> None:
@@ -400,7 +400,7 @@ def multinomial(self: TensorSpec, num_samples: Size, replacement: bool = False, 
     return TensorSpec.contiguous((*self.sizes[:-1], num_samples), torch.int64, self.device)
 
 
-@rule("aten.poisson.default", "aten._sample_dirichlet.default", "aten._standard_gamma.default")
+@rule("aten.poisson.default", "aten._sample_dirichlet.default", "aten._standard_gamma.default", name="draws")
 def poisson(self: TensorSpec, generator: Any = None) -> TensorSpec:
     """Draws with the parameters in self, contiguous."""
     need_dtype("self", self, FLOATS)

@@ -51,13 +51,13 @@ def need_nonempty(self: TensorSpec, dims: frozenset[int], name: str) -> None:
             check(self.sizes[i] != 0, lambda: f"{name} over a dimension of size 0 has no value: {show(self.sizes)}")
 
 
-@rule("aten.sum.default")
+@rule("aten.sum.default", name="reduce everything")
 def sum_all(self: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """The sum of all elements; int64 for bools and integers unless told."""
     return TensorSpec((), (), 0, sum_dtype(self.dtype, dtype), self.device, torch.strided, True)
 
 
-@rule("aten.prod.default")
+@rule("aten.prod.default", name="reduce everything")
 def prod_all(self: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """The product of all elements."""
     return TensorSpec((), (), 0, sum_dtype(self.dtype, dtype), self.device, torch.strided, True)
@@ -95,7 +95,7 @@ def _mean_dtype(self: TensorSpec, dtype: torch.dtype | None) -> torch.dtype:
     return found
 
 
-@rule("aten.mean.default")
+@rule("aten.mean.default", name="reduce everything")
 def mean_all(self: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """The mean of all elements."""
     return TensorSpec((), (), 0, _mean_dtype(self, dtype), self.device, torch.strided, True)
@@ -114,19 +114,19 @@ def _truth_dtype(self: TensorSpec) -> torch.dtype:
     return torch.uint8 if self.dtype is torch.uint8 else torch.bool
 
 
-@rule("aten.all.default", "aten.any.default")
+@rule("aten.all.default", "aten.any.default", name="reduce everything")
 def all_all(self: TensorSpec) -> TensorSpec:
     """Whether all (any) elements are true."""
     return TensorSpec((), (), 0, _truth_dtype(self), self.device, torch.strided, True)
 
 
-@rule("aten.all.dim", "aten.any.dim")
+@rule("aten.all.dim", "aten.any.dim", name="reduce a dimension")
 def all_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> TensorSpec:
     """Whether all (any) elements are true, over one dimension."""
     return reduce_to(self, dim, keepdim, _truth_dtype(self))
 
 
-@rule("aten.all.dims", "aten.any.dims")
+@rule("aten.all.dims", "aten.any.dims", name="reduce dimensions")
 def all_dims(self: TensorSpec, dim: Sequence[int] | None = None, keepdim: bool = False) -> TensorSpec:
     """Whether all (any) elements are true, over dimensions; an empty list reduces nothing."""
     if dim is not None and not dim:
@@ -140,7 +140,7 @@ def _real(self: TensorSpec, name: str) -> torch.dtype:
     return self.dtype
 
 
-@rule("aten.amax.default", "aten.amin.default")
+@rule("aten.amax.default", "aten.amin.default", name="extremes over dimensions")
 def amax(self: TensorSpec, dim: Sequence[int] = (), keepdim: bool = False) -> TensorSpec:
     """The largest (smallest) elements over dimensions, which may not be empty."""
     dtype = self.dtype if empty(self.sizes) else _real(self, "amax")
@@ -148,7 +148,7 @@ def amax(self: TensorSpec, dim: Sequence[int] = (), keepdim: bool = False) -> Te
     return reduce_to(self, dim, keepdim, dtype)
 
 
-@rule("aten.max.default", "aten.min.default")
+@rule("aten.max.default", "aten.min.default", name="reduce everything")
 def max_all(self: TensorSpec) -> TensorSpec:
     """The largest (smallest) of all elements."""
     dtype = _real(self, "max")
@@ -156,7 +156,7 @@ def max_all(self: TensorSpec) -> TensorSpec:
     return TensorSpec((), (), 0, dtype, self.device, torch.strided, True)
 
 
-@rule("aten.max.dim", "aten.min.dim")
+@rule("aten.max.dim", "aten.min.dim", name="extremes along a dimension")
 def max_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> tuple[TensorSpec, TensorSpec]:
     """The largest (smallest) elements over one dimension, and their int64 positions."""
     dtype = _real(self, "max")
@@ -165,7 +165,7 @@ def max_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> tuple[TensorSp
     return values, TensorSpec(values.sizes, values.strides, 0, torch.int64, self.device, torch.strided, True)
 
 
-@rule("aten.argmax.default", "aten.argmin.default")
+@rule("aten.argmax.default", "aten.argmin.default", name="positions of extremes")
 def argmax(self: TensorSpec, dim: int | None = None, keepdim: bool = False) -> TensorSpec:
     """The int64 position of the largest (smallest) element, over one dimension or in the flattened tensor."""
     if _real(self, "argmax") is torch.bool:
@@ -189,7 +189,7 @@ def _var_dtype(self: TensorSpec) -> torch.dtype:
     return to_real(self.dtype)
 
 
-@rule("aten.var.correction", "aten.std.correction")
+@rule("aten.var.correction", "aten.std.correction", name="variance")
 def var(
     self: TensorSpec, dim: Sequence[int] | None = None, *, correction: Any = None, keepdim: bool = False
 ) -> TensorSpec:
@@ -197,7 +197,7 @@ def var(
     return reduce_to(self, dim, keepdim, _var_dtype(self))
 
 
-@rule("aten.var_mean.correction", "aten.std_mean.correction")
+@rule("aten.var_mean.correction", "aten.std_mean.correction", name="variance and mean")
 def var_mean(
     self: TensorSpec, dim: Sequence[int] | None = None, *, correction: Any = None, keepdim: bool = False
 ) -> tuple[TensorSpec, TensorSpec]:
@@ -218,14 +218,14 @@ def count_nonzero(self: TensorSpec, dim: Sequence[int]) -> TensorSpec:
     return reduce_to(self, dim, False, torch.int64)
 
 
-@rule("aten.cumsum.default", "aten.cumprod.default")
+@rule("aten.cumsum.default", "aten.cumprod.default", name="cumulative")
 def cumsum(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """Running sums (products) along `dim`; int64 for bools and integers unless told."""
     layout.wrap_dim(dim, len(self.sizes))
     return self.fresh(None, sum_dtype(self.dtype, dtype))
 
 
-@rule("aten.cumsum.out", "aten.cumprod.out")
+@rule("aten.cumsum.out", "aten.cumprod.out", name="cumulative")
 def cumsum_out(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None, out: TensorSpec) -> TensorSpec:
     """Running sums (products) in the dtype of `out`, whatever it is."""
     layout.wrap_dim(dim, len(self.sizes))
@@ -236,7 +236,7 @@ def cumsum_out(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None, 
     return into(out, self.fresh(None, out.dtype))
 
 
-@rule("aten.cumsum_.default", "aten.cumprod_.default")
+@rule("aten.cumsum_.default", "aten.cumprod_.default", name="cumulative")
 def cumsum_(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """Running sums (products) in place, in the dtype that the tensor has."""
     return cumsum_out(self, dim, dtype=dtype, out=self)

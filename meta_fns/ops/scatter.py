@@ -32,9 +32,9 @@ def _both(name: str, fn: Callable[..., TensorSpec], *, overlapping: bool = False
             need_writable(self)
         return self
 
-    register(f"aten.{name}", fn)
+    made = register(f"aten.{name}", fn)
     packet, _, overload = name.partition(".")
-    register(f"aten.{packet}_.{overload}", in_place)
+    register(f"aten.{packet}_.{overload}", in_place, name=made.name)
 
 
 # --- scatter ---------------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def mode(self: TensorSpec, dim: int = -1, keepdim: bool = False) -> Pair:
     return _without(self, dim, keepdim, "mode")
 
 
-@rule("aten.cummax.default", "aten.cummin.default")
+@rule("aten.cummax.default", "aten.cummin.default", name="cumulative extremes")
 def cummax(self: TensorSpec, dim: int) -> Pair:
     """The largest (smallest) so far along `dim`, and where it was; contiguous."""
     layout.wrap_dim(dim, len(self.sizes))

@@ -68,8 +68,8 @@ def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
 
     upsample.__doc__ = f"{name} to `output_size`: `(n, c, *spatial) -> (n, c, *output_size)`."
     backward.__doc__ = f"The gradient of {name}."
-    register(f"aten.{name}.default", upsample)
-    register(f"aten.{name}_backward.default", backward)
+    register(f"aten.{name}.default", upsample, name="resampling")
+    register(f"aten.{name}_backward.default", backward, name="gradient of resampling")
 
 
 for _n in (1, 2, 3):
@@ -124,8 +124,8 @@ def _register_grid(n: int) -> None:
 
     sample.__doc__ = "`input` at the points of a grid: `(n, c, *), (n, *out, d) -> (n, c, *out)`."
     backward.__doc__ = "The gradients of the grid sampler, contiguous."
-    register(f"aten.grid_sampler_{n}d.default", sample)
-    register(f"aten.grid_sampler_{n}d_backward.default", backward)
+    register(f"aten.grid_sampler_{n}d.default", sample, name="grid sampling")
+    register(f"aten.grid_sampler_{n}d_backward.default", backward, name="gradient of grid sampling")
 
 
 _register_grid(2)

@@ -38,6 +38,7 @@ def count_of(size: Size, what: str) -> int:
     "aten.resolve_conj.default",
     "aten.resolve_neg.default",
     "aten._fw_primal.default",
+    name="same metadata",
 )
 def alias(self: TensorSpec, *rest: Any) -> TensorSpec:
     """The same metadata."""
@@ -52,7 +53,7 @@ def conj(self: TensorSpec) -> TensorSpec:
     return self
 
 
-@rule("aten.t.default", "aten.numpy_T.default")
+@rule("aten.t.default", "aten.numpy_T.default", name="transpose")
 def t(self: TensorSpec) -> TensorSpec:
     """The transpose of a matrix; vectors and scalars as they are."""
     n = len(self.sizes)
@@ -158,13 +159,13 @@ def squeeze(self: TensorSpec) -> TensorSpec:
     return _without_ones(self, range(len(self.sizes)))
 
 
-@rule("aten.squeeze.dim")
+@rule("aten.squeeze.dim", name="squeeze")
 def squeeze_dim(self: TensorSpec, dim: int) -> TensorSpec:
     """Without dimension `dim` if its size is 1."""
     return _without_ones(self, [layout.wrap_dim(dim, len(self.sizes))])
 
 
-@rule("aten.squeeze.dims")
+@rule("aten.squeeze.dims", name="squeeze")
 def squeeze_dims(self: TensorSpec, dim: Sequence[int]) -> TensorSpec:
     """Without those of the dimensions whose size is 1."""
     return _without_ones(self, layout.wrap_dims(dim, len(self.sizes)))
@@ -206,7 +207,7 @@ def _at_least_zero(n: Size) -> Size:
     return n if known(n >= 0) else sym_max(n, 0)
 
 
-@rule("aten.slice.Tensor")
+@rule("aten.slice.Tensor", name="slice")
 def slice_tensor(
     self: TensorSpec, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
 ) -> TensorSpec:
@@ -390,7 +391,7 @@ def view_as_complex(self: TensorSpec) -> TensorSpec:
     return TensorSpec(self.sizes[:-1], strides, self.storage_offset // 2, dtype, self.device)
 
 
-@rule("aten.view.dtype")
+@rule("aten.view.dtype", name="view as another dtype")
 def view_dtype(self: TensorSpec, dtype: torch.dtype) -> TensorSpec:
     """The same bytes as another dtype; the last dimension shrinks or grows with the size of an element."""
     old, new = self.dtype.itemsize, dtype.itemsize

@@ -71,7 +71,7 @@ def _plan(op: OpOverload) -> _Plan:
         aliasing = meta_fns.aliasing(op)
         found = _plans[op] = _Plan(
             None if rule is None else rule.fn,
-            "" if rule is None else rule.fn.__qualname__.partition(".<locals>")[0],
+            "" if rule is None else rule.name,
             rule is not None and rule.data_dependent,
             aliasing.same_as,
             aliasing.view_of,
