@@ -1,5 +1,15 @@
 """Op knowledge: what each ATen overload makes of the metadata of its arguments, for plain and symbolic sizes alike.
 
+- `core` is what rules are made of: `TensorSpec` (sizes, strides, offset, dtype, device), sizes that are ints or
+  symbols, layouts, broadcasting, promotion, TensorIterator, checks; the registry; rules derived from other rules.
+- `ops` is the rules, one module a family; importing this package registers all of them.
+
+A call of `infer` finds the overload's rule (`registry.lookup`; an in-place, `out=` or copying overload without one of
+its own gets one from its functional twin, `derived.derive`), turns tensors into specs, puts arguments in their
+positions and calls the rule. The rule checks the arguments (`checks`), combines dtypes (`promote`) and sizes
+(`broadcasting`, `iterator`), lays the result out (`layout`, `dense`, `view_strides`) and returns specs, or raises where
+eager refuses. What only the data tells comes from a `Context`. The tracer calls the same rules on symbolic sizes.
+
 >>> import torch, meta_fns
 >>> a = meta_fns.TensorSpec.contiguous((2, 3))
 >>> b = meta_fns.TensorSpec.contiguous((3, 5))
@@ -9,14 +19,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-from torch._ops import OpOverload
-
 import meta_fns.core.derived
 import meta_fns.ops  # both register rules  # noqa: F401
-from meta_fns.core.registry import NO_CONTEXT, Aliasing, Context, Rule, aliasing, has_rule, lookup, resolve, rules
+from meta_fns.core.inference import infer
+from meta_fns.core.registry import Aliasing, Context, Rule, aliasing, has_rule, lookup, rules
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DataDependentOutput, DtypeError, MetaError, ShapeError, UnsupportedOp
 
@@ -36,51 +42,3 @@ __all__ = [
     "lookup",
     "rules",
 ]
-
-
-def infer(
-    overload: OpOverload | str, args: Any, kwargs: dict[str, Any] | None = None, *, ctx: Context | None = None
-) -> Any:
-    """The specs that `overload(*args, **kwargs)` returns, shaped as its schema's returns.
-
-    Arguments as for the op itself, with a TensorSpec (or a torch.Tensor, whose metadata is read) for each tensor; a
-    size may be
-    symbolic wherever the schema allows a SymInt. `ctx` makes the unknown sizes of data-dependent ops.
-
-    Raises: ShapeError where eager refuses, UnsupportedOp without a rule, DataDependentOutput where a `ctx` is needed.
-    """
-    op = resolve(overload)
-    found = lookup(op)
-    if found is None:
-        raise UnsupportedOp("no rule for this operator", op=str(op))
-    args = [_as_spec(a) for a in args]
-    kwargs = {name: _as_spec(a) for name, a in kwargs.items()} if kwargs else {}
-    if kwargs:
-        _make_positional(op, args, kwargs)
-    try:
-        if found.data_dependent:
-            return found.fn(NO_CONTEXT if ctx is None else ctx, *args, **kwargs)
-        return found.fn(*args, **kwargs)
-    except MetaError as error:
-        raise error.at(str(op)) from error.__cause__
-
-
-def _make_positional(op: OpOverload, args: list[Any], kwargs: dict[str, Any]) -> None:
-    """Move arguments given by keyword to their position, as dispatch does (in place)."""
-    for argument in op._schema.arguments[len(args) :]:
-        if argument.kwarg_only or (argument.name not in kwargs and not argument.has_default_value()):
-            return
-        if argument.name in kwargs:
-            args.append(kwargs.pop(argument.name))
-        elif any(later.name in kwargs and not later.kwarg_only for later in op._schema.arguments[len(args) :]):
-            args.append(argument.default_value)
-        else:
-            return
-
-
-def _as_spec(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return TensorSpec.of(value)
-    if isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
-        return type(value)(_as_spec(item) for item in value)
-    return value

@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 
 import torch
 
-from meta_fns.core import layout
-from meta_fns.core.sizes import Cond, Size, check, known, product, same, show
+from meta_fns.core.broadcasting import expand
+from meta_fns.core.sizes import Cond, Size, check, known, product, same, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 
@@ -79,10 +79,10 @@ def need_same_sizes(name: str, spec: TensorSpec, other_name: str, other: TensorS
 
 def fit_into(name: str, sizes: Sequence[Size], target: Sequence[Size]) -> None:
     """Require that sizes broadcast to `target`."""
-    if sizes is target or layout.same_shape(sizes, target):
+    if sizes is target or same_shape(sizes, target):
         return
     try:
-        layout.expand(tuple(sizes), (0,) * len(sizes), target)
+        expand(tuple(sizes), (0,) * len(sizes), target)
     except ShapeError:
         raise ShapeError(f"{name} of sizes {show(sizes)} does not broadcast to {show(target)}") from None
 
@@ -137,7 +137,7 @@ def need_nonempty(name: str, spec: TensorSpec, dims: Sequence[int]) -> None:
 
 def need_numel(name: str, spec: TensorSpec, sizes: Sequence[Size]) -> None:
     """Require as many elements as a tensor of these sizes has."""
-    if layout.same_shape(spec.sizes, sizes):
+    if same_shape(spec.sizes, sizes):
         return
     total, wanted = spec.numel(), product(sizes)
     if not same(total, wanted):

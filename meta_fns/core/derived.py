@@ -9,9 +9,8 @@ import attrs
 import torch
 from torch._ops import OpOverload
 
-from meta_fns.core import layout
 from meta_fns.core.registry import Rule, deriver, lookup
-from meta_fns.core.sizes import check, empty, same, show
+from meta_fns.core.sizes import check, empty, same, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 
@@ -144,7 +143,7 @@ def into(out: TensorSpec, result: TensorSpec) -> TensorSpec:
         raise DtypeError(f"a result of {result.dtype} cannot be written into out of {out.dtype}")
     if out.device != result.device:
         raise DtypeError(f"out is on {out.device}, the result on {result.device}")
-    if layout.same_shape(out.sizes, result.sizes) or (
+    if same_shape(out.sizes, result.sizes) or (
         len(out.sizes) == len(result.sizes)
         and all(same(a, b) or a == b for a, b in zip(out.sizes, result.sizes, strict=True))
     ):

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import torch
 
-from meta_fns.core import layout
-from meta_fns.core.sizes import Shape, Size, at_least_one, empty, known, same, static
+from meta_fns.core import dense, layout
+from meta_fns.core.broadcasting import broadcast
+from meta_fns.core.sizes import Shape, Size, at_least_one, empty, known, same, same_shape, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError
 
-__all__ = ["common_device", "iterate", "output_strides"]
+__all__ = ["common_device", "iterate", "laid_out_like", "output_strides"]
 
 
 def common_device(tensors: Sequence[TensorSpec]) -> torch.device:
@@ -55,8 +56,8 @@ def iterate(
         gap = numbers and empty(sizes)
         for tensor in tensors:
             if tensor.sizes is not sizes:
-                sizes = layout.broadcast(*[t.sizes for t in tensors])
-                gap = empty(sizes) and (numbers or not all(layout.same_shape(t.sizes, sizes) for t in tensors))
+                sizes = broadcast(*[t.sizes for t in tensors])
+                gap = empty(sizes) and (numbers or not all(same_shape(t.sizes, sizes) for t in tensors))
                 break
         for tensor in tensors:
             if gap or not tensor.canonical():
@@ -86,7 +87,7 @@ def _cast_strides(tensor: TensorSpec, common: torch.dtype | None) -> Shape:
     """Strides of the operand after the cast that eager makes, on CPU, before it looks at strides."""
     if common is None or tensor.dtype is common or tensor.device.type != "cpu":
         return tensor.strides
-    return layout.like_strides(tensor.sizes, tensor.strides, None)
+    return dense.like_strides(tensor.sizes, tensor.strides, None)
 
 
 def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
@@ -96,7 +97,7 @@ def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Sha
     strides,
     the first operand that can tell two dimensions apart deciding.
     """
-    whole = all(layout.same_shape(shape, sizes) for shape, _ in operands)
+    whole = all(same_shape(shape, sizes) for shape, _ in operands)
     exact = static(sizes) and all(static(strides) for _, strides in operands)
     if whole:
         if exact and all(layout.is_contiguous(shape, strides) for shape, strides in operands):
@@ -106,7 +107,7 @@ def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Sha
             if all(layout.is_channels_last(shape, strides, last) for shape, strides in operands):
                 return layout.channels_last_strides(sizes)
         strides = operands[0][1]
-        if all(layout.same_shape(other, strides) and layout.is_dense(sizes, other) for _, other in operands):
+        if all(same_shape(other, strides) and dense.is_dense(sizes, other) for _, other in operands):
             return strides
     n = len(sizes)
     if n <= 1:
@@ -137,7 +138,7 @@ def _keys(sizes: Shape, shape: Shape, strides: Shape) -> list[Size] | None:
         if layout.canonical(shape, strides):
             ranks = {i: len(shape) - i for i in range(len(shape))}
         else:
-            order = layout.dense_order(shape, strides)
+            order = dense.dense_order(shape, strides)
             ranks = None if order is None else {i: position + 1 for position, i in enumerate(order)}
     telling = 0
     for i, stride in enumerate(strides):
@@ -172,9 +173,17 @@ def _outside(sizes: Shape, keys: list[list[Size]], a: int, b: int) -> int:
         left, right = key[a], key[b]
         if same(left, 0) or same(right, 0):
             continue
-        verdict = layout.compare(left, right)
+        verdict = dense.compare(left, right)
         if verdict:
             return verdict
-        if layout.larger(sizes[a], sizes[b]):
+        if dense.larger(sizes[a], sizes[b]):
             return 1
     return 0
+
+
+def laid_out_like(self: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:
+    """A fresh tensor laid out like `self` (`empty_like`)."""
+    if self.canonical():
+        return self.fresh(None, dtype)
+    strides = dense.like_strides(self.sizes, self.strides, None)
+    return TensorSpec(self.sizes, strides, 0, dtype or self.dtype, self.device)

@@ -13,7 +13,7 @@ or with `list.index`: those call `==`, whose truth value is a question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -35,6 +35,7 @@ __all__ = [
     "known",
     "product",
     "same",
+    "same_shape",
     "show",
     "static",
     "sym_max",
@@ -200,3 +201,15 @@ def show(sizes: Iterable[Size]) -> str:
     """Sizes as text for messages: `(s0, 3)`."""
     items = [str(size) for size in sizes]
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+
+
+def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """True if both shapes are provably equal; never asks."""
+    if a is b:
+        return True
+    if len(a) != len(b):
+        return False
+    for left, right in zip(a, b, strict=True):  # noqa: SIM110 - hot
+        if left is not right and not same(left, right):
+            return False
+    return True

@@ -9,26 +9,19 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.checks import FLOATS, fit_into, need_dtype, need_same, need_same_sizes
 from meta_fns.core.derived import written
-from meta_fns.core.iterator import iterate
+from meta_fns.core.dims import wrap_dim
+from meta_fns.core.iterator import iterate, laid_out_like
 from meta_fns.core.promote import result_type
 from meta_fns.core.registry import register, rule
-from meta_fns.core.sizes import check, known, show
+from meta_fns.core.sizes import check, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.pointwise import PROMOTES, nary
 
-__all__ = ["like"]
-
-
-def like(self: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:
-    """A fresh tensor laid out like `self` (`empty_like`)."""
-    if self.canonical():
-        return self.fresh(None, dtype)
-    strides = layout.like_strides(self.sizes, self.strides, None)
-    return TensorSpec(self.sizes, strides, 0, dtype or self.dtype, self.device)
+__all__: list[str] = []
 
 
 _pair: Callable[..., TensorSpec] = nary(2, "same", "hf")
@@ -81,10 +74,10 @@ def log_sigmoid_backward(grad_output: TensorSpec, self: TensorSpec, buffer: Tens
     need_same("grad_output", grad_output, "self", self)
     if self.device.type != "cpu":
         return iterate((grad_output, self), grad_output.dtype)
-    sizes = layout.broadcast(grad_output.sizes, self.sizes, buffer.sizes)
-    if not layout.same_shape(sizes, grad_output.sizes):
+    sizes = broadcast(grad_output.sizes, self.sizes, buffer.sizes)
+    if not same_shape(sizes, grad_output.sizes):
         return grad_output.fresh(sizes)
-    return like(grad_output)
+    return laid_out_like(grad_output)
 
 
 @rule("aten._prelu_kernel.default")
@@ -92,7 +85,7 @@ def prelu_kernel(self: TensorSpec, weight: TensorSpec) -> TensorSpec:
     """Leaky relu with a slope for each channel, the weight viewed so that it broadcasts."""
     need_same("weight", weight, "self", self)
     result = _pair(self, weight)
-    return like(self) if layout.same_shape(result.sizes, self.sizes) else result
+    return laid_out_like(self) if same_shape(result.sizes, self.sizes) else result
 
 
 @rule("aten._prelu_kernel_backward.default")
@@ -113,7 +106,7 @@ def glu(self: TensorSpec, dim: int = -1) -> TensorSpec:
     if not self.sizes:
         raise ShapeError("glu does not apply to 0-d tensors")
     need_dtype("self", self, FLOATS)
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     size = self.sizes[at]
     even = size % 2 == 0
     if even is not True and not known(even):
@@ -128,7 +121,7 @@ def glu_backward(grad_output: TensorSpec, self: TensorSpec, dim: int) -> TensorS
     if not self.sizes:
         raise ShapeError("glu does not apply to 0-d tensors")
     need_dtype("self", self, FLOATS)
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     check(self.sizes[at] % 2 == 0, lambda: f"the halved dimension must be even in {show(self.sizes)}")
     need_same("grad_output", grad_output, "self", self)
     fit_into("grad_output", grad_output.sizes, (*self.sizes[:at], self.sizes[at] // 2, *self.sizes[at + 1 :]))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core import dense
+from meta_fns.core.broadcasting import expand
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, at_least_one, check, same, show
 from meta_fns.core.spec import TensorSpec
@@ -44,7 +45,7 @@ def flash_attention_for_cpu(
     if query.canonical():
         output = query.fresh()
     else:
-        strides = layout.like_strides(query.sizes, query.strides, None)
+        strides = dense.like_strides(query.sizes, query.strides, None)
         output = TensorSpec(query.sizes, strides, 0, query.dtype, query.device)
     heads = at_least_one(h)
     dtype = torch.float64 if query.dtype is torch.float64 else torch.float32
@@ -58,4 +59,4 @@ def _check_mask(mask: TensorSpec, query: TensorSpec, keys: Size) -> None:
     if mask.dtype is not query.dtype and mask.dtype is not torch.float32:
         raise DtypeError(f"attn_mask must be of query's dtype {query.dtype}, got {mask.dtype}")
     full = (*query.sizes[:3], keys)
-    layout.expand(mask.sizes, mask.strides, full if len(mask.sizes) == 4 else full[2:])
+    expand(mask.sizes, mask.strides, full if len(mask.sizes) == 4 else full[2:])

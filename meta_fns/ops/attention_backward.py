@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from meta_fns.core import layout
 from meta_fns.core.checks import need_equal, need_rank, need_same
+from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, ceil_div
 from meta_fns.core.spec import TensorSpec
-from meta_fns.ops.activations_backward import like
 
 __all__ = ["heads_inside"]
 
@@ -71,7 +71,7 @@ def flash_attention_backward(
 ) -> Three:
     """The gradients of query, key and value, laid out like them."""
     _checked(grad_out, query, key, value)
-    return like(query), like(key), like(value)
+    return laid_out_like(query), laid_out_like(key), laid_out_like(value)
 
 
 @rule("aten._scaled_dot_product_cudnn_attention_backward.default")
@@ -96,7 +96,7 @@ def cudnn_attention_backward(
 ) -> Three:
     """The gradients of query, key and value, laid out like them."""
     _checked(grad_out, query, key, value)
-    return like(query), like(key), like(value)
+    return laid_out_like(query), laid_out_like(key), laid_out_like(value)
 
 
 @rule("aten._scaled_dot_product_efficient_attention_backward.default")
@@ -151,7 +151,12 @@ def fused_attention_overrideable_backward(
     scale: float | None = None,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec | None]:
     """The gradients of query, key, value and bias, laid out like them."""
-    return like(query), like(key), like(value), None if attn_bias is None else like(attn_bias)
+    return (
+        laid_out_like(query),
+        laid_out_like(key),
+        laid_out_like(value),
+        None if attn_bias is None else laid_out_like(attn_bias),
+    )
 
 
 @rule("aten._flash_attention_backward.default")
@@ -176,7 +181,7 @@ def raw_flash_attention_backward(
     window_size_right: Size | None = None,
 ) -> Three:
     """The gradients of query, key and value, laid out like them."""
-    return like(query), like(key), like(value)
+    return laid_out_like(query), laid_out_like(key), laid_out_like(value)
 
 
 @rule("aten._efficient_attention_backward.default")

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core import dense
 from meta_fns.core.checks import fit_into, need_dtype, need_equal, need_rank
+from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Shape, Size, at_least_one, ceil_div
+from meta_fns.core.sizes import Shape, Size, at_least_one, ceil_div, same_shape
 from meta_fns.core.spec import CPU, TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.activations_backward import like
 from meta_fns.ops.attention_backward import heads_inside
 
 __all__: list[str] = []
@@ -39,8 +39,8 @@ def _float32(query: TensorSpec, sizes: Shape) -> TensorSpec:
 
 def _like_query(query: TensorSpec, sizes: Shape) -> TensorSpec:
     """Fresh, the dimensions in memory ordered as those of the query are."""
-    if layout.same_shape(query.sizes, sizes):
-        return like(query)
+    if same_shape(query.sizes, sizes):
+        return laid_out_like(query)
     order = sorted_by_stride(query.strides)
     strides: list[Size] = [0] * len(sizes)
     stride: Size = 1
@@ -55,7 +55,7 @@ def sorted_by_stride(strides: Shape) -> list[int]:
     found: list[int] = []
     for d, stride in enumerate(strides):
         at = len(found)
-        while at and layout.compare(strides[found[at - 1]], stride) < 0:
+        while at and dense.compare(strides[found[at - 1]], stride) < 0:
             at -= 1
         found.insert(at, d)
     return found
@@ -91,7 +91,7 @@ def flash_attention(
         debug = TensorSpec.contiguous((b, h, rows, columns), query.dtype, query.device)
     else:
         debug = TensorSpec.contiguous((0,), query.dtype, query.device)
-    return like(query), _float32(query, (b, h, s)), None, None, s, t, state, unused, debug
+    return laid_out_like(query), _float32(query, (b, h, s)), None, None, s, t, state, unused, debug
 
 
 @rule("aten._scaled_dot_product_efficient_attention.default")
@@ -202,7 +202,7 @@ def raw_flash_attention(
         debug = TensorSpec.contiguous((b, h, rows, columns), query.dtype, query.device)
     else:
         debug = TensorSpec.contiguous((0,), query.dtype, query.device)
-    return like(query), logsumexp, state, unused, debug
+    return laid_out_like(query), logsumexp, state, unused, debug
 
 
 @rule("aten._efficient_attention_forward.default")

@@ -11,7 +11,7 @@ from meta_fns.core.checks import refuse_unless_empty
 from meta_fns.core.iterator import iterate
 from meta_fns.core.promote import result_type
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Shape, Size, check, empty, known, same, show, static
+from meta_fns.core.sizes import Shape, Size, check, empty, known, same, same_shape, show, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 
@@ -93,7 +93,7 @@ def convolution(
         sizes = (sizes[0], 0, *sizes[2:])  # whatever the weight has
     if empty(input.sizes):
         strides = layout.contiguous_strides(sizes)
-        if layout.same_shape(input.sizes, sizes) and input.sizes[1] != 0:  # the product, seen as it is
+        if same_shape(input.sizes, sizes) and input.sizes[1] != 0:  # the product, seen as it is
             seen = input if n > 1 else _as_4d(input)
             strides = iterate((seen, weight.view((), ())), dtype, dtype).strides
             strides = strides if n > 1 else _without_height(strides)

@@ -8,10 +8,10 @@ import torch
 
 from meta_fns.core import layout
 from meta_fns.core.checks import has_zero, need_same, need_sizes
+from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size
 from meta_fns.core.spec import TensorSpec
-from meta_fns.ops.activations_backward import like
 from meta_fns.ops.convolution import convolution
 
 __all__: list[str] = []
@@ -37,12 +37,12 @@ def convolution_backward(
     need_same("grad_output", grad_output, "input", input)
     bias = TensorSpec.contiguous((output.sizes[1],), input.dtype, input.device) if output_mask[2] else None
     if has_zero(input.sizes):
-        return like(input) if output_mask[0] else None, like(weight) if output_mask[1] else None, bias
+        return laid_out_like(input) if output_mask[0] else None, laid_out_like(weight) if output_mask[1] else None, bias
     last = not layout.canonical(output.sizes, output.strides)
     grad_weight = None
     if output_mask[1]:
         if last and input.dtype is torch.float64 and layout.is_channels_last(weight.sizes, weight.strides, _LAST):
-            grad_weight = like(weight)
+            grad_weight = laid_out_like(weight)
         else:
             grad_weight = _laid_out(weight, last)
     return _laid_out(input, last) if output_mask[0] else None, grad_weight, bias

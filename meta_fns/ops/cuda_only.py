@@ -8,11 +8,11 @@ import torch
 
 from meta_fns.core import layout
 from meta_fns.core.checks import FLOATS, need_dtype, need_equal, need_sizes
+from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Size, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
-from meta_fns.ops.activations_backward import like
 from meta_fns.ops.normalization import batch_norm
 
 __all__: list[str] = []
@@ -64,13 +64,13 @@ def native_dropout(
     """The input with elements dropped, and a mask of those that are left."""
     if not 0 <= p <= 1:
         raise ShapeError(f"p must be in [0, 1], got {p}")
-    return like(input), like(input, torch.bool)
+    return laid_out_like(input), laid_out_like(input, torch.bool)
 
 
 @rule("aten._fused_dropout.default")
 def fused_dropout(self: TensorSpec, p: float, generator: object = None) -> tuple[TensorSpec, TensorSpec]:
     """The input with elements dropped, and a byte mask of those that are left."""
-    return like(self), like(self, torch.uint8)
+    return laid_out_like(self), laid_out_like(self, torch.uint8)
 
 
 @rule("aten.cudnn_batch_norm.default", data_dependent=True)

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from meta_fns.core import layout
+from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.checks import INTS, has_zero, need_dtype, need_equal
+from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Size, at_least_one, check, known, show, sym_min
 from meta_fns.core.spec import TensorSpec
@@ -63,7 +65,7 @@ def masked_select(ctx: Context, self: TensorSpec, mask: TensorSpec) -> TensorSpe
     """The elements where the mask, broadcast with self, holds."""
     if mask.dtype is not torch.bool:
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
-    sizes = layout.broadcast(self.sizes, mask.sizes)
+    sizes = broadcast(self.sizes, mask.sizes)
     count = _some_of(ctx, self.fresh(sizes).numel())
     return TensorSpec.contiguous((count,), self.dtype, self.device)
 
@@ -131,7 +133,7 @@ def unique_dim(
     return_counts: bool = False,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
     """The distinct slices along `dim`."""
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     size = self.sizes[at] if self.sizes else 1
     others = self.sizes[:at] + self.sizes[at + 1 :]
     if type(size) is int and size == 0:

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout
 from meta_fns.core.checks import (
     FLOATS,
     INDICES,
@@ -19,6 +18,7 @@ from meta_fns.core.checks import (
     need_same,
     need_sizes,
 )
+from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, same, show
 from meta_fns.core.spec import TensorSpec
@@ -189,7 +189,7 @@ def embedding_bag_per_sample_weights_backward(
 
 
 def _segments(data: TensorSpec, reduce: str, lengths: TensorSpec | None, offsets: TensorSpec | None, axis: int) -> Size:
-    at = layout.wrap_dim(axis, len(data.sizes))
+    at = wrap_dim(axis, len(data.sizes))
     if reduce not in ("max", "mean", "min", "sum", "prod"):
         raise ShapeError(f"unknown reduction {reduce!r}")
     given = offsets if lengths is None else lengths
@@ -217,7 +217,7 @@ def segment_reduce(
     """A dimension reduced segment by segment, contiguous."""
     count = _segments(data, reduce, lengths, offsets, axis)
     need_dtype("data", data, FLOATS)
-    at = layout.wrap_dim(axis, len(data.sizes))
+    at = wrap_dim(axis, len(data.sizes))
     return data.fresh((*data.sizes[:at], count, *data.sizes[at + 1 :]))
 
 

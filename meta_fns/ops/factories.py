@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core import dense, layout
+from meta_fns.core.broadcasting import expand
 from meta_fns.core.checks import has_zero
 from meta_fns.core.derived import need_writable
 from meta_fns.core.promote import number_dtype
@@ -239,7 +240,7 @@ def like(
     dtype = dtype or self.dtype
     if self.canonical_known and (memory_format is None or memory_format is torch.preserve_format):
         return TensorSpec(self.sizes, self.strides, 0, dtype, where, torch.strided, True)
-    strides = layout.like_strides(self.sizes, self.strides, memory_format)
+    strides = dense.like_strides(self.sizes, self.strides, memory_format)
     return TensorSpec(self.sizes, strides, 0, dtype, where)
 
 
@@ -348,7 +349,7 @@ def new_empty_strided(
 @rule("aten.copy.default")
 def copy(self: TensorSpec, src: TensorSpec, non_blocking: bool = False) -> TensorSpec:
     """`src`, which must broadcast to the sizes of `self`, in the likeness of `self`."""
-    layout.expand(src.sizes, src.strides, self.sizes)
+    expand(src.sizes, src.strides, self.sizes)
     return like(self, None, None, None, None)
 
 
@@ -371,7 +372,7 @@ def zero(self: TensorSpec) -> TensorSpec:
 @rule("aten.copy_.default")
 def copy_(self: TensorSpec, src: TensorSpec, non_blocking: bool = False) -> TensorSpec:
     """`src`, which must broadcast to the sizes of `self`, written into `self`."""
-    layout.expand(src.sizes, src.strides, self.sizes)
+    expand(src.sizes, src.strides, self.sizes)
     if _shares_memory(self) and _looks_like(self, src):
         raise UnsupportedOp("copying into elements that share memory: eager does so only from the very same elements")
     need_writable(self)

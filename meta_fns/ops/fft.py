@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core import dense
 from meta_fns.core.checks import need_dtype, need_nonempty
+from meta_fns.core.dims import wrap_dim
 from meta_fns.core.promote import to_complex, to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, at_least_one, check, known, same
@@ -38,7 +39,7 @@ def _by_stride(dims: Sequence[int], strides: Shape) -> list[int]:
     found: list[int] = []
     for d in dims:
         at = len(found)
-        while at and layout.compare(strides[found[at - 1]], strides[d]) < 0:
+        while at and dense.compare(strides[found[at - 1]], strides[d]) < 0:
             at -= 1
         found.insert(at, d)
     return found
@@ -84,7 +85,7 @@ def _executed(self: TensorSpec, sizes: Shape, dims: Sequence[int], dtype: torch.
 
 
 def _need_dims(self: TensorSpec, dim: Sequence[int]) -> list[int]:
-    found = [layout.wrap_dim(d, len(self.sizes)) for d in dim]
+    found = [wrap_dim(d, len(self.sizes)) for d in dim]
     if not self.sizes and found:
         raise ShapeError("a 0-d tensor cannot be transformed")
     for d in found:
@@ -99,7 +100,7 @@ def fft_c2c(self: TensorSpec, dim: Sequence[Size], normalization: int, forward: 
     """A transform of complex numbers over `dim`."""
     need_dtype("self", self, _COMPLEX)
     if not dim:
-        strides = layout.like_strides(self.sizes, self.strides, None)
+        strides = dense.like_strides(self.sizes, self.strides, None)
         return TensorSpec(self.sizes, strides, 0, self.dtype, self.device)
     dims = _need_dims(self, dim)
     return _executed(self, self.sizes, _sorted_dims(self.strides, dims), self.dtype)

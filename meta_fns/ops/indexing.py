@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core import dense
+from meta_fns.core.broadcasting import broadcast, expand
+from meta_fns.core.dims import wrap_dim
 from meta_fns.core.iterator import output_strides
 from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Shape, Size, check, empty, known, product, same, show, static
@@ -49,7 +51,7 @@ def index_select(self: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
     if len(index.sizes) > 1:
         raise ShapeError(f"index must be a vector, got {show(index.sizes)}")
     need_index_dtype("index", index)
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     if not self.sizes:
         if index.sizes:
             check(index.sizes[0] == 1, lambda: f"index into a 0-d tensor must be of size 1, got {show(index.sizes)}")
@@ -63,7 +65,7 @@ def index_select(self: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
 @rule("aten.gather.default")
 def gather(self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = False) -> TensorSpec:
     """`self` along `dim` at the positions in `index`, whose sizes the result has; elsewhere index may not be larger."""
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     result = TensorSpec.contiguous(index.sizes, self.dtype, self.device)
     if empty(index.sizes):
         return result
@@ -116,9 +118,9 @@ class IndexPlan:
         found = [(self.sizes, self.strides)]
         for index in self.indices:
             # Eager expands them, makes them int64, and reshapes them: dimensions of size 1 before and after.
-            whole, strides_of_whole = layout.expand(index.sizes, index.strides, self.index_sizes)
+            whole, strides_of_whole = expand(index.sizes, index.strides, self.index_sizes)
             if index.dtype is torch.int32:
-                strides_of_whole = layout.like_strides(whole, strides_of_whole, None)
+                strides_of_whole = dense.like_strides(whole, strides_of_whole, None)
             sizes = (*((1,) * self.before), *whole, *((1,) * after))
             strides = view_strides(whole, strides_of_whole, sizes)
             assert strides is not None
@@ -153,7 +155,7 @@ def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | No
             raise ShapeError("at least one index must be a tensor")
         return IndexPlan(self.sizes, self.strides, len(self.sizes), (), [])
     try:
-        index_sizes = layout.broadcast(*[t.sizes for t in tensors])
+        index_sizes = broadcast(*[t.sizes for t in tensors])
     except ShapeError as error:
         raise ShapeError(f"indices do not broadcast: {[show(t.sizes) for t in tensors]}") from error
     kept = [i for i in range(len(self.sizes)) if i >= len(expanded) or expanded[i] is None]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns.core import layout
+from meta_fns.core.dims import wrap_dim
 from meta_fns.core.promote import result_type
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, same, show
@@ -34,7 +35,7 @@ def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
     first = counted[0]
     if len(first.sizes) == 1 and all(same(t.sizes[0], 0) for t in counted):
         dim = 0
-    at = layout.wrap_dim(dim, len(first.sizes))
+    at = wrap_dim(dim, len(first.sizes))
     total: Size = first.sizes[at]
     for i, tensor in enumerate(counted[1:]):
         if len(tensor.sizes) != len(first.sizes):
@@ -87,7 +88,7 @@ def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
     if not tensors:
         raise ShapeError("stack needs at least one tensor")
     first = tensors[0]
-    at = layout.wrap_dim(dim, len(first.sizes) + 1)
+    at = wrap_dim(dim, len(first.sizes) + 1)
     for tensor in tensors:
         if len(tensor.sizes) != len(first.sizes):
             raise ShapeError(f"sizes differ: {[show(t.sizes) for t in tensors]}")

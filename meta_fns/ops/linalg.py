@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns.core import layout
+from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.checks import (
     COMPLEX,
     DOUBLES,
@@ -17,6 +18,7 @@ from meta_fns.core.checks import (
     need_same,
     need_sizes,
 )
+from meta_fns.core.dims import wrap_dim
 from meta_fns.core.promote import to_complex, to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, at_least_one, check, known, same, show, sym_min
@@ -287,7 +289,7 @@ def ormqr(
 
 def _batched(a: TensorSpec, b: TensorSpec) -> tuple[Shape, Shape]:
     """The sizes of both with their batches broadcast."""
-    batch = layout.broadcast(a.sizes[:-2], b.sizes[:-2])
+    batch = broadcast(a.sizes[:-2], b.sizes[:-2])
     return (*batch, *a.sizes[-2:]), (*batch, *b.sizes[-2:])
 
 
@@ -429,7 +431,7 @@ def lstsq(self: TensorSpec, b: TensorSpec, rcond: float | None = None, *, driver
     wide = (*b.sizes, 1) if vectors else b.sizes
     *_, m, n = self.sizes
     need_equal(m, wide[-2], f"self {show(self.sizes)} does not fit b {show(b.sizes)}")
-    batch = layout.broadcast(self.sizes[:-2], tuple(wide[:-2]))
+    batch = broadcast(self.sizes[:-2], tuple(wide[:-2]))
     rows = m if known(m >= n) else n if known(n >= m) else (m if m >= n else n)
     solution = _columns(b, (*batch, rows, wide[-1]))
     solution = solution.view((*batch, n, wide[-1]), solution.strides)
@@ -475,7 +477,7 @@ def cross(self: TensorSpec, other: TensorSpec, *, dim: int = -1) -> TensorSpec:
     """The cross product along a dimension of size 3; the rest broadcasts. Contiguous."""
     if len(self.sizes) != len(other.sizes):
         raise ShapeError(f"dimensions of {show(self.sizes)} and {show(other.sizes)} differ")
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     if not self.sizes:
         raise ShapeError("cross does not apply to 0-d tensors")
     for spec in (self, other):
@@ -483,7 +485,7 @@ def cross(self: TensorSpec, other: TensorSpec, *, dim: int = -1) -> TensorSpec:
     need_same("other", other, "self", self)
     if self.dtype is torch.bool:
         raise DtypeError("not implemented for bool")
-    return self.fresh(layout.broadcast(self.sizes, other.sizes))
+    return self.fresh(broadcast(self.sizes, other.sizes))
 
 
 @rule("aten._linalg_check_errors.default")

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.checks import (
     FLOATS,
     fit_into,
@@ -17,13 +17,12 @@ from meta_fns.core.checks import (
     need_sizes,
     refuse_unless_empty,
 )
-from meta_fns.core.iterator import iterate
+from meta_fns.core.iterator import iterate, laid_out_like
 from meta_fns.core.promote import result_type
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Size, show, static
+from meta_fns.core.sizes import Size, same_shape, show, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.activations_backward import like
 
 __all__: list[str] = []
 
@@ -72,7 +71,7 @@ def _like_input(grad_output: TensorSpec, self: TensorSpec, target: TensorSpec) -
     common = result_type((self, target, grad_output))
     if not torch.can_cast(common, self.dtype):
         raise DtypeError(f"a gradient of {common} does not fit into {self.dtype}")
-    sizes = layout.broadcast(self.sizes, target.sizes, grad_output.sizes)
+    sizes = broadcast(self.sizes, target.sizes, grad_output.sizes)
     return self.fresh(sizes)
 
 
@@ -120,7 +119,7 @@ def binary_cross_entropy(
     need_dtype("self", self, FLOATS)
     _need_dtype_of(self, target)
     _squeezed_broadcast(self, target, weight)
-    return like(self) if reduction == NONE else _scalar(self)
+    return laid_out_like(self) if reduction == NONE else _scalar(self)
 
 
 def _need_dtype_of(self: TensorSpec, *others: TensorSpec | None) -> None:
@@ -132,12 +131,12 @@ def _need_dtype_of(self: TensorSpec, *others: TensorSpec | None) -> None:
 def _squeezed_broadcast(*operands: TensorSpec | None) -> None:
     """Require that operands broadcast once their dimensions of size 1 are gone (which is what eager does here)."""
     given = [t.sizes for t in operands if t is not None]
-    if all(layout.same_shape(sizes, given[0]) for sizes in given[1:]):
+    if all(same_shape(sizes, given[0]) for sizes in given[1:]):
         return
     if not all(static(sizes) for sizes in given):
-        layout.broadcast(*given)
+        broadcast(*given)
         return
-    layout.broadcast(*[tuple(size for size in sizes if size != 1) for sizes in given])
+    broadcast(*[tuple(size for size in sizes if size != 1) for sizes in given])
 
 
 @rule("aten.binary_cross_entropy_backward.default")
@@ -148,7 +147,7 @@ def binary_cross_entropy_backward(
     need_dtype("self", self, FLOATS)
     _need_dtype_of(self, target, grad_output)
     _squeezed_broadcast(self, target, grad_output, weight)
-    return like(self)
+    return laid_out_like(self)
 
 
 @rule("aten.binary_cross_entropy_with_logits.default")
@@ -164,7 +163,7 @@ def binary_cross_entropy_with_logits(
     common = result_type((target, self))
     fit_into("self", self.sizes, target.sizes)
     if pos_weight is not None:
-        fit_into("pos_weight", layout.broadcast(pos_weight.sizes, target.sizes), self.sizes)
+        fit_into("pos_weight", broadcast(pos_weight.sizes, target.sizes), self.sizes)
     if weight is not None:
         fit_into("weight", weight.sizes, target.sizes)
     result = iterate((target,), result_type((target, 1)))
@@ -272,7 +271,7 @@ def nll_loss2d_backward(
     need_equal(total_weight.numel(), 1, "total_weight must be one element")
     if reduction == NONE:
         need_sizes("grad_output", grad_output, target.sizes)
-    if not self.canonical() and not like(self).is_contiguous():
+    if not self.canonical() and not laid_out_like(self).is_contiguous():
         raise ShapeError(f"self must be contiguous, got {self}")
     return self.fresh()
 

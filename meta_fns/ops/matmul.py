@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from meta_fns.core.broadcasting import expand
 from meta_fns.core.checks import refuse_unless_empty
-from meta_fns.core.layout import expand
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, same, show
 from meta_fns.core.spec import TensorSpec

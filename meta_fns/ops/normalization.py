@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core import dense, layout
 from meta_fns.core.checks import refuse_unless_empty
+from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, empty, known, same, show, static
 from meta_fns.core.spec import TensorSpec
@@ -21,7 +22,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 @rule("aten._softmax.default", "aten._log_softmax.default")
 def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
     """Softmax along `dim`, contiguous; `half_to_float` (CUDA) reads float16 and gives float32."""
-    layout.wrap_dim(dim, len(self.sizes))
+    wrap_dim(dim, len(self.sizes))
     if not self.dtype.is_floating_point:
         refuse_unless_empty(f"softmax is not implemented for {self.dtype}", self.sizes)
     if half_to_float:
@@ -34,7 +35,7 @@ def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
 @rule("aten._safe_softmax.default")
 def safe_softmax(self: TensorSpec, dim: int, dtype: torch.dtype | None = None) -> TensorSpec:
     """Softmax along `dim` that gives zeros for rows that are all -inf."""
-    layout.wrap_dim(dim, len(self.sizes))
+    wrap_dim(dim, len(self.sizes))
     if self.dtype.is_complex:
         raise DtypeError(f"not implemented for {self.dtype}")
     if not (dtype or self.dtype).is_floating_point:
@@ -175,7 +176,7 @@ def batch_norm_like(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of th
         keeps = not input.is_contiguous() and input.is_contiguous(last)
     else:
         keeps = layout.suggested_format(input.sizes, input.strides) is last
-        keeps = keeps and layout.is_dense(input.sizes, input.strides)
+        keeps = keeps and dense.is_dense(input.sizes, input.strides)
     if not keeps:
         return input.fresh()
     return TensorSpec(input.sizes, layout.channels_last_strides(input.sizes), 0, input.dtype, input.device)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core import dense, layout
 from meta_fns.core.checks import FLOATS, need_dtype, need_equal, need_numel, need_same, need_same_sizes, need_sizes
+from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, product, same, show
 from meta_fns.core.spec import TensorSpec
@@ -22,7 +23,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 @rule("aten._log_softmax_backward_data.default")
 def log_softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
     """The gradient of log softmax from its output: contiguous, in the dtype of the input."""
-    layout.wrap_dim(dim, len(grad_output.sizes))
+    wrap_dim(dim, len(grad_output.sizes))
     need_same("grad_output", grad_output, "output", output)
     return _softmax_gradient(grad_output, input_dtype)
 
@@ -30,7 +31,7 @@ def log_softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, 
 @rule("aten._softmax_backward_data.default")
 def softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
     """The gradient of softmax from its output: contiguous, in the dtype of the input."""
-    layout.wrap_dim(dim, len(grad_output.sizes))
+    wrap_dim(dim, len(grad_output.sizes))
     need_same_sizes("grad_output", grad_output, "output", output)
     need_same("grad_output", grad_output, "output", output)
     return _softmax_gradient(grad_output, input_dtype)
@@ -225,7 +226,7 @@ def weight_norm_interface(v: TensorSpec, g: TensorSpec, dim: int = 0) -> tuple[T
     if dim not in (0, last):
         raise ShapeError(f"dim must be the first or the last of {len(v.sizes)} dimensions, got {dim}")
     dtype = torch.float32 if g.dtype is torch.bfloat16 else g.dtype
-    norms = TensorSpec(g.sizes, layout.like_strides(g.sizes, g.strides, None), 0, dtype, g.device)
+    norms = TensorSpec(g.sizes, dense.like_strides(g.sizes, g.strides, None), 0, dtype, g.device)
     return v.fresh(), norms
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from meta_fns.core import layout as _layout
+from meta_fns.core.dims import wrap_dim
 from meta_fns.core.promote import number_dtype
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, show
@@ -212,7 +212,7 @@ def block_diag(tensors: Sequence[TensorSpec]) -> TensorSpec:
 def diag_embed(self: TensorSpec, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorSpec:
     """The last dimension as a diagonal of two new ones."""
     n = len(self.sizes) + 1
-    a, b = _layout.wrap_dim(dim1, n), _layout.wrap_dim(dim2, n)
+    a, b = wrap_dim(dim1, n), wrap_dim(dim2, n)
     if a == b:
         raise ShapeError(f"diag_embed needs two dimensions, got {dim1} and {dim2}")
     if not self.sizes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core import dense, layout
 from meta_fns.core.checks import COMPLEX, FLOATS, need_dtype, need_equal, need_nonempty, need_rank, need_same
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, show
@@ -50,7 +50,7 @@ def constant_pad_nd(self: TensorSpec, pad: Sequence[Size], value: Any = 0) -> Te
     if not grows and open_amounts:
         grows = self.canonical() or any(bool(amount != 0) for amount in open_amounts)
     if not grows:
-        strides = layout.like_strides(tuple(cut), self.strides, None)
+        strides = dense.like_strides(tuple(cut), self.strides, None)
         return TensorSpec(tuple(cut), strides, 0, self.dtype, self.device)
     found = torch.contiguous_format
     if not self.canonical():

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout, promote
+from meta_fns.core import dense, promote
+from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.derived import written
 from meta_fns.core.iterator import common_device, iterate
 from meta_fns.core.registry import Context, register, rule
@@ -78,7 +79,7 @@ def unary(kind: str, letters: str) -> Callable[..., TensorSpec]:
             return self.fresh() if self.canonical() else iterate((self,), dtype)
         common = compute(dtype)
         if by_parts and dtype.is_complex:
-            strides = layout.like_strides(self.sizes, self.strides, None)
+            strides = dense.like_strides(self.sizes, self.strides, None)
             return TensorSpec(self.sizes, strides, 0, output(common), self.device)
         return iterate((self,), output(common), common)
 
@@ -94,7 +95,7 @@ def like(kind: str, letters: str) -> Callable[..., TensorSpec]:
         dtype = self.dtype
         if dtype not in good:
             raise _refuse(dtype)
-        strides = layout.like_strides(self.sizes, self.strides, None)
+        strides = dense.like_strides(self.sizes, self.strides, None)
         return TensorSpec(self.sizes, strides, 0, compute(dtype), self.device)
 
     return fn
@@ -391,7 +392,7 @@ def isinf(self: TensorSpec) -> TensorSpec:
 
 
 def _bool_like(self: TensorSpec) -> TensorSpec:
-    strides = layout.like_strides(self.sizes, self.strides, None)
+    strides = dense.like_strides(self.sizes, self.strides, None)
     return TensorSpec(self.sizes, strides, 0, torch.bool, self.device)
 
 
@@ -415,7 +416,7 @@ def where(condition: TensorSpec, self: Any, other: Any) -> TensorSpec:
     for operand in (self, other):
         if type(operand) is TensorSpec:
             if operand.dtype is not common:
-                strides = layout.like_strides(operand.sizes, operand.strides, None)
+                strides = dense.like_strides(operand.sizes, operand.strides, None)
                 operand = operand.with_(dtype=common, strides=strides, storage_offset=0)
             tensors.append(operand)
     return iterate(tensors, common)
@@ -435,7 +436,7 @@ def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
         raise DtypeError(f"a complex value does not fit into {self.dtype}")
     if self.sizes is mask.sizes:
         return self.fresh()
-    return TensorSpec.contiguous(layout.broadcast(self.sizes, mask.sizes), self.dtype, common_device((self, mask)))
+    return TensorSpec.contiguous(broadcast(self.sizes, mask.sizes), self.dtype, common_device((self, mask)))
 
 
 @rule("aten.frexp.Tensor")
@@ -443,7 +444,7 @@ def frexp(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     """Mantissa, of the input's dtype, and exponent, int32."""
     if not self.dtype.is_floating_point:
         raise _refuse(self.dtype)
-    strides = layout.like_strides(self.sizes, self.strides, None)
+    strides = dense.like_strides(self.sizes, self.strides, None)
     mantissa = TensorSpec(self.sizes, strides, 0, self.dtype, self.device)
     return mantissa, mantissa.with_(dtype=torch.int32)
 

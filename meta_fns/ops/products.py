@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core.broadcasting import broadcast, expand
 from meta_fns.core.checks import (
     DOUBLES,
     fit_into,
@@ -21,13 +21,13 @@ from meta_fns.core.checks import (
     need_same,
 )
 from meta_fns.core.derived import need_writable
-from meta_fns.core.iterator import iterate
+from meta_fns.core.dims import wrap_dim, wrap_dims
+from meta_fns.core.iterator import iterate, laid_out_like
 from meta_fns.core.promote import is_float, result_type, sum_dtype, to_real
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Shape, Size, known, same, show
+from meta_fns.core.sizes import Shape, Size, known, same, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.activations_backward import like
 from meta_fns.ops.matmul import addmm, need_same_dtype
 from meta_fns.ops.reductions import reduce_to, reduced_dims
 
@@ -62,7 +62,7 @@ def addmv(self: TensorSpec, mat: TensorSpec, vec: TensorSpec, *, beta: Any = 1, 
         raise ShapeError(f"self must be a vector, got {show(self.sizes)}")
     fit_into("self", self.sizes, result.sizes)
     need_same_dtype(self, mat, "self and mat")
-    if beta != 0 and not layout.same_shape(self.sizes, result.sizes):
+    if beta != 0 and not same_shape(self.sizes, result.sizes):
         for size in mat.sizes:
             if not known(size >= 1) and size == 0:
                 # Eager scales self then, as it is.
@@ -83,7 +83,7 @@ def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, *, beta: Any = 1,
             raise DtypeError(f"a bool {name} needs bool arguments")
         if isinstance(factor, float) and not is_float(common):
             raise DtypeError(f"for {common} arguments {name} must not be a float")
-    expanded = self.view(*layout.expand(self.sizes, self.strides, sizes))
+    expanded = self.view(*expand(self.sizes, self.strides, sizes))
     left = vec1.view((vec1.sizes[0], 1), (vec1.strides[0], 1))
     return iterate((expanded, left, vec2), common, common)
 
@@ -161,7 +161,7 @@ def trilinear(
     total = len(i1.sizes) + len(expand1)
     if not 0 <= unroll_dim < total:
         raise ShapeError(f"unroll_dim {unroll_dim} is out of range for {total} dimensions")
-    gone = frozenset(layout.wrap_dims(sumdim, total))
+    gone = frozenset(wrap_dims(sumdim, total))
     full: list[Size] = [0] * total
     shapes = []
     for spec, added in ((i1, expand1), (i2, expand2), (i3, expand3)):
@@ -236,7 +236,7 @@ def norm_dim_dtype(
 @rule("aten.dist.default")
 def dist(self: TensorSpec, other: TensorSpec, p: Any = 2) -> TensorSpec:
     """The norm of the difference, which broadcasts."""
-    layout.broadcast(self.sizes, other.sizes)
+    broadcast(self.sizes, other.sizes)
     _need_numbers(self)
     _need_numbers(other)
     common = result_type((self, other))
@@ -256,7 +256,7 @@ def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> TensorSpec:
         raise ShapeError(f"maxnorm must not be negative, got {maxnorm}")
     if len(self.sizes) < 2:
         raise ShapeError(f"needs at least 2 dimensions, got {show(self.sizes)}")
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     if math.isinf(p):
         need_nonempty("self", self, [d for d in range(len(self.sizes)) if d != at])
     return self.fresh()
@@ -268,7 +268,7 @@ def _pairs(x1: TensorSpec, x2: TensorSpec) -> Shape:
         if len(spec.sizes) < 2:
             raise ShapeError(f"{name} must have at least 2 dimensions, got {show(spec.sizes)}")
     need_equal(x1.sizes[-1], x2.sizes[-1], "the last dimensions of x1 and x2")
-    batch = layout.broadcast(x1.sizes[:-2], x2.sizes[:-2])
+    batch = broadcast(x1.sizes[:-2], x2.sizes[:-2])
     return (*batch, x1.sizes[-2], x2.sizes[-2])
 
 
@@ -289,13 +289,13 @@ def cdist_backward(grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: float, c
     """The gradient of `x1` with the batches broadcast."""
     need_dtype("x1", x1, DOUBLES)
     need_dtype("grad", grad, DOUBLES)
-    sizes = (*layout.broadcast(x1.sizes[:-2], x2.sizes[:-2]), *x1.sizes[-2:])
-    if not layout.same_shape(sizes, x1.sizes):
+    sizes = (*broadcast(x1.sizes[:-2], x2.sizes[:-2]), *x1.sizes[-2:])
+    if not same_shape(sizes, x1.sizes):
         for size in (*sizes, x2.sizes[-2]):
             if not known(size >= 1) and size == 0:
                 # Eager gives zeros like x1 as it is.
-                return like(x1)
-    return like(x1) if has_zero(sizes) else x1.fresh(sizes)
+                return laid_out_like(x1)
+    return laid_out_like(x1) if has_zero(sizes) else x1.fresh(sizes)
 
 
 @rule("aten._euclidean_dist.default")

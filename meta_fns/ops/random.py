@@ -7,16 +7,15 @@ from typing import Any, TypeAlias
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core.broadcasting import broadcast, expand
 from meta_fns.core.checks import FLOATS, need_dtype, need_positive, refuse_unless_empty
 from meta_fns.core.derived import need_writable
-from meta_fns.core.iterator import iterate
+from meta_fns.core.iterator import iterate, laid_out_like
 from meta_fns.core.promote import is_float
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.activations_backward import like as laid_out_like
 from meta_fns.ops.factories import fresh, like
 
 __all__: list[str] = []
@@ -318,7 +317,7 @@ def bernoulli_p(self: TensorSpec, p: Any, *, generator: Any = None) -> TensorSpe
 def bernoulli_tensor_(self: TensorSpec, p: TensorSpec, *, generator: Any = None) -> TensorSpec:
     """0 or 1 with the probabilities in `p`, written to self."""
     need_dtype("p", p, FLOATS)
-    layout.expand(p.sizes, p.strides, self.sizes)
+    expand(p.sizes, p.strides, self.sizes)
     need_writable(self)
     return self
 
@@ -360,7 +359,7 @@ def normal_tensor_tensor(mean: TensorSpec, std: TensorSpec, *, generator: Any = 
     _need_std(std)
     if not is_float(mean.dtype):
         raise DtypeError(f"not implemented for {mean.dtype}")
-    return mean.fresh(layout.broadcast(mean.sizes, std.sizes))
+    return mean.fresh(broadcast(mean.sizes, std.sizes))
 
 
 @rule("aten.normal.float_float")

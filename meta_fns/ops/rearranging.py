@@ -8,11 +8,12 @@ import torch
 
 from meta_fns.core import layout
 from meta_fns.core.checks import has_zero, need_equal, need_nonempty
+from meta_fns.core.dims import wrap_dim, wrap_dims
+from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Size, check, known, show
+from meta_fns.core.sizes import Size, check, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.activations_backward import like
 from meta_fns.ops.joining import common_format
 from meta_fns.ops.views import split, split_with_sizes
 
@@ -22,27 +23,27 @@ __all__: list[str] = []
 @rule("aten.flip.default")
 def flip(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
     """The dimensions in reverse, laid out like the input."""
-    layout.wrap_dims(dims, len(self.sizes))
-    return like(self)
+    wrap_dims(dims, len(self.sizes))
+    return laid_out_like(self)
 
 
 @rule("aten.roll.default")
 def roll(self: TensorSpec, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorSpec:
     """Elements shifted around along dimensions (or as if flat)."""
     if not dims and len(shifts) == 1:
-        return like(self) if len(self.sizes) == 1 and has_zero(self.sizes) else self.fresh()
+        return laid_out_like(self) if len(self.sizes) == 1 and has_zero(self.sizes) else self.fresh()
     if not shifts or len(shifts) != len(dims):
         raise ShapeError(f"roll needs as many shifts as dims, got {list(shifts)} and {list(dims)}")
     for d in dims:
-        layout.wrap_dim(d, len(self.sizes))
+        wrap_dim(d, len(self.sizes))
     if not self.sizes:
         raise ShapeError("roll along a dimension does not apply to 0-d tensors")
     if has_zero(self.sizes):
-        return like(self)
+        return laid_out_like(self)
     if len(self.sizes) not in (4, 5) or self.canonical():
         return self.fresh()
     for shift, d in zip(shifts, dims, strict=True):
-        self = _rolled(self, shift, layout.wrap_dim(d, len(self.sizes)))
+        self = _rolled(self, shift, wrap_dim(d, len(self.sizes)))
     return self
 
 
@@ -60,12 +61,12 @@ def rot90(self: TensorSpec, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorS
     """A rotation by `k` quarter turns in the plane of two dimensions."""
     if len(dims) != 2 or len(self.sizes) < 2:
         raise ShapeError(f"rot90 needs two dimensions, got {list(dims)} of {show(self.sizes)}")
-    a, b = (layout.wrap_dim(d, len(self.sizes)) for d in dims)
+    a, b = (wrap_dim(d, len(self.sizes)) for d in dims)
     if a == b:
         raise ShapeError(f"rot90 needs two dimensions, got {list(dims)}")
     if k % 4 == 0:
         return self.fresh()
-    flipped = like(self)
+    flipped = laid_out_like(self)
     if k % 4 == 2:
         return flipped
     sizes, strides = list(flipped.sizes), list(flipped.strides)
@@ -79,7 +80,7 @@ def narrow_copy(self: TensorSpec, dim: int, start: Size, length: Size) -> Tensor
     """A contiguous copy of `length` elements from `start` along `dim`."""
     if not self.sizes:
         raise ShapeError("narrow does not apply to 0-d tensors")
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     size = self.sizes[at]
     check(length >= 0, lambda: f"length must not be negative, got {length}")
     if not known(start >= 0) and start < 0:
@@ -108,7 +109,7 @@ def chunk_cat(tensors: Sequence[TensorSpec], dim: int, num_chunks: int) -> Tenso
     if num_chunks < 1 or not tensors:
         raise ShapeError("needs at least one tensor and one chunk")
     dtype, device = tensors[0].dtype, tensors[0].device
-    at = layout.wrap_dim(dim, len(tensors[0].sizes))
+    at = wrap_dim(dim, len(tensors[0].sizes))
     lead = tensors[0].sizes[:at]
     total: Size = 0
     for tensor in tensors:
@@ -134,7 +135,7 @@ def resize_(self: TensorSpec, size: Sequence[Size], *, memory_format: torch.memo
     if memory_format is torch.preserve_format:
         raise ShapeError("preserve_format is not for resize_")
     sizes = tuple(size)
-    same = layout.same_shape(self.sizes, sizes)
+    same = same_shape(self.sizes, sizes)
     if memory_format is None:
         if same:
             return self

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout
 from meta_fns.core.checks import refuse_unless_empty
 from meta_fns.core.derived import into
+from meta_fns.core.dims import wrap_dim, wrap_dims
 from meta_fns.core.promote import is_float, sum_dtype, to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, check, empty, show
@@ -25,10 +25,10 @@ def reduced_dims(dim: Sequence[int] | int | None, ndim: int) -> frozenset[int]:
     Raises: ShapeError if one is out of range or named twice.
     """
     if isinstance(dim, int):
-        return frozenset((layout.wrap_dim(dim, ndim),))
+        return frozenset((wrap_dim(dim, ndim),))
     if dim is None or not dim:
         return frozenset(range(max(ndim, 1)))
-    return frozenset(layout.wrap_dims(dim, ndim))
+    return frozenset(wrap_dims(dim, ndim))
 
 
 def reduced_sizes(sizes: Shape, dims: frozenset[int], keepdim: bool) -> Shape:
@@ -221,14 +221,14 @@ def count_nonzero(self: TensorSpec, dim: Sequence[int]) -> TensorSpec:
 @rule("aten.cumsum.default", "aten.cumprod.default", name="cumulative")
 def cumsum(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """Running sums (products) along `dim`; int64 for bools and integers unless told."""
-    layout.wrap_dim(dim, len(self.sizes))
+    wrap_dim(dim, len(self.sizes))
     return self.fresh(None, sum_dtype(self.dtype, dtype))
 
 
 @rule("aten.cumsum.out", "aten.cumprod.out", name="cumulative")
 def cumsum_out(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None, out: TensorSpec) -> TensorSpec:
     """Running sums (products) in the dtype of `out`, whatever it is."""
-    layout.wrap_dim(dim, len(self.sizes))
+    wrap_dim(dim, len(self.sizes))
     if dtype is not None and dtype is not out.dtype:
         raise DtypeError(f"out must be of dtype {dtype}, got {out.dtype}")
     if self.sizes and out.dtype is torch.bool:
@@ -245,7 +245,7 @@ def cumsum_(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> 
 @rule("aten.logcumsumexp.default")
 def logcumsumexp(self: TensorSpec, dim: int) -> TensorSpec:
     """Running logarithms of sums of exponentials along `dim`."""
-    layout.wrap_dim(dim, len(self.sizes))
+    wrap_dim(dim, len(self.sizes))
     if not is_float(self.dtype):
         raise DtypeError(f"logcumsumexp is not implemented for {self.dtype}")
     return self.fresh()

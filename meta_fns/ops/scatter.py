@@ -7,15 +7,16 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.checks import INDICES, fit_into, has_zero, need_dtype, need_equal, need_same, need_sizes
 from meta_fns.core.derived import need_writable
+from meta_fns.core.dims import wrap_dim
+from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.promote import number_dtype
 from meta_fns.core.registry import NO_CONTEXT, register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, product, same, show, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.activations_backward import like
 from meta_fns.ops.indexing import index_plan
 
 __all__ = ["index_put", "scatter_src", "scatter_value"]
@@ -67,7 +68,7 @@ def _need_target(self: TensorSpec, at: int, index: TensorSpec) -> None:
 
 
 def _scatter_checks(self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec | None) -> None:
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     if src is not None and src.dtype is not self.dtype:
         raise DtypeError(f"src is of {src.dtype}, self of {self.dtype}")
     if has_zero(index.sizes):
@@ -131,7 +132,7 @@ _both("scatter_add.default", scatter_src)
 
 
 def _slices_checks(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, names: str) -> int:
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     if len(index.sizes) > 1:
         raise ShapeError(f"index must be a vector, got {show(index.sizes)}")
     need_dtype("index", index, INDICES if names != "index_copy" else (torch.int64,))
@@ -175,7 +176,7 @@ def index_reduce(
 
 def index_copy(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> TensorSpec:
     """A copy of `self` with slices of `source` written at the given indices of `dim`."""
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     if len(index.sizes) > 1:
         raise ShapeError(f"index must be a vector, got {show(index.sizes)}")
     need_dtype("index", index, (torch.int64,))
@@ -200,7 +201,7 @@ _both("index_copy.default", index_copy)
 
 
 def _fill_checks(self: TensorSpec, dim: int, index: TensorSpec) -> None:
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     if len(index.sizes) > 1:
         raise ShapeError(f"index must be a vector, got {show(index.sizes)}")
     need_dtype("index", index, (torch.int64,))
@@ -214,7 +215,7 @@ def index_fill_number(self: TensorSpec, dim: int, index: TensorSpec, value: Any)
     _fill_checks(self, dim, index)
     if number_dtype(value).is_complex and not self.dtype.is_complex:
         raise DtypeError(f"a complex value does not fit into {self.dtype}")
-    return like(self)
+    return laid_out_like(self)
 
 
 def index_fill_tensor(self: TensorSpec, dim: int, index: TensorSpec, value: TensorSpec) -> TensorSpec:
@@ -224,7 +225,7 @@ def index_fill_tensor(self: TensorSpec, dim: int, index: TensorSpec, value: Tens
     if value.dtype.is_complex and not self.dtype.is_complex:
         raise DtypeError(f"a complex value does not fit into {self.dtype}")
     _fill_checks(self, dim, index)
-    return like(self)
+    return laid_out_like(self)
 
 
 _both("index_fill.int_Scalar", index_fill_number, overlapping=True)
@@ -271,7 +272,7 @@ def index_put(
     if values.dtype is not self.dtype:
         raise DtypeError(f"values are of {values.dtype}, self of {self.dtype}")
     _values_checks(self, indices, values.sizes)
-    return like(self)
+    return laid_out_like(self)
 
 
 _both("index_put.default", index_put, overlapping=True)
@@ -310,7 +311,7 @@ def unsafe_masked_index(
         filled = tuple(1 if i < len(indices) and indices[i] is not None else size for i, size in enumerate(self.sizes))
         self = self.fresh(filled)
     sizes = index_plan(NO_CONTEXT, self, indices).sizes
-    return self.fresh(layout.broadcast(sizes, mask.sizes))
+    return self.fresh(broadcast(sizes, mask.sizes))
 
 
 @rule("aten._unsafe_masked_index_put_accumulate.default")
@@ -321,9 +322,9 @@ def unsafe_masked_index_put_accumulate(
     if mask.dtype is not torch.bool:
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
     if not has_zero(self.sizes):
-        sizes = layout.broadcast(values.sizes, mask.sizes)
+        sizes = broadcast(values.sizes, mask.sizes)
         fit_into("values", sizes, index_plan(NO_CONTEXT, self, indices).sizes)
-    return like(self)
+    return laid_out_like(self)
 
 
 # --- by mask or flat position ----------------------------------------------------------------------------------------
@@ -340,7 +341,7 @@ def _masked_scatter_checks(self: TensorSpec, mask: TensorSpec, source: TensorSpe
 def masked_scatter(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
     """A contiguous copy of `self`, broadcast with the mask, with elements of `source` where the mask holds."""
     _masked_scatter_checks(self, mask, source)
-    return self.fresh(layout.broadcast(self.sizes, mask.sizes))
+    return self.fresh(broadcast(self.sizes, mask.sizes))
 
 
 @rule("aten.masked_scatter_.default")
@@ -356,7 +357,7 @@ def masked_scatter_backward(grad_output: TensorSpec, mask: TensorSpec, sizes: Se
     """The gradient of source: what the mask selects, filled up with zeros."""
     if mask.dtype is not torch.bool:
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
-    layout.broadcast(grad_output.sizes, mask.sizes)
+    broadcast(grad_output.sizes, mask.sizes)
     return grad_output.fresh(tuple(sizes))
 
 
@@ -367,7 +368,7 @@ def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: boo
     need_equal(index.numel(), source.numel(), "index and source must have as many elements")
     if has_zero(self.sizes):
         check(index.numel() == 0, lambda: f"self {show(self.sizes)} has no elements to write to")
-    return like(self)
+    return laid_out_like(self)
 
 
 _both("put.default", put)

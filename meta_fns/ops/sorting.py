@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout
 from meta_fns.core.checks import INTS, REALS, need_dtype, refuse_unless_empty
+from meta_fns.core.dims import wrap_dim
+from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.promote import result_type
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.activations_backward import like
 from meta_fns.ops.reductions import reduced_sizes
 
 __all__: list[str] = []
@@ -36,16 +36,16 @@ def sort(self: TensorSpec, dim: int = -1, descending: bool = False) -> Pair:
 @rule("aten.sort.stable")
 def sort_stable(self: TensorSpec, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Pair:
     """The values in order along `dim`, and where they were; laid out like the input."""
-    layout.wrap_dim(dim, len(self.sizes))
+    wrap_dim(dim, len(self.sizes))
     _need_ordered(self)
-    values = like(self)
+    values = laid_out_like(self)
     return values, values.with_(dtype=torch.int64)
 
 
 @rule("aten.topk.default")
 def topk(self: TensorSpec, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:  # noqa: A002
     """The `k` largest (smallest) along `dim`, and where they were; contiguous."""
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     _need_ordered(self)
     if self.dtype is torch.bool:
         raise DtypeError("not implemented for bool")
@@ -61,7 +61,7 @@ def topk(self: TensorSpec, k: Size, dim: int = -1, largest: bool = True, sorted:
 
 def _without(self: TensorSpec, dim: int, keepdim: bool, name: str) -> Pair:
     """Values and int64 positions with `dim` reduced, which may not be of size 0."""
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     if not self.sizes:
         values = TensorSpec.contiguous((), self.dtype, self.device)
     else:
@@ -76,7 +76,7 @@ def _without(self: TensorSpec, dim: int, keepdim: bool, name: str) -> Pair:
 @rule("aten.kthvalue.default")
 def kthvalue(self: TensorSpec, k: Size, dim: int = -1, keepdim: bool = False) -> Pair:
     """The k-th smallest along `dim`, and where it was."""
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     need_dtype("self", self, REALS)
     full = self.sizes[at] if self.sizes else 1
     check(k >= 1, lambda: f"k must be at least 1, got {k}")
@@ -108,7 +108,7 @@ def mode(self: TensorSpec, dim: int = -1, keepdim: bool = False) -> Pair:
 @rule("aten.cummax.default", "aten.cummin.default", name="cumulative extremes")
 def cummax(self: TensorSpec, dim: int) -> Pair:
     """The largest (smallest) so far along `dim`, and where it was; contiguous."""
-    layout.wrap_dim(dim, len(self.sizes))
+    wrap_dim(dim, len(self.sizes))
     need_dtype("self", self, _ORDERED)
     values = self.fresh()
     return values, values.with_(dtype=torch.int64)
@@ -206,7 +206,7 @@ def count_nonzero(self: TensorSpec, dim: int | None = None) -> TensorSpec:
     """How many elements are not 0, of all or along `dim`."""
     if dim is None:
         return TensorSpec.contiguous((), torch.int64, self.device)
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     return TensorSpec.contiguous(reduced_sizes(self.sizes, frozenset((at,)), False), torch.int64, self.device)
 
 

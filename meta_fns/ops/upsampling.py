@@ -17,11 +17,11 @@ from meta_fns.core.checks import (
     need_same,
     need_sizes,
 )
+from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
-from meta_fns.ops.activations_backward import like
 
 __all__: list[str] = []
 
@@ -201,7 +201,7 @@ def pixel_unshuffle(self: TensorSpec, downscale_factor: int) -> TensorSpec:
             check(fits, f"the last two sizes of {show(self.sizes)} are no multiples of {r}")
     if self.device.type == "cpu" and any(not known(size >= 1) and size == 0 for size in self.sizes):
         # Eager clones empty tensors as they are.
-        return like(self)
+        return laid_out_like(self)
     return _shuffled(self, (*lead, c * r * r, h // r, w // r), cpu_format=self.device.type == "cpu")
 
 

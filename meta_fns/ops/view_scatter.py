@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
-from meta_fns.core import layout
+from meta_fns.core import dense
+from meta_fns.core.broadcasting import expand
 from meta_fns.core.checks import fit_into, has_zero, need_dtype, need_sizes
+from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Size, check, known, same, show
+from meta_fns.core.sizes import Size, check, known, same, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
 from meta_fns.ops.views import as_strided, diagonal, select, slice_tensor
@@ -22,7 +24,7 @@ def copy_preserving(self: TensorSpec) -> TensorSpec:
     for size, stride in zip(self.sizes, self.strides, strict=True):
         if type(stride) is int and stride == 0 and not known(size <= 1) and size > 1 and not has_zero(self.sizes):
             return TensorSpec(
-                self.sizes, layout.like_strides(self.sizes, self.strides, None), 0, self.dtype, self.device
+                self.sizes, dense.like_strides(self.sizes, self.strides, None), 0, self.dtype, self.device
             )
     return self
 
@@ -33,8 +35,8 @@ def _zeros(grad: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
 
 def _fits(grad: TensorSpec, view: TensorSpec) -> None:
     """Require that `grad` can be copied into `view`."""
-    if not layout.same_shape(grad.sizes, view.sizes):
-        layout.expand(grad.sizes, grad.strides, view.sizes)
+    if not same_shape(grad.sizes, view.sizes):
+        expand(grad.sizes, grad.strides, view.sizes)
 
 
 @rule("aten.slice_scatter.default")
@@ -100,7 +102,7 @@ def diagonal_backward(
 @rule("aten.unfold_backward.default")
 def unfold_backward(grad_in: TensorSpec, input_sizes: Sequence[Size], dim: int, size: int, step: int) -> TensorSpec:
     """Zeros of `input_sizes` to which the windows of the gradient are added."""
-    at = layout.wrap_dim(dim, len(input_sizes))
+    at = wrap_dim(dim, len(input_sizes))
     if step < 1:
         raise ShapeError(f"step must be positive, got {step}")
     if not input_sizes:
@@ -122,7 +124,7 @@ def embedding_dense_backward(
     if not grad_output.sizes:
         raise ShapeError("the gradient must have at least 1 dimension")
     h = grad_output.sizes[-1]
-    if not layout.same_shape(grad_output.sizes[:-1], indices.sizes):
+    if not same_shape(grad_output.sizes[:-1], indices.sizes):
         count, rows = indices.numel(), grad_output.numel()
         if not same(count * h, rows):
             check(count * h == rows, lambda: f"gradient {show(grad_output.sizes)} does not fit {show(indices.sizes)}")

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import layout, view_strides
+from meta_fns.core import broadcasting, layout, view_strides
+from meta_fns.core.dims import wrap_dim, wrap_dims
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, at_least_one, ceil_div, check, clamp_index, known, same, show, sym_max, sym_min
 from meta_fns.core.spec import TensorSpec
@@ -66,7 +67,7 @@ def t(self: TensorSpec) -> TensorSpec:
 def transpose(self: TensorSpec, dim0: int, dim1: int) -> TensorSpec:
     """Two dimensions swapped."""
     n = len(self.sizes)
-    a, b = layout.wrap_dim(dim0, n), layout.wrap_dim(dim1, n)
+    a, b = wrap_dim(dim0, n), wrap_dim(dim1, n)
     if a == b:
         return self
     sizes, strides = list(self.sizes), list(self.strides)
@@ -81,7 +82,7 @@ def permute(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
     n = len(self.sizes)
     if len(dims) != n:
         raise ShapeError(f"permute needs {n} dimensions, got {list(dims)}")
-    order = layout.wrap_dims(dims, n)
+    order = wrap_dims(dims, n)
     sizes, strides = self.sizes, self.strides
     return self.view(tuple([sizes[i] for i in order]), tuple([strides[i] for i in order]))
 
@@ -136,7 +137,7 @@ def reshape_alias(self: TensorSpec, size: Sequence[Size], stride: Sequence[Size]
 @rule("aten.expand.default")
 def expand(self: TensorSpec, size: Sequence[Size], *, implicit: bool = False) -> TensorSpec:
     """Dimensions of size 1, and new leading ones, repeated without copying."""
-    sizes, strides = layout.expand(self.sizes, self.strides, size)
+    sizes, strides = broadcasting.expand(self.sizes, self.strides, size)
     return self.view(sizes, strides)
 
 
@@ -144,7 +145,7 @@ def expand(self: TensorSpec, size: Sequence[Size], *, implicit: bool = False) ->
 def unsqueeze(self: TensorSpec, dim: int) -> TensorSpec:
     """A new dimension of size 1."""
     sizes, strides = self.sizes, self.strides
-    at = layout.wrap_dim(dim, len(sizes) + 1)
+    at = wrap_dim(dim, len(sizes) + 1)
     if at >= len(sizes):
         stride: Size = 1
     else:  # a symbolic size that may be 0 counts as 1, so that a contiguous tensor stays so by structure; for such an
@@ -162,13 +163,13 @@ def squeeze(self: TensorSpec) -> TensorSpec:
 @rule("aten.squeeze.dim", name="squeeze")
 def squeeze_dim(self: TensorSpec, dim: int) -> TensorSpec:
     """Without dimension `dim` if its size is 1."""
-    return _without_ones(self, [layout.wrap_dim(dim, len(self.sizes))])
+    return _without_ones(self, [wrap_dim(dim, len(self.sizes))])
 
 
 @rule("aten.squeeze.dims", name="squeeze")
 def squeeze_dims(self: TensorSpec, dim: Sequence[int]) -> TensorSpec:
     """Without those of the dimensions whose size is 1."""
-    return _without_ones(self, layout.wrap_dims(dim, len(self.sizes)))
+    return _without_ones(self, wrap_dims(dim, len(self.sizes)))
 
 
 def _without_ones(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
@@ -214,7 +215,7 @@ def slice_tensor(
     """`self[..., start:end:step, ...]` along `dim`."""
     if not self.sizes:
         raise ShapeError("a 0-d tensor cannot be sliced")
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     size, stride = self.sizes[at], self.strides[at]
     first, count = slice_dim(size, start, end, step)
     whole = type(step) is int and step == 1
@@ -231,7 +232,7 @@ def select(self: TensorSpec, dim: int, index: Size) -> TensorSpec:
     """`self[..., index, ...]` along `dim`, which disappears."""
     if not self.sizes:
         raise ShapeError("select does not apply to a 0-d tensor")
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     size, stride = self.sizes[at], self.strides[at]
     position = index
     if type(index) is int:
@@ -261,7 +262,7 @@ def split(self: TensorSpec, split_size: Size, dim: int = 0) -> list[TensorSpec]:
     """
     if not self.sizes:
         raise ShapeError("a 0-d tensor cannot be split")
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     size = self.sizes[at]
     check(split_size >= 0, lambda: f"split size must not be negative, got {split_size}")
     if type(split_size) is int and split_size == 0:
@@ -280,7 +281,7 @@ def split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0
     """Views of the given sizes along `dim`, which must add up."""
     if not self.sizes:
         raise ShapeError("a 0-d tensor cannot be split")
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     size = self.sizes[at]
     pieces = []
     start: Size = 0
@@ -298,7 +299,7 @@ def unbind(self: TensorSpec, dim: int = 0) -> list[TensorSpec]:
     """Every `select` along `dim`; its size must be known (or is guarded)."""
     if not self.sizes:
         raise ShapeError("unbind does not apply to a 0-d tensor")
-    at = layout.wrap_dim(dim, len(self.sizes))
+    at = wrap_dim(dim, len(self.sizes))
     sizes = self.sizes[:at] + self.sizes[at + 1 :]
     strides = self.strides[:at] + self.strides[at + 1 :]
     step = self.strides[at]
@@ -325,7 +326,7 @@ def as_strided(
 def diagonal(self: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorSpec:
     """The diagonal of two dimensions, as the last one."""
     n = len(self.sizes)
-    a, b = layout.wrap_dim(dim1, n), layout.wrap_dim(dim2, n)
+    a, b = wrap_dim(dim1, n), wrap_dim(dim2, n)
     if a == b:
         raise ShapeError(f"diagonal needs two dimensions, got {dim1} and {dim2}")
     rows, columns = self.sizes[a], self.sizes[b]
@@ -345,7 +346,7 @@ def diagonal(self: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) ->
 @rule("aten.unfold.default")
 def unfold(self: TensorSpec, dimension: int, size: Size, step: Size) -> TensorSpec:
     """Windows of `size` every `step` along a dimension, as the last dimension."""
-    at = layout.wrap_dim(dimension, len(self.sizes))
+    at = wrap_dim(dimension, len(self.sizes))
     full = self.sizes[at] if self.sizes else 1
     stride = self.strides[at] if self.sizes else 1
     check(size >= 0, lambda: f"window size {size} is negative")

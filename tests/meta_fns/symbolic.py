@@ -17,7 +17,7 @@ import meta_fns
 from guards.sets import sources
 from guards.terms import fold
 from meta_fns import TensorSpec
-from meta_fns.core import layout
+from meta_fns.core import dense, layout
 from symshape.dims import Policy
 from symshape.errors import SymShapeError
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -53,7 +53,7 @@ def symbolic_spec(env: ShapeEnv, tensor: torch.Tensor) -> TensorSpec:
         return TensorSpec(
             sizes, layout.contiguous_strides(sizes), spec.storage_offset, spec.dtype, spec.device, canonical_known=True
         )
-    order = layout.dense_order(spec.sizes, spec.strides)
+    order = dense.dense_order(spec.sizes, spec.strides)
     if order is None or any(size < 2 for size in spec.sizes):
         return spec
     strides: list[Any] = [0] * len(sizes)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from meta_fns.core.layout import broadcast
+from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.sizes import Shape, product, same
 from meta_fns.core.spec import TensorSpec
 from meta_fns.core.view_strides import infer_sizes, view_strides, view_strides_asking

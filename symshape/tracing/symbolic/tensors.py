@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from meta_fns import TensorSpec
-from meta_fns.core import layout
+from meta_fns.core import dense, layout
 from symshape.errors import UnsupportedError
 from symshape.graph.graph import Value
 from symshape.tracing.symbolic.numbers import IntNode
@@ -122,7 +122,7 @@ def _strides(t: SymbolicTensor) -> Any:
 
 def _dense(t: SymbolicTensor) -> bool:
     """Whether the elements fill their memory without gaps: some order of the dimensions is contiguous."""
-    return t._spec.canonical() or layout.is_dense(t._spec.sizes, t._spec.strides)
+    return t._spec.canonical() or dense.is_dense(t._spec.sizes, t._spec.strides)
 
 
 def _strides_like(t: SymbolicTensor, memory_format: torch.memory_format) -> bool:

@@ -1,0 +1,151 @@
+"""Layouts without gaps or overlaps, whatever the order of their dimensions in memory.
+
+What `empty_like` and `clone` keep, and what TensorIterator orders its output by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from meta_fns.core.layout import canonical, strides_of_format
+from meta_fns.core.sizes import Shape, Size, at_least_one, decide, known, same, static
+
+__all__ = ["compare", "dense_order", "dense_strides", "is_dense", "larger", "like_strides"]
+
+
+def dense_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | None:
+    """The dimensions from innermost to outermost if the tensor is a permuted contiguous one, as far as structure
+    tells; never asks.
+
+    None if it is not, or not provably, non-overlapping and dense. Dimensions of known size 1 come last.
+    """
+    n = len(sizes)
+    left = [i for i in range(n) if not (type(sizes[i]) is int and sizes[i] == 1)]
+    order: list[int] = []
+    expected: Size = 1
+    while left:
+        for k in range(len(left) - 1, -1, -1):
+            i = left[k]
+            if same(strides[i], expected):
+                break
+        else:
+            return None
+        del left[k]
+        order.append(i)
+        if left:
+            size = sizes[i]
+            expected = expected * (size if type(size) is int else at_least_one(size))
+    return order + [i for i in range(n) if type(sizes[i]) is int and sizes[i] == 1]
+
+
+def is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Eager's `is_non_overlapping_and_dense`; exact on ints, what is provable on symbolic sizes (never asks)."""
+    if not static(sizes) or not static(strides):
+        return canonical(sizes, strides) or dense_order(sizes, strides) is not None
+    n = len(sizes)
+    if n == 1:
+        return bool(sizes[0] < 2 or strides[0] == 1)
+    if 0 in sizes:
+        return True
+    dense = 1
+    for stride, size in sorted((strides[i], sizes[i]) for i in range(n) if sizes[i] > 1):
+        if stride != dense:
+            return False
+        dense *= size
+    return True
+
+
+def dense_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> Shape:
+    """Strides of a fresh dense tensor that keeps the order of the dimensions in memory (eager's
+    infer_dense_strides).
+    """
+    n = len(sizes)
+    if n <= 1:
+        return (1,) * n
+    order = list(range(n - 1, -1, -1))
+    # An insertion sort that leaves ambiguous pairs (a stride of 0, or an equal one with a size not larger) where they
+    # are.
+    for i in range(1, n):
+        moving = i
+        for other in range(i - 1, -1, -1):
+            comparison = _should_swap(sizes, strides, order[other], order[moving])
+            if comparison > 0:
+                order[other], order[moving] = order[moving], order[other]
+                moving = other
+            elif comparison < 0:
+                break
+    result: list[Size] = [1] * n
+    stride: Size = 1
+    for i in order:
+        result[i] = stride
+        size = sizes[i]
+        if type(size) is int:
+            if size > 1:
+                stride = stride * size
+        else:
+            stride = stride * at_least_one(size)
+    return tuple(result)
+
+
+def _should_swap(sizes: Sequence[Size], strides: Sequence[Size], a: int, b: int) -> int:
+    """1 if dimension `a` lies outside `b` in memory, -1 if inside, 0 if nothing tells them apart."""
+    left, right = strides[a], strides[b]
+    if same(left, 0) or same(right, 0):
+        return 0
+    order = compare(left, right)
+    if order == 0:
+        return 1 if larger(sizes[a], sizes[b]) else 0
+    return order
+
+
+def compare(a: Size, b: Size) -> int:
+    """-1, 0 or 1 as `a` is less than, equal to or greater than `b`; asks only where it is not provable.
+
+    Two strides where one is provably at least the other count as unequal: they can only meet where a size is 1.
+    """
+    if type(a) is int and type(b) is int:
+        return (a > b) - (a < b)
+    if same(a, b):
+        return 0
+    if known(a >= b):
+        return 1
+    if known(a <= b):
+        return -1
+    if a < b:
+        return -1
+    return 1 if a > b else 0
+
+
+def order_known(a: Size, b: Size) -> int:
+    """As `compare`, but 0 where nothing is provable; never asks."""
+    if type(a) is int and type(b) is int:
+        return (a > b) - (a < b)
+    if a is b:
+        return 0
+    if known(a > b):
+        return 1
+    return -1 if known(a < b) else 0
+
+
+def larger(a: Size, b: Size) -> bool:
+    """Whether `a > b`, of the sizes of two dimensions of one stride; asks only where neither is known to be 1.
+
+    Where one is 1 the stride alone tells nothing, and the order does not matter.
+    """
+    order = order_known(a, b)
+    if order or static((a, b)) or same(a, 1) or same(b, 1) or same(a, b):
+        return order > 0
+    return decide(a > b)
+
+
+def like_strides(sizes: Shape, strides: Shape, memory_format: torch.memory_format | None) -> Shape:
+    """Strides of `empty_like`/`clone` of a tensor: preserve_format (or None) keeps a dense layout, else the format's
+    own.
+    """
+    if memory_format is None or memory_format is torch.preserve_format:
+        if canonical(sizes, strides) or is_dense(sizes, strides):
+            return strides
+        return dense_strides(sizes, strides)
+    return strides_of_format(sizes, memory_format)

@@ -1,0 +1,61 @@
+"""The door to the rules: an overload and its arguments in, the metadata of its results out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from meta_fns.core.registry import NO_CONTEXT, Context, lookup, resolve
+from meta_fns.core.spec import TensorSpec
+from meta_fns.errors import MetaError, UnsupportedOp
+
+__all__ = ["infer"]
+
+
+def infer(
+    overload: OpOverload | str, args: Any, kwargs: dict[str, Any] | None = None, *, ctx: Context | None = None
+) -> Any:
+    """The specs that `overload(*args, **kwargs)` returns, shaped as its schema's returns.
+
+    Arguments as for the op itself, with a TensorSpec (or a torch.Tensor, whose metadata is read) for each tensor; a
+    size may be symbolic wherever the schema allows a SymInt. `ctx` makes the unknown sizes of data-dependent ops.
+
+    Raises: ShapeError where eager refuses, UnsupportedOp without a rule, DataDependentOutput where a `ctx` is needed.
+    """
+    op = resolve(overload)
+    found = lookup(op)
+    if found is None:
+        raise UnsupportedOp("no rule for this operator", op=str(op))
+    args = [_as_spec(a) for a in args]
+    kwargs = {name: _as_spec(a) for name, a in kwargs.items()} if kwargs else {}
+    if kwargs:
+        _make_positional(op, args, kwargs)
+    try:
+        if found.data_dependent:
+            return found.fn(NO_CONTEXT if ctx is None else ctx, *args, **kwargs)
+        return found.fn(*args, **kwargs)
+    except MetaError as error:
+        raise error.at(str(op)) from error.__cause__
+
+
+def _make_positional(op: OpOverload, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Move arguments given by keyword to their position, as dispatch does (in place)."""
+    for argument in op._schema.arguments[len(args) :]:
+        if argument.kwarg_only or (argument.name not in kwargs and not argument.has_default_value()):
+            return
+        if argument.name in kwargs:
+            args.append(kwargs.pop(argument.name))
+        elif any(later.name in kwargs and not later.kwarg_only for later in op._schema.arguments[len(args) :]):
+            args.append(argument.default_value)
+        else:
+            return
+
+
+def _as_spec(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return TensorSpec.of(value)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
+        return type(value)(_as_spec(item) for item in value)
+    return value
