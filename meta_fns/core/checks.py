@@ -17,6 +17,7 @@ __all__ = [
     "COMPLEX",
     "DOUBLES",
     "FLOATS",
+    "HALVES",
     "INDICES",
     "INTS",
     "REALS",
@@ -26,6 +27,7 @@ __all__ = [
     "need_dtype",
     "need_equal",
     "need_nonempty",
+    "need_numbers",
     "need_numel",
     "need_positive",
     "need_rank",
@@ -36,7 +38,8 @@ __all__ = [
 ]
 
 DOUBLES = frozenset((torch.float32, torch.float64))
-FLOATS = DOUBLES | {torch.float16, torch.bfloat16}
+HALVES = frozenset((torch.float16, torch.bfloat16))
+FLOATS = DOUBLES | HALVES
 COMPLEX = frozenset((torch.complex64, torch.complex128))
 INTS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 REALS = FLOATS | INTS
@@ -160,3 +163,9 @@ def has_zero(sizes: Sequence[Size]) -> bool:
         elif known(size == 0):
             return True
     return False
+
+
+def need_numbers(spec: TensorSpec) -> None:
+    """Refuse bool."""
+    if spec.dtype is torch.bool:
+        raise DtypeError("not implemented for bool")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from meta_fns.core import dense
-from meta_fns.core.checks import fit_into, need_dtype, need_equal, need_rank
+from meta_fns.core.checks import HALVES, fit_into, need_dtype, need_equal, need_rank
 from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, at_least_one, ceil_div, same_shape
@@ -17,8 +17,6 @@ from meta_fns.ops.attention_backward import heads_inside
 
 __all__: list[str] = []
 
-_HALVES = (torch.float16, torch.bfloat16)
-
 
 def _checked(query: TensorSpec, key: TensorSpec, value: TensorSpec, halves: bool) -> None:
     for name, spec in (("query", query), ("key", key), ("value", value)):
@@ -26,7 +24,7 @@ def _checked(query: TensorSpec, key: TensorSpec, value: TensorSpec, halves: bool
         if spec.dtype is not query.dtype or not spec.dtype.is_floating_point:
             raise DtypeError(f"{name} must be of query's floating dtype {query.dtype}, got {spec.dtype}")
     if halves:
-        need_dtype("query", query, _HALVES)
+        need_dtype("query", query, HALVES)
     need_equal(query.sizes[0], key.sizes[0], "the batches of query and key")
     need_equal(key.sizes[0], value.sizes[0], "the batches of key and value")
     need_equal(query.sizes[3], key.sizes[3], "the widths of query and key")
@@ -184,7 +182,7 @@ def raw_flash_attention(
     num_splits: int | None = None,
 ) -> tuple[TensorSpec, ...]:
     """`(b, s, h, d) -> (b, s, h, d)`, or packed `(total, h, d)` with the sequences' ends; logsumexp; random state."""
-    need_dtype("query", query, _HALVES)
+    need_dtype("query", query, HALVES)
     if cum_seq_q is None:
         need_rank("query", query, 4)
         b, s, h, _ = query.sizes

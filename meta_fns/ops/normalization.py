@@ -1,4 +1,4 @@
-"""Softmax, layer norm, batch norm."""
+"""Softmax, layer norm, batch norm, RMS norm."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns.core import dense, layout
-from meta_fns.core.checks import refuse_unless_empty
+from meta_fns.core.checks import FLOATS, HALVES, need_dtype, need_equal, need_sizes, refuse_unless_empty
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.registry import rule
+from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Size, check, empty, known, same, show, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 
 __all__ = ["batch_norm", "batch_norm_like", "layer_norm", "softmax"]
-
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 @rule("aten._softmax.default", "aten._log_softmax.default")
@@ -56,7 +54,7 @@ def _stat_dtype(input: TensorSpec, *parameters: TensorSpec | None) -> torch.dtyp
     """The dtype of saved means: that of the parameters on CPU (float32 beside a bfloat16 input), float32 for halves on
     CUDA.
     """
-    if input.dtype in _HALVES:
+    if input.dtype in HALVES:
         if input.device.type != "cpu":
             return torch.float32
         for parameter in parameters:
@@ -82,7 +80,7 @@ def layer_norm(
     if not input.dtype.is_floating_point:
         raise DtypeError(f"layer norm is not implemented for {input.dtype}")
     given = [p.dtype for p in (weight, bias) if p is not None]
-    mixed = input.dtype in _HALVES and all(dtype is torch.float32 for dtype in given)
+    mixed = input.dtype in HALVES and all(dtype is torch.float32 for dtype in given)
     if not mixed and any(dtype is not input.dtype for dtype in given):
         raise DtypeError(f"parameters of {given} do not go with an input of {input.dtype}")
     lead = len(input.sizes) - n
@@ -180,3 +178,49 @@ def batch_norm_like(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of th
     if not keeps:
         return input.fresh()
     return TensorSpec(input.sizes, layout.channels_last_strides(input.sizes), 0, input.dtype, input.device)
+
+
+@rule("aten._fused_rms_norm.default")
+def fused_rms_norm(
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    normalized_shape: Sequence[Size],
+    weight: TensorSpec | None,
+    eps: float | None,
+) -> tuple[TensorSpec, TensorSpec]:
+    """The input over its root mean square of the last dimensions; and that, inverted, with those of size 1."""
+    need_dtype("input", input, FLOATS)
+    n = len(normalized_shape)
+    lead = len(input.sizes) - n
+    if n < 1 or lead < 0:
+        raise ShapeError(f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}")
+    for mine, wanted in zip(input.sizes[lead:], normalized_shape, strict=True):
+        need_equal(mine, wanted, "normalized_shape does not fit input")
+    if weight is not None:
+        need_sizes("weight", weight, normalized_shape)
+    dtype = torch.float32 if input.dtype in HALVES else input.dtype
+    return input.fresh(), TensorSpec.contiguous((*input.sizes[:lead], *((1,) * n)), dtype, input.device)
+
+
+@rule("aten.cudnn_batch_norm.default", data_dependent=True)
+def cudnn_batch_norm(
+    ctx: Context,
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    running_mean: TensorSpec | None,
+    running_var: TensorSpec | None,
+    training: bool,
+    exponential_average_factor: float,
+    epsilon: float,
+) -> tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec]:
+    """`native_batch_norm` with statistics in the weight's dtype; and cuDNN's reserve.
+
+    The size of the reserve in training is cuDNN's secret: an unknown.
+    """
+    output = batch_norm(input, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon)[
+        0
+    ]
+    count = input.sizes[1] if training else 0
+    stat = TensorSpec.contiguous((count,), weight.dtype, weight.device)
+    reserve = ctx.new_size(0, None) if training else 0
+    return output, stat, stat, TensorSpec.contiguous((reserve,), torch.uint8, input.device)

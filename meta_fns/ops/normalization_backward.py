@@ -1,4 +1,4 @@
-"""Gradients of softmax and of the normalisations; group norm and weight norm."""
+"""Gradients of softmax and of the normalisations; group norm and weight norm, both ways."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns.core import dense, layout
-from meta_fns.core.checks import FLOATS, need_dtype, need_equal, need_numel, need_same, need_same_sizes, need_sizes
+from meta_fns.core.checks import (
+    FLOATS,
+    HALVES,
+    need_dtype,
+    need_equal,
+    need_numel,
+    need_same,
+    need_same_sizes,
+    need_sizes,
+)
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, product, same, show
@@ -16,8 +25,6 @@ from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.normalization import batch_norm_like
 
 __all__ = ["stat_dtype"]
-
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 @rule("aten._log_softmax_backward_data.default")
@@ -45,7 +52,7 @@ def _softmax_gradient(grad_output: TensorSpec, input_dtype: torch.dtype) -> Tens
 
 def stat_dtype(input: TensorSpec, weight: TensorSpec | None) -> torch.dtype:  # noqa: A002 - name of the schema
     """The dtype of saved statistics: float32 beside half inputs with float32 parameters."""
-    if input.dtype in _HALVES and weight is not None and weight.dtype is torch.float32:
+    if input.dtype in HALVES and weight is not None and weight.dtype is torch.float32:
         return torch.float32
     return input.dtype
 
@@ -177,7 +184,7 @@ def _group_norm_checks(
         if spec is not None:
             need_sizes(name, spec, (channels,))
             if spec.dtype is not input.dtype and not (
-                input.dtype in _HALVES and spec.dtype is torch.float32 and input.device.type == "cpu"
+                input.dtype in HALVES and spec.dtype is torch.float32 and input.device.type == "cpu"
             ):
                 raise DtypeError(f"{name} is of {spec.dtype}, input of {input.dtype}")
     total, wanted = input.numel(), product((n, channels, spatial))
@@ -236,3 +243,38 @@ def weight_norm_interface_backward(
 ) -> tuple[TensorSpec, TensorSpec]:
     """The gradients of v and g, contiguous."""
     return saved_v.fresh(), saved_g.fresh()
+
+
+@rule("aten._fused_rms_norm_backward.default")
+def fused_rms_norm_backward(
+    grad_out: TensorSpec,
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    normalized_shape: Sequence[Size],
+    rstd: TensorSpec,
+    weight: TensorSpec | None,
+    output_mask: Sequence[bool],
+) -> tuple[TensorSpec | None, TensorSpec | None]:
+    """The gradients of input and weight that are asked for."""
+    grad_weight = weight.fresh() if weight is not None and output_mask[1] else None
+    return input.fresh() if output_mask[0] else None, grad_weight
+
+
+@rule("aten.cudnn_batch_norm_backward.default")
+def cudnn_batch_norm_backward(
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    grad_output: TensorSpec,
+    weight: TensorSpec,
+    running_mean: TensorSpec | None,
+    running_var: TensorSpec | None,
+    save_mean: TensorSpec | None,
+    save_var: TensorSpec | None,
+    epsilon: float,
+    reserveSpace: TensorSpec,
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    """The gradients of input, weight and bias."""
+    found = torch.contiguous_format
+    if not input.canonical():
+        found = layout.suggested_format(input.sizes, input.strides)
+    strides = layout.strides_of_format(input.sizes, found)
+    grad_input = TensorSpec(input.sizes, strides, 0, input.dtype, input.device)
+    return grad_input, weight.fresh(), weight.fresh()

@@ -1,23 +1,22 @@
-"""Tensors made of numbers in order: eye, linspace, logspace, triangles of indices; and triangles of tensors."""
+"""Tensors made of numbers in order: arange, eye, linspace, logspace, triangles of indices; and triangles of tensors."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.promote import number_dtype
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Size, check, show
+from meta_fns.core.sizes import Size, ceil_div, check, known, show
 from meta_fns.core.spec import TensorSpec
-from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.factories import fresh
+from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
+from meta_fns.ops.factories import Device, fresh, need_strided, target_device
 
 __all__: list[str] = []
-
-_Device: TypeAlias = Any
 
 
 @rule("aten.eye.default")
@@ -26,7 +25,7 @@ def eye(
     *,
     dtype: torch.dtype | None = None,
     layout: torch.layout | None = None,
-    device: _Device = None,
+    device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """The identity matrix."""
@@ -40,7 +39,7 @@ def eye_m(
     *,
     dtype: torch.dtype | None = None,
     layout: torch.layout | None = None,
-    device: _Device = None,
+    device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """Ones on the diagonal of an `(n, m)` matrix of zeros."""
@@ -59,7 +58,7 @@ def linspace(
     *,
     dtype: torch.dtype | None = None,
     layout: torch.layout | None = None,
-    device: _Device = None,
+    device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """`steps` numbers from `start` to `end`, which may be 0-d tensors."""
@@ -87,7 +86,7 @@ def logspace(
     *,
     dtype: torch.dtype | None = None,
     layout: torch.layout | None = None,
-    device: _Device = None,
+    device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """`steps` powers of `base`, the exponents from `start` to `end`."""
@@ -115,7 +114,7 @@ def tril_indices(
     *,
     dtype: torch.dtype | None = torch.int64,
     layout: torch.layout | None = None,
-    device: _Device = None,
+    device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """Rows and columns of the lower triangle of a matrix: `(2, count)`."""
@@ -130,7 +129,7 @@ def triu_indices(
     *,
     dtype: torch.dtype | None = torch.int64,
     layout: torch.layout | None = None,
-    device: _Device = None,
+    device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """Rows and columns of the upper triangle of a matrix: `(2, count)`."""
@@ -163,7 +162,7 @@ def empty_permuted(
     *,
     dtype: torch.dtype | None = None,
     layout: torch.layout | None = None,
-    device: _Device = None,
+    device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """A new tensor whose dimensions lie in memory in the order given, outermost first."""
@@ -182,7 +181,7 @@ def efficientzerotensor(
     *,
     dtype: torch.dtype | None = None,
     layout: torch.layout | None = None,
-    device: _Device = None,
+    device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """Zeros without storage."""
@@ -222,3 +221,81 @@ def diag_embed(self: TensorSpec, offset: int = 0, dim1: int = -2, dim2: int = -1
     for at in sorted((a, b)):
         sizes.insert(at, size)
     return self.fresh(tuple(sizes))
+
+
+@rule("aten.arange.default")
+def arange(
+    end: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """`0 .. end`, exclusive."""
+    return arange_start_step(0, end, 1, dtype=dtype, layout=layout, device=device)
+
+
+@rule("aten.arange.start", name="arange")
+def arange_start(
+    start: Any,
+    end: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """`start .. end`, exclusive."""
+    return arange_start_step(start, end, 1, dtype=dtype, layout=layout, device=device)
+
+
+@rule("aten.arange.start_step", name="arange")
+def arange_start_step(
+    start: Any,
+    end: Any,
+    step: Any = 1,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """`start .. end`, exclusive, by `step`: int64 if all three are ints, else the default dtype."""
+    need_strided(layout)
+    numbers = (start, end, step)
+    if dtype is None:
+        whole = all(type(n) is int or number_dtype(n) in (torch.int64, torch.bool) for n in numbers)
+        dtype = torch.int64 if whole else torch.get_default_dtype()
+    if dtype.is_complex or dtype is torch.bool:
+        raise DtypeError(f"arange is not implemented for {dtype}")
+    return TensorSpec(
+        (_arange_size(start, end, step, dtype),), (1,), 0, dtype, target_device(device), torch.strided, True
+    )
+
+
+def _arange_size(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Size:
+    if all(isinstance(n, (int, float)) for n in (start, end, step)):
+        return _arange_static(start, end, step, dtype)
+    if any(isinstance(n, float) or number_dtype(n).is_floating_point for n in (start, end, step)):
+        raise UnsupportedOp(f"arange({start}, {end}, {step}): the size of a symbolic float range is not known")
+    if known(step > 0) or (not known(step < 0) and step > 0):
+        span = end if type(start) is int and start == 0 else end - start
+    else:
+        check(step < 0, "arange: step must not be 0")
+        span, step = start - end, -step
+    if not known(span >= 0):
+        check(span >= 0, lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step")
+    return span if type(step) is int and step == 1 else ceil_div(span, step)
+
+
+def _arange_static(start: float, end: float, step: float, dtype: torch.dtype) -> int:
+    if step == 0 or (dtype is torch.int64 and int(step) == 0):
+        raise ShapeError("arange: step must not be 0")
+    if not all(math.isfinite(n) for n in (start, end)):
+        raise ShapeError(f"arange: unsupported range {start} to {end}")
+    if (end - start) * (1 if step > 0 else -1) < 0:
+        raise ShapeError(f"arange: bounds {start}, {end} are inconsistent with the sign of step {step}")
+    if dtype is torch.int64:
+        return -((int(start) - int(end)) // int(step))
+    return math.ceil((float(end) - float(start)) / float(step))

@@ -3,24 +3,12 @@
 Kinds: `same` output in the common dtype; `float` ints and bools compute in the default float dtype; `bool` a bool
 output;
 `real` complex gives its value dtype; `angle` is `float` then `real`; `double` computes in double precision.
-Letters of `DTYPES` name the common dtypes that eager's CPU kernels accept.
+Letters (`core.pointwise.DTYPES`) name the common dtypes that eager's CPU kernels accept.
 """
 
 from __future__ import annotations
 
-import torch
-
-__all__ = ["BINARY", "DTYPES", "LIKE", "SCALED", "TERNARY", "UNARY"]
-
-DTYPES: dict[str, tuple[torch.dtype, ...]] = {
-    "b": (torch.bool,),
-    "u": (torch.uint8,),
-    "i": (torch.int8, torch.int16, torch.int32, torch.int64),
-    "h": (torch.float16, torch.bfloat16),
-    "f": (torch.float32, torch.float64),
-    "c": (torch.complex64, torch.complex128),
-    "z": (torch.complex32,),
-}
+__all__ = ["BINARY", "LIKE", "SCALED", "TERNARY", "UNARY"]
 
 # (names, kind, accepted dtypes)
 Row = tuple[str, str, str]

@@ -1,4 +1,4 @@
-"""Pooling."""
+"""What all pooling shares: windows, the sizes they leave, and memory formats."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns.core import layout
-from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Size, check, known, show
+from meta_fns.core.checks import (
+    need_equal,
+    need_nonempty,
+    need_rank,
+)
+from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
-from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.errors import ShapeError
 
-__all__ = ["max_pool2d_with_indices", "pair", "pooled_size"]
+__all__ = ["formatted", "need_gradient", "need_window", "pair", "pooled_size", "window_sizes"]
 
 
 def pair(values: Sequence[Size] | Size, default: Sequence[Size] = (), n: int = 2) -> Sequence[Size]:
@@ -45,41 +49,56 @@ def pooled_size(size: Size, kernel: Size, padding: Size, stride: Size, dilation:
     return out
 
 
-@rule("aten.max_pool2d_with_indices.default")
-def max_pool2d_with_indices(
-    self: TensorSpec,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] | int = 0,
-    dilation: Sequence[int] | int = 1,
-    ceil_mode: bool = False,
-) -> tuple[TensorSpec, TensorSpec]:
-    """The maximum over windows of the last two dimensions, and its int64 positions; channels-last stays so."""
-    kernel = pair(kernel_size)
-    step = pair(stride, kernel)
-    pad, spread = pair(padding), pair(dilation)
-    n = len(self.sizes)
-    if n not in (3, 4):
-        raise ShapeError(f"needs 3 or 4 dimensions, got {show(self.sizes)}")
-    if self.dtype is torch.bool or self.dtype.is_complex:
-        raise DtypeError(f"max_pool2d is not implemented for {self.dtype}")
-    for size in self.sizes[-3:]:
-        if not known(size != 0):
-            check(size != 0, lambda: f"only the batch may be empty, got {show(self.sizes)}")
-    for k, s, p, d in zip(kernel, step, pad, spread, strict=True):
+def formatted(spec: TensorSpec, sizes: Shape, like: TensorSpec | None = None, *, keep: bool = True) -> TensorSpec:
+    """A fresh tensor of `sizes` in the memory format that `like` (or `spec` itself) suggests if it is to be kept."""
+    like = like or spec
+    found = torch.contiguous_format
+    if keep and len(sizes) in (4, 5) and len(sizes) == len(like.sizes) and not like.canonical():
+        found = layout.suggested_format(like.sizes, like.strides)
+    return TensorSpec(sizes, layout.strides_of_format(sizes, found), 0, spec.dtype, spec.device)
+
+
+def need_window(
+    kernel: Sequence[Size], stride: Sequence[Size], padding: Sequence[Size], dilation: Sequence[Size]
+) -> None:
+    """Require positive kernels, strides and dilations, and paddings of at most half the kernel."""
+    for k, s, p, d in zip(kernel, stride, padding, dilation, strict=True):
         if k < 1 or s < 1 or d < 1:
             raise ShapeError("kernel_size, stride and dilation must be positive")
         if p < 0 or p > ((k - 1) * d + 1) // 2:
             raise ShapeError(f"padding {p} must be at least 0 and at most half of the kernel {k}")
+
+
+def window_sizes(
+    self: TensorSpec,
+    kernel: Sequence[Size],
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    ceil_mode: bool,
+) -> Shape:
+    """The sizes after pooling the last dimensions.
+
+    Raises: ShapeError if the input is empty outside the batch, or nothing would be left.
+    """
+    n = len(kernel)
+    need_rank("self", self, n + 1, n + 2)
+    need_window(kernel, stride, padding, dilation)
+    ndim = len(self.sizes)
+    need_nonempty("self", self, range(ndim - n - 1, ndim))
     sizes = list(self.sizes)
-    for i in range(2):
-        size = pooled_size(self.sizes[n - 2 + i], kernel[i], pad[i], step[i], spread[i], ceil_mode)
+    for i in range(n):
+        at = ndim - n + i
+        size = pooled_size(self.sizes[at], kernel[i], padding[i], stride[i], dilation[i], ceil_mode)
         if not known(size >= 1):
             check(size >= 1, lambda: f"the output of pooling {show(self.sizes)} by {list(kernel)} would be empty")
-        sizes[n - 2 + i] = size
-    found = torch.contiguous_format
-    if n == 4 and not self.canonical():
-        found = layout.suggested_format(self.sizes, self.strides)
-    strides = layout.strides_of_format(sizes, found)
-    values = TensorSpec(tuple(sizes), strides, 0, self.dtype, self.device)
-    return values, values.with_(dtype=torch.int64)
+        sizes[at] = size
+    return tuple(sizes)
+
+
+def need_gradient(grad_output: TensorSpec, sizes: Shape, last: int) -> None:
+    """Require a gradient of these sizes in the last dimensions (eager looks at no others)."""
+    if len(grad_output.sizes) != len(sizes):
+        raise ShapeError(f"grad_output {show(grad_output.sizes)} must be of sizes {show(sizes)}")
+    for mine, wanted in zip(grad_output.sizes[-last:], sizes[-last:], strict=True):
+        need_equal(mine, wanted, "grad_output does not fit")

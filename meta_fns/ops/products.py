@@ -1,35 +1,31 @@
-"""Products of vectors and matrices beyond `mm`; norms and distances."""
+"""Products of vectors and matrices beyond `mm`: with vectors, in batches, fused, in integers or 8-bit floats."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from meta_fns.core.broadcasting import broadcast, expand
+from meta_fns.core.broadcasting import expand
 from meta_fns.core.checks import (
-    DOUBLES,
     fit_into,
     has_zero,
-    need_contiguous,
     need_dtype,
     need_equal,
-    need_nonempty,
+    need_numbers,
     need_rank,
     need_same,
 )
 from meta_fns.core.derived import need_writable
-from meta_fns.core.dims import wrap_dim, wrap_dims
-from meta_fns.core.iterator import iterate, laid_out_like
-from meta_fns.core.promote import is_float, result_type, sum_dtype, to_real
+from meta_fns.core.dims import wrap_dims
+from meta_fns.core.iterator import iterate
+from meta_fns.core.promote import is_float, result_type, sum_dtype
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, known, same, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.matmul import addmm, need_same_dtype
-from meta_fns.ops.reductions import reduce_to, reduced_dims
 
 __all__: list[str] = []
 
@@ -38,15 +34,10 @@ def _scalar(spec: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:
     return TensorSpec((), (), 0, dtype or spec.dtype, spec.device, torch.strided, True)
 
 
-def _need_numbers(spec: TensorSpec) -> None:
-    if spec.dtype is torch.bool:
-        raise DtypeError("not implemented for bool")
-
-
 @rule("aten.mv.default")
 def mv(self: TensorSpec, vec: TensorSpec) -> TensorSpec:
     """`(n, k) @ (k,) -> (n,)`."""
-    _need_numbers(self)
+    need_numbers(self)
     need_rank("self", self, 2)
     need_rank("vec", vec, 1)
     need_same_dtype(self, vec, "self and vec")
@@ -117,7 +108,7 @@ def baddbmm(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: A
 
 
 def _batches(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec) -> Shape:
-    _need_numbers(batch1)
+    need_numbers(batch1)
     need_rank("batch1", batch1, 3)
     need_rank("batch2", batch2, 3)
     need_same_dtype(batch1, batch2, "batch1 and batch2")
@@ -174,161 +165,13 @@ def trilinear(
         for at in range(total):
             if at not in added:
                 full[at] = sizes[at]
-    _need_numbers(i1)
+    need_numbers(i1)
     need_same("i2", i2, "i1", i1)
     need_same("i3", i3, "i1", i1)
     if not any(has_zero(sizes) for sizes in shapes):
         for shape in shapes:
             fit_into("a tensor", shape, full)
     return i1.fresh(tuple(size for d, size in enumerate(full) if d not in gone))
-
-
-# --- norms and distances ---------------------------------------------------------------------------------------------
-
-
-@rule("aten.linalg_vector_norm.default")
-def vector_norm(
-    self: TensorSpec,
-    ord: Any = 2,  # noqa: A002 - name of the schema
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> TensorSpec:
-    """The norm over `dim`: real, in the precision of the input or of `dtype`."""
-    if not is_float(self.dtype):
-        raise DtypeError(f"needs a floating or complex tensor, got {self.dtype}")
-    if dtype is not None:
-        if not is_float(dtype) or dtype.is_complex != self.dtype.is_complex:
-            raise DtypeError(f"dtype {dtype} does not fit an input of {self.dtype}")
-        if torch.promote_types(self.dtype, dtype) is not dtype:
-            raise DtypeError(f"dtype {dtype} is narrower than the input's {self.dtype}")
-    if isinstance(ord, complex):
-        raise DtypeError("a norm's order must be real")
-    if ord < 0 or math.isinf(ord):
-        # These have no value over nothing.
-        gone = reduced_dims(dim, len(self.sizes))
-        if self.sizes and (dim or dim is None):
-            need_nonempty("self", self, sorted(gone))
-    return reduce_to(self, dim, keepdim, to_real(dtype or self.dtype))
-
-
-@rule("aten.norm.ScalarOpt_dim", name="norm")
-def norm_dim(self: TensorSpec, p: Any, dim: Sequence[int], keepdim: bool = False) -> TensorSpec:
-    """The norm over `dim`."""
-    return vector_norm(self, 2 if p is None else p, dim, keepdim)
-
-
-@rule("aten.norm.Scalar")
-def norm(self: TensorSpec, p: Any = 2) -> TensorSpec:
-    """The norm of all elements."""
-    return vector_norm(self, p, [], False)
-
-
-@rule("aten.norm.ScalarOpt_dim_dtype", name="norm")
-def norm_dim_dtype(
-    self: TensorSpec, p: Any, dim: Sequence[int], keepdim: bool = False, *, dtype: torch.dtype
-) -> TensorSpec:
-    """The norm over `dim`, in `dtype`."""
-    return vector_norm(self, 2 if p is None else p, dim, keepdim, dtype=dtype)
-
-
-@rule("aten.dist.default")
-def dist(self: TensorSpec, other: TensorSpec, p: Any = 2) -> TensorSpec:
-    """The norm of the difference, which broadcasts."""
-    broadcast(self.sizes, other.sizes)
-    _need_numbers(self)
-    _need_numbers(other)
-    common = result_type((self, other))
-    if not is_float(common):
-        raise DtypeError(f"not implemented for {common}")
-    return _scalar(self, to_real(common))
-
-
-@rule("aten.renorm.default")
-def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> TensorSpec:
-    """Slices along `dim` scaled down to a norm of at most `maxnorm`."""
-    if not is_float(self.dtype):
-        raise DtypeError(f"not implemented for {self.dtype}")
-    if p <= 0:
-        raise ShapeError(f"p must be positive, got {p}")
-    if maxnorm < 0:
-        raise ShapeError(f"maxnorm must not be negative, got {maxnorm}")
-    if len(self.sizes) < 2:
-        raise ShapeError(f"needs at least 2 dimensions, got {show(self.sizes)}")
-    at = wrap_dim(dim, len(self.sizes))
-    if math.isinf(p):
-        need_nonempty("self", self, [d for d in range(len(self.sizes)) if d != at])
-    return self.fresh()
-
-
-def _pairs(x1: TensorSpec, x2: TensorSpec) -> Shape:
-    """`(*b, n, d), (*b, m, d) -> (*b, n, m)`."""
-    for name, spec in (("x1", x1), ("x2", x2)):
-        if len(spec.sizes) < 2:
-            raise ShapeError(f"{name} must have at least 2 dimensions, got {show(spec.sizes)}")
-    need_equal(x1.sizes[-1], x2.sizes[-1], "the last dimensions of x1 and x2")
-    batch = broadcast(x1.sizes[:-2], x2.sizes[:-2])
-    return (*batch, x1.sizes[-2], x2.sizes[-2])
-
-
-@rule("aten._cdist_forward.default")
-def cdist_forward(x1: TensorSpec, x2: TensorSpec, p: float, compute_mode: int | None) -> TensorSpec:
-    """The distance of each row of `x1` to each of `x2`."""
-    need_dtype("x1", x1, DOUBLES)
-    need_dtype("x2", x2, DOUBLES)
-    if p < 0:
-        raise ShapeError(f"p must not be negative, got {p}")
-    if compute_mode is not None and not 0 <= compute_mode <= 2:
-        raise ShapeError(f"compute_mode must be 0, 1 or 2, got {compute_mode}")
-    return x1.fresh(_pairs(x1, x2))
-
-
-@rule("aten._cdist_backward.default")
-def cdist_backward(grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: float, cdist: TensorSpec) -> TensorSpec:
-    """The gradient of `x1` with the batches broadcast."""
-    need_dtype("x1", x1, DOUBLES)
-    need_dtype("grad", grad, DOUBLES)
-    sizes = (*broadcast(x1.sizes[:-2], x2.sizes[:-2]), *x1.sizes[-2:])
-    if not same_shape(sizes, x1.sizes):
-        for size in (*sizes, x2.sizes[-2]):
-            if not known(size >= 1) and size == 0:
-                # Eager gives zeros like x1 as it is.
-                return laid_out_like(x1)
-    return laid_out_like(x1) if has_zero(sizes) else x1.fresh(sizes)
-
-
-@rule("aten._euclidean_dist.default")
-def euclidean_dist(x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
-    """The Euclidean distance of each row of `x1` to each of `x2`."""
-    return x1.fresh(_pairs(x1, x2))
-
-
-@rule("aten._pdist_forward.default")
-def pdist_forward(self: TensorSpec, p: float = 2.0) -> TensorSpec:
-    """The distance of each pair of rows: `(n, d) -> (n (n - 1) / 2,)`."""
-    need_rank("self", self, 2)
-    need_dtype("self", self, DOUBLES)
-    if p < 0:
-        raise ShapeError(f"p must not be negative, got {p}")
-    need_contiguous("self", self)
-    n: Size = self.sizes[0]
-    if not known(n >= 1) and n == 0:
-        return self.fresh((0,))
-    return self.fresh((n * (n - 1) // 2,))
-
-
-@rule("aten._pdist_backward.default")
-def pdist_backward(grad: TensorSpec, self: TensorSpec, p: float, pdist: TensorSpec) -> TensorSpec:
-    """The gradient of pdist."""
-    need_dtype("self", self, DOUBLES)
-    need_contiguous("self", self)
-    need_contiguous("pdist", pdist)
-    need_same("grad", grad, "self", self)
-    return self.fresh()
-
-
-# --- fused and integer products --------------------------------------------------------------------------------------
 
 
 @rule("aten._addmm_activation.default")

@@ -15,7 +15,7 @@ from meta_fns.core.sizes import Size, check, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.joining import common_format
-from meta_fns.ops.views import split, split_with_sizes
+from meta_fns.ops.slicing import split, split_with_sizes
 
 __all__: list[str] = []
 

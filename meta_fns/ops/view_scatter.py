@@ -14,7 +14,8 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, same, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
-from meta_fns.ops.views import as_strided, diagonal, select, slice_tensor
+from meta_fns.ops.slicing import diagonal, select, slice_tensor
+from meta_fns.ops.views import as_strided
 
 __all__ = ["copy_preserving"]
 

@@ -1,9 +1,9 @@
-"""Random numbers: factories, in-place fillers, and draws from distributions. The values are data, the sizes are not."""
+"""Numbers drawn from distributions: written over a tensor, in the likeness of one, or with parameters from tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
@@ -16,202 +16,10 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.factories import fresh, like
+from meta_fns.ops.factories import Device, fresh
+from meta_fns.ops.random_factories import need_range
 
 __all__: list[str] = []
-
-_Device: TypeAlias = Any
-
-
-@rule("aten.rand.default", "aten.randn.default", name="random floats")
-def rand(
-    size: Sequence[Size],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-) -> TensorSpec:
-    """A new tensor of random floats."""
-    if dtype is not None and not is_float(dtype):
-        raise DtypeError(f"not implemented for {dtype}")
-    return fresh(size, dtype, device, layout)
-
-
-@rule("aten.rand.generator", "aten.randn.generator", name="random floats")
-def rand_generator(
-    size: Sequence[Size],
-    *,
-    generator: Any,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-) -> TensorSpec:
-    """The same from a generator."""
-    return rand(size, dtype=dtype, layout=layout, device=device)
-
-
-def _randint_range(low: Size, high: Size) -> None:
-    if not known(low < high):
-        check(low < high, lambda: f"randint needs low < high, got {low} and {high}")
-
-
-@rule("aten.randint.default", name="random integers")
-def randint(
-    high: Size,
-    size: Sequence[Size],
-    *,
-    dtype: torch.dtype | None = torch.int64,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-) -> TensorSpec:
-    """A new tensor of integers below `high`."""
-    return randint_low(0, high, size, dtype=dtype, layout=layout, device=device)
-
-
-@rule("aten.randint.low", name="random integers")
-def randint_low(
-    low: Size,
-    high: Size,
-    size: Sequence[Size],
-    *,
-    dtype: torch.dtype | None = torch.int64,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-) -> TensorSpec:
-    """A new tensor of integers in `[low, high)`."""
-    _randint_range(low, high)
-    return fresh(size, dtype, device, layout)
-
-
-@rule("aten.randint.generator", name="random integers")
-def randint_generator(
-    high: Size,
-    size: Sequence[Size],
-    *,
-    generator: Any,
-    dtype: torch.dtype | None = torch.int64,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-) -> TensorSpec:
-    """A new tensor of integers below `high`, from a generator."""
-    return randint_low(0, high, size, dtype=dtype, layout=layout, device=device)
-
-
-@rule("aten.randint.low_generator", name="random integers")
-def randint_low_generator(
-    low: Size,
-    high: Size,
-    size: Sequence[Size],
-    *,
-    generator: Any,
-    dtype: torch.dtype | None = torch.int64,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-) -> TensorSpec:
-    """A new tensor of integers in `[low, high)`, from a generator."""
-    return randint_low(low, high, size, dtype=dtype, layout=layout, device=device)
-
-
-@rule("aten.randperm.default")
-def randperm(
-    n: Size,
-    *,
-    dtype: torch.dtype | None = torch.int64,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-) -> TensorSpec:
-    """A random order of `0 .. n - 1`."""
-    check(n >= 0, lambda: f"n must not be negative, got {n}")
-    return fresh((n,), dtype, device, layout)
-
-
-@rule("aten.randperm.generator", name="randperm")
-def randperm_generator(
-    n: Size,
-    *,
-    generator: Any,
-    dtype: torch.dtype | None = torch.int64,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-) -> TensorSpec:
-    """The same from a generator."""
-    return randperm(n, dtype=dtype, layout=layout, device=device)
-
-
-@rule("aten.rand_like.default")
-def rand_like(
-    self: TensorSpec,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-    memory_format: torch.memory_format | None = None,
-) -> TensorSpec:
-    """Random floats laid out like `self`."""
-    if not is_float(dtype or self.dtype):
-        raise DtypeError(f"not implemented for {dtype or self.dtype}")
-    return like(self, dtype, device, layout, memory_format)
-
-
-@rule("aten.randn_like.default")
-def randn_like(
-    self: TensorSpec,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-    memory_format: torch.memory_format | None = None,
-) -> TensorSpec:
-    """Normally distributed floats laid out like `self`."""
-    if not is_float(dtype or self.dtype):
-        refuse_unless_empty(f"not implemented for {dtype or self.dtype}", self.sizes)
-    return like(self, dtype, device, layout, memory_format)
-
-
-@rule("aten.randint_like.default", name="random integers")
-def randint_like(
-    self: TensorSpec,
-    high: Size,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-    memory_format: torch.memory_format | None = None,
-) -> TensorSpec:
-    """Integers below `high` laid out like `self`."""
-    _randint_range(0, high)
-    return like(self, dtype, device, layout, memory_format)
-
-
-@rule("aten.randint_like.low_dtype", name="random integers")
-def randint_like_low(
-    self: TensorSpec,
-    low: Size,
-    high: Size,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: _Device = None,
-    pin_memory: bool | None = None,
-    memory_format: torch.memory_format | None = None,
-) -> TensorSpec:
-    """Integers in `[low, high)` laid out like `self`."""
-    _randint_range(low, high)
-    return like(self, dtype, device, layout, memory_format)
-
-
-# --- in-place fillers and their functional forms ---------------------------------------------------------------------
 
 
 def _fillers(names: str, accept: Callable[[torch.dtype], bool], need: Callable[..., None] | None = None) -> None:
@@ -291,7 +99,7 @@ _fillers("random random.to", _real)
 def random_from(self: TensorSpec, from_: Any, to: Any, *, generator: Any = None) -> TensorSpec:
     """Integers in `[from, to)` written to self."""
     if to is not None:
-        _randint_range(from_, to)
+        need_range(from_, to)
     need_writable(self)
     return self
 
@@ -371,7 +179,7 @@ def normal_float_float(
     generator: Any = None,
     dtype: torch.dtype | None = None,
     layout: torch.layout | None = None,
-    device: _Device = None,
+    device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
     """A new tensor of normal numbers."""

@@ -1,5 +1,6 @@
-"""Gradients of activations, and activations of two outputs or two halves. Elementwise: operands broadcast, promote and
-keep their layout.
+"""Activations that are more than a row of the pointwise table, and the gradients of activations.
+
+Elementwise: operands broadcast, promote and keep their layout.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from meta_fns.core.checks import FLOATS, fit_into, need_dtype, need_same, need_s
 from meta_fns.core.derived import written
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.iterator import iterate, laid_out_like
+from meta_fns.core.pointwise import PROMOTES, accepted, nary, not_implemented
 from meta_fns.core.promote import result_type
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import check, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.pointwise import PROMOTES, nary
 
 __all__: list[str] = []
 
@@ -173,3 +174,22 @@ def rrelu_with_noise_backward(
         common = result_type((grad_output, noise))
         return iterate((grad_output, noise), common, common)
     return _pair(grad_output, self)
+
+
+@rule("aten.rrelu.default")
+def rrelu(
+    self: TensorSpec, lower: Any = 0.125, upper: Any = 0.3333333333333333, training: bool = False, generator: Any = None
+) -> TensorSpec:
+    """Leaky relu of a random slope; contiguous whatever the layout of the input."""
+    if self.dtype not in accepted("hf"):
+        raise not_implemented(self.dtype)
+    return self.fresh()
+
+
+@rule("aten.threshold_backward.default")
+def threshold_backward(grad_output: TensorSpec, self: TensorSpec, threshold: Any) -> TensorSpec:
+    """The gradient where `self` is above the threshold."""
+    return _threshold_backward(grad_output, self)
+
+
+_threshold_backward = nary(2, "same", "uihf", order=(1, 0))

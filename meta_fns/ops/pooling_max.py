@@ -1,4 +1,4 @@
-"""Maximum pooling beyond two dimensions, gradients, adaptive and fractional pooling, and unpooling."""
+"""Maximum pooling, adaptive and fractional, their gradients, and unpooling."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from meta_fns.core import layout
 from meta_fns.core.checks import (
     FLOATS,
     REALS,
@@ -20,8 +21,7 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, product, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.average_pooling import formatted, need_gradient, need_window, window_sizes
-from meta_fns.ops.pooling import pair
+from meta_fns.ops.pooling import formatted, need_gradient, need_window, pair, pooled_size, window_sizes
 
 __all__: list[str] = []
 
@@ -30,6 +30,41 @@ Pair = tuple[TensorSpec, TensorSpec]
 
 def _with_positions(values: TensorSpec) -> Pair:
     return values, values.with_(dtype=torch.int64)
+
+
+@rule("aten.max_pool2d_with_indices.default")
+def max_pool2d_with_indices(
+    self: TensorSpec,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] | int = 0,
+    dilation: Sequence[int] | int = 1,
+    ceil_mode: bool = False,
+) -> Pair:
+    """The maximum over windows of the last two dimensions, and its int64 positions; channels-last stays so."""
+    kernel = pair(kernel_size)
+    step = pair(stride, kernel)
+    pad, spread = pair(padding), pair(dilation)
+    n = len(self.sizes)
+    if n not in (3, 4):
+        raise ShapeError(f"needs 3 or 4 dimensions, got {show(self.sizes)}")
+    if self.dtype is torch.bool or self.dtype.is_complex:
+        raise DtypeError(f"max_pool2d is not implemented for {self.dtype}")
+    for size in self.sizes[-3:]:
+        if not known(size != 0):
+            check(size != 0, lambda: f"only the batch may be empty, got {show(self.sizes)}")
+    need_window(kernel, step, pad, spread)
+    sizes = list(self.sizes)
+    for i in range(2):
+        size = pooled_size(self.sizes[n - 2 + i], kernel[i], pad[i], step[i], spread[i], ceil_mode)
+        if not known(size >= 1):
+            check(size >= 1, lambda: f"the output of pooling {show(self.sizes)} by {list(kernel)} would be empty")
+        sizes[n - 2 + i] = size
+    found = torch.contiguous_format
+    if n == 4 and not self.canonical():
+        found = layout.suggested_format(self.sizes, self.strides)
+    strides = layout.strides_of_format(sizes, found)
+    return _with_positions(TensorSpec(tuple(sizes), strides, 0, self.dtype, self.device))
 
 
 @rule("aten.max_pool3d_with_indices.default")

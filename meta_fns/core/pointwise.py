@@ -1,0 +1,139 @@
+"""Rules of pointwise ops, made by the number of operands, the way they promote and the dtypes that eager accepts.
+
+Operands are the leading tensors and numbers that take part in broadcasting and promotion; what follows (alpha, rounding mode, slopes, ...) does not change metadata and is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from meta_fns.core import dense, promote
+from meta_fns.core.iterator import iterate
+from meta_fns.core.spec import TensorSpec
+from meta_fns.errors import DtypeError
+
+__all__ = ["DTYPES", "POINTWISE", "PROMOTES", "accepted", "like", "nary", "not_implemented", "unary"]
+
+
+DTYPES: dict[str, tuple[torch.dtype, ...]] = {
+    "b": (torch.bool,),
+    "u": (torch.uint8,),
+    "i": (torch.int8, torch.int16, torch.int32, torch.int64),
+    "h": (torch.float16, torch.bfloat16),
+    "f": (torch.float32, torch.float64),
+    "c": (torch.complex64, torch.complex128),
+    "z": (torch.complex32,),
+}
+
+POINTWISE, PROMOTES = "pointwise", "broadcast and promote"
+"""What users read of the rules of one operand, and of several."""
+
+
+def accepted(letters: str) -> frozenset[torch.dtype]:
+    """The dtypes of a row of letters (`DTYPES`)."""
+    return frozenset(dtype for letter in letters for dtype in DTYPES[letter])
+
+
+def not_implemented(dtype: torch.dtype) -> DtypeError:
+    """The error of a kernel that does not know this dtype."""
+    return DtypeError(f"not implemented for {dtype}")
+
+
+def _double(dtype: torch.dtype) -> torch.dtype:
+    return torch.complex128 if dtype.is_complex else torch.float64
+
+
+def _same(dtype: torch.dtype) -> torch.dtype:
+    return dtype
+
+
+# kind -> (dtype computed in, dtype of the output), from the common dtype of the operands
+_COMPUTE: dict[str, Callable[[torch.dtype], torch.dtype]] = {
+    "same": _same,
+    "float": promote.int_to_float,
+    "bool": _same,
+    "real": _same,
+    "angle": promote.int_to_float,
+    "double": _double,
+}
+_OUTPUT: dict[str, Callable[[torch.dtype], torch.dtype]] = {
+    "same": _same,
+    "float": _same,
+    "bool": lambda _: torch.bool,
+    "real": promote.to_real,
+    "angle": promote.to_real,
+    "double": _same,
+}
+
+
+def unary(kind: str, letters: str) -> Callable[..., TensorSpec]:
+    """The rule of an op over one tensor."""
+    good = accepted(letters)
+    compute, output = _COMPUTE[kind], _OUTPUT[kind]
+    by_parts = kind in ("real", "angle")
+
+    def fn(self: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
+        dtype = self.dtype
+        if dtype not in good:
+            raise not_implemented(dtype)
+        if kind == "same":
+            return self.fresh() if self.canonical() else iterate((self,), dtype)
+        common = compute(dtype)
+        if by_parts and dtype.is_complex:
+            strides = dense.like_strides(self.sizes, self.strides, None)
+            return TensorSpec(self.sizes, strides, 0, output(common), self.device)
+        return iterate((self,), output(common), common)
+
+    return fn
+
+
+def like(kind: str, letters: str) -> Callable[..., TensorSpec]:
+    """The rule of an op over one tensor whose output is laid out as `empty_like`."""
+    good = accepted(letters)
+    compute = _COMPUTE[kind]
+
+    def fn(self: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
+        dtype = self.dtype
+        if dtype not in good:
+            raise not_implemented(dtype)
+        strides = dense.like_strides(self.sizes, self.strides, None)
+        return TensorSpec(self.sizes, strides, 0, compute(dtype), self.device)
+
+    return fn
+
+
+def nary(
+    count: int, kind: str, letters: str, *, order: tuple[int, ...] | None = None, numbers: bool = True
+) -> Callable[..., TensorSpec]:
+    """The rule of an op whose first `count` arguments (TensorSpecs or numbers) are operands.
+
+    `order`: in which order the iterator looks at their strides, if not as they come. `numbers`: whether numbers among
+    them
+    become 0-d tensors of the iterator, or are passed to the kernel.
+    """
+    good = accepted(letters)
+    compute, output = _COMPUTE[kind], _OUTPUT[kind]
+
+    def fn(*args: Any, **options: Any) -> TensorSpec:
+        operands = args[:count]
+        tensors = [a for a in operands if type(a) is TensorSpec]
+        common = tensors[0].dtype
+        only = len(tensors) == len(operands)
+        if only:
+            for tensor in tensors:
+                if tensor.dtype is not common:
+                    common = promote.result_type(tensors)
+                    break
+        else:
+            common = promote.result_type(operands)
+        if common not in good:
+            raise not_implemented(common)
+        common = compute(common)
+        if order is not None:
+            tensors = [operands[i] for i in order if type(operands[i]) is TensorSpec]
+        return iterate(tensors, output(common), common, numbers=numbers and not only)
+
+    return fn

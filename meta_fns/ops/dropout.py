@@ -1,0 +1,41 @@
+"""Dropout with its mask, which only CUDA (or a fused path) calls, and its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from meta_fns.core import promote
+from meta_fns.core.iterator import iterate, laid_out_like
+from meta_fns.core.registry import rule
+from meta_fns.core.spec import TensorSpec
+from meta_fns.errors import ShapeError
+
+__all__: list[str] = []
+
+
+@rule("aten.native_dropout_backward.default")
+def native_dropout_backward(grad_output: TensorSpec, mask: TensorSpec, scale: Any) -> TensorSpec:
+    """`grad_output * mask * scale`."""
+    common = promote.result_type((grad_output, mask))
+    product = iterate((grad_output, mask), common, common)
+    return iterate((product,), promote.result_type((product, 1.0)), numbers=True)
+
+
+@rule("aten.native_dropout.default")
+def native_dropout(
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    p: float,
+    train: bool | None,
+) -> tuple[TensorSpec, TensorSpec]:
+    """The input with elements dropped, and a mask of those that are left."""
+    if not 0 <= p <= 1:
+        raise ShapeError(f"p must be in [0, 1], got {p}")
+    return laid_out_like(input), laid_out_like(input, torch.bool)
+
+
+@rule("aten._fused_dropout.default")
+def fused_dropout(self: TensorSpec, p: float, generator: object = None) -> tuple[TensorSpec, TensorSpec]:
+    """The input with elements dropped, and a byte mask of those that are left."""
+    return laid_out_like(self), laid_out_like(self, torch.uint8)
