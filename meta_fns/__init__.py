@@ -1,14 +1,15 @@
 """Op knowledge: what each ATen overload makes of the metadata of its arguments, for plain and symbolic sizes alike.
 
-- `core` is what rules are made of: `TensorSpec` (sizes, strides, offset, dtype, device), sizes that are ints or
+- ``core`` is what rules are made of: ``TensorSpec`` (sizes, strides, offset, dtype, device), sizes that are ints or
   symbols, layouts, broadcasting, promotion, TensorIterator, checks; the registry; rules derived from other rules.
-- `ops` is the rules, one module a family; importing this package registers all of them.
+- ``ops`` is the rules, one module a family; importing this package registers all of them.
 
-A call of `infer` finds the overload's rule (`registry.lookup`; an in-place, `out=` or copying overload without one of
-its own gets one from its functional twin, `derived.derive`), turns tensors into specs, puts arguments in their
-positions and calls the rule. The rule checks the arguments (`checks`), combines dtypes (`promote`) and sizes
-(`broadcasting`, `iterator`), lays the result out (`layout`, `dense`, `view_strides`) and returns specs, or raises where
-eager refuses. What only the data tells comes from a `Context`. The tracer calls the same rules on symbolic sizes.
+A call of ``infer`` finds the overload's rule (``registry.lookup``; an in-place, ``out=`` or copying overload without
+one of its own gets one from its functional twin, ``derived.derive``), turns tensors into specs, puts arguments in their
+positions and calls the rule. The rule checks the arguments (``checks``), combines dtypes (``promote``) and sizes
+(``broadcasting``, ``iterator``), lays the result out (``layout``, ``dense``, ``view_strides``) and returns specs, or
+raises where eager refuses. What only the data tells comes from a ``Context``. The tracer calls the same rules on
+symbolic sizes.
 
 >>> import torch, meta_fns
 >>> a = meta_fns.TensorSpec.contiguous((2, 3))

@@ -8,8 +8,8 @@ __all__ = ["DataDependentOutput", "DtypeError", "MetaError", "ShapeError", "Unsu
 class MetaError(Exception):
     """Root of everything meta_fns raises on purpose.
 
-    `op` is the overload name (`"aten.mm.default"`); rules leave it empty, the boundary (`infer`, the tracer) fills it
-    once with `at`.
+    ``op`` is the overload name (``"aten.mm.default"``); rules leave it empty, the boundary (``infer``, the tracer)
+    fills it once with ``at``.
     """
 
     def __init__(self, message: str, *, op: str | None = None) -> None:
@@ -40,4 +40,4 @@ class UnsupportedOp(MetaError):
 
 
 class DataDependentOutput(MetaError):
-    """The output's sizes or value depend on data: pass a context (`ctx`) that can make unknown sizes."""
+    """The output's sizes or value depend on data: pass a context (``ctx``) that can make unknown sizes."""

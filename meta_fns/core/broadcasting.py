@@ -14,8 +14,8 @@ __all__ = ["broadcast", "broadcast_size", "expand"]
 
 
 def broadcast_size(a: Size, b: Size) -> Size:
-    """The broadcast of two sizes: provably equal or 1 needs no question; else asks `a == b`, then `a == 1`, and
-    requires `b == 1`.
+    """The broadcast of two sizes: provably equal or 1 needs no question; else asks ``a == b``, then ``a == 1``, and
+    requires ``b == 1``.
 
     Raises: ShapeError if they do not broadcast.
     """
@@ -76,9 +76,9 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def expand(sizes: Shape, strides: Shape, target: Sequence[Size]) -> tuple[Shape, Shape]:
-    """Sizes and strides of `tensor.expand(target)`: -1 keeps a size, new and broadcast dimensions get stride 0.
+    """Sizes and strides of ``tensor.expand(target)``: -1 keeps a size, new and broadcast dimensions get stride 0.
 
-    Asks `size == target` only where neither that nor `size == 1` is provable.
+    Asks ``size == target`` only where neither that nor ``size == 1`` is provable.
     Raises: ShapeError if a size is neither the target nor 1.
     """
     target = [-1 if type(size) is not int and not known(size >= 0) and size == -1 else size for size in target]

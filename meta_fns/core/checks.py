@@ -1,5 +1,6 @@
-"""Requirements that many rules share: ranks, equal sizes, dtypes. Each raises ShapeError or DtypeError, naming the
-argument.
+"""Requirements that many rules share: ranks, equal sizes, dtypes.
+
+Each raises ShapeError or DtypeError, naming the argument.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def need_same_sizes(name: str, spec: TensorSpec, other_name: str, other: TensorS
 
 
 def fit_into(name: str, sizes: Sequence[Size], target: Sequence[Size]) -> None:
-    """Require that sizes broadcast to `target`."""
+    """Require that sizes broadcast to ``target``."""
     if sizes is target or same_shape(sizes, target):
         return
     try:

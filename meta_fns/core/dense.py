@@ -1,6 +1,6 @@
 """Layouts without gaps or overlaps, whatever the order of their dimensions in memory.
 
-What `empty_like` and `clone` keep, and what TensorIterator orders its output by.
+What ``empty_like`` and ``clone`` keep, and what TensorIterator orders its output by.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["compare", "dense_order", "dense_strides", "is_dense", "larger", "lik
 
 
 def dense_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | None:
-    """The dimensions from innermost to outermost if the tensor is a permuted contiguous one, as far as structure
-    tells; never asks.
+    """The dimensions from innermost to outermost if the tensor is a permuted contiguous one, as far as structure tells;
+    never asks.
 
     None if it is not, or not provably, non-overlapping and dense. Dimensions of known size 1 come last.
     """
@@ -41,7 +41,7 @@ def dense_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | N
 
 
 def is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Eager's `is_non_overlapping_and_dense`; exact on ints, what is provable on symbolic sizes (never asks)."""
+    """Eager's ``is_non_overlapping_and_dense``; exact on ints, what is provable on symbolic sizes (never asks)."""
     if not static(sizes) or not static(strides):
         return canonical(sizes, strides) or dense_order(sizes, strides) is not None
     n = len(sizes)
@@ -58,9 +58,7 @@ def is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def dense_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> Shape:
-    """Strides of a fresh dense tensor that keeps the order of the dimensions in memory (eager's
-    infer_dense_strides).
-    """
+    """Strides of a fresh dense tensor whose dimensions keep their order in memory (eager's infer_dense_strides)."""
     n = len(sizes)
     if n <= 1:
         return (1,) * n
@@ -90,7 +88,7 @@ def dense_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> Shape:
 
 
 def _should_swap(sizes: Sequence[Size], strides: Sequence[Size], a: int, b: int) -> int:
-    """1 if dimension `a` lies outside `b` in memory, -1 if inside, 0 if nothing tells them apart."""
+    """1 if dimension ``a`` lies outside ``b`` in memory, -1 if inside, 0 if nothing tells them apart."""
     left, right = strides[a], strides[b]
     if same(left, 0) or same(right, 0):
         return 0
@@ -101,7 +99,7 @@ def _should_swap(sizes: Sequence[Size], strides: Sequence[Size], a: int, b: int)
 
 
 def compare(a: Size, b: Size) -> int:
-    """-1, 0 or 1 as `a` is less than, equal to or greater than `b`; asks only where it is not provable.
+    """-1, 0 or 1 as ``a`` is less than, equal to or greater than ``b``; asks only where it is not provable.
 
     Two strides where one is provably at least the other count as unequal: they can only meet where a size is 1.
     """
@@ -119,7 +117,7 @@ def compare(a: Size, b: Size) -> int:
 
 
 def order_known(a: Size, b: Size) -> int:
-    """As `compare`, but 0 where nothing is provable; never asks."""
+    """As ``compare``, but 0 where nothing is provable; never asks."""
     if type(a) is int and type(b) is int:
         return (a > b) - (a < b)
     if a is b:
@@ -130,7 +128,7 @@ def order_known(a: Size, b: Size) -> int:
 
 
 def larger(a: Size, b: Size) -> bool:
-    """Whether `a > b`, of the sizes of two dimensions of one stride; asks only where neither is known to be 1.
+    """Whether ``a > b``, of the sizes of two dimensions of one stride; asks only where neither is known to be 1.
 
     Where one is 1 the stride alone tells nothing, and the order does not matter.
     """
@@ -141,9 +139,7 @@ def larger(a: Size, b: Size) -> bool:
 
 
 def like_strides(sizes: Shape, strides: Shape, memory_format: torch.memory_format | None) -> Shape:
-    """Strides of `empty_like`/`clone` of a tensor: preserve_format (or None) keeps a dense layout, else the format's
-    own.
-    """
+    """Strides of ``empty_like``/``clone``: preserve_format (or None) keeps a dense layout, else the format's own."""
     if memory_format is None or memory_format is torch.preserve_format:
         if canonical(sizes, strides) or is_dense(sizes, strides):
             return strides

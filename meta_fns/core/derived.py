@@ -26,7 +26,7 @@ _OVERLAPPING = frozenset(
 
 
 def need_writable(spec: TensorSpec) -> None:
-    """Raises: ShapeError if two elements of `spec` provably share memory (an expanded dimension)."""
+    """Raises: ShapeError if two elements of ``spec`` provably share memory (an expanded dimension)."""
     if empty(spec.sizes):
         return
     for size, stride in zip(spec.sizes, spec.strides, strict=True):
@@ -36,10 +36,10 @@ def need_writable(spec: TensorSpec) -> None:
 
 
 def written(self: TensorSpec, result: TensorSpec, *, convert: bool, overlapping: bool = False) -> TensorSpec:
-    """`self` after a result has been written into it.
+    """``self`` after a result has been written into it.
 
-    Raises: ShapeError if the result's sizes are not those of `self`; DtypeError if its dtype cannot be cast (unless
-    `convert`).
+    Raises: ShapeError if the result's sizes are not those of ``self``; DtypeError if its dtype cannot be cast (unless
+    ``convert``).
     """
     if result.sizes is not self.sizes:
         if len(result.sizes) != len(self.sizes):
@@ -58,9 +58,7 @@ def written(self: TensorSpec, result: TensorSpec, *, convert: bool, overlapping:
 
 
 def _functional_of(op: OpOverload, name: str) -> Rule | None:
-    """The rule of the functional overload, of packet `name`, that takes the same arguments as `op` (out= arguments
-    apart).
-    """
+    """The rule of the functional overload of packet ``name`` with the arguments of ``op`` (out= arguments apart)."""
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
         return None
@@ -138,7 +136,7 @@ def _out(fn: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
 
 
 def into(out: TensorSpec, result: TensorSpec) -> TensorSpec:
-    """`out` after eager resized it, where its sizes differ, and wrote the result into it."""
+    """``out`` after eager resized it, where its sizes differ, and wrote the result into it."""
     if out.dtype is not result.dtype and not torch.can_cast(result.dtype, out.dtype):
         raise DtypeError(f"a result of {result.dtype} cannot be written into out of {out.dtype}")
     if out.device != result.device:

@@ -17,12 +17,12 @@ __all__ = ["infer"]
 def infer(
     overload: OpOverload | str, args: Any, kwargs: dict[str, Any] | None = None, *, ctx: Context | None = None
 ) -> Any:
-    """The specs that `overload(*args, **kwargs)` returns, shaped as its schema's returns.
+    """The specs that ``overload(*args, **kwargs)`` returns, shaped as its schema's returns.
 
     Arguments as for the op itself, with a TensorSpec (or a torch.Tensor, whose metadata is read) for each tensor; a
-    size may be symbolic wherever the schema allows a SymInt. `ctx` makes the unknown sizes of data-dependent ops.
+    size may be symbolic wherever the schema allows a SymInt. ``ctx`` makes the unknown sizes of data-dependent ops.
 
-    Raises: ShapeError where eager refuses, UnsupportedOp without a rule, DataDependentOutput where a `ctx` is needed.
+    Raises: ShapeError where eager refuses, UnsupportedOp without a rule, DataDependentOutput where a ``ctx`` is needed.
     """
     op = resolve(overload)
     found = lookup(op)

@@ -40,9 +40,10 @@ def common_device(tensors: Sequence[TensorSpec]) -> torch.device:
 def iterate(
     tensors: Sequence[TensorSpec], dtype: torch.dtype, common: torch.dtype | None = None, *, numbers: bool = False
 ) -> TensorSpec:
-    """The fresh output, of `dtype`, of a pointwise op over these tensors, which are first cast to `common` if given.
+    """The fresh output, of ``dtype``, of a pointwise op over these tensors, which are first cast to ``common`` if
+    given.
 
-    `numbers`: Python numbers are operands too. Eager makes 0-d tensors of them, and no longer sees operands of one
+    ``numbers``: Python numbers are operands too. Eager makes 0-d tensors of them, and no longer sees operands of one
     shape.
     """
     first = tensors[0]
@@ -91,11 +92,10 @@ def _cast_strides(tensor: TensorSpec, common: torch.dtype | None) -> Shape:
 
 
 def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
-    """Strides of a fresh output of `sizes` for operands `(sizes, strides)` as they are before broadcasting.
+    """Strides of a fresh output of ``sizes`` for operands ``(sizes, strides)`` as they are before broadcasting.
 
     If all have the output's shape and one dense layout, that layout; else the dimensions ordered by the operands'
-    strides,
-    the first operand that can tell two dimensions apart deciding.
+    strides, the first operand that can tell two dimensions apart deciding.
     """
     whole = all(same_shape(shape, sizes) for shape, _ in operands)
     exact = static(sizes) and all(static(strides) for _, strides in operands)
@@ -168,7 +168,7 @@ def _order(sizes: Shape, keys: list[list[Size]]) -> list[int]:
 
 
 def _outside(sizes: Shape, keys: list[list[Size]], a: int, b: int) -> int:
-    """1 if dimension `a` lies outside `b` in memory, -1 if inside, 0 if no operand tells."""
+    """1 if dimension ``a`` lies outside ``b`` in memory, -1 if inside, 0 if no operand tells."""
     for key in keys:
         left, right = key[a], key[b]
         if same(left, 0) or same(right, 0):
@@ -182,7 +182,7 @@ def _outside(sizes: Shape, keys: list[list[Size]], a: int, b: int) -> int:
 
 
 def laid_out_like(self: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:
-    """A fresh tensor laid out like `self` (`empty_like`)."""
+    """A fresh tensor laid out like ``self`` (``empty_like``)."""
     if self.canonical():
         return self.fresh(None, dtype)
     strides = dense.like_strides(self.sizes, self.strides, None)

@@ -1,6 +1,9 @@
 """Sizes and strides: contiguity and memory formats.
 
-On plain ints everything here is what eager computes, exactly. On symbolic sizes structure decides first (`same`, `known`) and a question is asked only where the answer changes the meaning. One thing is given up for that: where a symbolic size turns out to be 1, or the tensor empty, the *stride* of such a dimension is the formula of the general case and may differ from the one eager reports. No element is addressed through it.
+On plain ints everything here is what eager computes, exactly. On symbolic sizes structure decides first (``same``,
+``known``) and a question is asked only where the answer changes the meaning. One thing is given up for that: where a
+symbolic size turns out to be 1, or the tensor empty, the *stride* of such a dimension is the formula of the general
+case and may differ from the one eager reports. No element is addressed through it.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ __all__ = [
 
 
 def contiguous_strides(sizes: Sequence[Size]) -> Shape:
-    """Strides of a fresh contiguous tensor: each is the next one times `max(next size, 1)`."""
+    """Strides of a fresh contiguous tensor: each is the next one times ``max(next size, 1)``."""
     n = len(sizes)
     if n == 0:
         return ()
@@ -44,9 +47,7 @@ def contiguous_strides(sizes: Sequence[Size]) -> Shape:
 
 
 def channels_last_strides(sizes: Sequence[Size]) -> Shape:
-    """Strides of a fresh channels-last tensor, `(N, C, *spatial)` stored as `(N, *spatial, C)`, of 4 or 5
-    dimensions.
-    """
+    """Strides of a fresh channels-last tensor (4 or 5 dimensions): ``(N, C, *spatial)`` lies as ``(N, *spatial, C)``."""
     n = len(sizes)
     order = [0, *range(2, n), 1]
     strides: list[Size] = [1] * n
@@ -75,7 +76,7 @@ def strides_of_format(sizes: Sequence[Size], memory_format: torch.memory_format 
 
 
 def canonical(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """True if the strides are `contiguous_strides(sizes)`, as far as structure tells; never asks."""
+    """True if the strides are ``contiguous_strides(sizes)``, as far as structure tells; never asks."""
     expected: Size = 1
     for i in range(len(sizes) - 1, -1, -1):
         stride = strides[i]
@@ -93,8 +94,9 @@ def canonical(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """What `Tensor.is_contiguous()` answers: dimensions of size 1 do not count, empty tensors are contiguous. May
-    ask.
+    """What ``Tensor.is_contiguous()`` answers. May ask.
+
+    Dimensions of size 1 do not count, empty tensors are contiguous.
     """
     if canonical(sizes, strides) or _plainly_contiguous(sizes, strides):
         return True
@@ -125,7 +127,7 @@ def _plainly_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size], memory_format: torch.memory_format) -> bool:
-    """What `Tensor.is_contiguous(memory_format=channels_last[_3d])` answers. May ask."""
+    """What ``Tensor.is_contiguous(memory_format=channels_last[_3d])`` answers. May ask."""
     if len(sizes) != (4 if memory_format is torch.channels_last else 5):
         return False
     expected: Size = 1
@@ -182,7 +184,7 @@ def _asks_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def suggested_format(sizes: Sequence[Size], strides: Sequence[Size]) -> torch.memory_format:
-    """The memory format eager reads off the strides (`suggest_memory_format`)."""
+    """The memory format eager reads off the strides (``suggest_memory_format``)."""
     if len(sizes) in (4, 5) and is_channels_last_strides(sizes, strides):
         return torch.channels_last if len(sizes) == 4 else torch.channels_last_3d
     return torch.contiguous_format

@@ -1,6 +1,7 @@
 """Rules of pointwise ops, made by the number of operands, the way they promote and the dtypes that eager accepts.
 
-Operands are the leading tensors and numbers that take part in broadcasting and promotion; what follows (alpha, rounding mode, slopes, ...) does not change metadata and is passed over.
+Operands are the leading tensors and numbers that take part in broadcasting and promotion; what follows (alpha, rounding
+mode, slopes, ...) does not change metadata and is passed over.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ POINTWISE, PROMOTES = "pointwise", "broadcast and promote"
 
 
 def accepted(letters: str) -> frozenset[torch.dtype]:
-    """The dtypes of a row of letters (`DTYPES`)."""
+    """The dtypes of a row of letters (``DTYPES``)."""
     return frozenset(dtype for letter in letters for dtype in DTYPES[letter])
 
 
@@ -91,7 +92,7 @@ def unary(kind: str, letters: str) -> Callable[..., TensorSpec]:
 
 
 def like(kind: str, letters: str) -> Callable[..., TensorSpec]:
-    """The rule of an op over one tensor whose output is laid out as `empty_like`."""
+    """The rule of an op over one tensor whose output is laid out as ``empty_like``."""
     good = accepted(letters)
     compute = _COMPUTE[kind]
 
@@ -108,11 +109,10 @@ def like(kind: str, letters: str) -> Callable[..., TensorSpec]:
 def nary(
     count: int, kind: str, letters: str, *, order: tuple[int, ...] | None = None, numbers: bool = True
 ) -> Callable[..., TensorSpec]:
-    """The rule of an op whose first `count` arguments (TensorSpecs or numbers) are operands.
+    """The rule of an op whose first ``count`` arguments (TensorSpecs or numbers) are operands.
 
-    `order`: in which order the iterator looks at their strides, if not as they come. `numbers`: whether numbers among
-    them
-    become 0-d tensors of the iterator, or are passed to the kernel.
+    ``order``: in which order the iterator looks at their strides, if not as they come. ``numbers``: whether numbers
+    among them become 0-d tensors of the iterator, or are passed to the kernel.
     """
     good = accepted(letters)
     compute, output = _COMPUTE[kind], _OUTPUT[kind]

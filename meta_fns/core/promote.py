@@ -33,7 +33,7 @@ def number_dtype(value: Any) -> torch.dtype:
     """The dtype of a Python or symbolic number as an operand: bool, int64, the default float or the default complex
     dtype.
 
-    A symbolic number says its kind by `scalar_type` (`int`, `float` or `bool`; `int` if it has none).
+    A symbolic number says its kind by ``scalar_type`` (``int``, ``float`` or ``bool``; ``int`` if it has none).
     """
     kind = type(value)
     if kind is int:
@@ -80,8 +80,8 @@ def _combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dty
 
 
 def result_type(operands: Iterable[Any]) -> torch.dtype:
-    """The common dtype of TensorSpecs and numbers: each category promotes within itself and yields to the one before
-    it in kind.
+    """The common dtype of TensorSpecs and numbers: each category promotes within itself and yields to the one before it
+    in kind.
 
     Source: torch.result_type (ATen/native/TypeProperties.cpp).
     """
@@ -111,12 +111,12 @@ def int_to_float(dtype: torch.dtype) -> torch.dtype:
 
 
 def float_result(operands: Iterable[Any]) -> torch.dtype:
-    """`int_to_float` of the operands' common dtype (`div`, `sin`, `atan2`, ...)."""
+    """``int_to_float`` of the operands' common dtype (``div``, ``sin``, ``atan2``, ...)."""
     return int_to_float(result_type(operands))
 
 
 def sum_dtype(dtype: torch.dtype, wanted: torch.dtype | None = None) -> torch.dtype:
-    """The dtype of `sum`, `prod`, `cumsum`: the one asked for, else int64 for bool and integers."""
+    """The dtype of ``sum``, ``prod``, ``cumsum``: the one asked for, else int64 for bool and integers."""
     if wanted is not None:
         return wanted
     return dtype if dtype.is_floating_point or dtype.is_complex else torch.int64

@@ -1,11 +1,9 @@
 """Rules by ATen overload, and what the schema says of aliasing.
 
-A rule is a function with the op's own parameters (names and defaults of the schema) where `Tensor` is a `TensorSpec`,
-`Tensor[]` a list
-of them, an absent optional tensor None, and ints in SymInt slots may be symbolic. A Python number may stand in a
-Tensor slot of
-pointwise ops, as it does at `__torch_dispatch__` level. It returns a TensorSpec or a tuple/list of them, shaped as the
-schema's returns.
+A rule is a function with the op's own parameters (names and defaults of the schema) where ``Tensor`` is a
+``TensorSpec``, ``Tensor[]`` a list of them, an absent optional tensor None, and ints in SymInt slots may be symbolic. A
+Python number may stand in a Tensor slot of pointwise ops, as it does at ``__torch_dispatch__`` level. It returns a
+TensorSpec or a tuple/list of them, shaped as the schema's returns.
 """
 
 from __future__ import annotations
@@ -38,8 +36,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Context(Protocol):
-    """Makes unknown (unbacked) values for data-dependent rules. `lower` and `upper` are inclusive; None is
-    unbounded.
+    """Makes unknown (unbacked) values for data-dependent rules.
+
+    ``lower`` and ``upper`` are inclusive; None is unbounded.
     """
 
     def new_size(self, lower: Size, upper: Size | None) -> Size:
@@ -69,10 +68,10 @@ NO_CONTEXT: Context = _NoContext()
 
 @attrs.frozen(eq=False)
 class Rule:
-    """What is known of one overload. `fn(*args, **kwargs)`, or `fn(ctx, *args, **kwargs)` if `data_dependent`.
+    """What is known of one overload. ``fn(*args, **kwargs)``, or ``fn(ctx, *args, **kwargs)`` if ``data_dependent``.
 
-    `name` is what a user reads beside the op where a guard comes from the rule: its subject in words, by default the
-    name of the function (`aten::mv: mv`, `aten::add.Tensor: broadcast and promote`).
+    ``name`` is what a user reads beside the op where a guard comes from the rule: its subject in words, by default the
+    name of the function (``aten::mv: mv``, ``aten::add.Tensor: broadcast and promote``).
     """
 
     overload: str
@@ -91,9 +90,9 @@ _derivers: list[Callable[[OpOverload], Rule | None]] = []
 
 
 def register(overload: str, fn: Callable[..., Any], *, name: str | None = None, data_dependent: bool = False) -> Rule:
-    """Register `fn` as the rule of one overload (`"aten.mm.default"`), under a name for people (see `Rule`).
+    """Register ``fn`` as the rule of one overload (``"aten.mm.default"``), under a name for people (see ``Rule``).
 
-    Raises: ValueError if the overload has a rule already, or if `fn` was made inside a function, so that what it is
+    Raises: ValueError if the overload has a rule already, or if ``fn`` was made inside a function, so that what it is
     called means nothing to a user, and no name is given.
     """
     if overload in _rules:
@@ -107,7 +106,7 @@ def register(overload: str, fn: Callable[..., Any], *, name: str | None = None, 
 
 
 def rule(*overloads: str, name: str | None = None, data_dependent: bool = False) -> Callable[[_F], _F]:
-    """Decorator form of `register` for one or several overloads that share a signature."""
+    """Decorator form of ``register`` for one or several overloads that share a signature."""
 
     def wrap(fn: _F) -> _F:
         for overload in overloads:
@@ -118,9 +117,7 @@ def rule(*overloads: str, name: str | None = None, data_dependent: bool = False)
 
 
 def deriver(fn: Callable[[OpOverload], Rule | None]) -> Callable[[OpOverload], Rule | None]:
-    """Register a maker of rules for overloads that have none of their own (out= and in-place variants of a functional
-    rule).
-    """
+    """Register a maker of rules for overloads that have none of their own (variants of a functional one)."""
     _derivers.append(fn)
     return fn
 
@@ -141,7 +138,7 @@ def lookup(op: OpOverload) -> Rule | None:
 
 
 def resolve(overload: OpOverload | str) -> OpOverload:
-    """The OpOverload of a name such as `"aten.mm.default"` (an OpOverload passes through).
+    """The OpOverload of a name such as ``"aten.mm.default"`` (an OpOverload passes through).
 
     Raises: UnsupportedOp if this torch has no such overload.
     """
@@ -171,9 +168,9 @@ def rules() -> tuple[Rule, ...]:
 class Aliasing:
     """What the schema says of storage: positions count the schema's arguments and returns.
 
-    `view_of[i]`: output i is a view of this argument (or None). `same_as[i]`: output i is this very argument
+    ``view_of[i]``: output i is a view of this argument (or None). ``same_as[i]``: output i is this very argument
     (in-place, out=).
-    `mutated`: arguments that are written to. `names`: argument names by position.
+    ``mutated``: arguments that are written to. ``names``: argument names by position.
     """
 
     view_of: tuple[int | None, ...]

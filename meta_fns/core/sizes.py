@@ -1,14 +1,11 @@
-"""Duck typing of sizes: `int`, torch.SymInt or any object with the symbolic protocol, behind a few functions.
+"""Duck typing of sizes: ``int``, torch.SymInt or any object with the symbolic protocol, behind a few functions.
 
-The protocol of a symbolic size: `+ - * // %` and comparisons with ints and each other (an `int`/`bool` when the result
-is constant),
-`sym_max(other)`, `sym_min(other)`, `at_least_one()`. Of a symbolic condition: `bool(cond)` asks (and guards),
-`known()` never guards,
-`check(message)` records a requirement, `& | ~` combine without asking.
+The protocol of a symbolic size: ``+ - * // %`` and comparisons with ints and each other (an ``int``/``bool`` when the
+result is constant), ``sym_max(other)``, ``sym_min(other)``, ``at_least_one()``. Of a symbolic condition: ``bool(cond)``
+asks (and guards), ``known()`` never guards, ``check(message)`` records a requirement, ``& | ~`` combine without asking.
 
-Only `if cond:` and `check` ask; everything else here is free of guards. Never use a symbolic size with `in`, as a dict
-key,
-or with `list.index`: those call `==`, whose truth value is a question.
+Only ``if cond:`` and ``check`` ask; everything else here is free of guards. Never use a symbolic size with ``in``, as a
+dict key, or with ``list.index``: those call ``==``, whose truth value is a question.
 """
 
 from __future__ import annotations
@@ -43,21 +40,21 @@ __all__ = [
 ]
 
 Size: TypeAlias = Any
-"""An `int` or a symbolic integer."""
+"""An ``int`` or a symbolic integer."""
 Cond: TypeAlias = Any
-"""A `bool` or a symbolic condition."""
+"""A ``bool`` or a symbolic condition."""
 Shape: TypeAlias = tuple[Size, ...]
 
 _Message: TypeAlias = str | Callable[[], str]
 
 
 def is_symbolic(x: object) -> bool:
-    """True unless `x` is a plain Python number (sizes and conditions alike)."""
+    """True unless ``x`` is a plain Python number (sizes and conditions alike)."""
     return not isinstance(x, int)
 
 
 def static(sizes: Iterable[Size]) -> bool:
-    """True if every size is a plain `int`."""
+    """True if every size is a plain ``int``."""
     for size in sizes:  # noqa: SIM110 - hot
         if type(size) is not int:
             return False
@@ -65,7 +62,7 @@ def static(sizes: Iterable[Size]) -> bool:
 
 
 def known(cond: Cond) -> bool:
-    """True only if `cond` is statically provable; never guards."""
+    """True only if ``cond`` is statically provable; never guards."""
     if cond is True or cond is False:
         return cond
     if isinstance(cond, torch.SymBool):
@@ -74,7 +71,7 @@ def known(cond: Cond) -> bool:
 
 
 def decide(cond: Cond) -> bool:
-    """Whether `cond` holds. Asks; what is only known at run time counts as false."""
+    """Whether ``cond`` holds. Asks; what is only known at run time counts as false."""
     if cond is True or cond is False:
         return cond
     if isinstance(cond, torch.SymBool):
@@ -83,7 +80,7 @@ def decide(cond: Cond) -> bool:
 
 
 def check(cond: Cond, message: _Message) -> None:
-    """Require `cond`: eager refuses the call where it is false.
+    """Require ``cond``: eager refuses the call where it is false.
 
     Raises: ShapeError if it is false (symbolic conditions record a guard or a run-time assertion instead of raising
     later).
@@ -133,7 +130,7 @@ def sym_min(a: Size, b: Size) -> Size:
 
 
 def at_least_one(n: Size) -> Size:
-    """`max(n, 1)`, the factor by which a dimension of size `n` multiplies the strides before it."""
+    """``max(n, 1)``, the factor by which a dimension of size ``n`` multiplies the strides before it."""
     if type(n) is int:
         return n if n > 0 else 1
     if isinstance(n, torch.SymInt):
@@ -156,12 +153,12 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def ceil_div(a: Size, b: Size) -> Size:
-    """`a / b` rounded up, for `b > 0`."""
+    """``a / b`` rounded up, for ``b > 0``."""
     return -(-a // b) if type(a) is int and type(b) is int else (a + (b - 1)) // b
 
 
 def clamp_index(index: Size, size: Size) -> Size:
-    """A slice bound as eager clamps it into `[0, size]`: negative counts from the end; in the simplest form that is
+    """A slice bound as eager clamps it into ``[0, size]``: negative counts from the end; in the simplest form that is
     provable.
 
     Asks (guards) only for the sign of a bound whose sign is not provable.
@@ -188,8 +185,9 @@ _HUGE = 2**62
 
 
 def empty(sizes: Iterable[Size]) -> bool:
-    """True if one of the sizes is the int 0. Kernels of such tensors never run, so eager does not refuse their
-    dtypes.
+    """True if one of the sizes is the int 0.
+
+    Kernels of such tensors never run, so eager does not refuse their dtypes.
     """
     for size in sizes:  # noqa: SIM110 - hot
         if type(size) is int and size == 0:
@@ -198,7 +196,7 @@ def empty(sizes: Iterable[Size]) -> bool:
 
 
 def show(sizes: Iterable[Size]) -> str:
-    """Sizes as text for messages: `(s0, 3)`."""
+    """Sizes as text for messages: ``(s0, 3)``."""
     items = [str(size) for size in sizes]
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 

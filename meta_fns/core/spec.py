@@ -20,8 +20,8 @@ CPU = torch.device("cpu")
 class TensorSpec:
     """Sizes, strides (in elements), storage offset (in elements), dtype, device and layout of a tensor.
 
-    Specs compare by identity: comparing symbolic sizes would ask questions. Use `same` on the sizes.
-    `canonical_known` caches `canonical()`; the maker of a contiguous spec may set it.
+    Specs compare by identity: comparing symbolic sizes would ask questions. Use ``same`` on the sizes.
+    ``canonical_known`` caches ``canonical()``; the maker of a contiguous spec may set it.
     """
 
     sizes: Shape
@@ -66,7 +66,7 @@ class TensorSpec:
         return known
 
     def is_contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
-        """What `Tensor.is_contiguous` answers; asks (guards) where the structure does not tell."""
+        """What ``Tensor.is_contiguous`` answers; asks (guards) where the structure does not tell."""
         if memory_format is torch.contiguous_format:
             return self.canonical() or _layout.is_contiguous(self.sizes, self.strides)
         return _layout.is_channels_last(self.sizes, self.strides, memory_format)

@@ -12,9 +12,9 @@ __all__ = ["infer_sizes", "view_strides", "view_strides_asking"]
 
 
 def infer_sizes(old: Shape, new: Sequence[Size]) -> Shape:
-    """The sizes meant by `new` (at most one -1) for a tensor of sizes `old`; requires equal numbers of elements.
+    """The sizes meant by ``new`` (at most one -1) for a tensor of sizes ``old``; requires equal numbers of elements.
 
-    Sizes that both share are taken out before solving for the -1, so `(b, s, h) -> (b, s, -1, d)` gives `h // d`.
+    Sizes that both share are taken out before solving for the -1, so ``(b, s, h) -> (b, s, -1, d)`` gives ``h // d``.
     Raises: ShapeError if the numbers of elements cannot match.
     """
     hole = -1
@@ -73,10 +73,11 @@ def _cancel(old: Sequence[Size], new: Sequence[Size]) -> tuple[list[Size], list[
 
 
 def view_strides(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
-    """Strides that make a tensor look like `new` (of as many elements) without copying, or None where eager must copy.
+    """Strides that make a tensor look like ``new`` (of as many elements) without copying, or None where eager must
+    copy.
 
-    Canonical tensors need no question; else each run of dimensions that lies densely in memory is matched with the
-    new sizes it covers, and a question is asked where the structure does not tell.
+    Canonical tensors need no question; else each run of dimensions that lies densely in memory is matched with the new
+    sizes it covers, and a question is asked where the structure does not tell.
     Source: computeStride in ATen/TensorUtils.cpp (for plain ints, exactly that).
     """
     if static(sizes) and static(strides) and static(new):
@@ -87,7 +88,7 @@ def view_strides(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 
 def view_strides_asking(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
-    """As `view_strides`, by the very questions that eager asks: exact, but it asks of sizes whether they are 0 or 1."""
+    """As ``view_strides``, by the very questions that eager asks: exact, but asks whether sizes are 0 or 1."""
     return _view_static(sizes, strides, new)
 
 
@@ -146,12 +147,12 @@ def _view_symbolic(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 
 def _overshoots(seen: Size, size: Size, run: Size) -> bool:
-    """True if a run of `run` elements, `seen` of them covered, provably cannot take another `size`."""
+    """True if a run of ``run`` elements, ``seen`` of them covered, provably cannot take another ``size``."""
     return known(seen * size > run)
 
 
 def _runs(sizes: Shape, strides: Shape) -> list[tuple[list[Size], Size]]:
-    """Maximal runs of dimensions (innermost first) that are one dense block each: `(sizes, base stride)`.
+    """Maximal runs of dimensions (innermost first) that are one dense block each: ``(sizes, base stride)``.
 
     Dimensions of known size 1 belong to any run.
     """

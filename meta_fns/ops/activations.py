@@ -138,7 +138,7 @@ def rrelu_with_noise(
     training: bool = False,
     generator: Any = None,
 ) -> TensorSpec:
-    """Leaky relu of a random slope, which is written to `noise` in training."""
+    """Leaky relu of a random slope, which is written to ``noise`` in training."""
     need_dtype("self", self, FLOATS)
     if training:
         need_same("noise", noise, "self", self)
@@ -188,7 +188,7 @@ def rrelu(
 
 @rule("aten.threshold_backward.default")
 def threshold_backward(grad_output: TensorSpec, self: TensorSpec, threshold: Any) -> TensorSpec:
-    """The gradient where `self` is above the threshold."""
+    """The gradient where ``self`` is above the threshold."""
     return _threshold_backward(grad_output, self)
 
 

@@ -25,7 +25,7 @@ _trunc = nary(2, "same", "uihf")
 
 @rule("aten.div.Tensor_mode", "aten.div.Scalar_mode", name="rounded division")
 def div_mode(self: Any, other: Any, *, rounding_mode: str | None) -> TensorSpec:
-    """`self / other`, rounded as told."""
+    """``self / other``, rounded as told."""
     if rounding_mode is None:
         return _division(self, other)
     if rounding_mode not in ("floor", "trunc"):
@@ -38,7 +38,7 @@ _clamp = nary(3, "same", "uihf", numbers=False)
 
 @rule("aten.clamp.default", "aten.clip.default", "aten.clamp.Tensor", "aten.clip.Tensor")
 def clamp(self: TensorSpec, min: Any = None, max: Any = None) -> TensorSpec:  # noqa: A002 - names of the schema
-    """`self` within bounds, which promote and broadcast with it."""
+    """``self`` within bounds, which promote and broadcast with it."""
     if min is None and max is None:
         raise ShapeError("at least one of min and max must be given")
     if type(min) is type(max):
@@ -54,7 +54,7 @@ _power = nary(2, "same", "buihfc", numbers=False)
 
 @rule("aten.pow.Tensor_Scalar")
 def power(self: TensorSpec, exponent: Any) -> TensorSpec:
-    """`self ** exponent`."""
+    """``self ** exponent``."""
     if type(exponent) is int and exponent < 0 and not promote.is_float(self.dtype):
         raise DtypeError("integers to negative integer powers are not allowed")
     return _power(self, exponent)
@@ -62,7 +62,7 @@ def power(self: TensorSpec, exponent: Any) -> TensorSpec:
 
 @rule("aten.square.default")
 def square(self: TensorSpec) -> TensorSpec:
-    """`self ** 2`."""
+    """``self ** 2``."""
     return _power(self, 2)
 
 
@@ -123,7 +123,7 @@ register("aten.lerp.Scalar", _one_dtype(nary(2, "same", "hfc"), 2), name="broadc
 
 @rule("aten.lerp.Tensor")
 def lerp(self: TensorSpec, end: TensorSpec, weight: TensorSpec) -> TensorSpec:
-    """`self + weight * (end - self)`; only a 0-d weight may be of another dtype."""
+    """``self + weight * (end - self)``; only a 0-d weight may be of another dtype."""
     if self.dtype is not end.dtype or (weight.sizes and weight.dtype is not self.dtype):
         raise DtypeError(f"arguments must have one dtype, got {self.dtype}, {end.dtype} and {weight.dtype}")
     return _lerp(self, end, weight)
@@ -134,7 +134,7 @@ _lerp = nary(3, "same", "hfc")
 
 @rule("aten.ldexp.Tensor")
 def ldexp(self: TensorSpec, other: TensorSpec) -> TensorSpec:
-    """`self * 2 ** other`."""
+    """``self * 2 ** other``."""
     if other.dtype is torch.bool and self.dtype.is_floating_point:
         raise not_implemented(other.dtype)
     if self.dtype.is_floating_point and not promote.is_float(other.dtype):
@@ -147,7 +147,7 @@ _log_gamma = unary("float", "uihf")
 
 @rule("aten.mvlgamma.default")
 def mvlgamma(self: TensorSpec, p: int) -> TensorSpec:
-    """The logarithm of the multivariate gamma function of dimension `p`; contiguous."""
+    """The logarithm of the multivariate gamma function of dimension ``p``; contiguous."""
     if p < 1:
         raise ShapeError(f"p must be at least 1, got {p}")
     return _log_gamma(self).fresh()
@@ -159,7 +159,7 @@ _float = unary("float", "buihfc")
 
 @rule("aten.addcdiv.default")
 def addcdiv(self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, *, value: Any = 1) -> TensorSpec:
-    """`self + value * tensor1 / tensor2`."""
+    """``self + value * tensor1 / tensor2``."""
     if not promote.is_float(tensor1.dtype) and not promote.is_float(tensor2.dtype):
         raise DtypeError("integer division with addcdiv is not supported")
     return _addcdiv(self, tensor1, tensor2)

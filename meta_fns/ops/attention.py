@@ -25,8 +25,9 @@ def flash_attention_for_cpu(
     attn_mask: TensorSpec | None = None,
     scale: float | None = None,
 ) -> tuple[TensorSpec, TensorSpec]:
-    """`(b, h, s, d), (b, h, t, d), (b, h, t, d) -> (b, h, s, d)`, laid out like query; logsumexp `(b, h, s)` as `(b,
-    s, h)`.
+    """``(b, h, s, d), (b, h, t, d), (b, h, t, d) -> (b, h, s, d)``, laid out like query; logsumexp.
+
+    The logsumexp is ``(b, h, s)``, laid out as ``(b, s, h)``.
     """
     for name, spec in (("query", query), ("key", key), ("value", value)):
         if len(spec.sizes) != 4:

@@ -1,4 +1,4 @@
-"""The gradients of fused attention, on CPU and CUDA: laid out like the inputs, or as `(b, s, h, d)`."""
+"""The gradients of fused attention, on CPU and CUDA: laid out like the inputs, or as ``(b, s, h, d)``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Three = tuple[TensorSpec, TensorSpec, TensorSpec]
 
 
 def heads_inside(spec: TensorSpec, sizes: Sequence[Size] | None = None) -> TensorSpec:
-    """Fresh `(b, h, s, d)` that lies in memory as `(b, s, h, d)`."""
+    """Fresh ``(b, h, s, d)`` that lies in memory as ``(b, s, h, d)``."""
     b, h, s, d = spec.sizes if sizes is None else sizes
     w, x, y, z = layout.contiguous_strides((b, s, h, d))
     return TensorSpec((b, h, s, d), (w, y, x, z), 0, spec.dtype, spec.device)
@@ -43,7 +43,7 @@ def flash_attention_for_cpu_backward(
     attn_mask: TensorSpec | None = None,
     scale: float | None = None,
 ) -> Three:
-    """The gradients of query, key and value, as `(b, s, h, d)` in memory."""
+    """The gradients of query, key and value, as ``(b, s, h, d)`` in memory."""
     _checked(grad_out, query, key, value)
     for spec in (key, value):
         need_equal(query.sizes[3], spec.sizes[3], "the widths of query, key and value")
@@ -116,7 +116,7 @@ def efficient_attention_backward(
     *,
     scale: float | None = None,
 ) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None, TensorSpec | None]:
-    """The gradients of query, key and value, as `(b, s, h, d)` in memory, and of the bias if asked for."""
+    """The gradients of query, key and value, as ``(b, s, h, d)`` in memory, and of the bias if asked for."""
     if grad_out_ is None:
         return None, None, None, None
     _checked(grad_out_, query, key, value)

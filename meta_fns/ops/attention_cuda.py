@@ -76,8 +76,9 @@ def flash_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """`(b, h, s, d), (b, h, t, d), (b, h, t, d) -> (b, h, s, d)`, laid out like query; logsumexp `(b, h, s)`; sizes;
-    random state.
+    """``(b, h, s, d), (b, h, t, d), (b, h, t, d) -> (b, h, s, d)``, laid out like query; what backward needs.
+
+    That is the logsumexp ``(b, h, s)``, sizes and random state.
     """
     _checked(query, key, value, True)
     b, h, s, _ = query.sizes
@@ -104,8 +105,9 @@ def efficient_attention(
     *,
     scale: float | None = None,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec]:
-    """`(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)`, as `(b, s, h, v)` in memory;
-    logsumexp padded to 32.
+    """``(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)``, as ``(b, s, h, v)`` in memory; logsumexp.
+
+    The logsumexp is padded to 32.
     """
     _checked(query, key, value, False)
     b, h, s, _ = query.sizes
@@ -129,7 +131,7 @@ def cudnn_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """`(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)`, the dimensions in memory as in query."""
+    """``(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)``, the dimensions in memory as in query."""
     _checked(query, key, value, True)
     b, h, s, _ = query.sizes
     output = _like_query(query, (b, h, s, value.sizes[3]))
@@ -150,7 +152,7 @@ def fused_attention_overrideable(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """`(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)`, the dimensions in memory as in query."""
+    """``(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)``, the dimensions in memory as in query."""
     need_rank("query", query, 3, 4)
     sizes = (*query.sizes[:-1], value.sizes[-1])
     s, t = query.sizes[-2], key.sizes[-2]
@@ -181,7 +183,7 @@ def raw_flash_attention(
     block_table: TensorSpec | None = None,
     num_splits: int | None = None,
 ) -> tuple[TensorSpec, ...]:
-    """`(b, s, h, d) -> (b, s, h, d)`, or packed `(total, h, d)` with the sequences' ends; logsumexp; random state."""
+    """``(b, s, h, d) -> (b, s, h, d)``, or packed ``(total, h, d)`` with the ends of sequences; what backward needs."""
     need_dtype("query", query, HALVES)
     if cum_seq_q is None:
         need_rank("query", query, 4)
@@ -221,7 +223,7 @@ def raw_efficient_attention(
     seqlen_k: TensorSpec | None = None,
     window_size: int | None = None,
 ) -> tuple[Any, ...]:
-    """`(b, s, h, d), (b, t, h, d), (b, t, h, v) -> (b, s, h, v)`, contiguous; logsumexp padded to 32."""
+    """``(b, s, h, d), (b, t, h, d), (b, t, h, v) -> (b, s, h, v)``, contiguous; logsumexp padded to 32."""
     need_rank("query", query, 4)
     b, s, h, _ = query.sizes
     output = query.fresh((b, s, h, value.sizes[3]))

@@ -29,7 +29,7 @@ def equal(ctx: Context, self: TensorSpec, other: TensorSpec) -> Any:
 
 @rule("aten.isfinite.default")
 def isfinite(self: TensorSpec) -> TensorSpec:
-    """True where neither infinite nor NaN: laid out like integers, as `(self == self) * (abs(self) != inf)` else."""
+    """True where neither infinite nor NaN: laid out like integers, as ``(self == self) * (abs(self) != inf)`` else."""
     if not promote.is_float(self.dtype):
         return _bool_like(self)
     parts = self
@@ -41,7 +41,7 @@ def isfinite(self: TensorSpec) -> TensorSpec:
 
 @rule("aten.isinf.default")
 def isinf(self: TensorSpec) -> TensorSpec:
-    """True where infinite: laid out like integers, as `abs(self) == inf` else."""
+    """True where infinite: laid out like integers, as ``abs(self) == inf`` else."""
     if not promote.is_float(self.dtype):
         return _bool_like(self)
     parts = self
@@ -57,7 +57,7 @@ def _bool_like(self: TensorSpec) -> TensorSpec:
 
 @rule("aten.where.self")
 def where(condition: TensorSpec, self: Any, other: Any) -> TensorSpec:
-    """`self` where the condition holds, else `other`; the three broadcast, the last two promote."""
+    """``self`` where the condition holds, else ``other``; the three broadcast, the last two promote."""
     if condition.dtype is not torch.bool and condition.dtype is not torch.uint8:
         raise DtypeError(f"condition must be bool, got {condition.dtype}")
     same = type(self) is TensorSpec and type(other) is TensorSpec and self.dtype is other.dtype
@@ -74,9 +74,7 @@ def where(condition: TensorSpec, self: Any, other: Any) -> TensorSpec:
 
 @rule("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
 def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
-    """`value` where the mask holds, else `self`; the two broadcast. The result is contiguous whatever the layout of
-    `self`.
-    """
+    """``value`` where the mask holds, else ``self``, which broadcast; contiguous whatever the layout of ``self``."""
     if mask.dtype is not torch.bool:
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
     if type(value) is TensorSpec:

@@ -38,8 +38,8 @@ def conv_sizes(
 ) -> Shape:
     """Sizes of the output of a convolution with a batch dimension.
 
-    `(n, c, *spatial), (o, c / groups, *kernel) -> (n, o, *[(size + 2 padding - dilation (kernel - 1) - 1) // stride +
-    1])`.
+    ``(n, c, *spatial), (o, c / groups, *kernel) -> (n, o, *[(size + 2 padding - dilation (kernel - 1) - 1) // stride +
+    1])``.
     """
     out: list[Size] = [input[0], weight[1] * groups if transposed else weight[0]]
     for i, (size, kernel) in enumerate(zip(input[2:], weight[2:], strict=True)):
@@ -67,7 +67,7 @@ def convolution(
     output_padding: Sequence[Size],
     groups: Size,
 ) -> TensorSpec:
-    """A convolution over 1 to 3 spatial dimensions; sizes as `conv_sizes` says.
+    """A convolution over 1 to 3 spatial dimensions; sizes as ``conv_sizes`` says.
 
     Channels-last inputs or weights give a channels-last output. (Over one dimension eager makes the input contiguous
     first.)
@@ -110,8 +110,8 @@ def convolution(
 
 
 def _dtype(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> torch.dtype:  # noqa: A002
-    """The dtype that all three have; for an input without samples or channels, which eager only multiplies by a
-    weight, the promoted one.
+    """The dtype that all three have; for an input without samples or channels, which eager only multiplies by a weight,
+    the promoted one.
 
     Raises: DtypeError where the dtypes differ otherwise.
     """

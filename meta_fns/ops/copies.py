@@ -42,14 +42,14 @@ def clone(self: TensorSpec, *, memory_format: torch.memory_format | None = None)
 
 @rule("aten.copy.default")
 def copy(self: TensorSpec, src: TensorSpec, non_blocking: bool = False) -> TensorSpec:
-    """`src`, which must broadcast to the sizes of `self`, in the likeness of `self`."""
+    """``src``, which must broadcast to the sizes of ``self``, in the likeness of ``self``."""
     expand(src.sizes, src.strides, self.sizes)
     return like(self, None, None, None, None)
 
 
 @rule("aten.fill.Scalar", "aten.fill.Tensor")
 def fill(self: TensorSpec, value: Any) -> TensorSpec:
-    """A number, or a 0-d tensor, in the likeness of `self`."""
+    """A number, or a 0-d tensor, in the likeness of ``self``."""
     if type(value) is not TensorSpec:
         need_number_fits(value, self.dtype)
     elif value.sizes:
@@ -59,13 +59,13 @@ def fill(self: TensorSpec, value: Any) -> TensorSpec:
 
 @rule("aten.zero.default")
 def zero(self: TensorSpec) -> TensorSpec:
-    """Zeros in the likeness of `self`."""
+    """Zeros in the likeness of ``self``."""
     return like(self, None, None, None, None)
 
 
 @rule("aten.copy_.default")
 def copy_(self: TensorSpec, src: TensorSpec, non_blocking: bool = False) -> TensorSpec:
-    """`src`, which must broadcast to the sizes of `self`, written into `self`."""
+    """``src``, which must broadcast to the sizes of ``self``, written into ``self``."""
     expand(src.sizes, src.strides, self.sizes)
     if _shares_memory(self) and _looks_like(self, src):
         raise UnsupportedOp("copying into elements that share memory: eager does so only from the very same elements")

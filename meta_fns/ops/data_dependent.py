@@ -23,13 +23,13 @@ __all__ = ["nonzero"]
 
 
 def _some_of(ctx: Context, total: Size, least: Size = 0) -> Size:
-    """An unknown number of `total` things, at least `least`."""
+    """An unknown number of ``total`` things, at least ``least``."""
     return 0 if type(total) is int and total == 0 else ctx.new_size(least, total)
 
 
 @rule("aten.nonzero.default", "aten.argwhere.default", data_dependent=True)
 def nonzero(ctx: Context, self: TensorSpec) -> TensorSpec:
-    """The positions of elements that are not 0, one a row: `(u, dim)`, in columns as they are found."""
+    """The positions of elements that are not 0, one a row: ``(u, dim)``, in columns as they are found."""
     n = len(self.sizes)
     count = _some_of(ctx, self.numel())
     # Eager fills the columns one after the other.
@@ -52,7 +52,7 @@ def one_hot(ctx: Context, self: TensorSpec, num_classes: Size = -1) -> TensorSpe
 
 @rule("aten.nonzero_static.default")
 def nonzero_static(self: TensorSpec, *, size: Size, fill_value: int = -1) -> TensorSpec:
-    """The positions of elements that are not 0, cut or filled up to `size` rows."""
+    """The positions of elements that are not 0, cut or filled up to ``size`` rows."""
     check(size >= 0, lambda: f"size must not be negative, got {size}")
     n = len(self.sizes)
     if self.device.type == "cpu":
@@ -94,7 +94,7 @@ def unique2(
 
 
 def _at_least(total: Size) -> Size:
-    """The fewest distinct values among `total`: 1 unless there is none."""
+    """The fewest distinct values among ``total``: 1 unless there is none."""
     return sym_min(total, 1) if not known(total >= 1) else 1
 
 
@@ -114,7 +114,7 @@ def unique(
 def unique_consecutive(
     ctx: Context, self: TensorSpec, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    """The values without repetitions of their neighbour, flat or as slices along `dim`."""
+    """The values without repetitions of their neighbour, flat or as slices along ``dim``."""
     if dim is not None and not (len(self.sizes) == 1 and dim == 0):
         return unique_dim(ctx, self, dim, True, return_inverse, return_counts)
     total = self.numel()
@@ -132,7 +132,7 @@ def unique_dim(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    """The distinct slices along `dim`."""
+    """The distinct slices along ``dim``."""
     at = wrap_dim(dim, len(self.sizes))
     size = self.sizes[at] if self.sizes else 1
     others = self.sizes[:at] + self.sizes[at + 1 :]
@@ -157,7 +157,7 @@ def unique_dim(
 
 @rule("aten.repeat_interleave.Tensor", data_dependent=True)
 def repeat_interleave(ctx: Context, repeats: TensorSpec, *, output_size: Size | None = None) -> TensorSpec:
-    """`i` as many times as `repeats[i]` says; their sum is `output_size` if that is known."""
+    """``i`` as many times as ``repeats[i]`` says; their sum is ``output_size`` if that is known."""
     need_dtype("repeats", repeats, (torch.int64, torch.int32))
     if len(repeats.sizes) != 1:
         raise ShapeError(f"repeats must be a vector, got {show(repeats.sizes)}")
@@ -169,7 +169,7 @@ def repeat_interleave(ctx: Context, repeats: TensorSpec, *, output_size: Size | 
 
 @rule("aten.bincount.default", data_dependent=True)
 def bincount(ctx: Context, self: TensorSpec, weights: TensorSpec | None = None, minlength: Size = 0) -> TensorSpec:
-    """How often each number occurs, up to the largest one; at least `minlength` counts."""
+    """How often each number occurs, up to the largest one; at least ``minlength`` counts."""
     need_dtype("self", self, INTS)
     if len(self.sizes) != 1:
         raise ShapeError(f"self must be a vector, got {show(self.sizes)}")

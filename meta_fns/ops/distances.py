@@ -38,7 +38,7 @@ def dist(self: TensorSpec, other: TensorSpec, p: Any = 2) -> TensorSpec:
 
 
 def _pairs(x1: TensorSpec, x2: TensorSpec) -> Shape:
-    """`(*b, n, d), (*b, m, d) -> (*b, n, m)`."""
+    """``(*b, n, d), (*b, m, d) -> (*b, n, m)``."""
     for name, spec in (("x1", x1), ("x2", x2)):
         if len(spec.sizes) < 2:
             raise ShapeError(f"{name} must have at least 2 dimensions, got {show(spec.sizes)}")
@@ -49,7 +49,7 @@ def _pairs(x1: TensorSpec, x2: TensorSpec) -> Shape:
 
 @rule("aten._cdist_forward.default")
 def cdist_forward(x1: TensorSpec, x2: TensorSpec, p: float, compute_mode: int | None) -> TensorSpec:
-    """The distance of each row of `x1` to each of `x2`."""
+    """The distance of each row of ``x1`` to each of ``x2``."""
     need_dtype("x1", x1, DOUBLES)
     need_dtype("x2", x2, DOUBLES)
     if p < 0:
@@ -61,7 +61,7 @@ def cdist_forward(x1: TensorSpec, x2: TensorSpec, p: float, compute_mode: int | 
 
 @rule("aten._cdist_backward.default")
 def cdist_backward(grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: float, cdist: TensorSpec) -> TensorSpec:
-    """The gradient of `x1` with the batches broadcast."""
+    """The gradient of ``x1`` with the batches broadcast."""
     need_dtype("x1", x1, DOUBLES)
     need_dtype("grad", grad, DOUBLES)
     sizes = (*broadcast(x1.sizes[:-2], x2.sizes[:-2]), *x1.sizes[-2:])
@@ -75,13 +75,13 @@ def cdist_backward(grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: float, c
 
 @rule("aten._euclidean_dist.default")
 def euclidean_dist(x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
-    """The Euclidean distance of each row of `x1` to each of `x2`."""
+    """The Euclidean distance of each row of ``x1`` to each of ``x2``."""
     return x1.fresh(_pairs(x1, x2))
 
 
 @rule("aten._pdist_forward.default")
 def pdist_forward(self: TensorSpec, p: float = 2.0) -> TensorSpec:
-    """The distance of each pair of rows: `(n, d) -> (n (n - 1) / 2,)`."""
+    """The distance of each pair of rows: ``(n, d) -> (n (n - 1) / 2,)``."""
     need_rank("self", self, 2)
     need_dtype("self", self, DOUBLES)
     if p < 0:

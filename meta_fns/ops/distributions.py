@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 
 def _fillers(names: str, accept: Callable[[torch.dtype], bool], need: Callable[..., None] | None = None) -> None:
-    """`op_(self, ...)` writes random numbers to self; `op(self, ...)` makes a tensor laid out like it."""
+    """``op_(self, ...)`` writes random numbers to self; ``op(self, ...)`` makes a tensor laid out like it."""
 
     def fill(self: TensorSpec, *args: Any, **options: Any) -> TensorSpec:
         if not accept(self.dtype):
@@ -97,7 +97,7 @@ _fillers("random random.to", _real)
 
 @rule("aten.random_.from")
 def random_from(self: TensorSpec, from_: Any, to: Any, *, generator: Any = None) -> TensorSpec:
-    """Integers in `[from, to)` written to self."""
+    """Integers in ``[from, to)`` written to self."""
     if to is not None:
         need_range(from_, to)
     need_writable(self)
@@ -106,7 +106,7 @@ def random_from(self: TensorSpec, from_: Any, to: Any, *, generator: Any = None)
 
 @rule("aten.bernoulli_.float")
 def bernoulli_float_(self: TensorSpec, p: Any = 0.5, *, generator: Any = None) -> TensorSpec:
-    """0 or 1 with probability `p`, written to self."""
+    """0 or 1 with probability ``p``, written to self."""
     _probability(p)
     if self.dtype.is_complex:
         raise DtypeError(f"not implemented for {self.dtype}")
@@ -116,14 +116,14 @@ def bernoulli_float_(self: TensorSpec, p: Any = 0.5, *, generator: Any = None) -
 
 @rule("aten.bernoulli.p")
 def bernoulli_p(self: TensorSpec, p: Any, *, generator: Any = None) -> TensorSpec:
-    """0 or 1 with probability `p`, laid out like self."""
+    """0 or 1 with probability ``p``, laid out like self."""
     _probability(p)
     return laid_out_like(self)
 
 
 @rule("aten.bernoulli_.Tensor")
 def bernoulli_tensor_(self: TensorSpec, p: TensorSpec, *, generator: Any = None) -> TensorSpec:
-    """0 or 1 with the probabilities in `p`, written to self."""
+    """0 or 1 with the probabilities in ``p``, written to self."""
     need_dtype("p", p, FLOATS)
     expand(p.sizes, p.strides, self.sizes)
     need_writable(self)
@@ -145,7 +145,7 @@ def _need_std(std: TensorSpec) -> None:
 
 @rule("aten.normal.Tensor_float")
 def normal_tensor_float(mean: TensorSpec, std: Any = 1.0, *, generator: Any = None) -> TensorSpec:
-    """Normal numbers around `mean`, contiguous."""
+    """Normal numbers around ``mean``, contiguous."""
     _normal_std(0.0, std)
     if not is_float(mean.dtype):
         raise DtypeError(f"not implemented for {mean.dtype}")
@@ -163,7 +163,7 @@ def normal_float_tensor(mean: Any, std: TensorSpec, *, generator: Any = None) ->
 
 @rule("aten.normal.Tensor_Tensor")
 def normal_tensor_tensor(mean: TensorSpec, std: TensorSpec, *, generator: Any = None) -> TensorSpec:
-    """Normal numbers around `mean` of these deviations; the two broadcast."""
+    """Normal numbers around ``mean`` of these deviations; the two broadcast."""
     _need_std(std)
     if not is_float(mean.dtype):
         raise DtypeError(f"not implemented for {mean.dtype}")
@@ -191,7 +191,7 @@ def normal_float_float(
 
 @rule("aten.multinomial.default")
 def multinomial(self: TensorSpec, num_samples: Size, replacement: bool = False, *, generator: Any = None) -> TensorSpec:
-    """Draws from the distributions in the rows: `(n, c) -> (n, num_samples)`, `(c,) -> (num_samples,)`."""
+    """Draws from the distributions in the rows: ``(n, c) -> (n, num_samples)``, ``(c,) -> (num_samples,)``."""
     need_dtype("self", self, FLOATS)
     if len(self.sizes) not in (1, 2):
         raise ShapeError(f"self must have 1 or 2 dimensions, got {show(self.sizes)}")
@@ -216,6 +216,6 @@ def poisson(self: TensorSpec, generator: Any = None) -> TensorSpec:
 
 @rule("aten.binomial.default")
 def binomial(count: TensorSpec, prob: TensorSpec, generator: Any = None) -> TensorSpec:
-    """Draws of how many of `count` happen with probability `prob`; the two broadcast."""
+    """Draws of how many of ``count`` happen with probability ``prob``; the two broadcast."""
     need_dtype("count", count, FLOATS)
     return iterate((count, prob), count.dtype)

@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 @rule("aten.native_dropout_backward.default")
 def native_dropout_backward(grad_output: TensorSpec, mask: TensorSpec, scale: Any) -> TensorSpec:
-    """`grad_output * mask * scale`."""
+    """``grad_output * mask * scale``."""
     common = promote.result_type((grad_output, mask))
     product = iterate((grad_output, mask), common, common)
     return iterate((product,), promote.result_type((product, 1.0)), numbers=True)

@@ -96,7 +96,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Four:
-    """Rows of `weight` summed, averaged or maximised by bag: `(v, h), (n,), (bags,) -> (bags, h)`."""
+    """Rows of ``weight`` summed, averaged or maximised by bag: ``(v, h), (n,), (bags,) -> (bags, h)``."""
     return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx, False)
 
 
@@ -131,7 +131,7 @@ def embedding_bag_backward(
     per_sample_weights: TensorSpec | None,
     padding_idx: int = -1,
 ) -> TensorSpec:
-    """The gradient of the weight: `(num_weights, h)`."""
+    """The gradient of the weight: ``(num_weights, h)``."""
     need_rank("indices", indices, 1)
     need_rank("offsets", offsets, 1)
     need_rank("grad", grad, 2)
@@ -155,7 +155,7 @@ def embedding_bag_dense_backward(
     per_sample_weights: TensorSpec | None,
     padding_idx: int = -1,
 ) -> TensorSpec:
-    """The gradient of the weight: `(num_weights, h)`."""
+    """The gradient of the weight: ``(num_weights, h)``."""
     need_rank("grad", grad, 2)
     return TensorSpec.contiguous((num_weights, grad.sizes[1]), grad.dtype, grad.device)
 
@@ -242,7 +242,7 @@ def segment_reduce_backward(
 
 @rule("aten.hash_tensor.default")
 def hash_tensor(self: TensorSpec, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> TensorSpec:
-    """A hash over `dim`."""
+    """A hash over ``dim``."""
     if self.dtype.is_complex:
         raise DtypeError(f"not implemented for {self.dtype}")
     if self.sizes:
@@ -280,7 +280,7 @@ def histogram(
     weight: TensorSpec | None = None,
     density: bool = False,
 ) -> tuple[TensorSpec, TensorSpec]:
-    """Counts in `bins` bins, and their edges."""
+    """Counts in ``bins`` bins, and their edges."""
     _histogram_checks(self, weight, self.sizes)
     _need_bins([bins])
     return _vector(self, bins), _vector(self, bins + 1)

@@ -150,9 +150,7 @@ def like(
     layout_: torch.layout | None,
     memory_format: torch.memory_format | None,
 ) -> TensorSpec:
-    """A new tensor in the likeness of another: its sizes, its memory layout as far as dense, its dtype and device
-    unless told.
-    """
+    """A new tensor in the likeness of another: its sizes; unless told, its layout as far as dense, dtype and device."""
     if layout_ is not None:
         need_strided(layout_)
     where = self.device if device is None else target_device(device, self.device)

@@ -1,6 +1,6 @@
 """Fourier transforms. Untransformed dimensions come first, by falling input stride; the transformed ones lie innermost.
 
-Source: `_exec_fft` of ATen/native/mkl/SpectralOps.cpp (and CuFFT's, which does the same); without MKL (PocketFFT)
+Source: ``_exec_fft`` of ATen/native/mkl/SpectralOps.cpp (and CuFFT's, which does the same); without MKL (PocketFFT)
 results are contiguous.
 """
 
@@ -66,7 +66,7 @@ def _partition(ndim: int, transformed: Sequence[int]) -> list[int]:
 
 
 def _executed(self: TensorSpec, sizes: Shape, dims: Sequence[int], dtype: torch.dtype) -> TensorSpec:
-    """The output of one transform over `dims`, innermost last, of these sizes."""
+    """The output of one transform over ``dims``, innermost last, of these sizes."""
     if not _MKL and self.device.type == "cpu":
         return TensorSpec.contiguous(sizes, dtype, self.device)
     if self.device.type == "cpu":
@@ -97,7 +97,7 @@ def _need_dims(self: TensorSpec, dim: Sequence[int]) -> list[int]:
 
 @rule("aten._fft_c2c.default")
 def fft_c2c(self: TensorSpec, dim: Sequence[Size], normalization: int, forward: bool) -> TensorSpec:
-    """A transform of complex numbers over `dim`."""
+    """A transform of complex numbers over ``dim``."""
     need_dtype("self", self, _COMPLEX)
     if not dim:
         strides = dense.like_strides(self.sizes, self.strides, None)
@@ -108,7 +108,7 @@ def fft_c2c(self: TensorSpec, dim: Sequence[Size], normalization: int, forward: 
 
 @rule("aten._fft_r2c.default")
 def fft_r2c(self: TensorSpec, dim: Sequence[int], normalization: int, onesided: bool) -> TensorSpec:
-    """A transform of real numbers over `dim`; of the last one, half the frequencies if `onesided`."""
+    """A transform of real numbers over ``dim``; of the last one, half the frequencies if ``onesided``."""
     need_dtype("self", self, _REAL)
     dims = _need_dims(self, dim)
     last = dims[-1]
@@ -121,7 +121,7 @@ def fft_r2c(self: TensorSpec, dim: Sequence[int], normalization: int, onesided: 
 
 @rule("aten._fft_c2r.default")
 def fft_c2r(self: TensorSpec, dim: Sequence[int], normalization: int, last_dim_size: Size) -> TensorSpec:
-    """The inverse of `_fft_r2c`: real numbers, `last_dim_size` of them in the last dimension of `dim`."""
+    """The inverse of ``_fft_r2c``: real numbers, ``last_dim_size`` of them in the last dimension of ``dim``."""
     need_dtype("self", self, _COMPLEX)
     dims = _need_dims(self, dim)
     if not known(last_dim_size >= 1):

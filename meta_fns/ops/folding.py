@@ -1,4 +1,4 @@
-"""Sliding windows as columns (im2col, behind `F.unfold`) and columns added up again (col2im, behind `F.fold`)."""
+"""Sliding windows as columns (im2col, behind ``F.unfold``) and columns added up again (col2im, behind ``F.fold``)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> TensorSpec:
-    """Each window as a column: `(n, c, h, w) -> (n, c k k, windows)`."""
+    """Each window as a column: ``(n, c, h, w) -> (n, c k k, windows)``."""
     need_rank("self", self, 3, 4)
     need_nonempty("self", self, range(len(self.sizes) - 3, len(self.sizes)))
     need_dtype("self", self, _COLUMNS)
@@ -70,7 +70,7 @@ def col2im(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> TensorSpec:
-    """Columns added up where their windows were: `(n, c k k, windows) -> (n, c, *output_size)`."""
+    """Columns added up where their windows were: ``(n, c k k, windows) -> (n, c, *output_size)``."""
     need_rank("self", self, 2, 3)
     need_nonempty("self", self, range(len(self.sizes) - 2, len(self.sizes)))
     need_dtype("self", self, _COLUMNS)

@@ -36,7 +36,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> TensorSpec:
-    """A row of `weight` for each index: `(v, h)[(*, )] -> (*, h)`."""
+    """A row of ``weight`` for each index: ``(v, h)[(*, )] -> (*, h)``."""
     if len(weight.sizes) != 2:
         raise ShapeError(f"weight must have 2 dimensions, got {show(weight.sizes)}")
     need_index_dtype("indices", indices)
@@ -47,7 +47,7 @@ def embedding(
 
 @rule("aten.index_select.default")
 def index_select(self: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
-    """The slices along `dim` at the given indices (a vector, or a 0-d tensor for one of them)."""
+    """The slices along ``dim`` at the given indices (a vector, or a 0-d tensor for one of them)."""
     if len(index.sizes) > 1:
         raise ShapeError(f"index must be a vector, got {show(index.sizes)}")
     need_index_dtype("index", index)
@@ -64,7 +64,10 @@ def index_select(self: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
 
 @rule("aten.gather.default")
 def gather(self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = False) -> TensorSpec:
-    """`self` along `dim` at the positions in `index`, whose sizes the result has; elsewhere index may not be larger."""
+    """``self`` along ``dim`` at the positions in ``index``, whose sizes the result has.
+
+    Elsewhere than along ``dim`` the index may not be larger than ``self``.
+    """
     at = wrap_dim(dim, len(self.sizes))
     result = TensorSpec.contiguous(index.sizes, self.dtype, self.device)
     if empty(index.sizes):
@@ -94,11 +97,11 @@ def gather(self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool =
 
 
 class IndexPlan:
-    """How advanced indexing lays out its result: `before` kept dimensions, the broadcast index sizes, kept dimensions
+    """How advanced indexing lays out its result: ``before`` kept dimensions, the broadcast index sizes, kept dimensions
     after.
 
-    `source`: sizes and strides of `self` in the order of the result, with the index sizes (of stride 0) in place of the
-    indexed dimensions.
+    ``source``: sizes and strides of ``self`` in the order of the result, with the index sizes (of stride 0) in place of
+    the indexed dimensions.
     """
 
     __slots__ = ("before", "index_sizes", "indices", "sizes", "strides")
@@ -129,7 +132,7 @@ class IndexPlan:
 
 
 def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | None]) -> IndexPlan:
-    """Work out advanced indexing of `self`: masks become as many unknown-length vectors as they have dimensions.
+    """Work out advanced indexing of ``self``: masks become as many unknown-length vectors as they have dimensions.
 
     Raises: ShapeError if the indices do not fit or do not broadcast; DataDependentOutput for masks without a context.
     """
@@ -192,10 +195,10 @@ def _mask_vectors(ctx: Context, self: TensorSpec, mask: TensorSpec, at: int) -> 
 
 @rule("aten.index.Tensor", "aten._unsafe_index.Tensor", data_dependent=True)
 def index(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | None]) -> TensorSpec:
-    """`self[indices]`: index sizes broadcast and stand where the first index stood, or in front if the indices are not
-    adjacent.
+    """``self[indices]``: index sizes broadcast and stand where the first index stood, or in front if the indices are
+    not adjacent.
 
-    A mask selects an unknown number of elements, `0 .. mask.numel()`.
+    A mask selects an unknown number of elements, ``0 .. mask.numel()``.
     """
     plan = index_plan(ctx, self, indices)
     sizes = plan.sizes

@@ -20,11 +20,10 @@ __all__ = ["cat", "common_format", "repeat", "stack"]
 
 @rule("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
 def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
-    """The tensors side by side along `dim`, where their sizes add; all other sizes must agree.
+    """The tensors side by side along ``dim``, where their sizes add; all other sizes must agree.
 
     A 1-d tensor among tensors of more dimensions must be empty and is passed over. Channels-last inputs (all of them)
-    give a
-    channels-last output, all else is contiguous.
+    give a channels-last output, all else is contiguous.
     """
     if not tensors:
         raise ShapeError("cat needs at least one tensor")

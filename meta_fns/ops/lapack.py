@@ -43,12 +43,12 @@ def by_columns(sizes: Sequence[Size], dtype: torch.dtype, device: torch.device) 
 
 
 def in_columns(spec: TensorSpec, sizes: Sequence[Size] | None = None) -> TensorSpec:
-    """The same, of the dtype and on the device of `spec` (and of its sizes unless told)."""
+    """The same, of the dtype and on the device of ``spec`` (and of its sizes unless told)."""
     return by_columns(spec.sizes if sizes is None else sizes, spec.dtype, spec.device)
 
 
 def in_rows(spec: TensorSpec, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> TensorSpec:
-    """A fresh contiguous tensor, of the dtype (unless told) and on the device of `spec`."""
+    """A fresh contiguous tensor, of the dtype (unless told) and on the device of ``spec``."""
     return TensorSpec.contiguous(sizes, dtype or spec.dtype, spec.device)
 
 

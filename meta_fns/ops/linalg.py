@@ -65,7 +65,7 @@ def matrix_exp(self: TensorSpec) -> TensorSpec:
 def pinv(
     self: TensorSpec, *, atol: TensorSpec | None = None, rtol: TensorSpec | None = None, hermitian: bool = False
 ) -> TensorSpec:
-    """The pseudo-inverse: `(m, n) -> (n, m)`."""
+    """The pseudo-inverse: ``(m, n) -> (n, m)``."""
     need_matrix("self", self)
     *batch, m, n = self.sizes
     if hermitian:

@@ -81,7 +81,7 @@ def svd(
     *,
     driver: str | None = None,
 ) -> Three:
-    """`(m, n) -> (m, k), (k,), (k, n)` with `k = min(m, n)`, or square factors."""
+    """``(m, n) -> (m, k), (k,), (k, n)`` with ``k = min(m, n)``, or square factors."""
     need_matrix("A", A)
     if driver is not None and A.device.type == "cpu":
         raise ShapeError("driver is for CUDA tensors only")
@@ -98,7 +98,7 @@ def svd(
 
 @rule("aten.linalg_qr.default")
 def qr(A: TensorSpec, mode: str = "reduced") -> Two:
-    """`(m, n) -> (m, k), (k, n)` with `k = min(m, n)`, or `k = m` if complete; mode `r` leaves out the first."""
+    """``(m, n) -> (m, k), (k, n)`` with ``k = min(m, n)``, or ``k = m`` if complete; mode ``r``: not the first."""
     need_matrix("A", A)
     if mode not in ("reduced", "complete", "r"):
         raise ShapeError(f"mode must be 'reduced', 'complete' or 'r', got {mode!r}")
@@ -183,7 +183,7 @@ def householder_product(input: TensorSpec, tau: TensorSpec) -> TensorSpec:  # no
 def ormqr(
     self: TensorSpec, input2: TensorSpec, input3: TensorSpec, left: bool = True, transpose: bool = False
 ) -> TensorSpec:
-    """A matrix times a product of Householder reflections: the sizes of `input3`."""
+    """A matrix times a product of Householder reflections: the sizes of ``input3``."""
     need_matrix("self", self)
     if len(input3.sizes) < 2:
         raise ShapeError(f"input3 must have at least 2 dimensions, got {show(input3.sizes)}")

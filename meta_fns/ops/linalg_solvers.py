@@ -50,7 +50,7 @@ def solve_ex(
     left: bool = True,
     check_errors: bool = False,
 ) -> Four:
-    """The solution of `A X = B`; LU factors, pivots and a code for each matrix."""
+    """The solution of ``A X = B``; LU factors, pivots and a code for each matrix."""
     need_same("B", B, "A", A)
     need_matrix("A", A)
     vectors = _is_vectors(A, B)
@@ -75,7 +75,7 @@ def lu_solve(
     left: bool = True,
     adjoint: bool = False,
 ) -> TensorSpec:
-    """The solution of `A X = B` from the LU factors of A."""
+    """The solution of ``A X = B`` from the LU factors of A."""
     need_dtype("pivots", pivots, (torch.int32,))
     need_same("B", B, "LU", LU)
     if len(B.sizes) < 2:
@@ -88,7 +88,7 @@ def lu_solve(
 
 @rule("aten.linalg_ldl_solve.default")
 def ldl_solve(LD: TensorSpec, pivots: TensorSpec, B: TensorSpec, *, hermitian: bool = False) -> TensorSpec:
-    """The solution of `A X = B` from the LDL factors of A."""
+    """The solution of ``A X = B`` from the LDL factors of A."""
     need_same("B", B, "LD", LD)
     if len(B.sizes) < 2:
         raise ShapeError(f"B must have at least 2 dimensions, got {show(B.sizes)}")
@@ -108,7 +108,7 @@ def solve_triangular(
     left: bool = True,
     unitriangular: bool = False,
 ) -> TensorSpec:
-    """The solution of `A X = B` for triangular A."""
+    """The solution of ``A X = B`` for triangular A."""
     need_same("B", B, "A", self)
     if len(B.sizes) < 2:
         raise ShapeError(f"B must have at least 2 dimensions, got {show(B.sizes)}")
@@ -125,7 +125,7 @@ def triangular_solve(
     transpose: bool = False,
     unitriangular: bool = False,
 ) -> Two:
-    """The solution of `A X = self` for triangular A, and a copy of A; both with the batches broadcast."""
+    """The solution of ``A X = self`` for triangular A, and a copy of A; both with the batches broadcast."""
     if len(self.sizes) < 2:
         raise ShapeError(f"self must have at least 2 dimensions, got {show(self.sizes)}")
     need_same("self", self, "A", A)
@@ -136,7 +136,7 @@ def triangular_solve(
 
 @rule("aten.cholesky_solve.default")
 def cholesky_solve(self: TensorSpec, input2: TensorSpec, upper: bool = False) -> TensorSpec:
-    """The solution of `A X = self` from the Cholesky factor of A."""
+    """The solution of ``A X = self`` from the Cholesky factor of A."""
     if len(self.sizes) < 2:
         raise ShapeError(f"self must have at least 2 dimensions, got {show(self.sizes)}")
     need_same("self", self, "input2", input2)
@@ -148,7 +148,7 @@ def cholesky_solve(self: TensorSpec, input2: TensorSpec, upper: bool = False) ->
 def lstsq(self: TensorSpec, b: TensorSpec, rcond: float | None = None, *, driver: str | None = None) -> Four:
     """Least squares: the solution; residuals, rank and singular values as the driver computes them.
 
-    Residuals are there for `m > n` unless the driver is gelsy; that they are dropped where a matrix lacks full rank
+    Residuals are there for ``m > n`` unless the driver is gelsy; that they are dropped where a matrix lacks full rank
     depends on data and is not known here.
     """
     need_same("b", b, "self", self)

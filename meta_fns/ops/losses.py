@@ -1,4 +1,4 @@
-"""Losses and their gradients. `reduction`: 0 none, 1 mean, 2 sum; a reduced loss is 0-d."""
+"""Losses and their gradients. ``reduction``: 0 none, 1 mean, 2 sum; a reduced loss is 0-d."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def mse_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1) -> Tensor
 
 @rule("aten.smooth_l1_loss.default")
 def smooth_l1_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1, beta: Any = 1.0) -> TensorSpec:
-    """Squared below `beta`, absolute above."""
+    """Squared below ``beta``, absolute above."""
     if beta < 0:
         raise ShapeError(f"beta must not be negative, got {beta}")
     return mse_loss(self, target, reduction)
@@ -53,7 +53,7 @@ def smooth_l1_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1, bet
 
 @rule("aten.huber_loss.default")
 def huber_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1, delta: Any = 1.0) -> TensorSpec:
-    """Squared below `delta`, linear above."""
+    """Squared below ``delta``, linear above."""
     if delta <= 0:
         raise ShapeError(f"delta must be positive, got {delta}")
     return _in_dtype_of(self, mse_loss(self, target, reduction))
@@ -66,7 +66,7 @@ def _in_dtype_of(self: TensorSpec, result: TensorSpec) -> TensorSpec:
 
 
 def _like_input(grad_output: TensorSpec, self: TensorSpec, target: TensorSpec) -> TensorSpec:
-    """The gradient in zeros like `self`, contiguous: operands must broadcast to it."""
+    """The gradient in zeros like ``self``, contiguous: operands must broadcast to it."""
     need_dtype("self", self, FLOATS)
     common = result_type((self, target, grad_output))
     if not torch.can_cast(common, self.dtype):
@@ -193,7 +193,7 @@ def _nll_weight(weight: TensorSpec, classes: Size) -> None:
 def nll_loss_forward(
     self: TensorSpec, target: TensorSpec, weight: TensorSpec | None, reduction: int, ignore_index: Size
 ) -> tuple[TensorSpec, TensorSpec]:
-    """The negative log likelihood of the target classes: `(n, c), (n,) -> (n,)` or 0-d; and the total weight."""
+    """The negative log likelihood of the target classes: ``(n, c), (n,) -> (n,)`` or 0-d; and the total weight."""
     need_dtype("self", self, FLOATS)
     need_dtype("target", target, (torch.int64, torch.uint8))
     _need_dtype_of(self, weight)
@@ -242,7 +242,7 @@ def _nll2d_checks(self: TensorSpec, target: TensorSpec, weight: TensorSpec | Non
 def nll_loss2d_forward(
     self: TensorSpec, target: TensorSpec, weight: TensorSpec | None, reduction: int, ignore_index: Size
 ) -> tuple[TensorSpec, TensorSpec]:
-    """The negative log likelihood at each position: `(n, c, h, w), (n, h, w) -> (n, h, w)` or 0-d; the total weight."""
+    """Negative log likelihoods by position, ``(n, c, h, w), (n, h, w) -> (n, h, w)`` or 0-d; the total weight."""
     need_dtype("self", self, FLOATS)
     need_dtype("target", target, (torch.int64, torch.uint8))
     _need_dtype_of(self, weight)
@@ -277,7 +277,7 @@ def nll_loss2d_backward(
 
 
 def _margin_sizes(self: TensorSpec, target: TensorSpec, *, by_class: bool) -> tuple[Size, Size]:
-    """Batch and number of classes of a margin loss. `by_class`: the target has an entry for each class."""
+    """Batch and number of classes of a margin loss. ``by_class``: the target has an entry for each class."""
     ndim = len(self.sizes)
     if ndim > 2:
         raise ShapeError(f"self must have at most 2 dimensions, got {show(self.sizes)}")
@@ -311,7 +311,7 @@ def multi_margin_loss(
     weight: TensorSpec | None = None,
     reduction: int = 1,
 ) -> TensorSpec:
-    """The margin loss of one class: `(n, c), (n,) -> (n,)` or 0-d."""
+    """The margin loss of one class: ``(n, c), (n,) -> (n,)`` or 0-d."""
     need_dtype("self", self, (torch.float32, torch.float64))
     need_dtype("target", target, (torch.int64,))
     if p not in (1, 2):
@@ -351,7 +351,7 @@ def multi_margin_loss_backward(
 def multilabel_margin_loss_forward(
     self: TensorSpec, target: TensorSpec, reduction: int
 ) -> tuple[TensorSpec, TensorSpec]:
-    """The margin loss of several classes: `(n, c), (n, c) -> (n,)` or 0-d; and which classes are targets."""
+    """The margin loss of several classes: ``(n, c), (n, c) -> (n,)`` or 0-d; and which classes are targets."""
     need_dtype("self", self, (torch.float32, torch.float64))
     need_dtype("target", target, (torch.int64,))
     batch, _ = _margin_sizes(self, target, by_class=True)

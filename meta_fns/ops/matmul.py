@@ -15,7 +15,7 @@ from meta_fns.errors import DtypeError, ShapeError
 
 
 def need_dim(name: str, spec: TensorSpec, dim: int) -> None:
-    """Raises: ShapeError if argument `name` has not exactly `dim` dimensions."""
+    """Raises: ShapeError if argument ``name`` has not exactly ``dim`` dimensions."""
     if len(spec.sizes) != dim:
         raise ShapeError(f"{name} must have {dim} dimensions, got {show(spec.sizes)}")
 
@@ -42,7 +42,7 @@ def inner(a: Size, b: Size, left: TensorSpec, right: TensorSpec) -> None:
 
 @rule("aten.mm.default")
 def mm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
-    """`(n, k) @ (k, m) -> (n, m)`."""
+    """``(n, k) @ (k, m) -> (n, m)``."""
     need_dim("self", self, 2)
     need_dim("mat2", mat2, 2)
     need_same_dtype(self, mat2, "self and mat2")
@@ -55,7 +55,7 @@ def mm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
 
 @rule("aten.bmm.default")
 def bmm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
-    """`(b, n, k) @ (b, k, m) -> (b, n, m)`."""
+    """``(b, n, k) @ (b, k, m) -> (b, n, m)``."""
     need_dim("self", self, 3)
     need_dim("mat2", mat2, 3)
     b, n, k = self.sizes
@@ -74,7 +74,7 @@ def bmm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
 
 @rule("aten.addmm.default")
 def addmm(self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
-    """`(n, m) + (n, k) @ (k, m) -> (n, m)`, the first expanded to that."""
+    """``(n, m) + (n, k) @ (k, m) -> (n, m)``, the first expanded to that."""
     need_dim("mat1", mat1, 2)
     need_dim("mat2", mat2, 2)
     need_same_dtype(mat1, mat2, "mat1 and mat2")

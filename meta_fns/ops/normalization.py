@@ -19,7 +19,7 @@ __all__ = ["batch_norm", "batch_norm_like", "layer_norm", "softmax"]
 
 @rule("aten._softmax.default", "aten._log_softmax.default")
 def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
-    """Softmax along `dim`, contiguous; `half_to_float` (CUDA) reads float16 and gives float32."""
+    """Softmax along ``dim``, contiguous; ``half_to_float`` (CUDA) reads float16 and gives float32."""
     wrap_dim(dim, len(self.sizes))
     if not self.dtype.is_floating_point:
         refuse_unless_empty(f"softmax is not implemented for {self.dtype}", self.sizes)
@@ -32,7 +32,7 @@ def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
 
 @rule("aten._safe_softmax.default")
 def safe_softmax(self: TensorSpec, dim: int, dtype: torch.dtype | None = None) -> TensorSpec:
-    """Softmax along `dim` that gives zeros for rows that are all -inf."""
+    """Softmax along ``dim`` that gives zeros for rows that are all -inf."""
     wrap_dim(dim, len(self.sizes))
     if self.dtype.is_complex:
         raise DtypeError(f"not implemented for {self.dtype}")
@@ -51,8 +51,9 @@ def _per_channel(name: str, spec: TensorSpec | None, size: Size) -> None:
 
 
 def _stat_dtype(input: TensorSpec, *parameters: TensorSpec | None) -> torch.dtype:  # noqa: A002 - name of the schema
-    """The dtype of saved means: that of the parameters on CPU (float32 beside a bfloat16 input), float32 for halves on
-    CUDA.
+    """The dtype of saved means.
+
+    On CPU that of the parameters (float32 beside a bfloat16 input), on CUDA float32 for halves.
     """
     if input.dtype in HALVES:
         if input.device.type != "cpu":
@@ -71,9 +72,7 @@ def layer_norm(
     bias: TensorSpec | None,
     eps: float,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    """The input normalised over its last dimensions, contiguous; mean and 1/deviation with those dimensions of size
-    1.
-    """
+    """The input normalised over its last dimensions, contiguous; mean and 1/deviation, those dimensions of size 1."""
     n = len(normalized_shape)
     if n < 1 or len(input.sizes) < n:
         raise ShapeError(f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}")
@@ -148,7 +147,7 @@ def batch_norm_legit(
     momentum: float,
     eps: float,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    """`native_batch_norm` whose running statistics are arguments that it writes to."""
+    """``native_batch_norm`` whose running statistics are arguments that it writes to."""
     return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
@@ -161,7 +160,7 @@ def batch_norm_no_stats(
     momentum: float,
     eps: float,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    """`native_batch_norm` without running statistics."""
+    """``native_batch_norm`` without running statistics."""
     return batch_norm(input, weight, bias, None, None, training, momentum, eps)
 
 
@@ -213,7 +212,7 @@ def cudnn_batch_norm(
     exponential_average_factor: float,
     epsilon: float,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec]:
-    """`native_batch_norm` with statistics in the weight's dtype; and cuDNN's reserve.
+    """``native_batch_norm`` with statistics in the weight's dtype; and cuDNN's reserve.
 
     The size of the reserve in training is cuDNN's secret: an unknown.
     """

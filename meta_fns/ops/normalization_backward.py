@@ -128,7 +128,7 @@ def batch_norm_backward(
     output_mask: Sequence[bool],
     reserve: TensorSpec,
 ) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None]:
-    """`native_batch_norm_backward` of `_batch_norm_with_update`."""
+    """``native_batch_norm_backward`` of ``_batch_norm_with_update``."""
     return native_batch_norm_backward(
         grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask
     )
@@ -145,15 +145,16 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    """The input normalised within groups of channels; mean and 1/deviation `(N, group)`."""
+    """The input normalised within groups of channels; mean and 1/deviation ``(N, group)``."""
     _group_norm_checks(input, weight, bias, N, C, HxW, group)
     stat = TensorSpec.contiguous((N, group), stat_dtype(input, weight), input.device)
     return _suggested(input, strict=True), stat, stat
 
 
 def _suggested(input: TensorSpec, *, strict: bool) -> TensorSpec:  # noqa: A002 - name of the schema
-    """Fresh, in the memory format that the input suggests on CPU, contiguous on CUDA; `strict` requires the input to
-    be contiguous in that.
+    """Fresh, in the memory format that the input suggests on CPU, contiguous on CUDA.
+
+    ``strict`` requires the input to be contiguous in that.
     """
     if input.canonical():
         return input.fresh()
@@ -227,7 +228,7 @@ def native_group_norm_backward(
 
 @rule("aten._weight_norm_interface.default")
 def weight_norm_interface(v: TensorSpec, g: TensorSpec, dim: int = 0) -> tuple[TensorSpec, TensorSpec]:
-    """`v` scaled to the norms `g` along `dim`, and its own norms."""
+    """``v`` scaled to the norms ``g`` along ``dim``, and its own norms."""
     need_dtype("v", v, FLOATS)
     last = len(v.sizes) - 1
     if dim not in (0, last):

@@ -31,7 +31,7 @@ def vector_norm(
     *,
     dtype: torch.dtype | None = None,
 ) -> TensorSpec:
-    """The norm over `dim`: real, in the precision of the input or of `dtype`."""
+    """The norm over ``dim``: real, in the precision of the input or of ``dtype``."""
     if not is_float(self.dtype):
         raise DtypeError(f"needs a floating or complex tensor, got {self.dtype}")
     if dtype is not None:
@@ -51,7 +51,7 @@ def vector_norm(
 
 @rule("aten.norm.ScalarOpt_dim", name="norm")
 def norm_dim(self: TensorSpec, p: Any, dim: Sequence[int], keepdim: bool = False) -> TensorSpec:
-    """The norm over `dim`."""
+    """The norm over ``dim``."""
     return vector_norm(self, 2 if p is None else p, dim, keepdim)
 
 
@@ -65,13 +65,13 @@ def norm(self: TensorSpec, p: Any = 2) -> TensorSpec:
 def norm_dim_dtype(
     self: TensorSpec, p: Any, dim: Sequence[int], keepdim: bool = False, *, dtype: torch.dtype
 ) -> TensorSpec:
-    """The norm over `dim`, in `dtype`."""
+    """The norm over ``dim``, in ``dtype``."""
     return vector_norm(self, 2 if p is None else p, dim, keepdim, dtype=dtype)
 
 
 @rule("aten.renorm.default")
 def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> TensorSpec:
-    """Slices along `dim` scaled down to a norm of at most `maxnorm`."""
+    """Slices along ``dim`` scaled down to a norm of at most ``maxnorm``."""
     if not is_float(self.dtype):
         raise DtypeError(f"not implemented for {self.dtype}")
     if p <= 0:

@@ -42,7 +42,7 @@ def eye_m(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """Ones on the diagonal of an `(n, m)` matrix of zeros."""
+    """Ones on the diagonal of an ``(n, m)`` matrix of zeros."""
     for name, size in (("n", n), ("m", m)):
         check(size >= 0, f"{name} must not be negative, got {size}")
     return fresh((n, m), dtype, device, layout)
@@ -61,7 +61,7 @@ def linspace(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """`steps` numbers from `start` to `end`, which may be 0-d tensors."""
+    """``steps`` numbers from ``start`` to ``end``, which may be 0-d tensors."""
     check(steps >= 0, lambda: f"steps must not be negative, got {steps}")
     for name, bound in (("start", start), ("end", end)):
         if isinstance(bound, TensorSpec) and bound.sizes:
@@ -89,12 +89,12 @@ def logspace(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """`steps` powers of `base`, the exponents from `start` to `end`."""
+    """``steps`` powers of ``base``, the exponents from ``start`` to ``end``."""
     return linspace(start, end, steps, dtype=dtype, layout=layout, device=device)
 
 
 def _triangle(row: int, col: int, offset: int, lower: bool) -> int:
-    """How many elements of a `(row, col)` matrix lie on or below (above) a diagonal."""
+    """How many elements of a ``(row, col)`` matrix lie on or below (above) a diagonal."""
     if row == 0 or col == 0:
         return 0
     if not lower:
@@ -117,7 +117,7 @@ def tril_indices(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """Rows and columns of the lower triangle of a matrix: `(2, count)`."""
+    """Rows and columns of the lower triangle of a matrix: ``(2, count)``."""
     return _indices(row, col, offset, True, dtype, layout, device)
 
 
@@ -132,7 +132,7 @@ def triu_indices(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """Rows and columns of the upper triangle of a matrix: `(2, count)`."""
+    """Rows and columns of the upper triangle of a matrix: ``(2, count)``."""
     return _indices(row, col, offset, False, dtype, layout, device)
 
 
@@ -232,7 +232,7 @@ def arange(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """`0 .. end`, exclusive."""
+    """``0 .. end``, exclusive."""
     return arange_start_step(0, end, 1, dtype=dtype, layout=layout, device=device)
 
 
@@ -246,7 +246,7 @@ def arange_start(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """`start .. end`, exclusive."""
+    """``start .. end``, exclusive."""
     return arange_start_step(start, end, 1, dtype=dtype, layout=layout, device=device)
 
 
@@ -261,7 +261,7 @@ def arange_start_step(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """`start .. end`, exclusive, by `step`: int64 if all three are ints, else the default dtype."""
+    """``start .. end``, exclusive, by ``step``: int64 if all three are ints, else the default dtype."""
     need_strided(layout)
     numbers = (start, end, step)
     if dtype is None:

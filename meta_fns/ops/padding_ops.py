@@ -19,8 +19,9 @@ __all__ = ["constant_pad_nd"]
 
 @rule("aten.constant_pad_nd.default")
 def constant_pad_nd(self: TensorSpec, pad: Sequence[Size], value: Any = 0) -> TensorSpec:
-    """`pad[2 i]` and `pad[2 i + 1]` elements of a number before and after the i-th dimension from the end; negative
-    ones cut.
+    """Elements of a number before and after the last dimensions; negative ones cut.
+
+    ``pad[2 i]`` and ``pad[2 i + 1]`` are how many before and after the i-th dimension from the end.
     """
     if len(pad) % 2:
         raise ShapeError(f"pad needs an even number of values, got {len(pad)}")
@@ -86,7 +87,7 @@ def _padded_sizes(self: TensorSpec, padding: Sequence[Size], n: int, *, reflect:
 
 
 def _fresh(self: TensorSpec, sizes: Shape, like: TensorSpec, *, keeps_format: bool) -> TensorSpec:
-    """A fresh tensor of `sizes`, in the memory format that `like` suggests if the op keeps it."""
+    """A fresh tensor of ``sizes``, in the memory format that ``like`` suggests if the op keeps it."""
     found = torch.contiguous_format
     if keeps_format and not like.canonical():
         found = layout.suggested_format(like.sizes, like.strides)

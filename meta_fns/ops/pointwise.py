@@ -1,4 +1,4 @@
-"""Pointwise ops that are a row of the table (`pointwise_table`), registered."""
+"""Pointwise ops that are a row of the table (``pointwise_table``), registered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def _with_alpha(fn: Callable[..., TensorSpec]) -> Callable[..., TensorSpec]:
-    """Also refuse an `alpha` of a kind that the common dtype cannot hold."""
+    """Also refuse an ``alpha`` of a kind that the common dtype cannot hold."""
 
     def checked(self: Any, other: Any, alpha: Any = 1) -> TensorSpec:
         if type(alpha) is int:

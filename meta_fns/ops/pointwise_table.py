@@ -1,9 +1,8 @@
-"""Pointwise ops as data: names (`.default` unless said), promotion kind, accepted common dtypes.
+"""Pointwise ops as data: names (``.default`` unless said), promotion kind, accepted common dtypes.
 
-Kinds: `same` output in the common dtype; `float` ints and bools compute in the default float dtype; `bool` a bool
-output;
-`real` complex gives its value dtype; `angle` is `float` then `real`; `double` computes in double precision.
-Letters (`core.pointwise.DTYPES`) name the common dtypes that eager's CPU kernels accept.
+Kinds: ``same`` output in the common dtype; ``float`` ints and bools compute in the default float dtype; ``bool`` a bool
+output; ``real`` complex gives its value dtype; ``angle`` is ``float`` then ``real``; ``double`` computes in double
+precision. Letters (``core.pointwise.DTYPES``) name the common dtypes that eager's CPU kernels accept.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ __all__ = ["formatted", "need_gradient", "need_window", "pair", "pooled_size", "
 
 
 def pair(values: Sequence[Size] | Size, default: Sequence[Size] = (), n: int = 2) -> Sequence[Size]:
-    """A value for each of `n` spatial dimensions; an empty list stands for the default.
+    """A value for each of ``n`` spatial dimensions; an empty list stands for the default.
 
     Raises: ShapeError for another number of values.
     """
@@ -36,8 +36,9 @@ def pair(values: Sequence[Size] | Size, default: Sequence[Size] = (), n: int = 2
 
 
 def pooled_size(size: Size, kernel: Size, padding: Size, stride: Size, dilation: Size, ceil_mode: bool) -> Size:
-    """The size of a pooled dimension; with `ceil_mode` a last window that starts inside the input or its left padding
-    counts.
+    """The size of a pooled dimension.
+
+    With ``ceil_mode`` a last window that starts inside the input or its left padding counts.
     """
     span = size + 2 * padding - dilation * (kernel - 1) - 1
     if not ceil_mode:
@@ -50,7 +51,7 @@ def pooled_size(size: Size, kernel: Size, padding: Size, stride: Size, dilation:
 
 
 def formatted(spec: TensorSpec, sizes: Shape, like: TensorSpec | None = None, *, keep: bool = True) -> TensorSpec:
-    """A fresh tensor of `sizes` in the memory format that `like` (or `spec` itself) suggests if it is to be kept."""
+    """A fresh tensor of ``sizes``, in the memory format of ``like`` (or ``spec`` itself) if that is to be kept."""
     like = like or spec
     found = torch.contiguous_format
     if keep and len(sizes) in (4, 5) and len(sizes) == len(like.sizes) and not like.canonical():

@@ -221,7 +221,7 @@ def _unpooled(self: TensorSpec, indices: TensorSpec, output_size: Sequence[Size]
 
 @rule("aten.max_unpool2d.default")
 def max_unpool2d(self: TensorSpec, indices: TensorSpec, output_size: Sequence[Size]) -> TensorSpec:
-    """Zeros of `output_size` with each value where its maximum was."""
+    """Zeros of ``output_size`` with each value where its maximum was."""
     return _unpooled(self, indices, output_size, 2)
 
 
@@ -233,7 +233,7 @@ def max_unpool3d(
     stride: Sequence[int],
     padding: Sequence[int],
 ) -> TensorSpec:
-    """Zeros of `output_size` with each value where its maximum was."""
+    """Zeros of ``output_size`` with each value where its maximum was."""
     if len(stride) != 3 or len(padding) != 3:
         raise ShapeError(f"stride and padding need 3 values, got {list(stride)}, {list(padding)}")
     need_positive("stride", stride)

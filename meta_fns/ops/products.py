@@ -1,4 +1,4 @@
-"""Products of vectors and matrices beyond `mm`: with vectors, in batches, fused, in integers or 8-bit floats."""
+"""Products of vectors and matrices beyond ``mm``: with vectors, in batches, fused, in integers or 8-bit floats."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _scalar(spec: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:
 
 @rule("aten.mv.default")
 def mv(self: TensorSpec, vec: TensorSpec) -> TensorSpec:
-    """`(n, k) @ (k,) -> (n,)`."""
+    """``(n, k) @ (k,) -> (n,)``."""
     need_numbers(self)
     need_rank("self", self, 2)
     need_rank("vec", vec, 1)
@@ -47,7 +47,7 @@ def mv(self: TensorSpec, vec: TensorSpec) -> TensorSpec:
 
 @rule("aten.addmv.default")
 def addmv(self: TensorSpec, mat: TensorSpec, vec: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
-    """`(n,) + (n, k) @ (k,) -> (n,)`."""
+    """``(n,) + (n, k) @ (k,) -> (n,)``."""
     result = mv(mat, vec)
     if len(self.sizes) > 1:
         raise ShapeError(f"self must be a vector, got {show(self.sizes)}")
@@ -63,7 +63,7 @@ def addmv(self: TensorSpec, mat: TensorSpec, vec: TensorSpec, *, beta: Any = 1, 
 
 @rule("aten.addr.default")
 def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
-    """`(n, m) + (n,) x (m,) -> (n, m)`."""
+    """``(n, m) + (n,) x (m,) -> (n, m)``."""
     need_rank("vec1", vec1, 1)
     need_rank("vec2", vec2, 1)
     sizes = (vec1.sizes[0], vec2.sizes[0])
@@ -81,7 +81,7 @@ def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, *, beta: Any = 1,
 
 @rule("aten.addbmm.default")
 def addbmm(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
-    """`(n, m) + sum of (b, n, k) @ (b, k, m) -> (n, m)`."""
+    """``(n, m) + sum of (b, n, k) @ (b, k, m) -> (n, m)``."""
     sizes = _batches(self, batch1, batch2)[1:]
     fit_into("self", self.sizes, sizes)
     if has_zero(batch1.sizes) and isinstance(beta, float) and not is_float(self.dtype):
@@ -91,7 +91,7 @@ def addbmm(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: An
 
 @rule("aten.addbmm_.default")
 def addbmm_(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
-    """`addbmm` into self, which is resized to the result."""
+    """``addbmm`` into self, which is resized to the result."""
     result = addbmm(self, batch1, batch2, beta=beta, alpha=alpha)
     if len(self.sizes) == 2 and all(same(a, b) or a == b for a, b in zip(self.sizes, result.sizes, strict=True)):
         need_writable(self)
@@ -101,7 +101,7 @@ def addbmm_(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: A
 
 @rule("aten.baddbmm.default")
 def baddbmm(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
-    """`(b, n, m) + (b, n, k) @ (b, k, m) -> (b, n, m)`."""
+    """``(b, n, m) + (b, n, k) @ (b, k, m) -> (b, n, m)``."""
     sizes = _batches(self, batch1, batch2)
     fit_into("self", self.sizes, sizes)
     return TensorSpec.contiguous(sizes, self.dtype, self.device)
@@ -120,7 +120,7 @@ def _batches(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec) -> Shape:
 
 @rule("aten.dot.default", "aten.vdot.default")
 def dot(self: TensorSpec, tensor: TensorSpec) -> TensorSpec:
-    """`(n,) . (n,) -> ()`."""
+    """``(n,) . (n,) -> ()``."""
     need_rank("self", self, 1)
     need_rank("tensor", tensor, 1)
     need_same("tensor", tensor, "self", self)
@@ -148,7 +148,7 @@ def trilinear(
     sumdim: Sequence[int],
     unroll_dim: int = 1,
 ) -> TensorSpec:
-    """The product of three tensors, each with dimensions of size 1 added, summed over `sumdim`."""
+    """The product of three tensors, each with dimensions of size 1 added, summed over ``sumdim``."""
     total = len(i1.sizes) + len(expand1)
     if not 0 <= unroll_dim < total:
         raise ShapeError(f"unroll_dim {unroll_dim} is out of range for {total} dimensions")
@@ -178,13 +178,13 @@ def trilinear(
 def addmm_activation(
     self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False
 ) -> TensorSpec:
-    """`addmm`, then relu or gelu."""
+    """``addmm``, then relu or gelu."""
     return addmm(self, mat1, mat2, beta=beta, alpha=alpha)
 
 
 @rule("aten._int_mm.default")
 def int_mm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
-    """`(n, k) @ (k, m) -> (n, m)` of int8 (uint8) numbers in int32."""
+    """``(n, k) @ (k, m) -> (n, m)`` of int8 (uint8) numbers in int32."""
     need_rank("self", self, 2)
     need_rank("mat2", mat2, 2)
     need_dtype("self", self, (torch.int8, torch.uint8))
@@ -204,7 +204,7 @@ def scaled_mm(
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
 ) -> TensorSpec:
-    """`(n, k) @ (k, m) -> (n, m)` of scaled 8-bit floats, in `out_dtype`."""
+    """``(n, k) @ (k, m) -> (n, m)`` of scaled 8-bit floats, in ``out_dtype``."""
     need_rank("self", self, 2)
     need_rank("mat2", mat2, 2)
     need_equal(self.sizes[1], mat2.sizes[0], f"{show(self.sizes)} @ {show(mat2.sizes)}")

@@ -48,7 +48,7 @@ def rand_generator(
 
 
 def need_range(low: Size, high: Size) -> None:
-    """Require that there are integers in `[low, high)`."""
+    """Require that there are integers in ``[low, high)``."""
     if not known(low < high):
         check(low < high, lambda: f"randint needs low < high, got {low} and {high}")
 
@@ -63,7 +63,7 @@ def randint(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """A new tensor of integers below `high`."""
+    """A new tensor of integers below ``high``."""
     return randint_low(0, high, size, dtype=dtype, layout=layout, device=device)
 
 
@@ -78,7 +78,7 @@ def randint_low(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """A new tensor of integers in `[low, high)`."""
+    """A new tensor of integers in ``[low, high)``."""
     need_range(low, high)
     return fresh(size, dtype, device, layout)
 
@@ -94,7 +94,7 @@ def randint_generator(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """A new tensor of integers below `high`, from a generator."""
+    """A new tensor of integers below ``high``, from a generator."""
     return randint_low(0, high, size, dtype=dtype, layout=layout, device=device)
 
 
@@ -110,7 +110,7 @@ def randint_low_generator(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """A new tensor of integers in `[low, high)`, from a generator."""
+    """A new tensor of integers in ``[low, high)``, from a generator."""
     return randint_low(low, high, size, dtype=dtype, layout=layout, device=device)
 
 
@@ -123,7 +123,7 @@ def randperm(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """A random order of `0 .. n - 1`."""
+    """A random order of ``0 .. n - 1``."""
     check(n >= 0, lambda: f"n must not be negative, got {n}")
     return fresh((n,), dtype, device, layout)
 
@@ -152,7 +152,7 @@ def rand_like(
     pin_memory: bool | None = None,
     memory_format: torch.memory_format | None = None,
 ) -> TensorSpec:
-    """Random floats laid out like `self`."""
+    """Random floats laid out like ``self``."""
     if not is_float(dtype or self.dtype):
         raise DtypeError(f"not implemented for {dtype or self.dtype}")
     return like(self, dtype, device, layout, memory_format)
@@ -168,7 +168,7 @@ def randn_like(
     pin_memory: bool | None = None,
     memory_format: torch.memory_format | None = None,
 ) -> TensorSpec:
-    """Normally distributed floats laid out like `self`."""
+    """Normally distributed floats laid out like ``self``."""
     if not is_float(dtype or self.dtype):
         refuse_unless_empty(f"not implemented for {dtype or self.dtype}", self.sizes)
     return like(self, dtype, device, layout, memory_format)
@@ -185,7 +185,7 @@ def randint_like(
     pin_memory: bool | None = None,
     memory_format: torch.memory_format | None = None,
 ) -> TensorSpec:
-    """Integers below `high` laid out like `self`."""
+    """Integers below ``high`` laid out like ``self``."""
     need_range(0, high)
     return like(self, dtype, device, layout, memory_format)
 
@@ -202,6 +202,6 @@ def randint_like_low(
     pin_memory: bool | None = None,
     memory_format: torch.memory_format | None = None,
 ) -> TensorSpec:
-    """Integers in `[low, high)` laid out like `self`."""
+    """Integers in ``[low, high)`` laid out like ``self``."""
     need_range(low, high)
     return like(self, dtype, device, layout, memory_format)

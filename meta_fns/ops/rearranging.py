@@ -58,7 +58,7 @@ def _rolled(self: TensorSpec, shift: Size, at: int) -> TensorSpec:
 
 @rule("aten.rot90.default")
 def rot90(self: TensorSpec, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorSpec:
-    """A rotation by `k` quarter turns in the plane of two dimensions."""
+    """A rotation by ``k`` quarter turns in the plane of two dimensions."""
     if len(dims) != 2 or len(self.sizes) < 2:
         raise ShapeError(f"rot90 needs two dimensions, got {list(dims)} of {show(self.sizes)}")
     a, b = (wrap_dim(d, len(self.sizes)) for d in dims)
@@ -77,7 +77,7 @@ def rot90(self: TensorSpec, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorS
 
 @rule("aten.narrow_copy.default")
 def narrow_copy(self: TensorSpec, dim: int, start: Size, length: Size) -> TensorSpec:
-    """A contiguous copy of `length` elements from `start` along `dim`."""
+    """A contiguous copy of ``length`` elements from ``start`` along ``dim``."""
     if not self.sizes:
         raise ShapeError("narrow does not apply to 0-d tensors")
     at = wrap_dim(dim, len(self.sizes))
@@ -93,19 +93,19 @@ def narrow_copy(self: TensorSpec, dim: int, start: Size, length: Size) -> Tensor
 
 @rule("aten.unsafe_split.Tensor")
 def unsafe_split(self: TensorSpec, split_size: Size, dim: int = 0) -> list[TensorSpec]:
-    """`split` whose pieces do not count as views."""
+    """``split`` whose pieces do not count as views."""
     return list(split(self, split_size, dim))
 
 
 @rule("aten.unsafe_split_with_sizes.default")
 def unsafe_split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0) -> list[TensorSpec]:
-    """`split_with_sizes` whose pieces do not count as views."""
+    """``split_with_sizes`` whose pieces do not count as views."""
     return list(split_with_sizes(self, split_sizes, dim))
 
 
 @rule("aten._chunk_cat.default")
 def chunk_cat(tensors: Sequence[TensorSpec], dim: int, num_chunks: int) -> TensorSpec:
-    """Each tensor padded and cut into chunks along `dim`, flattened from there, and joined: `(*lead, chunks, size)`."""
+    """Each tensor padded, cut into chunks along ``dim``, flattened from there, joined: ``(*lead, chunks, size)``."""
     if num_chunks < 1 or not tensors:
         raise ShapeError("needs at least one tensor and one chunk")
     dtype, device = tensors[0].dtype, tensors[0].device
@@ -129,7 +129,7 @@ def chunk_cat(tensors: Sequence[TensorSpec], dim: int, num_chunks: int) -> Tenso
 
 @rule("aten.resize_.default")
 def resize_(self: TensorSpec, size: Sequence[Size], *, memory_format: torch.memory_format | None = None) -> TensorSpec:
-    """`self` with other sizes, contiguous unless the sizes are its own (or in a memory format)."""
+    """``self`` with other sizes, contiguous unless the sizes are its own (or in a memory format)."""
     for item in size:
         check(item >= 0, lambda: f"a negative size in {show(size)}")
     if memory_format is torch.preserve_format:
@@ -147,7 +147,7 @@ def resize_(self: TensorSpec, size: Sequence[Size], *, memory_format: torch.memo
 def resize_as_(
     self: TensorSpec, the_template: TensorSpec, *, memory_format: torch.memory_format | None = None
 ) -> TensorSpec:
-    """`self` with the sizes of another tensor."""
+    """``self`` with the sizes of another tensor."""
     if memory_format is torch.preserve_format:
         memory_format = layout.suggested_format(the_template.sizes, the_template.strides)
     result = resize_(self, the_template.sizes)

@@ -127,7 +127,7 @@ def native_multi_head_attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[TensorSpec, TensorSpec | None]:
-    """`(b, s, e) -> (b, s, e)`, and the attention weights, averaged over heads or `(b, heads, s, t)`."""
+    """``(b, s, e) -> (b, s, e)``, and the attention weights, averaged over heads or ``(b, heads, s, t)``."""
     for name, spec in (("query", query), ("key", key), ("value", value)):
         need_rank(name, spec, 3)
     need_equal(query.sizes[2], embed_dim, "the width of query")
@@ -164,7 +164,7 @@ def transformer_encoder_layer_fwd(
     mask: TensorSpec | None = None,
     mask_type: int | None = None,
 ) -> TensorSpec:
-    """A whole encoder layer: `(b, s, e) -> (b, s, e)`."""
+    """A whole encoder layer: ``(b, s, e) -> (b, s, e)``."""
     need_rank("src", src, 3)
     need_equal(src.sizes[2], embed_dim, "the width of src")
     if num_heads <= 0 or embed_dim % num_heads:
@@ -213,8 +213,8 @@ def grouped_mm(
     bias: TensorSpec | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> TensorSpec:
-    """Products of groups of rows (columns) that end at `offs`: `(n, k), (g, k, m) -> (n, m)`,
-    `(n, k), (k, m) -> (g, n, m)`, `(g, n, k), (k, m) -> (n, m)`, and plainly `(g, n, k), (g, k, m) -> (g, n, m)`.
+    """Products of groups of rows (columns) that end at ``offs``: ``(n, k), (g, k, m) -> (n, m)``, ``(n, k), (k, m) ->
+    (g, n, m)``, ``(g, n, k), (k, m) -> (n, m)``, and plainly ``(g, n, k), (g, k, m) -> (g, n, m)``.
 
     Rows of the result start at multiples of 16 bytes.
     """
@@ -280,7 +280,7 @@ def ctc_loss(
     blank: int = 0,
     zero_infinity: bool = False,
 ) -> tuple[TensorSpec, TensorSpec]:
-    """The loss of each sequence, and log alpha `(n, t, 2 longest target + 1)`."""
+    """The loss of each sequence, and log alpha ``(n, t, 2 longest target + 1)``."""
     _ctc_blank(log_probs, blank)
     need_equal(len(input_lengths), log_probs.sizes[1], "input_lengths and the batch")
     need_equal(len(target_lengths), log_probs.sizes[1], "target_lengths and the batch")
@@ -349,7 +349,7 @@ def batch_norm_with_update(
     momentum: float,
     eps: float,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec]:
-    """`native_batch_norm` in training; and room that the backend reserves (none on the CPU)."""
+    """``native_batch_norm`` in training; and room that the backend reserves (none on the CPU)."""
     if input.device.type != "cpu":
         raise UnsupportedOp("the reserve of _batch_norm_with_update on this device")
     output, mean, rstd = batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)

@@ -32,14 +32,14 @@ def reduced_dims(dim: Sequence[int] | int | None, ndim: int) -> frozenset[int]:
 
 
 def reduced_sizes(sizes: Shape, dims: frozenset[int], keepdim: bool) -> Shape:
-    """The sizes left, with 1 for each reduced dimension if `keepdim`."""
+    """The sizes left, with 1 for each reduced dimension if ``keepdim``."""
     if keepdim:
         return tuple([1 if i in dims else size for i, size in enumerate(sizes)])
     return tuple([size for i, size in enumerate(sizes) if i not in dims])
 
 
 def reduce_to(self: TensorSpec, dim: Sequence[int] | int | None, keepdim: bool, dtype: torch.dtype) -> TensorSpec:
-    """The contiguous result, of `dtype`, of reducing over `dim`."""
+    """The contiguous result, of ``dtype``, of reducing over ``dim``."""
     dims = reduced_dims(dim, len(self.sizes))
     return TensorSpec.contiguous(reduced_sizes(self.sizes, dims, keepdim), dtype, self.device)
 
@@ -220,14 +220,14 @@ def count_nonzero(self: TensorSpec, dim: Sequence[int]) -> TensorSpec:
 
 @rule("aten.cumsum.default", "aten.cumprod.default", name="cumulative")
 def cumsum(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> TensorSpec:
-    """Running sums (products) along `dim`; int64 for bools and integers unless told."""
+    """Running sums (products) along ``dim``; int64 for bools and integers unless told."""
     wrap_dim(dim, len(self.sizes))
     return self.fresh(None, sum_dtype(self.dtype, dtype))
 
 
 @rule("aten.cumsum.out", "aten.cumprod.out", name="cumulative")
 def cumsum_out(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None, out: TensorSpec) -> TensorSpec:
-    """Running sums (products) in the dtype of `out`, whatever it is."""
+    """Running sums (products) in the dtype of ``out``, whatever it is."""
     wrap_dim(dim, len(self.sizes))
     if dtype is not None and dtype is not out.dtype:
         raise DtypeError(f"out must be of dtype {dtype}, got {out.dtype}")
@@ -244,7 +244,7 @@ def cumsum_(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> 
 
 @rule("aten.logcumsumexp.default")
 def logcumsumexp(self: TensorSpec, dim: int) -> TensorSpec:
-    """Running logarithms of sums of exponentials along `dim`."""
+    """Running logarithms of sums of exponentials along ``dim``."""
     wrap_dim(dim, len(self.sizes))
     if not is_float(self.dtype):
         raise DtypeError(f"logcumsumexp is not implemented for {self.dtype}")

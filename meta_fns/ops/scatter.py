@@ -25,7 +25,7 @@ _MASKS = (torch.bool, torch.uint8)
 
 
 def _both(name: str, fn: Callable[..., TensorSpec], *, overlapping: bool = False) -> None:
-    """Register `aten.<name>` for the functional rule `fn`, and its in-place variant that returns self."""
+    """Register ``aten.<name>`` for the functional rule ``fn``, and its in-place variant that returns self."""
 
     def in_place(self: TensorSpec, *args: Any, **kwargs: Any) -> TensorSpec:
         fn(self, *args, **kwargs)
@@ -42,7 +42,7 @@ def _both(name: str, fn: Callable[..., TensorSpec], *, overlapping: bool = False
 
 
 def _within(index: TensorSpec, full: TensorSpec, skip: int, what: str) -> None:
-    """Require index sizes no larger than those of `full`, in all dimensions but `skip`."""
+    """Require index sizes no larger than those of ``full``, in all dimensions but ``skip``."""
     if not (index.sizes and full.sizes):
         sizes, others = index.sizes or (1,), full.sizes or (1,)
     else:
@@ -81,13 +81,13 @@ def _scatter_checks(self: TensorSpec, dim: int, index: TensorSpec, src: TensorSp
 
 
 def scatter_src(self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec) -> TensorSpec:
-    """A copy of `self` with `src` written at the positions in `index` along `dim`."""
+    """A copy of ``self`` with ``src`` written at the positions in ``index`` along ``dim``."""
     _scatter_checks(self, dim, index, src)
     return self.fresh()
 
 
 def scatter_value(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> TensorSpec:
-    """A copy of `self` with a number written at the positions in `index` along `dim`."""
+    """A copy of ``self`` with a number written at the positions in ``index`` along ``dim``."""
     _scatter_checks(self, dim, index, None)
     return self.fresh()
 
@@ -101,13 +101,13 @@ def _need_reduction(reduce: str, accepted: Sequence[str]) -> None:
 
 
 def scatter_src_with(self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec, *, reduce: str) -> TensorSpec:
-    """`scatter` that adds or multiplies."""
+    """``scatter`` that adds or multiplies."""
     _need_reduction(reduce, ("add", "multiply"))
     return scatter_src(self, dim, index, src)
 
 
 def scatter_value_with(self: TensorSpec, dim: int, index: TensorSpec, value: Any, *, reduce: str) -> TensorSpec:
-    """`scatter` of a number that adds or multiplies."""
+    """``scatter`` of a number that adds or multiplies."""
     _need_reduction(reduce, ("add", "multiply"))
     return scatter_value(self, dim, index, value)
 
@@ -115,7 +115,7 @@ def scatter_value_with(self: TensorSpec, dim: int, index: TensorSpec, value: Any
 def scatter_reduce(
     self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec, reduce: str, *, include_self: bool = True
 ) -> TensorSpec:
-    """`scatter` that reduces what meets at one position."""
+    """``scatter`` that reduces what meets at one position."""
     _need_reduction(reduce, _REDUCTIONS)
     return scatter_src(self, dim, index, src)
 
@@ -156,7 +156,7 @@ def _same_slices(self: TensorSpec, source: TensorSpec, at: int) -> None:
 
 
 def index_add(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, *, alpha: Any = 1) -> TensorSpec:
-    """A copy of `self` with slices of `source` added at the given indices of `dim`."""
+    """A copy of ``self`` with slices of ``source`` added at the given indices of ``dim``."""
     at = _slices_checks(self, dim, index, source, "index_add")
     _same_slices(self, source, at)
     return self.fresh()
@@ -165,7 +165,7 @@ def index_add(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec,
 def index_reduce(
     self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, reduce: str, *, include_self: bool = True
 ) -> TensorSpec:
-    """A copy of `self` reduced with slices of `source` at the given indices of `dim`."""
+    """A copy of ``self`` reduced with slices of ``source`` at the given indices of ``dim``."""
     _need_reduction(reduce, ("prod", "mean", "amax", "amin"))
     if self.dtype is torch.bool or (self.dtype.is_complex and reduce in ("amax", "amin")):
         raise DtypeError(f"not implemented for {self.dtype}")
@@ -175,7 +175,7 @@ def index_reduce(
 
 
 def index_copy(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> TensorSpec:
-    """A copy of `self` with slices of `source` written at the given indices of `dim`."""
+    """A copy of ``self`` with slices of ``source`` written at the given indices of ``dim``."""
     at = wrap_dim(dim, len(self.sizes))
     if len(index.sizes) > 1:
         raise ShapeError(f"index must be a vector, got {show(index.sizes)}")
@@ -211,7 +211,7 @@ def _fill_checks(self: TensorSpec, dim: int, index: TensorSpec) -> None:
 
 
 def index_fill_number(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> TensorSpec:
-    """A copy of `self` with a number written at the given indices of `dim`."""
+    """A copy of ``self`` with a number written at the given indices of ``dim``."""
     _fill_checks(self, dim, index)
     if number_dtype(value).is_complex and not self.dtype.is_complex:
         raise DtypeError(f"a complex value does not fit into {self.dtype}")
@@ -268,7 +268,7 @@ def _values_checks(self: TensorSpec, indices: Sequence[TensorSpec | None], value
 def index_put(
     self: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec, accumulate: bool = False
 ) -> TensorSpec:
-    """A copy of `self` with values, broadcast, written (or added) where the indices say."""
+    """A copy of ``self`` with values, broadcast, written (or added) where the indices say."""
     if values.dtype is not self.dtype:
         raise DtypeError(f"values are of {values.dtype}, self of {self.dtype}")
     _values_checks(self, indices, values.sizes)
@@ -286,7 +286,7 @@ def index_put_impl_(
     accumulate: bool = False,
     unsafe: bool = False,
 ) -> TensorSpec:
-    """`index_put_` itself."""
+    """``index_put_`` itself."""
     index_put(self, indices, values, accumulate)
     return self
 
@@ -295,7 +295,7 @@ def index_put_impl_(
 def unsafe_index_put(
     self: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec, accumulate: bool = False
 ) -> TensorSpec:
-    """`index_put` without checks of the indices."""
+    """``index_put`` without checks of the indices."""
     return index_put(self, indices, values, accumulate)
 
 
@@ -303,7 +303,7 @@ def unsafe_index_put(
 def unsafe_masked_index(
     self: TensorSpec, mask: TensorSpec, indices: Sequence[TensorSpec | None], fill: Any
 ) -> TensorSpec:
-    """`self[indices]` with `fill` where the mask is false."""
+    """``self[indices]`` with ``fill`` where the mask is false."""
     if mask.dtype is not torch.bool:
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
     if has_zero(self.sizes):
@@ -318,7 +318,7 @@ def unsafe_masked_index(
 def unsafe_masked_index_put_accumulate(
     self: TensorSpec, mask: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec
 ) -> TensorSpec:
-    """A copy of `self` with values added where the indices say and the mask is true."""
+    """A copy of ``self`` with values added where the indices say and the mask is true."""
     if mask.dtype is not torch.bool:
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
     if not has_zero(self.sizes):
@@ -339,7 +339,7 @@ def _masked_scatter_checks(self: TensorSpec, mask: TensorSpec, source: TensorSpe
 
 @rule("aten.masked_scatter.default")
 def masked_scatter(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
-    """A contiguous copy of `self`, broadcast with the mask, with elements of `source` where the mask holds."""
+    """A contiguous copy of ``self``, broadcast with the mask, with elements of ``source`` where the mask holds."""
     _masked_scatter_checks(self, mask, source)
     return self.fresh(broadcast(self.sizes, mask.sizes))
 
@@ -362,7 +362,7 @@ def masked_scatter_backward(grad_output: TensorSpec, mask: TensorSpec, sizes: Se
 
 
 def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: bool = False) -> TensorSpec:
-    """A copy of `self` with `source` written at positions counted as if it were flat."""
+    """A copy of ``self`` with ``source`` written at positions counted as if it were flat."""
     need_dtype("index", index, (torch.int64,))
     need_same("source", source, "self", self)
     need_equal(index.numel(), source.numel(), "index and source must have as many elements")
@@ -376,7 +376,7 @@ _both("put.default", put)
 
 @rule("aten.take.default")
 def take(self: TensorSpec, index: TensorSpec) -> TensorSpec:
-    """Elements at positions counted as if `self` were flat; the sizes of the index."""
+    """Elements at positions counted as if ``self`` were flat; the sizes of the index."""
     need_dtype("index", index, (torch.int64,))
     if has_zero(self.sizes):
         check(index.numel() == 0, lambda: f"self {show(self.sizes)} has no elements to take")

@@ -14,7 +14,7 @@ __all__ = ["count_of", "diagonal", "select", "slice_dim", "slice_tensor", "split
 
 
 def count_of(size: Size, what: str) -> int:
-    """A number of outputs, as an int: a symbolic one is specialised (guarded) by `int()`.
+    """A number of outputs, as an int: a symbolic one is specialised (guarded) by ``int()``.
 
     Raises: UnsupportedOp if the size cannot be made an int.
     """
@@ -27,10 +27,10 @@ def count_of(size: Size, what: str) -> int:
 
 
 def slice_dim(size: Size, start: Size | None, end: Size | None, step: Size) -> tuple[Size, Size]:
-    """First index and number of elements of `start:end:step` over `size`, clamped as eager clamps.
+    """First index and number of elements of ``start:end:step`` over ``size``, clamped as eager clamps.
 
-    In the simplest provable form: `:s` with `s <= size` has s elements, `k:` has `max(size - k, 0)`, `-k:` has
-    `min(size, k)`.
+    In the simplest provable form: ``:s`` with ``s <= size`` has s elements, ``k:`` has ``max(size - k, 0)``, ``-k:``
+    has ``min(size, k)``.
     """
     if type(step) is int and step < 1:
         raise ShapeError(f"slice step must be positive, got {step}")
@@ -60,7 +60,7 @@ def _at_least_zero(n: Size) -> Size:
 def slice_tensor(
     self: TensorSpec, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
 ) -> TensorSpec:
-    """`self[..., start:end:step, ...]` along `dim`."""
+    """``self[..., start:end:step, ...]`` along ``dim``."""
     if not self.sizes:
         raise ShapeError("a 0-d tensor cannot be sliced")
     at = wrap_dim(dim, len(self.sizes))
@@ -77,7 +77,7 @@ def slice_tensor(
 
 @rule("aten.select.int")
 def select(self: TensorSpec, dim: int, index: Size) -> TensorSpec:
-    """`self[..., index, ...]` along `dim`, which disappears."""
+    """``self[..., index, ...]`` along ``dim``, which disappears."""
     if not self.sizes:
         raise ShapeError("select does not apply to a 0-d tensor")
     at = wrap_dim(dim, len(self.sizes))
@@ -105,8 +105,9 @@ def _piece(self: TensorSpec, at: int, start: Size, size: Size) -> TensorSpec:
 
 @rule("aten.split.Tensor")
 def split(self: TensorSpec, split_size: Size, dim: int = 0) -> list[TensorSpec]:
-    """Views of `split_size` along `dim`, the last one smaller if it must be. How many there are must be known (or is
-    guarded).
+    """Views of ``split_size`` along ``dim``, the last one smaller if it must be.
+
+    How many there are must be known (or is guarded).
     """
     if not self.sizes:
         raise ShapeError("a 0-d tensor cannot be split")
@@ -126,7 +127,7 @@ def split(self: TensorSpec, split_size: Size, dim: int = 0) -> list[TensorSpec]:
 
 @rule("aten.split_with_sizes.default")
 def split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0) -> list[TensorSpec]:
-    """Views of the given sizes along `dim`, which must add up."""
+    """Views of the given sizes along ``dim``, which must add up."""
     if not self.sizes:
         raise ShapeError("a 0-d tensor cannot be split")
     at = wrap_dim(dim, len(self.sizes))
@@ -144,7 +145,7 @@ def split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0
 
 @rule("aten.unbind.int")
 def unbind(self: TensorSpec, dim: int = 0) -> list[TensorSpec]:
-    """Every `select` along `dim`; its size must be known (or is guarded)."""
+    """Every ``select`` along ``dim``; its size must be known (or is guarded)."""
     if not self.sizes:
         raise ShapeError("unbind does not apply to a 0-d tensor")
     at = wrap_dim(dim, len(self.sizes))
@@ -179,7 +180,7 @@ def diagonal(self: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) ->
 
 @rule("aten.unfold.default")
 def unfold(self: TensorSpec, dimension: int, size: Size, step: Size) -> TensorSpec:
-    """Windows of `size` every `step` along a dimension, as the last dimension."""
+    """Windows of ``size`` every ``step`` along a dimension, as the last dimension."""
     at = wrap_dim(dimension, len(self.sizes))
     full = self.sizes[at] if self.sizes else 1
     stride = self.strides[at] if self.sizes else 1

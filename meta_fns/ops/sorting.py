@@ -29,13 +29,13 @@ def _need_ordered(self: TensorSpec) -> None:
 
 @rule("aten.sort.default")
 def sort(self: TensorSpec, dim: int = -1, descending: bool = False) -> Pair:
-    """The values in order along `dim`, and where they were; laid out like the input."""
+    """The values in order along ``dim``, and where they were; laid out like the input."""
     return sort_stable(self, stable=False, dim=dim, descending=descending)
 
 
 @rule("aten.sort.stable")
 def sort_stable(self: TensorSpec, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Pair:
-    """The values in order along `dim`, and where they were; laid out like the input."""
+    """The values in order along ``dim``, and where they were; laid out like the input."""
     wrap_dim(dim, len(self.sizes))
     _need_ordered(self)
     values = laid_out_like(self)
@@ -44,7 +44,7 @@ def sort_stable(self: TensorSpec, *, stable: bool | None, dim: int = -1, descend
 
 @rule("aten.topk.default")
 def topk(self: TensorSpec, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:  # noqa: A002
-    """The `k` largest (smallest) along `dim`, and where they were; contiguous."""
+    """The ``k`` largest (smallest) along ``dim``, and where they were; contiguous."""
     at = wrap_dim(dim, len(self.sizes))
     _need_ordered(self)
     if self.dtype is torch.bool:
@@ -60,7 +60,7 @@ def topk(self: TensorSpec, k: Size, dim: int = -1, largest: bool = True, sorted:
 
 
 def _without(self: TensorSpec, dim: int, keepdim: bool, name: str) -> Pair:
-    """Values and int64 positions with `dim` reduced, which may not be of size 0."""
+    """Values and int64 positions with ``dim`` reduced, which may not be of size 0."""
     at = wrap_dim(dim, len(self.sizes))
     if not self.sizes:
         values = TensorSpec.contiguous((), self.dtype, self.device)
@@ -75,7 +75,7 @@ def _without(self: TensorSpec, dim: int, keepdim: bool, name: str) -> Pair:
 
 @rule("aten.kthvalue.default")
 def kthvalue(self: TensorSpec, k: Size, dim: int = -1, keepdim: bool = False) -> Pair:
-    """The k-th smallest along `dim`, and where it was."""
+    """The k-th smallest along ``dim``, and where it was."""
     at = wrap_dim(dim, len(self.sizes))
     need_dtype("self", self, REALS)
     full = self.sizes[at] if self.sizes else 1
@@ -93,21 +93,21 @@ def median(self: TensorSpec) -> TensorSpec:
 
 @rule("aten.median.dim", "aten.nanmedian.dim")
 def median_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> Pair:
-    """The median along `dim`, and where it was."""
+    """The median along ``dim``, and where it was."""
     need_dtype("self", self, REALS)
     return _without(self, dim, keepdim, "median")
 
 
 @rule("aten.mode.default")
 def mode(self: TensorSpec, dim: int = -1, keepdim: bool = False) -> Pair:
-    """The most frequent value along `dim`, and where it was."""
+    """The most frequent value along ``dim``, and where it was."""
     need_dtype("self", self, _ORDERED)
     return _without(self, dim, keepdim, "mode")
 
 
 @rule("aten.cummax.default", "aten.cummin.default", name="cumulative extremes")
 def cummax(self: TensorSpec, dim: int) -> Pair:
-    """The largest (smallest) so far along `dim`, and where it was; contiguous."""
+    """The largest (smallest) so far along ``dim``, and where it was; contiguous."""
     wrap_dim(dim, len(self.sizes))
     need_dtype("self", self, _ORDERED)
     values = self.fresh()
@@ -203,7 +203,7 @@ def isin(
 
 @rule("aten.count_nonzero.default")
 def count_nonzero(self: TensorSpec, dim: int | None = None) -> TensorSpec:
-    """How many elements are not 0, of all or along `dim`."""
+    """How many elements are not 0, of all or along ``dim``."""
     if dim is None:
         return TensorSpec.contiguous((), torch.int64, self.device)
     at = wrap_dim(dim, len(self.sizes))
@@ -212,7 +212,7 @@ def count_nonzero(self: TensorSpec, dim: int | None = None) -> TensorSpec:
 
 @rule("aten.histc.default")
 def histc(self: TensorSpec, bins: int = 100, min: Any = 0, max: Any = 0) -> TensorSpec:  # noqa: A002
-    """A histogram of `bins` counts, in the dtype of the input."""
+    """A histogram of ``bins`` counts, in the dtype of the input."""
     need_dtype("self", self, REALS if self.device.type != "cpu" else REALS - INTS)
     if bins <= 0:
         raise ShapeError(f"bins must be positive, got {bins}")

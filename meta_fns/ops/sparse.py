@@ -39,7 +39,7 @@ def to_sparse(
 
 @rule("aten._to_sparse.sparse_dim")
 def to_sparse_dim(self: TensorSpec, sparse_dim: int) -> TensorSpec:
-    """A tensor by coordinates of its first `sparse_dim` dimensions."""
+    """A tensor by coordinates of its first ``sparse_dim`` dimensions."""
     if sparse_dim < 0 or sparse_dim > len(self.sizes) or (sparse_dim == 0 and self.sizes):
         raise ShapeError(f"sparse_dim {sparse_dim} is out of range for {len(self.sizes)} dimensions")
     return _sparse(self, torch.sparse_coo)
@@ -47,7 +47,7 @@ def to_sparse_dim(self: TensorSpec, sparse_dim: int) -> TensorSpec:
 
 @rule("aten.sparse_mask.default")
 def sparse_mask(self: TensorSpec, mask: TensorSpec) -> TensorSpec:
-    """The elements of `self` that a sparse mask stores."""
+    """The elements of ``self`` that a sparse mask stores."""
     need_sizes("mask", mask, self.sizes)
     return _sparse(self, mask.layout)
 
@@ -56,7 +56,7 @@ def sparse_mask(self: TensorSpec, mask: TensorSpec) -> TensorSpec:
 def sparse_sampled_addmm(
     self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, *, beta: Any = 1, alpha: Any = 1
 ) -> TensorSpec:
-    """A product computed where `self` stores elements."""
+    """A product computed where ``self`` stores elements."""
     need_same("mat1", mat1, "self", self)
     need_same("mat2", mat2, "self", self)
     if len(mat1.sizes) < 2 or len(mat2.sizes) < 2:

@@ -29,7 +29,7 @@ _ACCEPTED = FLOATS | {torch.uint8}
 
 
 def _output(spec: TensorSpec, sizes: Shape, n: int) -> TensorSpec:
-    """Fresh, in the memory format that `spec` suggests (contiguous over one spatial dimension)."""
+    """Fresh, in the memory format that ``spec`` suggests (contiguous over one spatial dimension)."""
     found = torch.contiguous_format
     if n > 1 and not spec.canonical():
         found = layout.suggested_format(spec.sizes, spec.strides)
@@ -37,7 +37,7 @@ def _output(spec: TensorSpec, sizes: Shape, n: int) -> TensorSpec:
 
 
 def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
-    """The rules of an upsampling op over `n` spatial dimensions and of its gradient (which `plain_gradient` makes
+    """The rules of an upsampling op over ``n`` spatial dimensions and of its gradient (which ``plain_gradient`` makes
     contiguous whatever the layout).
     """
 
@@ -134,7 +134,7 @@ _register_grid(3)
 
 @rule("aten.cudnn_grid_sampler.default")
 def cudnn_grid_sampler(self: TensorSpec, grid: TensorSpec) -> TensorSpec:
-    """The bilinear grid sampler of cuDNN: `(n, c, h, w), (n, *out, 2) -> (n, c, *out)`."""
+    """The bilinear grid sampler of cuDNN: ``(n, c, h, w), (n, *out, 2) -> (n, c, *out)``."""
     _grid_checks(self, grid, 2, 0)
     return self.fresh((*self.sizes[:2], *grid.sizes[1:-1]))
 
@@ -150,7 +150,7 @@ def cudnn_grid_sampler_backward(
 
 @rule("aten.affine_grid_generator.default")
 def affine_grid_generator(theta: TensorSpec, size: Sequence[Size], align_corners: bool) -> TensorSpec:
-    """A grid for each affine matrix: `(n, 2, 3) -> (n, h, w, 2)`, `(n, 3, 4) -> (n, d, h, w, 3)`."""
+    """A grid for each affine matrix: ``(n, 2, 3) -> (n, h, w, 2)``, ``(n, 3, 4) -> (n, d, h, w, 3)``."""
     n = len(size) - 2
     if n not in (2, 3):
         raise ShapeError(f"size needs 4 or 5 values, got {show(size)}")
@@ -173,7 +173,7 @@ def _shuffled(self: TensorSpec, sizes: Shape, *, cpu_format: bool) -> TensorSpec
 
 @rule("aten.pixel_shuffle.default")
 def pixel_shuffle(self: TensorSpec, upscale_factor: int) -> TensorSpec:
-    """Channels to space: `(*, c r r, h, w) -> (*, c, h r, w r)`."""
+    """Channels to space: ``(*, c r r, h, w) -> (*, c, h r, w r)``."""
     r = upscale_factor
     if len(self.sizes) < 3:
         raise ShapeError(f"needs at least 3 dimensions, got {show(self.sizes)}")
@@ -188,7 +188,7 @@ def pixel_shuffle(self: TensorSpec, upscale_factor: int) -> TensorSpec:
 
 @rule("aten.pixel_unshuffle.default")
 def pixel_unshuffle(self: TensorSpec, downscale_factor: int) -> TensorSpec:
-    """Space to channels: `(*, c, h r, w r) -> (*, c r r, h, w)`."""
+    """Space to channels: ``(*, c, h r, w r) -> (*, c r r, h, w)``."""
     r = downscale_factor
     if len(self.sizes) < 3:
         raise ShapeError(f"needs at least 3 dimensions, got {show(self.sizes)}")

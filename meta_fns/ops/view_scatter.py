@@ -1,4 +1,4 @@
-"""Writing into a view of a copy (`slice_scatter`, ...), and the backward of views: zeros with the gradient in place."""
+"""Writing into a view of a copy (``slice_scatter``, ...), and gradients of views: zeros with the gradient in place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _zeros(grad: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
 
 
 def _fits(grad: TensorSpec, view: TensorSpec) -> None:
-    """Require that `grad` can be copied into `view`."""
+    """Require that ``grad`` can be copied into ``view``."""
     if not same_shape(grad.sizes, view.sizes):
         expand(grad.sizes, grad.strides, view.sizes)
 
@@ -44,21 +44,21 @@ def _fits(grad: TensorSpec, view: TensorSpec) -> None:
 def slice_scatter(
     self: TensorSpec, src: TensorSpec, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
 ) -> TensorSpec:
-    """A copy of `self` with `src` in its slice."""
+    """A copy of ``self`` with ``src`` in its slice."""
     need_sizes("src", src, slice_tensor(self, dim, start, end, step).sizes)
     return copy_preserving(self)
 
 
 @rule("aten.select_scatter.default")
 def select_scatter(self: TensorSpec, src: TensorSpec, dim: int, index: Size) -> TensorSpec:
-    """A copy of `self` with `src` at one index of a dimension."""
+    """A copy of ``self`` with ``src`` at one index of a dimension."""
     need_sizes("src", src, select(self, dim, index).sizes)
     return copy_preserving(self)
 
 
 @rule("aten.diagonal_scatter.default")
 def diagonal_scatter(self: TensorSpec, src: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorSpec:
-    """A copy of `self` with `src` on a diagonal."""
+    """A copy of ``self`` with ``src`` on a diagonal."""
     need_sizes("src", src, diagonal(self, offset, dim1, dim2).sizes)
     return copy_preserving(self)
 
@@ -67,7 +67,7 @@ def diagonal_scatter(self: TensorSpec, src: TensorSpec, offset: int = 0, dim1: i
 def as_strided_scatter(
     self: TensorSpec, src: TensorSpec, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None = None
 ) -> TensorSpec:
-    """A copy of `self` with `src` at the elements that a strided view names."""
+    """A copy of ``self`` with ``src`` at the elements that a strided view names."""
     need_sizes("src", src, as_strided(self, size, stride, storage_offset).sizes)
     return copy_preserving(self)
 
@@ -76,7 +76,7 @@ def as_strided_scatter(
 def slice_backward(
     grad_output: TensorSpec, input_sizes: Sequence[Size], dim: int, start: Size, end: Size, step: Size
 ) -> TensorSpec:
-    """Zeros of `input_sizes` with the gradient in the slice."""
+    """Zeros of ``input_sizes`` with the gradient in the slice."""
     result = _zeros(grad_output, input_sizes)
     _fits(grad_output, slice_tensor(result, dim, start, end, step))
     return result
@@ -84,7 +84,7 @@ def slice_backward(
 
 @rule("aten.select_backward.default")
 def select_backward(grad_output: TensorSpec, input_sizes: Sequence[Size], dim: int, index: Size) -> TensorSpec:
-    """Zeros of `input_sizes` with the gradient at one index of a dimension."""
+    """Zeros of ``input_sizes`` with the gradient at one index of a dimension."""
     result = _zeros(grad_output, input_sizes)
     _fits(grad_output, select(result, dim, index))
     return result
@@ -94,7 +94,7 @@ def select_backward(grad_output: TensorSpec, input_sizes: Sequence[Size], dim: i
 def diagonal_backward(
     grad_output: TensorSpec, input_sizes: Sequence[Size], offset: int, dim1: int, dim2: int
 ) -> TensorSpec:
-    """Zeros of `input_sizes` with the gradient on a diagonal."""
+    """Zeros of ``input_sizes`` with the gradient on a diagonal."""
     result = _zeros(grad_output, input_sizes)
     _fits(grad_output, diagonal(result, offset, dim1, dim2))
     return result
@@ -102,7 +102,7 @@ def diagonal_backward(
 
 @rule("aten.unfold_backward.default")
 def unfold_backward(grad_in: TensorSpec, input_sizes: Sequence[Size], dim: int, size: int, step: int) -> TensorSpec:
-    """Zeros of `input_sizes` to which the windows of the gradient are added."""
+    """Zeros of ``input_sizes`` to which the windows of the gradient are added."""
     at = wrap_dim(dim, len(input_sizes))
     if step < 1:
         raise ShapeError(f"step must be positive, got {step}")
@@ -120,7 +120,7 @@ def unfold_backward(grad_in: TensorSpec, input_sizes: Sequence[Size], dim: int, 
 def embedding_dense_backward(
     grad_output: TensorSpec, indices: TensorSpec, num_weights: Size, padding_idx: Size, scale_grad_by_freq: bool
 ) -> TensorSpec:
-    """The rows of the gradient summed by index: `(*, h), (*,) -> (num_weights, h)`."""
+    """The rows of the gradient summed by index: ``(*, h), (*,) -> (num_weights, h)``."""
     need_dtype("indices", indices, (torch.int64, torch.int32))
     if not grad_output.sizes:
         raise ShapeError("the gradient must have at least 1 dimension")

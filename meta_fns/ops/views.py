@@ -65,7 +65,7 @@ def transpose(self: TensorSpec, dim0: int, dim1: int) -> TensorSpec:
 
 @rule("aten.permute.default")
 def permute(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
-    """Dimension i of the result is dimension `dims[i]`."""
+    """Dimension i of the result is dimension ``dims[i]``."""
     n = len(self.sizes)
     if len(dims) != n:
         raise ShapeError(f"permute needs {n} dimensions, got {list(dims)}")
@@ -149,7 +149,7 @@ def squeeze(self: TensorSpec) -> TensorSpec:
 
 @rule("aten.squeeze.dim", name="squeeze")
 def squeeze_dim(self: TensorSpec, dim: int) -> TensorSpec:
-    """Without dimension `dim` if its size is 1."""
+    """Without dimension ``dim`` if its size is 1."""
     return _without_ones(self, [wrap_dim(dim, len(self.sizes))])
 
 

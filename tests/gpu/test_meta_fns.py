@@ -20,7 +20,7 @@ def randn(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def heads_inside(*sizes: int, dtype: torch.dtype = HALF) -> torch.Tensor:
-    """`(b, h, s, d)` that lies in memory as `(b, s, h, d)`."""
+    """``(b, h, s, d)`` that lies in memory as ``(b, s, h, d)``."""
     b, h, s, d = sizes
     return randn(b, s, h, d, dtype=dtype).transpose(1, 2)
 

@@ -24,8 +24,9 @@ def values(sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
 
 
 def odd_tensor(rng: random.Random, sizes: Sequence[int], dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor of these sizes whose layout is one of: contiguous, permuted, sliced, stepped, offset, expanded,
-    channels last.
+    """A tensor of these sizes in an odd layout.
+
+    One of: contiguous, permuted, sliced, stepped, offset, expanded, channels last.
     """
     sizes = list(sizes)
     n = len(sizes)
@@ -61,7 +62,7 @@ def odd_sizes(rng: random.Random, dims: Sequence[int] = (0, 1, 2, 3, 4)) -> list
 
 
 def broadcastable(rng: random.Random, sizes: Sequence[int]) -> list[int]:
-    """Sizes that broadcast with `sizes` (mostly)."""
+    """Sizes that broadcast with ``sizes`` (mostly)."""
     picked = [rng.choice((s, s, s, 1)) for s in sizes]
     return picked[rng.randint(0, len(picked)) :] if rng.random() < 0.3 else picked
 
@@ -97,10 +98,10 @@ def _layout_clone(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def check_call(overload: Any, *args: Any, refusals: bool = True, **kwargs: Any) -> bool:
-    """Assert that `infer` says what eager does, in all metadata; or refuses where eager refuses. True if eager
+    """Assert that ``infer`` says what eager does, in all metadata; or refuses where eager refuses. True if eager
     accepted.
 
-    `refusals=False` lets `infer` accept what eager refuses.
+    ``refusals=False`` lets ``infer`` accept what eager refuses.
     """
     op = meta_fns.core.registry.resolve(overload)
     expected, error = eager(op, args, kwargs)

@@ -1,7 +1,7 @@
-"""Calls that torch's own op_db makes, recorded at `__torch_dispatch__` level, and how `infer` fares on them.
+"""Calls that torch's own op_db makes, recorded at ``__torch_dispatch__`` level, and how ``infer`` fares on them.
 
-`record` runs the samples of OpInfos (forward, backward, in-place variants) and keeps distinct calls of each overload;
-`judge` compares `infer` with eager on one call; `vary` makes of a call another one, with other sizes.
+``record`` runs the samples of OpInfos (forward, backward, in-place variants) and keeps distinct calls of each overload;
+``judge`` compares ``infer`` with eager on one call; ``vary`` makes of a call another one, with other sizes.
 
     python -m tests.meta_fns.opdb                   overloads without a rule, calls that are wrong, by overload
     python -m tests.meta_fns.opdb --vary 20         also at twenty variations of each call
@@ -83,7 +83,7 @@ class Call:
 
 @attrs.frozen
 class Verdict:
-    """What became of a call. `label`: `right`, `refused` (rightly), or what is wrong."""
+    """What became of a call. ``label``: ``right``, ``refused`` (rightly), or what is wrong."""
 
     label: str
     detail: str = ""
@@ -144,9 +144,9 @@ def record(
     step: int = 1,
     device: str = "cpu",
 ) -> list[Call]:
-    """Distinct calls, at most `most` an overload, that the samples of op_db's OpInfos reach.
+    """Distinct calls, at most ``most`` an overload, that the samples of op_db's OpInfos reach.
 
-    `names` picks OpInfos; `step` takes each `step`-th of them from the `first`.
+    ``names`` picks OpInfos; ``step`` takes each ``step``-th of them from the ``first``.
     """
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -198,7 +198,7 @@ def _run_sample(op: Any, sample: Any, grad: bool, in_place: bool, recorder: Torc
 
 
 class _Guess:
-    """A context whose unknowns are all `value`; remembers whether it was asked and whether a bound excludes it."""
+    """A context whose unknowns are all ``value``; remembers whether it was asked and whether a bound excludes it."""
 
     def __init__(self, value: Any) -> None:
         self.value, self.outside = value, False
@@ -228,7 +228,7 @@ def eager(call: Call) -> tuple[Any, BaseException | None]:
 
 
 def judge(call: Call) -> Verdict:
-    """`infer` against eager in sizes, strides, offset, dtype, device and refusal."""
+    """``infer`` against eager in sizes, strides, offset, dtype, device and refusal."""
     if not meta_fns.has_rule(call.op):
         return Verdict("no rule")
     args, kwargs = tree_map_only(torch.Tensor, TensorSpec.of, (call.args, call.kwargs))
@@ -318,8 +318,8 @@ def _flat(value: Any) -> list[Any]:
 
 
 def vary(call: Call, rng: random.Random) -> Call | None:
-    """The call with another size somewhere: one value of a size replaced wherever it occurs (also in int arguments,
-    or not), or one dimension of one tensor alone. None if there is nothing to vary.
+    """The call with another size somewhere: one value of a size replaced wherever it occurs (also in int arguments, or
+    not), or one dimension of one tensor alone. None if there is nothing to vary.
     """
     leaves, tree = tree_flatten((call.args, call.kwargs))
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
@@ -361,7 +361,7 @@ def _count(sizes: Sequence[int]) -> int:
 
 
 def _swap_ints(call: Call, old: int, new: int) -> Any:
-    """The arguments with `old` replaced in lists of ints, and in SymInt slots."""
+    """The arguments with ``old`` replaced in lists of ints, and in SymInt slots."""
 
     def swap(value: Any, slot: str) -> Any:
         if isinstance(value, (list, tuple)) and value and all(type(item) is int for item in value) and "SymInt" in slot:
@@ -441,7 +441,7 @@ def resized(tensor: torch.Tensor, sizes: Sequence[int], kind: str) -> torch.Tens
 
 
 def judge_apart(calls: Sequence[Call], seconds: int = 120) -> list[Verdict]:
-    """`judge` of each call, in a process of its own: some kernels die of sizes that do not fit each other."""
+    """``judge`` of each call, in a process of its own: some kernels die of sizes that do not fit each other."""
     verdicts: list[Verdict] = []
     while len(verdicts) < len(calls):
         reader, writer = os.pipe()

@@ -1,6 +1,4 @@
-"""Calls of ATen overloads as op_db's samples make them, recorded below autograd, and their comparison with the
-rules.
-"""
+"""Calls of ATen overloads as op_db's samples make them, recorded below autograd, and compared with the rules."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ class Answers:
 
 
 class Comparing(TorchDispatchMode):
-    """Runs every op and compares what it returns with what its rule says; differences are collected in `wrong`."""
+    """Runs every op and compares what it returns with what its rule says; differences are collected in ``wrong``."""
 
     def __init__(self, only: frozenset[str] | None = None) -> None:
         super().__init__()
@@ -103,7 +101,7 @@ def describe_all(values: Any) -> str:
 
 
 def mask_counts(func: Any, args: Any) -> list[int]:
-    """How many elements each mask among the indices of `index` selects."""
+    """How many elements each mask among the indices of ``index`` selects."""
     if str(func).split(".")[1] not in ("index", "_unsafe_index", "index_put", "index_put_", "_unsafe_index_put"):
         return []
     masks = [t for t in args[1] if isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8)]

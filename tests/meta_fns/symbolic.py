@@ -114,7 +114,7 @@ def at(value: Any, values: dict[str, int]) -> Any:
 
 
 def _tensor_at(spec: TensorSpec, tensor: torch.Tensor, fill: int | None) -> torch.Tensor:
-    """A tensor of a spec with numbers from `tensor` repeated."""
+    """A tensor of a spec with numbers from ``tensor`` repeated."""
     if spec.sizes == tuple(tensor.size()):
         return tensor
     count = spec.storage_offset + 1

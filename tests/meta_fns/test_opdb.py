@@ -1,6 +1,6 @@
 """Rules against eager on calls that op_db's samples make, and on variations of their sizes (0 and 1 among them).
 
-A sample of the OpInfos here; all of them with `-m slow`, by `python -m tests.meta_fns.opdb`, and by the fuzzer.
+A sample of the OpInfos here; all of them with ``-m slow``, by ``python -m tests.meta_fns.opdb``, and by the fuzzer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules on symbols: right at the hints, and at other values wherever the guards that they left hold.
 
-A sample of op_db's calls here; all of them with `-m slow`.
+A sample of op_db's calls here; all of them with ``-m slow``.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_max_pool() -> None:
 
 
 def test_convolution_of_windows() -> None:
-    """An input whose elements share memory, as `unfold` gives."""
+    """An input whose elements share memory, as ``unfold`` gives."""
     rng = random.Random(0)
     for _ in range(600):
         n = rng.choice((1, 2, 2, 3))

@@ -102,7 +102,7 @@ def test_attention_refuses() -> None:
 
 @pytest.mark.parametrize("name", ["mm", "bmm"])
 def test_products_of_nothing(name: str) -> None:
-    """Whether a kernel is missing, and for `bmm` whether dtypes differ, is seen where there is something to do."""
+    """Whether a kernel is missing, and for ``bmm`` whether dtypes differ, is seen where there is something to do."""
     dtypes = (torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64)
     for n, k, m in itertools.product((0, 1, 2), repeat=3):
         for batch in (0, 1, 2) if name == "bmm" else (None,):
