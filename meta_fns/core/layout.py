@@ -47,7 +47,7 @@ def contiguous_strides(sizes: Sequence[Size]) -> Shape:
 
 
 def channels_last_strides(sizes: Sequence[Size]) -> Shape:
-    """Strides of a fresh channels-last tensor (4 or 5 dimensions): ``(N, C, *spatial)`` lies as ``(N, *spatial, C)``."""
+    """Strides of a fresh channels-last tensor (4 or 5 dimensions): ``(N, C, *spatial)`` as ``(N, *spatial, C)``."""
     n = len(sizes)
     order = [0, *range(2, n), 1]
     strides: list[Size] = [1] * n
