@@ -24,7 +24,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.numbers import IntNode
 from tests.meta_fns.opdb import Call, Verdict, compare, eager, text, values_matter
 
-__all__ = ["Symbolic", "at", "infer_symbolic", "judge_at"]
+__all__ = ["Symbolic", "at", "guards_at", "infer_symbolic", "judge_at", "symbols"]
 
 
 @attrs.frozen(eq=False)
@@ -40,6 +40,18 @@ class Symbolic:
     def holds(self, values: dict[str, int]) -> bool:
         """Whether all guards hold at these values."""
         return all(fold.evaluate(guard.term, values) for guard in self.env.guards)
+
+
+def symbols(*hints: int) -> tuple[ShapeEnv, list[Any]]:
+    """A new environment and a size ``s0``, ``s1``, ... for each hint."""
+    env = ShapeEnv()
+    return env, [env.new_symbol(f"s{d}", hint, sources.Size("x", d), Policy.DYNAMIC) for d, hint in enumerate(hints)]
+
+
+def guards_at(env: ShapeEnv, *values: int) -> bool:
+    """Whether all that was asked holds for these values of ``s0``, ``s1``, ..."""
+    named = {f"s{d}": value for d, value in enumerate(values)}
+    return all(fold.evaluate(guard.term, named) for guard in env.guards)
 
 
 def symbolic_spec(env: ShapeEnv, tensor: torch.Tensor) -> TensorSpec:
