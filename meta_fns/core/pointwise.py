@@ -74,7 +74,6 @@ def unary(kind: str, letters: str) -> Callable[..., TensorSpec]:
     """The rule of an op over one tensor."""
     good = accepted(letters)
     compute, output = _COMPUTE[kind], _OUTPUT[kind]
-    by_parts = kind in ("real", "angle")
 
     def fn(self: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
         dtype = self.dtype
@@ -83,7 +82,9 @@ def unary(kind: str, letters: str) -> Callable[..., TensorSpec]:
         if kind == "same":
             return self.fresh() if self.canonical() else iterate((self,), dtype)
         common = compute(dtype)
-        if by_parts and dtype.is_complex:
+        if kind == "angle" and dtype.is_complex:
+            return self.fresh(None, output(common))  # eager copies the real part of a complex result
+        if kind == "real" and dtype.is_complex:
             strides = dense.like_strides(self.sizes, self.strides, None)
             return TensorSpec(self.sizes, strides, 0, output(common), self.device)
         return iterate((self,), output(common), common)

@@ -87,8 +87,14 @@ def test_unary_layout(name: str) -> None:
     rng = random.Random(name)
     op = resolve(name)
     for _ in range(40):
-        dtype = rng.choice((torch.float32, torch.float32, torch.int64))
+        dtype = rng.choice((torch.float32, torch.float32, torch.int64, torch.complex64))
         check_call(name, *fill(op, [odd_tensor(rng, odd_sizes(rng), dtype)]))
+
+
+MIXES = (
+    *((torch.float32,), (torch.float32, torch.int64), (torch.int64,)),
+    *((torch.bool, torch.uint8), (torch.complex64, torch.float32)),
+)
 
 
 @pytest.mark.parametrize("name", [n for n in BINARY + TERNARY if "calar" not in n])
@@ -98,7 +104,7 @@ def test_broadcast_layout(name: str) -> None:
     tensors = sum(str(a.type) == "Tensor" for a in op._schema.arguments)
     for _ in range(60):
         sizes = odd_sizes(rng)
-        dtypes = rng.choice(((torch.float32,), (torch.float32, torch.int64), (torch.int64,), (torch.bool, torch.uint8)))
+        dtypes = rng.choice(MIXES)
         operands = []
         for i in range(tensors):
             picked = sizes if i == rng.randrange(tensors) else broadcastable(rng, sizes)
