@@ -1,4 +1,4 @@
-"""Convolution and pooling against eager."""
+"""Convolution against eager."""
 
 from __future__ import annotations
 
@@ -64,22 +64,6 @@ def test_sequence_first_convolution() -> None:
             check_call("aten.convolution.default", tensor, weight, None, [1], [0], [1], False, [0], 1)
 
 
-def test_max_pool() -> None:
-    rng = random.Random(0)
-    accepted = 0
-    for _ in range(1500):
-        sizes = [rng.randint(0, 3) if rng.random() < 0.1 else rng.randint(1, 4) for _ in range(rng.choice((1, 2, 2)))]
-        sizes += [rng.randint(1, 8), rng.randint(1, 8)] if rng.random() < 0.95 else [0, 3]
-        tensor = odd_tensor(rng, sizes, rng.choice((torch.float32, torch.float32, torch.int64, torch.bool)))
-        kernel = [rng.randint(1, 4) for _ in range(2)]
-        stride = rng.choice(([], [rng.randint(1, 3), rng.randint(1, 3)], [2]))
-        padding = [rng.randint(0, 1) for _ in range(2)]
-        dilation = [rng.randint(1, 2) for _ in range(2)]
-        args = (kernel, stride, padding, dilation, rng.random() < 0.5)
-        accepted += check_call("aten.max_pool2d_with_indices.default", tensor, *args)
-    assert accepted > 500
-
-
 def test_convolution_of_windows() -> None:
     """An input whose elements share memory, as ``unfold`` gives."""
     rng = random.Random(0)
@@ -106,15 +90,6 @@ def test_convolution_of_nothing_takes_any_dtypes() -> None:
         tensor = torch.ones(sizes, dtype=dtypes[0])
         accepted += check_call("aten.convolution.default", tensor, weight, bias, *args)
     assert accepted > 300
-
-
-def test_adaptive_average_of_nothing() -> None:
-    for dtype in (torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64):
-        for sizes in ((0, 3, 4, 5), (2, 0, 4, 5), (0, 4, 5), (2, 3, 4, 5), (2, 3, 0, 5), (2, 3, 4)):
-            for size in ([2, 3], [0, 2], [1, 1]):
-                check_call("aten._adaptive_avg_pool2d.default", torch.ones(sizes, dtype=dtype), size)
-            if len(sizes) == 4:
-                check_call("aten._adaptive_avg_pool3d.default", torch.ones(sizes, dtype=dtype), [1, 2, 0])
 
 
 def test_spatial_sizes_must_not_be_empty() -> None:

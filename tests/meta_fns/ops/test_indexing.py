@@ -9,8 +9,8 @@ import torch
 
 import meta_fns
 from meta_fns import TensorSpec
+from tests.meta_fns.answers import Answers, mask_counts
 from tests.meta_fns.eager import broadcastable, check_call, describe, eager, odd_sizes, odd_tensor
-from tests.meta_fns.recorded import Answers, mask_counts
 
 
 def zeros_like_layout(tensor: torch.Tensor) -> torch.Tensor:

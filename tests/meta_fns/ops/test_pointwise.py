@@ -124,66 +124,6 @@ def test_number_layout(name: str) -> None:
         check_call(name, *fill(op, operands))
 
 
-@pytest.mark.parametrize("name", ["aten.isfinite.default", "aten.isinf.default"])
-def test_finite(name: str) -> None:
-    rng = random.Random(name)
-    for _ in range(200):
-        check_call(name, odd_tensor(rng, odd_sizes(rng), rng.choice(ALL_DTYPES)))
-
-
-def test_where_layout() -> None:
-    rng = random.Random(0)
-    for _ in range(600):
-        sizes = odd_sizes(rng)
-        tensors = [odd_tensor(rng, broadcastable(rng, sizes), t) for t in (torch.bool, torch.float32, torch.float32)]
-        if rng.random() < 0.3:
-            tensors[1] = tensors[1].to(rng.choice(ALL_DTYPES))
-        check_call("aten.where.self", *tensors)
-
-
-def test_masked_fill() -> None:
-    rng = random.Random(0)
-    for _ in range(300):
-        sizes = odd_sizes(rng)
-        tensor = odd_tensor(rng, broadcastable(rng, sizes), rng.choice(ALL_DTYPES))
-        mask = odd_tensor(rng, broadcastable(rng, sizes), rng.choice((torch.bool, torch.bool, torch.uint8)))
-        check_call("aten.masked_fill.Scalar", tensor, mask, 0)
-        check_call("aten.masked_fill.Tensor", tensor, mask, torch.ones(()))
-        check_call("aten.masked_fill_.Scalar", tensor, mask, 0)
-
-
-def test_clamp() -> None:
-    rng = random.Random(0)
-    for _ in range(300):
-        tensor = odd_tensor(rng, odd_sizes(rng), rng.choice(ALL_DTYPES))
-        low, high = rng.choice((None, 0, 0.5)), rng.choice((None, 1, 2.0))
-        check_call("aten.clamp.default", tensor, low, high)
-        bound = odd_tensor(rng, broadcastable(rng, list(tensor.shape)), rng.choice(ALL_DTYPES))
-        check_call("aten.clamp.Tensor", tensor, *rng.choice(((bound,), (None, bound), (bound, bound))))
-
-
-def test_division_modes() -> None:
-    for mode in (None, "floor", "trunc", "odd"):
-        for dtype in ALL_DTYPES:
-            check_call("aten.div.Tensor_mode", values([3], dtype), values([3], torch.int64), rounding_mode=mode)
-            check_call("aten.div.Tensor_mode", values([3], dtype), values([3], dtype), rounding_mode=mode)
-
-
-def test_square() -> None:
-    rng = random.Random(0)
-    for _ in range(100):
-        check_call("aten.square.default", odd_tensor(rng, odd_sizes(rng), rng.choice(ALL_DTYPES)))
-
-
-def test_native_dropout_backward() -> None:
-    rng = random.Random(0)
-    for _ in range(100):
-        sizes = odd_sizes(rng)
-        check_call(
-            "aten.native_dropout_backward.default", odd_tensor(rng, sizes), odd_tensor(rng, sizes, torch.bool), 2.0
-        )
-
-
 def test_round_decimals() -> None:
     for dtype in ALL_DTYPES:
         check_call("aten.round.decimals", values([2, 3], dtype).t(), decimals=2)

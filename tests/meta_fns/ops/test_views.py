@@ -10,7 +10,6 @@ import torch
 
 from tests.meta_fns.eager import check_call, odd_sizes, odd_tensor
 
-HUGE = 2**63 - 1
 TRIES = 250
 
 
@@ -84,44 +83,6 @@ def test_expand() -> None:
         # (-1 for a new dimension of a 0-d tensor is left out: eager makes a tensor of size -1.)
         lead = [rng.choice((0, 1, 2, -1) if sizes else (0, 1, 2)) for _ in range(rng.randint(0, 2))]
         check_call("aten.expand.default", tensor, lead + sizes)
-
-
-def test_slice() -> None:
-    bounds = (None, 0, 1, 2, 3, 7, -1, -2, -9, HUGE, -HUGE)
-    for rng, tensor in tensors("slice", 1500):
-        args = [any_dim(rng, tensor), rng.choice(bounds), rng.choice(bounds), rng.choice((1, 1, 2, 3, 0))]
-        check_call("aten.slice.Tensor", tensor, *args)
-
-
-def test_select() -> None:
-    for rng, tensor in tensors("select", 600):
-        check_call("aten.select.int", tensor, any_dim(rng, tensor), rng.randint(-6, 5))
-
-
-def test_split() -> None:
-    for rng, tensor in tensors("split", 600):
-        check_call("aten.split.Tensor", tensor, rng.randint(-1, 6), any_dim(rng, tensor))
-
-
-def test_split_with_sizes() -> None:
-    for rng, tensor in tensors("split_with_sizes", 600):
-        dim = any_dim(rng, tensor)
-        try:
-            size = tensor.size(dim)
-        except IndexError:
-            size = 3
-        first = rng.randint(-1, size + 1)
-        check_call("aten.split_with_sizes.default", tensor, rng.choice(([first, size - first], [size], [])), dim)
-
-
-def test_diagonal() -> None:
-    for rng, tensor in tensors("diagonal", 500):
-        check_call("aten.diagonal.default", tensor, rng.randint(-4, 4), any_dim(rng, tensor), any_dim(rng, tensor))
-
-
-def test_unfold() -> None:
-    for rng, tensor in tensors("unfold", 400):
-        check_call("aten.unfold.default", tensor, any_dim(rng, tensor), rng.randint(-1, 5), rng.randint(0, 3))
 
 
 def test_complex_views() -> None:

@@ -1,0 +1,30 @@
+"""Padding by symbols."""
+
+from __future__ import annotations
+
+import torch
+
+import meta_fns
+from guards.sets import sources
+from guards.terms import fold
+from symshape.dims import Policy
+from symshape.tracing.symbolic.env import ShapeEnv
+from tests.meta_fns.symbolic import at
+
+
+def test_padding_by_symbols() -> None:
+    """Eager clones where nothing is added, which keeps the layout; so that is asked, if the layout is another."""
+    for order in ((0, 1), (1, 0)):
+        for amount in (0, 2):
+            env = ShapeEnv()
+            extra = env.new_symbol("s0", amount, sources.Size("x", 0), Policy.DYNAMIC)
+            tensor = torch.ones(4, 6).permute(order)
+            result = meta_fns.infer("aten.constant_pad_nd.default", (tensor, [0, extra]))
+            assert bool([guard for guard in env.guards if "!= 0" in str(guard.term) or "== 0" in str(guard.term)]) is (
+                order == (1, 0)
+            ), env.guards
+            for other in (0, 1, 2, 5):
+                if all(fold.evaluate(guard.term, {"s0": other}) for guard in env.guards):
+                    eager = torch.constant_pad_nd(tensor, [0, other])
+                    found = at(result, {"s0": other})
+                    assert (found.sizes, found.strides) == (eager.size(), eager.stride())
