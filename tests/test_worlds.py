@@ -1,0 +1,45 @@
+"""Every world, the way a user lives through it: right or refused, or a known gap that must still be there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.corpus import PROGRAMS
+from tests.worlds.known import KNOWN
+from tests.worlds.ways import OURS, STALE
+from tests.worlds.world import GOOD, Program, Way, judge
+
+_SLOW = pytest.mark.slow
+_PARAMETERS = [pytest.param(each, id=name, marks=_SLOW if each.slow else ()) for name, each in PROGRAMS.items()]
+# Of the classes in which a stale answer is a wrong one: here it is not what is asked.
+_STALE_IS_RIGHT = {"state_dict_hook_is_no_reason_to_fail", "shape_of_a_library_module"}
+
+
+@pytest.mark.parametrize("program", _PARAMETERS)
+def test_right_or_refused(program: Program) -> None:
+    verdict, known = judge(program, OURS), KNOWN.get(str(program))
+    if verdict.outcome in GOOD:
+        assert known is None, f"it is {verdict.outcome} now: take its row out of tests/worlds/known.py"
+    else:
+        assert known is not None, f"{verdict.outcome}: {verdict.detail}"
+        assert verdict.outcome == known.outcome, f"known as {known.outcome}, now {verdict.outcome}: {verdict.detail}"
+
+
+def test_known_gaps_are_programs() -> None:
+    assert PROGRAMS.keys() >= KNOWN.keys(), f"no such programs: {KNOWN.keys() - PROGRAMS.keys()}"
+    assert all(each.outcome not in GOOD and each.reason for each in KNOWN.values())
+
+
+def test_stale_answers_are_convicted() -> None:
+    """The judge and the programs find a way that answers what it answered first, wherever state changes."""
+    changing = [each for each in PROGRAMS.values() if each.kind[:2] in ("1 ", "2 ")]
+    acquitted = {each.name for each in changing if judge(each, STALE).outcome in GOOD}
+    assert acquitted == _STALE_IS_RIGHT
+
+
+def test_the_plain_function_is_right() -> None:
+    """Living through a world twice gives the same: what differs is the way's doing."""
+    plain = Way("plain", lambda made: made.fn, refusals=())
+    sample = [each for each in PROGRAMS.values() if not each.slow][::5]
+    different = {str(each): verdict.detail for each in sample if (verdict := judge(each, plain)).outcome != "right"}
+    assert not different
