@@ -4,6 +4,16 @@
 >>> traced = symshape.trace(lambda x: x.reshape(-1), torch.ones(3, 4))
 >>> print(traced.output_specs.sizes[0])
 s0*s1
+
+The floors, from the ground: ``dims``, ``options``, ``events`` and ``errors`` are what users say and hear; ``calls`` is
+what a call is, with the one maker of its keys; ``graph`` what a traced program is; ``tracing`` makes one; ``runtime``
+keeps and runs them; ``explore`` shows them; ``frontends`` are the ways in.
+
+A warm call of a compiled function passes ``frontends/compile.py`` (``Compiled.__call__``), ``calls/call_key.py`` and
+``calls/modes.py`` (its exact key), ``runtime/cache.py`` (``find_exact``) and the entry's runner in ``runtime/runners``.
+Sizes that are new but fit an entry go by ``call_key.read`` and the dispatch tree (``EntryCache.find``).  On a miss
+``calls/arguments.py`` names the arguments, ``calls/policies.py`` says which sizes become symbols,
+``tracing/capture.py`` traces, ``runners/choice.py`` makes the runner, and ``EntryCache.publish`` lets calls find it.
 """
 
 from symshape.dims import Dim, Policy
@@ -19,7 +29,8 @@ from symshape.errors import (
     SymShapeError,
     UnsupportedError,
 )
-from symshape.frontends.compile import Compiled, Stats, compile
+from symshape.frontends.compile import Compiled, compile
+from symshape.frontends.stats import Stats
 from symshape.frontends.trace import Traced, trace
 from symshape.options import Options
 

@@ -2,13 +2,14 @@
 
 A tensor contributes its sizes; one that is not contiguous also its strides and storage offset, a contiguous one with
 an offset its offset.  Everything else about the arguments (dtype, device, constants …) is the call's *structure*: it
-must be equal.
+must be equal.  Whatever makes a key of a tensor, quickly or slowly, makes it of ``EQUAL`` and of the layout.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -23,15 +24,21 @@ TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 CONTIGUOUS, OFFSET, STRIDED = "contiguous", "contiguous with an offset", "strided"
 """The layouts of a tensor argument: what besides its sizes is read."""
 
+EQUAL = ("dtype", "device", "requires_grad")
+"""The attributes that two tensors must share to run the same graph, sizes and layout aside."""
+
+equal_part: Callable[[torch.Tensor], tuple[Any, ...]] = attrgetter(*EQUAL)
+"""The values of ``EQUAL`` for a tensor."""
+
 
 @attrs.frozen
 class TensorKey:
-    """What must be equal for two tensors to run the same graph, sizes aside."""
+    """What must be equal for two tensors to run the same graph, sizes aside: first ``EQUAL``, in its order."""
 
     dtype: torch.dtype
     device: torch.device
-    ndim: int
     requires_grad: bool
+    ndim: int
     layout: str
 
     def __str__(self) -> str:
@@ -168,7 +175,8 @@ def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
             raise InputError(f"argument {path} is quantized; only plain tensors can be traced")
         lazy, resolve = ("conjugated", "resolve_conj") if tensor.is_conj() else ("negated", "resolve_neg")
         raise InputError(f"argument {path} is {lazy} lazily, which cannot be traced; pass {path}.{resolve}()")
-    return TensorKey(tensor.dtype, tensor.device, tensor.dim(), tensor.requires_grad, layout_of(tensor))
+    same: tuple[Any, ...] = (*equal_part(tensor), tensor.dim(), layout_of(tensor))
+    return TensorKey(*same)
 
 
 def is_canonical(tensor: torch.Tensor) -> bool:
@@ -193,6 +201,25 @@ def layout_of(tensor: torch.Tensor) -> str:
     return OFFSET if tensor.storage_offset() else CONTIGUOUS
 
 
+def tensor_integers(tensor: torch.Tensor, layout: str) -> tuple[int, ...]:
+    """The integers that are read of a tensor of this layout: sizes, strides, offset."""
+    if layout is CONTIGUOUS:
+        return tensor.shape
+    if layout is OFFSET:
+        return (*tensor.shape, tensor.storage_offset())
+    return (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+
+
+def _tensor_sources(path: str, key: TensorKey) -> list[Source]:
+    """Where each of :func:`tensor_integers` is read."""
+    found: list[Source] = [Size(path, d) for d in range(key.ndim)]
+    if key.layout is STRIDED:
+        found += [Stride(path, d) for d in range(key.ndim)]
+    if key.layout is not CONTIGUOUS:
+        found.append(StorageOffset(path))
+    return found
+
+
 def sources_of(call: Call) -> list[Source]:
     """Where each integer of the call is read, in the order of :func:`values_of`."""
     found: list[Source] = []
@@ -200,11 +227,7 @@ def sources_of(call: Call) -> list[Source]:
         if key is INT_KEY:
             found.append(IntArg(path))
         elif isinstance(key, TensorKey):
-            found += [Size(path, d) for d in range(key.ndim)]
-            if key.layout is STRIDED:
-                found += [Stride(path, d) for d in range(key.ndim)]
-            if key.layout is not CONTIGUOUS:
-                found.append(StorageOffset(path))
+            found += _tensor_sources(path, key)
     return found
 
 
@@ -213,11 +236,7 @@ def values_of(leaves: Sequence[Any], keys: Sequence[LeafKey]) -> tuple[int, ...]
     found: list[int] = []
     for leaf, key in zip(leaves, keys, strict=True):
         if type(key) is TensorKey:
-            found += leaf.shape
-            if key.layout is STRIDED:
-                found += leaf.stride()
-            if key.layout is not CONTIGUOUS:
-                found.append(leaf.storage_offset())
+            found += tensor_integers(leaf, key.layout)
         elif key is INT_KEY:
             found.append(leaf)
     return tuple(found)

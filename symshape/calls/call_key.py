@@ -1,10 +1,12 @@
-"""A call's arguments read once, quickly: the exact key of flat arguments, and the structure and integers of any call.
+"""The one maker of call keys: the exact key that the memo knows a call by, and the structure that finds its tree.
 
-``quick_key`` is the quickest look-up there is: everything about the arguments, sizes included, as one hashable key.
-``read`` splits a call into what must be equal (the structure: nesting, dtypes, devices, constants, modes) and the
-integers that the dispatch tree works on; unlike ``symshape.calls.arguments`` it makes no objects for people to look
-at.  The functions for flat arguments are generated once for each number of them, so that a call runs straight-line
-code.
+- ``FLAT`` makes the quickest look-up there is: everything about flat arguments, sizes included, as one hashable key.
+- ``read`` splits any call into what must be equal (the structure: nesting, keyword names, dtypes, devices, constants,
+  modes) and the integers that the dispatch tree works on.
+
+Both take a tensor for ``arguments.EQUAL`` and its layout, as ``arguments.TensorKey`` does: calls with equal exact keys
+have equal structures and integers, calls with equal structures equal leaf keys.  The functions for flat arguments are
+generated once for each number of them, so that a call runs straight-line code.
 """
 
 from __future__ import annotations
@@ -12,30 +14,79 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import torch
 
-from symshape.calls.arguments import TENSOR_TYPES, is_canonical
+from symshape.calls.arguments import (
+    CONTIGUOUS,
+    EQUAL,
+    TENSOR_TYPES,
+    equal_part,
+    is_canonical,
+    layout_of,
+    take_apart,
+    tensor_integers,
+    values_of,
+)
 from symshape.calls.modes import modes
 
+_MOST = 16
+"""Calls with more flat arguments have no quick key."""
 _PLAIN = (int, bool, str, type(None))
 _CONSTANTS = frozenset((bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format))
 _COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
 _TENSORS = frozenset(TENSOR_TYPES)
 
-Tensor = torch.Tensor
-Reading = tuple[list[Any], Hashable, tuple[int, ...]]
+MakeKey = Callable[[Sequence[Any], Mapping[str, Any]], Hashable | None]
+"""``make(leaves, kwargs)``: the key of a call whose arguments, keyword arguments last, are ``leaves``; None: no key."""
+
+
+class Makers(dict[int, MakeKey]):
+    """The functions that make keys, by the number of leaves, so that a call needs no frame to choose; else no key."""
+
+    def __missing__(self, number: int) -> MakeKey:
+        return _no_key
+
+
+def _no_key(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    return None
+
+
+Reading = tuple[Sequence[Any], Hashable, tuple[int, ...]]
 """The leaves, the structure, the integers."""
 
 
+@attrs.frozen
+class ExactKey:
+    """A way to know a call again, sizes included.
+
+    Attributes:
+        makers: ``makers[len(leaves)](leaves, kwargs)`` is the key.
+        lasts: whether a call may be remembered by its key.
+        state: whether the state that a program read may have changed since (else the caller answers for that too).
+    """
+
+    makers: Makers
+    lasts: Callable[[Sequence[Any]], bool]
+    state: bool = True
+
+
+class _Unusual(Exception):
+    """Something that only ``symshape.calls.arguments`` can judge (and name in a message)."""
+
+
+# -- the exact key of flat arguments
+
+
 def _plain(leaf: Any) -> Any:
-    """A constant argument's part of the key; None where only the slow path can tell."""
+    """The part of the key for what is no ordinary tensor; None where only the slow path can tell."""
     kind = type(leaf)
     if kind in _PLAIN:
         return (kind, leaf)
     if kind is float:
         return (kind, repr(leaf))
     if kind is torch.nn.Parameter:
-        return (kind, leaf.shape, leaf.dtype, leaf.device, leaf.requires_grad, _layout(leaf))
+        return (kind, leaf.shape, *equal_part(leaf), _layout(leaf))
     return None
 
 
@@ -46,36 +97,41 @@ def _layout(leaf: torch.Tensor) -> Any:
 def _strides(leaf: torch.Tensor) -> Any:
     """The strides and offset of a tensor that is not contiguous from the start of its memory."""
     if leaf.layout is not torch.strided or leaf.is_neg():  # a lazily negated view of an imaginary part has an offset
-        return object()  # equal to nothing
+        raise _Unusual
     return (leaf.stride(), leaf.storage_offset())
 
 
-def _generate(number: int) -> Callable[[tuple[Any, ...]], Hashable]:
+def _generate(number: int) -> MakeKey:
     names = [f"a{i}" for i in range(number)]
-    lines = ["def key(leaves):", f"    {', '.join(names)}{',' if number == 1 else ''} = leaves", "    try:"]
+    lines = ["def key(leaves, kwargs):", f"    {', '.join(names)}{',' if number == 1 else ''} = leaves", "    try:"]
     for name in names:
         lines += [
             f"        if type({name}) is Tensor:",
             f"            s{name} = {name}.shape",
-            f"            k{name} = (s{name}, {name}.dtype, {name}.device, {name}.requires_grad,",
+            f"            k{name} = (s{name}, {', '.join(f'{name}.{each}' for each in EQUAL)},",
             f"                (1 not in s{name} and 0 not in s{name} and {name}.is_contiguous()"
             f" and not {name}.storage_offset()) or strides({name}))",
             "        else:",
             f"            k{name} = plain({name})",
             f"            if k{name} is None: return None",
         ]
-    lines.append(
-        "    except (RuntimeError, NotImplementedError): return None"
-    )  # sparse, nested …: no sizes, no strides
+    # sparse, nested …: no sizes, no strides
+    lines.append("    except (Unusual, RuntimeError, NotImplementedError): return None")
     if number == 2:
         lines.append("    if a0 is a1 and isinstance(a0, Tensor): return None")
     elif number > 2:
         ids = ", ".join(f"id({name})" for name in names)
         lines.append(f"    if len({{{ids}}}) < {number} and repeats(leaves): return None")
-    lines.append(f"    return (modes(), {', '.join(f'k{name}' for name in names)})")
+    key = f"(modes(), {', '.join(f'k{name}' for name in names)})"
+    lines.append(f"    return ({key}, *kwargs) if kwargs else {key}")
     namespace = {"Tensor": torch.Tensor, "plain": _plain, "modes": modes, "repeats": _repeats, "strides": _strides}
-    exec("\n".join(lines), namespace)  # made of our own names only
-    return namespace["key"]  # type: ignore[return-value]
+    return _function("\n".join(lines), Unusual=_Unusual, **namespace)
+
+
+def _function(source: str, **names: Any) -> MakeKey:
+    """The function ``key`` in generated source, which is made of our own names and numbers only."""
+    exec(source, names)
+    return names["key"]  # type: ignore[no-any-return]
 
 
 def _repeats(leaves: Sequence[Any]) -> bool:
@@ -84,31 +140,49 @@ def _repeats(leaves: Sequence[Any]) -> bool:
     return len(set(tensors)) < len(tensors)
 
 
-_generated = [_generate(number) for number in range(1, 17)]
+def _tells_apart(leaves: Sequence[Any]) -> bool:
+    """Whether a flat key tells apart what must be told apart: not for complex tensors (lazy conjugates)."""
+    return not any(isinstance(leaf, torch.Tensor) and leaf.dtype in _COMPLEX for leaf in leaves)
 
 
-def quick_key(leaves: tuple[Any, ...]) -> Hashable | None:
-    """The key of flat arguments, or None where only the slow path can tell (nested arguments, one tensor twice)."""
-    number = len(leaves)
-    return _generated[number - 1](leaves) if 0 < number <= 16 else None
+FLAT = ExactKey(Makers({number: _generate(number) for number in range(1, _MOST + 1)}), _tells_apart)
+"""The exact key of calls that come from anywhere: none where only the slow path can tell (nested, one tensor twice)."""
 
 
-def lasting_key(leaves: tuple[Any, ...]) -> Hashable | None:
-    """``quick_key``, to remember: None where two calls that must be told apart would share it (lazy conjugates)."""
-    if any(isinstance(leaf, torch.Tensor) and leaf.dtype in _COMPLEX for leaf in leaves):
-        return None
-    return quick_key(leaves)
+def chosen_key(number: int, sizes: Sequence[tuple[int, int]], integers: Sequence[int]) -> ExactKey:
+    """An exact key of some integers alone, for a caller that answers for everything else being the same in all calls.
+
+    Args:
+        number: of leaves.
+        sizes: positions of tensors among the leaves, each with a dimension.
+        integers: positions of integers.
+    """
+    parts = [*(f"leaves[{i}].size({d})" for i, d in sizes), *(f"leaves[{i}]" for i in integers)]
+    key = f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    makers = Makers({number: _function(f"def key(leaves, kwargs): return {key}")})
+    return ExactKey(makers, lambda leaves: True, state=False)
 
 
-class _Unusual(Exception):
-    """Something that only ``symshape.calls.arguments`` can judge (and name in a message)."""
+# -- the structure and the integers of any call
 
 
-def read(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None:
-    """A call's leaves in pytree order, its structure, and its integers; None for a call that is out of the ordinary.
+def read(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading:
+    """A call's leaves in pytree order, its structure, and its integers.
 
     Two calls with equal structures differ in nothing but their integers (and the data of their tensors).
+
+    Raises:
+        InputError: an argument cannot be traced.
     """
+    found = read_usual(args, kwargs)
+    if found is not None:
+        return found
+    call = take_apart(fn, args, kwargs, paths=False)
+    return call.leaves, (modes(), call.tree, call.keys, call.duplicates), values_of(call.leaves, call.keys)
+
+
+def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None:
+    """:func:`read` without objects for people to look at; None for a call that is out of the ordinary."""
     leaves: list[Any] = []
     parts: list[Any] = [modes(), len(args), *kwargs]
     values: list[int] = []
@@ -129,21 +203,13 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int]) -> 
     """One argument.  Every branch writes a part that no other branch can write."""
     kind = type(leaf)
     if kind in _TENSORS:
-        shape, dtype = leaf.shape, leaf.dtype
-        if leaf.layout is not torch.strided or leaf.is_quantized or (dtype in _COMPLEX and leaf.is_conj()):
+        if leaf.layout is not torch.strided or leaf.is_quantized or (leaf.dtype in _COMPLEX and leaf.is_conj()):
             raise _Unusual
-        values += shape
-        if is_canonical(leaf):
-            offset = leaf.storage_offset()
-            layout = 1 if offset else 0
-        else:
-            values += leaf.stride()
-            offset, layout = leaf.storage_offset(), 2
-        if layout:
-            if leaf.is_neg():
-                raise _Unusual
-            values.append(offset)
-        parts.append((len(shape), dtype, leaf.device, leaf.requires_grad, layout))
+        layout = layout_of(leaf)
+        if layout is not CONTIGUOUS and leaf.is_neg():
+            raise _Unusual
+        values += tensor_integers(leaf, layout)
+        parts.append((leaf.dim(), layout, *equal_part(leaf)))
         leaves.append(leaf)
     elif kind is int:
         parts.append(int)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import torch
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
@@ -15,23 +16,57 @@ _default_dtype = torch.get_default_dtype
 _function_modes = torch._C._len_torch_function_stack
 
 
-def modes() -> tuple[Any, ...]:
-    """Torch's modes that change what a program computes: gradients, inference, autocast, default dtype and device."""
-    plain = (_is_grad_enabled(), _is_inference(), _default_dtype())
-    if not _any_autocast() and not _function_modes():
-        return plain
-    autocast = tuple(
-        (device, torch.get_autocast_dtype(device)) for device in _AUTOCAST_DEVICES if torch.is_autocast_enabled(device)
-    )
-    return (*plain, autocast, str(torch.get_default_device()) if _function_modes() else "")
+@attrs.frozen(eq=False)
+class Modes:
+    """Torch's modes at one moment.  There is one record for each combination: equal modes are the same object.
+
+    Attributes:
+        grad: whether gradients are recorded.
+        inference: whether inference mode is on.
+        dtype: the default dtype.
+        autocast: the devices with autocast, each with its dtype.
+        device: the default device, where a torch function mode (``with torch.device(...)``) may have set one; else "".
+    """
+
+    grad: bool
+    inference: bool
+    dtype: torch.dtype
+    autocast: tuple[tuple[str, torch.dtype], ...] = ()
+    device: str = ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether neither autocast nor a function mode has a say."""
+        return not self.autocast and not self.device
+
+    def __str__(self) -> str:
+        parts = ["inference mode" if self.inference else "grad mode" if self.grad else "no_grad"]
+        parts.append(f"default dtype {self.dtype}")
+        if self.autocast:
+            parts.append("autocast " + ", ".join(f"{device} {dtype}" for device, dtype in self.autocast))
+        if self.device:
+            parts.append(f"default device {self.device}")
+        return ", ".join(parts)
 
 
-def describe_modes(key: tuple[Any, ...]) -> str:
-    """The modes for people."""
-    grad, inference, dtype, *rest = key
-    parts = ["inference mode" if inference else "grad mode" if grad else "no_grad", f"default dtype {dtype}"]
-    if rest and rest[0]:
-        parts.append("autocast " + ", ".join(f"{device} {dtype}" for device, dtype in rest[0]))
-    if len(rest) > 1 and rest[1]:
-        parts.append(f"default device {rest[1]}")
-    return ", ".join(parts)
+_plain: tuple[tuple[dict[torch.dtype, Modes], ...], ...] = (({}, {}), ({}, {}))
+"""By gradients, inference and default dtype: the records of moments without autocast and function modes."""
+_special: dict[tuple[Any, ...], Modes] = {}
+
+
+def modes() -> Modes:
+    """Torch's modes now."""
+    if _any_autocast() or _function_modes():
+        return _special_modes()
+    try:
+        return _plain[_is_grad_enabled()][_is_inference()][_default_dtype()]
+    except KeyError:
+        grad, inference, dtype = _is_grad_enabled(), _is_inference(), _default_dtype()
+        return _plain[grad][inference].setdefault(dtype, Modes(grad, inference, dtype))
+
+
+def _special_modes() -> Modes:
+    autocast = tuple((d, torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES if torch.is_autocast_enabled(d))
+    device = str(torch.get_default_device()) if _function_modes() else ""
+    read = (_is_grad_enabled(), _is_inference(), _default_dtype(), autocast, device)
+    return _special.get(read) or _special.setdefault(read, Modes(*read))

@@ -14,13 +14,10 @@ from typing import Any
 
 import attrs
 import torch
-import torch._dynamo
 from torch.utils import _pytree as pytree
 
 from symshape import events
-from symshape.frontends import compile as frontend
-from symshape.options import Options
-from symshape.runtime.runners.choice import RunnerName
+from symshape.runtime.runners.protocol import Runner
 
 Arguments = Mapping[str, torch.Tensor]
 
@@ -35,10 +32,10 @@ class Meter:
         self.runs = 0
         self.inside_ns = 0
 
-    def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
+    def metered(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """``run``, with its time and its runs counted."""
 
-        def metered(*args: Any) -> Any:
+        def timed(*args: Any) -> Any:
             start = time.perf_counter_ns()
             try:
                 return run(*args)
@@ -46,7 +43,20 @@ class Meter:
                 self.inside_ns += time.perf_counter_ns() - start
                 self.runs += 1
 
-        return metered
+        return timed
+
+
+class MeteredRunner:
+    """A runner of an entry with its runs metered; all else is the runner's own.
+
+    Attributes:
+        run: the metered run.
+    """
+
+    def __init__(self, runner: Runner, meter: Meter) -> None:
+        self.run = meter.metered(runner.run)
+        self.release = runner.release
+        self.describe = runner.describe
 
 
 @attrs.frozen
@@ -102,68 +112,6 @@ class Lane:
 
     def close(self) -> None:
         """The lane is not used any more."""
-
-
-class DynamoLane(Lane):
-    """``torch.compile`` with a backend that runs Dynamo's graph as it is, like its backend ``eager``, but metered."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        meter = Meter()
-
-        def eager_metered(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-            meter.compiles += 1
-            return meter.wrap(gm.forward)
-
-        torch._dynamo.reset()
-        super().__init__("torch.compile", torch.compile(model, backend=eager_metered), meter)
-
-    def close(self) -> None:
-        """Forgets what Dynamo compiled."""
-        torch._dynamo.reset()
-
-
-class SymShapeLane(Lane):
-    """``symshape.compile``."""
-
-    def __init__(self, model: torch.nn.Module, runner: RunnerName, max_cuda_graphs: int = 1024) -> None:
-        compiled: frontend.Compiled = frontend.compile(
-            model, runner=runner, options=Options(max_cuda_graphs=max_cuda_graphs)
-        )
-        super().__init__("symshape" if runner == "eager" else f"symshape, {runner}", compiled, Meter())
-        self.compiled = compiled
-        self._metered: set[int] = set()
-        self._fallbacks: list[events.RunnerFallback] = []
-        self._calling = False
-        self._unsubscribe = events.subscribe(self._hear)
-
-    def _hear(self, event: events.Event) -> None:
-        if self._calling and isinstance(event, events.RunnerFallback):
-            self._fallbacks.append(event)
-
-    def call(self, arguments: Arguments) -> Any:
-        """The result of one call."""
-        self._calling = True
-        try:
-            return self.compiled(**arguments)
-        finally:
-            self._calling = False
-
-    def settle(self) -> None:
-        """Meters the runners of new entries (the call that made an entry is not a hit, so its run is not missed)."""
-        for entry in self.compiled.entries:
-            if entry.number not in self._metered:
-                self._metered.add(entry.number)
-                self.meter.compiles += 1
-                entry.run = self.meter.wrap(entry.run)
-
-    @property
-    def fallbacks(self) -> list[events.RunnerFallback]:
-        """Entries that could not use the asked-for runner."""
-        return self._fallbacks
-
-    def close(self) -> None:
-        """Stops listening."""
-        self._unsubscribe()
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from itertools import count
 from typing import Any
 
@@ -15,61 +15,26 @@ import torch
 
 from guards.sets.sources import Source
 from symshape import events
-from symshape.calls.arguments import Call, sources_of, take_apart, values_of
-from symshape.calls.call_key import lasting_key, quick_key, read
+from symshape.calls.arguments import Call, sources_of, take_apart
+from symshape.calls.call_key import FLAT, ExactKey, read
 from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic, policies
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError
-from symshape.frontends.trace import check_call, structure_differences, violation_sentences
+from symshape.frontends.differences import Miss
+from symshape.frontends.stats import Stats
+from symshape.frontends.trace import check_call
 from symshape.options import Options
 from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.runners.choice import RunnerName, check_name, make_runner
-from symshape.runtime.runners.cuda_graph import CudaGraphRunner, GraphStore
+from symshape.runtime.runners.cuda_graph import GraphStore
 from symshape.tracing.capture import capture
 from symshape.tracing.tracer import is_tracing
 from symshape.user_code import name_of
 
 _CHANGED = object()
 _TIMED_MASK = 255
-
-
-@attrs.frozen
-class Stats:
-    """Counters of one compiled function.
-
-    Attributes:
-        calls: calls so far.
-        traces: programs traced.
-        hits: calls served by an entry that was there.
-        misses: calls that needed a trace.
-        evictions: entries that left because the cache was full.
-        entries: entries now.
-        cuda_graphs: CUDA graphs now.
-        dispatch_us: median µs of the look-up of a warm hit, sampled at every 256th call; None before the first sample.
-        trace_ms: milliseconds spent tracing, in all.
-    """
-
-    calls: int
-    traces: int
-    hits: int
-    misses: int
-    evictions: int
-    entries: int
-    cuda_graphs: int
-    dispatch_us: float | None
-    trace_ms: float
-
-
-@attrs.frozen(eq=False)
-class _Miss:
-    """What a miss looked like: enough to explain it later."""
-
-    call: Call
-    values: tuple[int, ...]
-    modes: tuple[Any, ...]
-    entries: Mapping[Entry, tuple[str, ...]]  # with what had changed in the state that each was traced in
 
 
 def compile(
@@ -129,90 +94,64 @@ class Compiled:
         runner: RunnerName,
         options: Options,
         fixed_policies: Mapping[Source, Dim | Policy] | None = None,
+        exact: ExactKey = FLAT,
     ) -> None:
         self.fn = fn
         self._fixed_policies = fixed_policies
         self._dynamic = dynamic
         self._runner = runner
         self._options = options
-        self._cache = EntryCache(options.max_entries, options.memo_size)
+        self._cache = EntryCache(options.max_entries, options.memo_size, exact)
         self._graphs = GraphStore(options.max_cuda_graphs)
         self._history: dict[Source, Any] = {}
         self._lock = threading.RLock()
-        self._clock = count(1)
         self._numbers = count()
-        self._calls = self._traces = self._misses = 0
+        self._traces = self._misses = 0
         self._trace_ms = 0.0
         self._times: deque[float] = deque(maxlen=512)
-        self._last_miss: _Miss | None = None
+        self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
             functools.update_wrapper(self, fn, updated=())
 
     # -- the call
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Serves the call by an entry, tracing one first if none fits."""
-        self._calls = tick = self._calls + 1
+        cache = self._cache  # read once: attributes of a class with __getattr__ are slow
+        cache.clock = tick = cache.clock + 1
         if not tick & _TIMED_MASK:
             self._time_dispatch(args, kwargs)
-        branches = self._cache.branches
-        if branches:
-            branch = branches[0]
-            if kwargs:
-                leaves = (*args, *kwargs.values())
-                found = branch.memo.get((quick_key(leaves), *kwargs))
-            else:
-                leaves = args
-                found = branch.memo.get(quick_key(args))
-            if found is not None and (branch.stateless or branch.state.unchanged()):
-                entry, values = found
-                entry.last_used = tick
-                return entry.build(entry.run(leaves, values))
-        return self._slow_call(args, kwargs)
+        leaves = (*args, *kwargs.values()) if kwargs else args
+        key = cache.makers[len(leaves)](leaves, kwargs)
+        found = cache.find_exact(key)
+        if found is not None:
+            entry, values = found
+            entry.last_used = tick
+            return entry.build(entry.run(leaves, values))
+        return self._slow_call(args, kwargs, leaves, key)
 
     def _time_dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Now and then: how long the quick look-up of a warm call takes."""
+        cache = self._cache
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
-            branches = self._cache.branches
-            if not branches:
-                return
-            branch = branches[0]
-            key = quick_key((*args, *kwargs.values()) if kwargs else args)
-            found = branch.memo.get((key, *kwargs) if kwargs else key)
-            if found is None or not (branch.stateless or branch.state.unchanged()):
+            leaves = (*args, *kwargs.values()) if kwargs else args
+            if cache.find_exact(cache.makers[len(leaves)](leaves, kwargs)) is None:
                 return
             elapsed = (time.perf_counter() - start) * 1e6
         self._times.append(elapsed)
 
-    def _slow_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call that the quick memo does not know: nested arguments, new sizes, or a miss."""
+    def _slow_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
+    ) -> Any:
+        """A call that the memo does not know: nested arguments, new sizes, or a miss."""
         if is_tracing():  # a part of another program: its guards are that program's
             return self.fn(*args, **kwargs)
-        entry, values, leaves = self._find(args, kwargs)
+        leaves, structure, values = read(self.fn, args, kwargs)
+        branch, entry = self._cache.find(structure, values) or self._miss(structure, values, args, kwargs)
+        if key is not None:
+            self._cache.remember(branch, flat, key, entry, values)
+        entry.last_used = self._cache.clock
         return entry.build(entry.run(leaves, values))
-
-    def lookup(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, tuple[int, ...]]:
-        """The entry that serves these arguments (traced if need be), and the integers it is run with."""
-        self._calls += 1
-        return self._find(args, kwargs)[:2]
-
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, tuple[int, ...], Sequence[Any]]:
-        reading = read(args, kwargs)
-        if reading is None:
-            call = take_apart(self.fn, args, kwargs, paths=False)
-            leaves: Sequence[Any] = call.leaves
-            structure: Hashable = (modes(), call.tree, call.keys, call.duplicates)
-            values = values_of(call.leaves, call.keys)
-        else:
-            leaves, structure, values = reading
-        found = self._cache.find(structure, values)
-        branch, entry = found or self._miss(structure, values, args, kwargs)
-        if reading is not None:
-            key = lasting_key((*args, *kwargs.values()))
-            if key is not None:
-                self._cache.remember(branch, (key, *kwargs) if kwargs else key, entry, values)
-        entry.last_used = self._calls
-        return entry, values, leaves
 
     def _miss(
         self, structure: Hashable, values: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -227,12 +166,10 @@ class Compiled:
             wanted, history = self._policies(full, values)
             miss = self._missed(full, values)
             program = capture(self.fn, full, wanted, self._options)
-            runner_name, run = make_runner(self._runner, program, self._graphs)
-            entry = Entry(next(self._numbers), program, runner_name, run, builder(program.graph.output_tree))
+            runner_name, runner = make_runner(self._runner, program, self._graphs)
+            entry = Entry(next(self._numbers), program, runner_name, runner, builder(program.graph.output_tree))
             branch, gone = self._cache.publish(structure, entry)
             for each in gone:
-                if isinstance(each.run, CudaGraphRunner):
-                    each.run.release()
                 events.emit(events.Evicted(name_of(self.fn), each.number))
             self._history = history
             self._misses += 1
@@ -244,7 +181,7 @@ class Compiled:
                     events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))
             return branch, entry
 
-    def _missed(self, call: Call, values: tuple[int, ...]) -> _Miss | None:
+    def _missed(self, call: Call, values: tuple[int, ...]) -> Miss | None:
         """What can be said of a miss only now: the state changes; None for the first trace."""
         entries = self._cache.entries
         if not entries:
@@ -252,7 +189,7 @@ class Compiled:
         skeleton = attrs.evolve(call, leaves=tuple(None if isinstance(x, torch.Tensor) else x for x in call.leaves))
         changes = {id(branch): tuple(branch.state.changes()) for branch in self._cache.branches}
         places = {entry: changes[id(branch)] for branch in self._cache.branches for entry in branch.entries()}
-        return _Miss(skeleton, values, modes(), places)
+        return Miss(name_of(self.fn), skeleton, values, modes(), places)
 
     def _policies(self, call: Call, values: tuple[int, ...]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
         """The policies for a trace, and what is then known of which integers change."""
@@ -280,9 +217,9 @@ class Compiled:
         """Counters and times so far."""
         times = sorted(self._times)
         return Stats(
-            calls=self._calls,
+            calls=self._cache.clock,
             traces=self._traces,
-            hits=self._calls - self._misses,
+            hits=self._cache.clock - self._misses,
             misses=self._misses,
             evictions=self._cache.evictions,
             entries=len(self.entries),
@@ -293,20 +230,9 @@ class Compiled:
 
     def explain_miss(self) -> str:
         """Why the last recompile happened: which guard of the nearest entry failed, in one sentence."""
-        miss = self._last_miss
-        if miss is None:
+        if self._last_miss is None:
             return "There was no recompile: no call has missed since the first trace."
-        best: tuple[int, int, list[str]] | None = None
-        for entry, changes in miss.entries.items():
-            reasons = _reasons(entry, miss, changes)
-            rank = (len(reasons), -entry.number)
-            if reasons and (best is None or rank < best[:2]):
-                best = (*rank, reasons)
-        if best is None:  # state that changes while it is looked at, by another thread
-            return f"{name_of(self.fn)} was traced again because state that it reads had changed."
-        count_, number, reasons = best
-        more = f" (and {count_ - 1} more)" if count_ > 1 else ""
-        return f"{name_of(self.fn)} was traced again because {reasons[0]}{more}; the nearest entry is number {-number}."
+        return self._last_miss.explain()
 
     def reset(self) -> None:
         """Forgets all entries, graphs, counters and what was learnt about changing sizes."""
@@ -314,8 +240,7 @@ class Compiled:
             self._cache.clear()
             self._graphs.clear()
             self._history = {}
-            self._calls = self._traces = self._misses = 0
-            self._cache.evictions = 0
+            self._traces = self._misses = 0
             self._trace_ms = 0.0
             self._times.clear()
             self._last_miss = None
@@ -332,9 +257,3 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"<Compiled {name_of(self.fn)}: {len(self.entries)} entries, runner {self._runner}>"
-
-
-def _reasons(entry: Entry, miss: _Miss, changes: Sequence[str]) -> list[str]:
-    """Why an entry does not serve a call, in sentences."""
-    differences = structure_differences(entry.program, miss.call, miss.modes, changes)
-    return differences or violation_sentences(entry.program, entry.guards, miss.values)

@@ -7,7 +7,6 @@ Dynamo's.  (Private names of torch used here were checked on 2.11 to 2.13.)
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,11 +17,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func  # type: ignore[attr-defined]
 
 from guards.sets.sources import IntArg, Size, Source
+from symshape.calls.call_key import chosen_key
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError
 from symshape.frontends.compile import Compiled
 from symshape.options import Options
-from symshape.runtime.cache import Entry
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.user_code import at, location_in
 
@@ -33,7 +32,7 @@ _MODES: Mapping[str | None, RunnerName] = {
     "max-autotune": "inductor",
     "max-autotune-no-cudagraphs": "inductor",
 }
-_alive: weakref.WeakSet[GraphRunner] = weakref.WeakSet()
+_alive: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
 def symshape_backend(
@@ -56,16 +55,16 @@ def symshape_backend(
     """
     runner, chosen = _settings(mode, options)
 
-    def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func(GraphRunner(graph, inputs, runner, chosen))
+    def boxed(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return make_boxed_func(compile_graph(graph, inputs, runner, chosen))
 
-    return aot_autograd(fw_compiler=compile_graph, bw_compiler=compile_graph)(gm, example_inputs)
+    return aot_autograd(fw_compiler=boxed, bw_compiler=boxed)(gm, example_inputs)
 
 
 def reset() -> None:
     """Forgets every entry of every graph compiled through this backend; ``torch._dynamo.reset()`` calls it."""
-    for graph in list(_alive):
-        graph.reset()
+    for compiled in list(_alive):
+        compiled.reset()
 
 
 symshape_backend.reset = reset  # type: ignore[attr-defined]
@@ -91,58 +90,34 @@ class _Interpreter(torch.fx.Interpreter):
             return super().run_node(n)
 
 
-class GraphRunner:
+def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], runner: RunnerName, options: Options) -> Compiled:
     """One ATen graph of AOTAutograd's: dispatches on the sizes that Dynamo left symbolic, and on nothing else.
 
-    Dynamo's and AOTAutograd's own guards hold what is static (dtypes, devices, static sizes, layouts), so a call reads
-    only the symbolic sizes and integers.
+    Dynamo's and AOTAutograd's own guards hold what is static (dtypes, devices, static sizes, layouts, the graph), so
+    the key of a call is its symbolic sizes and integers.
     """
+    policies: dict[Source, Dim | Policy] = {}
+    sizes: list[tuple[int, int]] = []
+    integers: list[int] = []
+    for position, each in enumerate(inputs):
+        name = f"inputs[{position}]"
+        if isinstance(each, torch.SymInt):
+            policies[IntArg(name)] = _policy(each)
+            integers.append(position)
+        elif isinstance(each, torch.Tensor):
+            shape: list[Any] = list(each.shape)
+            for d, size in enumerate(shape):
+                if isinstance(size, torch.SymInt):
+                    policies[Size(name, d)] = _policy(size)
+                    sizes.append((position, d))
 
-    def __init__(
-        self, graph: torch.fx.GraphModule, inputs: Sequence[Any], runner: RunnerName, options: Options
-    ) -> None:
-        policies: dict[Source, Dim | Policy] = {}
-        self._sizes: list[tuple[int, int]] = []
-        self._integers: list[int] = []
-        for position, each in enumerate(inputs):
-            name = f"inputs[{position}]"
-            if isinstance(each, torch.SymInt):
-                policies[IntArg(name)] = _policy(each)
-                self._integers.append(position)
-            elif isinstance(each, torch.Tensor):
-                sizes: list[Any] = list(each.shape)
-                for d, size in enumerate(sizes):
-                    if isinstance(size, torch.SymInt):
-                        policies[Size(name, d)] = _policy(size)
-                        self._sizes.append((position, d))
+    def dynamo_graph(*inputs: Any) -> Any:
+        return _Interpreter(graph).run(*inputs)
 
-        def dynamo_graph(*inputs: Any) -> Any:
-            return _Interpreter(graph).run(*inputs)
-
-        self.compiled = Compiled(dynamo_graph, None, runner, options, fixed_policies=policies)
-        self._memo: dict[tuple[int, ...], tuple[Entry, tuple[int, ...]]] = {}
-        self._memo_size = options.memo_size
-        self._lock = threading.Lock()
-        _alive.add(self)
-
-    def __call__(self, *args: Any) -> Any:
-        """Runs the graph for these inputs."""
-        key = (*[args[i].size(d) for i, d in self._sizes], *[args[i] for i in self._integers])
-        found = self._memo.get(key)
-        if found is None:
-            found = self.compiled.lookup(args, {})
-            with self._lock:
-                if len(self._memo) >= self._memo_size:
-                    self._memo = {}
-                self._memo[key] = found
-        entry, values = found
-        entry.last_used += 1
-        return entry.build(entry.run(args, values))
-
-    def reset(self) -> None:
-        """Forgets the entries."""
-        self._memo = {}
-        self.compiled.reset()
+    exact = chosen_key(len(inputs), sizes, integers)
+    compiled = Compiled(dynamo_graph, None, runner, options, fixed_policies=policies, exact=exact)
+    _alive.add(compiled)
+    return compiled
 
 
 def _policy(size: Any) -> Dim | Policy:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from guards.sets.codegen import Check, compile_check
 from guards.sets.guard_set import GuardSet
-from guards.terms.term import Op
-from symshape.calls.arguments import Call, LeafKey, TensorKey, take_apart, values_of
-from symshape.calls.modes import describe_modes
-from symshape.calls.modes import modes as modes_now
+from symshape.calls.arguments import take_apart, values_of
+from symshape.calls.outputs import unflatten
 from symshape.calls.policies import Dynamic, policies
-from symshape.calls.pytrees import unflatten
 from symshape.dims import Policy
 from symshape.errors import GuardViolation, InputError
+from symshape.frontends.differences import structure_differences, violation_sentences
 from symshape.graph.graph import Graph, text
 from symshape.graph.program import Program, Symbol, slot_names
 from symshape.options import Options
@@ -186,72 +184,3 @@ class Traced:
         from symshape.explore.html import traced_html
 
         return traced_html(self)
-
-
-def structure_differences(
-    program: Program, call: Call, modes: tuple[Any, ...] | None = None, changes: Sequence[str] | None = None
-) -> list[str]:
-    """How a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state.
-
-    ``modes`` are torch's modes at the time of the call, ``changes`` what had changed in the program's state by then;
-    both are the present ones if not given.
-    """
-    modes = modes_now() if modes is None else modes
-    changes = program.state.changes() if changes is None else changes
-    example = program.call
-    if call.tree != example.tree:
-        return [_nesting(call, example)]
-    found = [
-        f"{path} is {_key_text(now)}, but was traced as {_key_text(then)}"
-        for path, now, then in zip(call.paths, call.keys, example.keys, strict=True)
-        if now != then
-    ]
-    for path, now, then in zip(call.paths, call.duplicates, example.duplicates, strict=True):
-        if now != then:
-            other = call.paths[now if now != call.paths.index(path) else then]
-            found.append(f"{path} and {other} are {'the same tensor' if now < then else 'different tensors'} now")
-    if modes != program.modes:
-        now_text, then_text = describe_modes(modes), describe_modes(program.modes)
-        found.append(f"it runs under {now_text}, but was traced under {then_text}")
-    found += [f"{name} has changed since the trace" for name in changes]
-    return found
-
-
-def _nesting(call: Call, example: Call) -> str:
-    """How the arguments of a call nest differently, in a sentence."""
-    new = [path for path in call.paths if path not in example.paths]
-    gone = [path for path in example.paths if path not in call.paths]
-    if new and gone:
-        return f"it is called with {', '.join(new)} instead of {', '.join(gone)}"
-    if new or gone:
-        return f"it is called with {', '.join(new)}" if new else f"it is called without {', '.join(gone)}"
-    if call.paths != example.paths:
-        return "its keyword arguments come in another order"
-    return "its arguments come in other containers (list, tuple, dict …)"
-
-
-def _key_text(key: LeafKey) -> str:
-    return f"a {key}" if isinstance(key, TensorKey) else str(key)
-
-
-def violation_sentences(program: Program, guards: GuardSet, values: tuple[int, ...]) -> list[str]:
-    """One sentence for each violated guard (of ``program.slot_guards()``), in the caller's names."""
-    slots = slot_names(len(values))
-    sources = {name: slot.source for name, slot in zip(slots, program.slots, strict=True)}
-    found = []
-    for violation in guards.violations(dict(zip(slots, values, strict=True)), sources):
-        origin = violation.guard.origin
-        static = origin is not None and origin.rule == "static"
-        if origin is None:
-            why = ""
-        elif origin.rule in ("declared", "layout") and not origin.file:
-            why = f" ({origin.text})"
-        else:
-            why = " (it was static in the trace)" if static else f"; needed by {origin}"
-        found.append(f"{violation.text}{why}")
-    return found
-
-
-def is_symbol_slot(program: Program, position: int) -> bool:
-    """Whether the integer at this position is a symbol of its own (and not static or derived)."""
-    return program.slots[position].term.op is Op.SYMBOL

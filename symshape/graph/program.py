@@ -15,6 +15,7 @@ from guards.sets.sources import IntArg, Source
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import Op, Term
 from symshape.calls.arguments import Call
+from symshape.calls.modes import Modes
 from symshape.dims import Policy
 from symshape.graph.codegen import Run
 from symshape.graph.graph import Graph
@@ -102,7 +103,7 @@ class Program:
     graph: Graph
     output_specs: Any
     state: State
-    modes: tuple[Any, ...]
+    modes: Modes
     run: Run
     milliseconds: float
 

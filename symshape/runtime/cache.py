@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import attrs
 
 from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
+from symshape.calls.call_key import FLAT, ExactKey
+from symshape.calls.outputs import Build
 from symshape.graph.program import Program, State, slot_names
-from symshape.runtime.runners.choice import Runner
+from symshape.runtime.runners.protocol import Runner
 
 
 class Entry:
@@ -22,28 +24,47 @@ class Entry:
         program: what was traced.
         guards: over slots ``v0, v1, …``: what the tree dispatches on.
         runner_name: what runs it.
-        run: ``run(leaves, values)``: the flat outputs.
+        runner: runs it, and is released when the entry leaves the cache.
+        run: the runner's ``run(leaves, values)``: the flat outputs.
         build: from flat outputs to the program's own structure.
         last_used: the number of the last call that it served, for eviction.
+        gone: whether it has left the cache.
     """
 
-    __slots__ = ("__weakref__", "build", "guards", "last_used", "number", "program", "run", "runner_name")
+    __slots__ = (
+        "__weakref__",
+        "build",
+        "gone",
+        "guards",
+        "last_used",
+        "number",
+        "program",
+        "run",
+        "runner",
+        "runner_name",
+    )
 
-    def __init__(self, number: int, program: Program, runner_name: str, run: Runner, build: Any) -> None:
+    def __init__(self, number: int, program: Program, runner_name: str, runner: Runner, build: Build) -> None:
         self.number = number
         self.program = program
         self.guards: GuardSet = program.slot_guards()
         self.runner_name = runner_name
-        self.run = run
+        self.use(runner)
         self.build = build
         self.last_used = 0
+        self.gone = False
+
+    def use(self, runner: Runner) -> None:
+        """Runs by ``runner`` from now on; the one before is not released, since the new one may be made around it."""
+        self.runner = runner
+        self.run = runner.run  # bound once: a warm call looks up one attribute
 
     def __repr__(self) -> str:
         guards = "; ".join(guard.text() for guard in self.program.guards) or "no guards"
         shapes = ", ".join(
             f"{each.path}[{', '.join(map(str, each.value.spec.sizes))}]" for each in self.program.graph.inputs
         )
-        return f"<Entry {self.number}: {shapes}; {guards}; {self.runner_name}>"
+        return f"<Entry {self.number}: {shapes}; {guards}; {self.runner.describe()}>"
 
 
 @attrs.define(eq=False)
@@ -55,11 +76,20 @@ class Family:
 
 
 class Branch:
-    """Everything compiled for one state of modules and closures."""
+    """Everything compiled for one state of modules and closures.
 
-    def __init__(self, state: State) -> None:
+    Attributes:
+        state: what was read.
+        stateless: whether nothing was that can change.
+        trusted: whether an exact call needs no look at the state.
+        memo: exact calls, each with its entry and the integers to run it with.
+        families: by structure.
+    """
+
+    def __init__(self, state: State, *, trusted: bool) -> None:
         self.state = state
         self.stateless = state.empty
+        self.trusted = trusted or self.stateless
         self.memo: dict[Hashable, tuple[Entry, tuple[int, ...]]] = {}
         self.families: dict[Hashable, Family] = {}
 
@@ -69,20 +99,37 @@ class Branch:
 
 
 class EntryCache:
-    """Entries, bounded in number.  Readers take no lock: what they read is replaced, never half-changed.
+    """Entries, bounded in number, and the memo of exact calls: whatever leaves is released and never found again.
+
+    Readers take no lock: what they read is replaced, never half-changed.
 
     Attributes:
         branches: the most recently used first.
         evictions: entries that left because the cache was full.
+        clock: calls so far: who serves one notes it as the time of the entry's last use.
+        makers: make the keys that the memo knows calls by.
     """
 
-    def __init__(self, max_entries: int, memo_size: int) -> None:
+    def __init__(self, max_entries: int, memo_size: int, exact: ExactKey = FLAT) -> None:
         self._max_entries = max_entries
         self._memo_size = memo_size
+        self.makers = exact.makers
+        self._exact = exact
+        self.clock = 0
         self.branches: tuple[Branch, ...] = ()
         self.entries: tuple[Entry, ...] = ()
         self.evictions = 0
         self.lock = threading.RLock()
+
+    def find_exact(self, key: Hashable) -> tuple[Entry, tuple[int, ...]] | None:
+        """The entry remembered for this key, and the integers to run it with, if the state is still the same."""
+        branches = self.branches
+        if branches:
+            branch = branches[0]
+            found = branch.memo.get(key)
+            if found is not None and (branch.trusted or branch.state.unchanged()):
+                return found
+        return None
 
     def find(self, structure: Hashable, values: tuple[int, ...]) -> tuple[Branch, Entry] | None:
         """The entry that serves a call of this structure with these integers, by the tree of a branch in its state."""
@@ -102,14 +149,21 @@ class EntryCache:
             if branch in self.branches:
                 self.branches = (branch, *(each for each in self.branches if each is not branch))
 
-    def remember(self, branch: Branch, key: Hashable, entry: Entry, values: tuple[int, ...]) -> None:
-        """Puts an exact argument tuple into the memo."""
-        if len(branch.memo) >= self._memo_size:
-            branch.memo = {}
-        branch.memo[key] = (entry, values)
+    def remember(
+        self, branch: Branch, leaves: Sequence[Any], key: Hashable, entry: Entry, values: tuple[int, ...]
+    ) -> None:
+        """Lets :meth:`find_exact` answer ``entry`` for the key of these leaves, unless the entry has left meanwhile."""
+        if not self._exact.lasts(leaves):
+            return
+        with self.lock:
+            if entry.gone:
+                return
+            if len(branch.memo) >= self._memo_size:
+                branch.memo = {}
+            branch.memo[key] = (entry, values)
 
     def publish(self, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
-        """Adds an entry; answers its branch and the entries that had to leave."""
+        """Adds an entry; answers its branch and the entries that had to leave, released."""
         with self.lock:
             branch = self._branch_of(entry.program.state)
             family = branch.families.get(structure)
@@ -119,7 +173,9 @@ class EntryCache:
             family.entries = (*family.entries, entry)
             branch.families[structure] = family
             self.entries = (*self.entries, entry)
-            return branch, self._evict(entry)
+            gone = self._evict(entry)
+        _release(gone)
+        return branch, gone
 
     def _branch_of(self, state: State) -> Branch:
         """The branch for a state that is the present one: one that reads no less, or a new one."""
@@ -127,7 +183,7 @@ class EntryCache:
             if branch.state.covers(state) and branch.state.unchanged():
                 break
         else:
-            branch = Branch(state)
+            branch = Branch(state, trusted=not self._exact.state)
         self.branches = (branch, *(each for each in self.branches if each is not branch))
         return branch
 
@@ -141,6 +197,7 @@ class EntryCache:
         return gone
 
     def _remove(self, entry: Entry) -> None:
+        entry.gone = True
         self.entries = tuple(each for each in self.entries if each is not entry)
         for branch in self.branches:
             for structure, family in list(branch.families.items()):
@@ -154,7 +211,16 @@ class EntryCache:
         self.branches = tuple(branch for branch in self.branches if branch.families)
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forgets everything, and counts from 0 again."""
         with self.lock:
-            self.branches = ()
-            self.entries = ()
+            gone, self.entries, self.branches = self.entries, (), ()
+            self.evictions = self.clock = 0
+            for entry in gone:
+                entry.gone = True
+        _release(gone)
+
+
+def _release(gone: Iterable[Entry]) -> None:
+    """Without the cache's lock: a runner that is being asked to let go may have to finish something first."""
+    for entry in gone:
+        entry.runner.release()

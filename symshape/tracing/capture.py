@@ -19,7 +19,7 @@ from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from symshape import events
 from symshape.calls.arguments import INT_KEY, STRIDED, Call, TensorKey, sources_of, values_of
-from symshape.calls.modes import modes
+from symshape.calls.modes import Modes, modes
 from symshape.dims import Dim, Policy
 from symshape.errors import DimError, UnsupportedError
 from symshape.graph.codegen import Run, compile_graph
@@ -115,15 +115,14 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
     )
 
 
-def _without_autocast(run: Run, modes: tuple[Any, ...]) -> Run:
+def _without_autocast(run: Run, modes: Modes) -> Run:
     """The casts that autocast inserted are in the graph, so autocast itself is off while it runs."""
-    autocast = modes[3] if len(modes) > 3 else ()
-    if not autocast:
+    if not modes.autocast:
         return run
 
     def without_autocast(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         with ExitStack() as stack:
-            for device, _ in autocast:
+            for device, _ in modes.autocast:
                 stack.enter_context(torch.autocast(device, enabled=False))
             return run(leaves, values)
 

@@ -1,22 +1,69 @@
-"""What runs an entry: op by op, through Inductor, or as CUDA graphs.
+"""Which runner serves a program: a table of runners, one row each, and the choice among them.
 
-A runner takes the call's leaves and integers and answers the flat outputs.  A runner that cannot serve a program raises
-``Unfit`` when it is made; the entry then falls back to ``eager`` and an event says why.
+A runner that cannot serve a program raises ``Unfit`` when it is made; ``eager`` serves then, and an event says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
+
+import attrs
 
 from symshape import events
 from symshape.errors import RunnerError
 from symshape.graph.program import Program
-from symshape.runtime.runners.cuda_graph import CudaGraphRunner, GraphStore, Unfit
+from symshape.runtime.runners.cuda_graph import CudaGraphRunner, GraphStore
+from symshape.runtime.runners.eager import EagerRunner
+from symshape.runtime.runners.inductor import InductorRunner
+from symshape.runtime.runners.protocol import Runner, Unfit
 
 RunnerName = Literal["auto", "eager", "inductor", "cudagraph"]
-Runner = Callable[[Sequence[Any], Sequence[int]], list[Any]]
-"""``runner(leaves, values)``: the flat outputs."""
+"""The rows of ``RUNNERS``, and ``auto``."""
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """What is to be made.
+
+    Attributes:
+        program: what is to be run.
+        eager: runs it op by op.
+        graphs: where the CUDA graphs of the compiled function are kept.
+        patient: nobody asked for this very runner: what it prepares has to be worth it.
+    """
+
+    program: Program
+    eager: Runner
+    graphs: GraphStore
+    patient: bool
+
+
+@attrs.frozen
+class Row:
+    """A runner that can be asked for.
+
+    Attributes:
+        make: makes it, or raises ``Unfit``.
+        auto: whether ``auto`` tries it for a program; the first row that says so and is fit wins.
+    """
+
+    make: Callable[[Order], Runner]
+    auto: Callable[[Program], bool] = lambda program: False
+
+
+def _on_cuda(program: Program) -> bool:
+    return any(each.value.spec.device.type == "cuda" for each in program.graph.inputs)
+
+
+RUNNERS: Mapping[str, Row] = {
+    "eager": Row(lambda order: order.eager),
+    "inductor": Row(lambda order: InductorRunner(order.program, order.eager)),
+    "cudagraph": Row(
+        lambda order: CudaGraphRunner(order.program, order.eager, order.graphs, patient=order.patient), auto=_on_cuda
+    ),
+}
+"""By name.  A new runner is a file and a row here (and its name above, for type checkers)."""
 
 
 def check_name(name: str) -> RunnerName:
@@ -32,28 +79,17 @@ def check_name(name: str) -> RunnerName:
 
 def make_runner(name: RunnerName, program: Program, graphs: GraphStore) -> tuple[str, Runner]:
     """The runner for a program, and the name of the one that serves it."""
-    eager = eager_runner(program)
-    on_cuda = any(each.value.spec.device.type == "cuda" for each in program.graph.inputs)
-    if name == "eager" or (name == "auto" and not on_cuda):
-        return "eager", eager
-    if name == "inductor":
-        from symshape.runtime.runners.inductor import InductorRunner
-
+    order = Order(program=program, eager=EagerRunner(program), graphs=graphs, patient=name == "auto")
+    if name != "auto":
         try:
-            return "inductor", InductorRunner(program, eager)
+            return name, RUNNERS[name].make(order)
         except Unfit as reason:
-            return _fall_back(name, eager, str(reason))
-    try:
-        return "cudagraph", CudaGraphRunner(program, eager, graphs, patient=name == "auto")
-    except Unfit as reason:
-        return _fall_back(name, eager, str(reason)) if name != "auto" else ("eager", eager)
-
-
-def _fall_back(wanted: str, eager: Runner, reason: str) -> tuple[str, Runner]:
-    events.emit(events.RunnerFallback(wanted, "eager", reason))
-    return "eager", eager
-
-
-def eager_runner(program: Program) -> Runner:
-    """Runs the program op by op."""
-    return program.run
+            events.emit(events.RunnerFallback(name, "eager", str(reason)))
+            return "eager", order.eager
+    for each, row in RUNNERS.items():
+        if row.auto(program):
+            try:
+                return each, row.make(order)
+            except Unfit:  # nobody asked for it
+                continue
+    return "eager", order.eager

@@ -17,14 +17,12 @@ import attrs
 import torch
 
 from symshape import events
-from symshape.graph.codegen import compile_graph
+from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.graph import Value, values_in
 from symshape.graph.program import Program
 from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
-from symshape.runtime.runners.static_outputs import Unfit as Unfit
-
-Runner = Callable[[Sequence[Any], Sequence[int]], list[Any]]
 
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 """The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
@@ -124,6 +122,10 @@ class GraphStore:
         for key in [key for key in self._graphs if key.program == program]:
             del self._graphs[key]
 
+    def of(self, program: int) -> int:
+        """How many graphs one program has."""
+        return sum(key.program == program for key in self._graphs)
+
     def __len__(self) -> int:
         return len(self._graphs)
 
@@ -145,7 +147,7 @@ class CudaGraphRunner:
 
     def __init__(self, program: Program, eager: Runner, store: GraphStore, *, patient: bool = False) -> None:
         self._program = program
-        self._eager = eager
+        self._eager = eager.run
         self._captured_run = _fused(program, eager)
         self._store = store
         self._number = store.number()
@@ -161,9 +163,10 @@ class CudaGraphRunner:
         ]
         self._writes = bool(self._written or self._written_lifted)
         self._told = False
+        self._released = False
         self._lock = store.lock
 
-    def __call__(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+    def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
         inputs = [leaves[position] for position in self._positions]
         if _is_capturing() or (self._writes and self._overlapping(inputs)):
@@ -208,11 +211,17 @@ class CudaGraphRunner:
         return GraphKey(self._number, tuple(values), _current_stream(self._device.index or 0))
 
     def release(self) -> None:
-        """Forgets this program's graphs."""
-        self._store.drop(self._number)
+        """Forgets this program's graphs and captures no more."""
+        with self._lock:
+            self._released = True
+            self._store.drop(self._number)
+
+    def describe(self) -> str:
+        """How many graphs there are for the program."""
+        return f"cudagraph, {self._store.of(self._number)} graphs"
 
     def _capture_or_none(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
-        if key.sizes in self._refused:
+        if self._released or key.sizes in self._refused:
             return None
         if self._seen is not None and key.sizes not in self._seen:
             _remember(self._seen, key.sizes)
@@ -282,11 +291,11 @@ def _remember(sizes: set[tuple[int, ...]], new: tuple[int, ...]) -> None:
     sizes.add(new)
 
 
-def _fused(program: Program, eager: Runner) -> Runner:
+def _fused(program: Program, eager: Runner) -> Run:
     """What is captured: the program with kernels merged where that is exact; as it is where autocast is on."""
     graph = fuse(program.graph)
-    if graph is program.graph or len(program.modes) > 3:
-        return eager
+    if graph is program.graph or not program.modes.plain:
+        return eager.run
     return compile_graph(graph, program.positions)
 
 
@@ -306,7 +315,7 @@ def _check_fit(program: Program) -> torch.device:
         raise Unfit("it turns inference mode on or off inside")
     if graph.uses_randomness:
         raise Unfit("it draws random numbers")
-    records = program.modes[0] and any(_requires_grad(program, value) for value in _roots(program))
+    records = program.modes.grad and any(_requires_grad(program, value) for value in _roots(program))
     if records:
         raise Unfit("gradients are recorded; run it under torch.no_grad() or train through torch.compile")
     return next(iter(devices))

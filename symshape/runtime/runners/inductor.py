@@ -26,9 +26,8 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Value
 from symshape.graph.program import Program, slot_names
 from symshape.graph.to_fx import to_fx
-from symshape.runtime.runners.cuda_graph import Unfit
+from symshape.runtime.runners.protocol import Runner, Unfit
 
-Runner = Callable[[Sequence[Any], Sequence[int]], list[Any]]
 _MAX_ARTEFACTS = 16
 
 
@@ -67,18 +66,18 @@ class InductorRunner:
         if any(isinstance(output, (Term, FloatTerm)) for output in graph.outputs):
             raise Unfit("it returns sizes")
         self._program = program
-        self._eager = eager
+        self._eager = eager.run
         self._artefacts: tuple[Artefact, ...] = ()
         self._memo: dict[tuple[int, ...], Artefact] = {}
         self._lock = threading.RLock()
-        self._failed = False
+        self._closed = False  # released, or the compiler failed
         inputs = {each.position for each in graph.inputs}
         integers = {slot.source.arg for slot in program.slots if isinstance(slot.source, IntArg)}
         self._positions = [i for i, path in enumerate(program.call.paths) if i in inputs or path in integers]
         self._lifted = [each.tensor for each in graph.lifted if not each.constant]
         self._direct = {each.value: each.position for each in graph.inputs}
 
-    def __call__(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+    def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
         key = tuple(values)
         artefact = self._memo.get(key) or self._find(leaves, key)
@@ -95,9 +94,19 @@ class InductorRunner:
                 flat.append(output)
         return flat
 
+    def release(self) -> None:
+        """Forgets what was compiled and compiles no more."""
+        with self._lock:
+            self._closed = True
+            self._artefacts, self._memo = (), {}
+
+    def describe(self) -> str:
+        """How many artefacts there are for the program."""
+        return f"inductor, {len(self._artefacts)} artefacts"
+
     def _find(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact | None:
         with self._lock:
-            if self._failed:
+            if self._closed:
                 return None
             found = next((each for each in self._artefacts if each.serves(key)), None)
             if found is None:
@@ -106,7 +115,7 @@ class InductorRunner:
                 try:
                     found = self._compile(leaves, key)
                 except Exception as error:  # whatever a compiler may raise: the program still runs op by op
-                    self._failed = True
+                    self._closed = True
                     events.emit(events.RunnerFallback("inductor", "eager", f"{type(error).__name__}: {error}"))
                     return None
                 self._artefacts = (*self._artefacts, found)

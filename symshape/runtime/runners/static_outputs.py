@@ -13,12 +13,10 @@ from typing import Any
 
 import torch
 
+from symshape.runtime.runners.protocol import Unfit
+
 Answer = Callable[[Sequence[Any], Sequence[torch.Tensor]], Any]
 """``answer(leaves, copies)``: one output; ``copies`` are those of the shared memory of this call."""
-
-
-class Unfit(Exception):
-    """A program that a runner cannot serve, and why."""
 
 
 class Outputs:

@@ -7,12 +7,14 @@ import random
 from collections import OrderedDict
 from typing import Any
 
+import attrs
 import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls.arguments import take_apart, values_of
-from symshape.calls.call_key import lasting_key, quick_key, read
+from symshape.calls.arguments import EQUAL, TensorKey, take_apart, values_of
+from symshape.calls.call_key import FLAT, chosen_key, read, read_usual
+from symshape.errors import InputError
 from tests.symshape.eager import metadata
 
 BASE = torch.arange(24.0).view(4, 6)
@@ -34,6 +36,15 @@ LEAVES: list[Any] = [
     torch.empty(0, 3),
     *(0, 1, 5, 2**70, -1, True, False, None, 0.0, -0.0, 1.0, float("nan"), "a", "", "True", torch.float32),
 ]
+
+
+def quick_key(leaves: tuple[Any, ...], *names: str) -> Any:
+    """The exact key of flat arguments, the last of them under these names."""
+    return FLAT.makers[len(leaves)](leaves, dict.fromkeys(names))
+
+
+def nothing(*args: Any, **kwargs: Any) -> None:
+    """What is called."""
 
 
 def facts(leaf: Any) -> Any:
@@ -93,17 +104,104 @@ def test_what_only_the_slow_path_can_tell() -> None:
 
 def test_lazy_tensors_share_no_key_with_plain_ones() -> None:
     z = torch.ones(2, dtype=torch.complex64)
-    assert lasting_key((z,)) is None
+    assert quick_key((z,)) == quick_key((z.conj(),)), "nothing to tell apart any more: remember them"
+    assert not FLAT.lasts((1, z))
+    assert FLAT.lasts((1, BASE))
     lazy = z.conj().imag
     plain = torch.view_as_real(z)[..., 1]
     assert lazy.is_neg()
-    assert quick_key((lazy,)) not in (quick_key((plain,)), quick_key((lazy,)))
+    assert quick_key((lazy,)) is None
+    assert quick_key((plain,)) is not None
     sparse, expanded = torch.eye(3).to_sparse(), torch.ones(1, 1).expand(3, 3)
     assert sparse.is_contiguous() == expanded.is_contiguous()
-    assert quick_key((sparse,)) not in (quick_key((expanded,)), quick_key((sparse,)))
-    assert read((lazy,), {}) is None
-    assert read((z.conj(),), {}) is None
-    assert read((z,), {}) is not None
+    assert quick_key((sparse,)) is None
+    assert quick_key((expanded,)) is not None
+    assert read_usual((lazy,), {}) is None
+    assert read_usual((z.conj(),), {}) is None
+    assert read_usual((z,), {}) is not None
+
+
+def test_names_of_keywords_are_part_of_the_key() -> None:
+    keys = [quick_key((1, 2)), quick_key((1, 2), "a"), quick_key((1, 2), "b"), quick_key((1, 2), "a", "b")]
+    keys.append(quick_key((1, 2), "b", "a"))
+    assert len(set(keys)) == 5
+    assert quick_key(([1], 2), "a") is None
+
+
+def test_every_key_of_a_tensor_is_made_of_the_same_attributes() -> None:
+    assert tuple(field.name for field in attrs.fields(TensorKey)) == (*EQUAL, "ndim", "layout")
+    others = {"dtype": BASE.double(), "device": BASE.to("meta"), "requires_grad": BASE.clone().requires_grad_()}
+    assert set(others) == set(EQUAL), "an attribute without a test"
+    pairs = [(BASE, other) for other in others.values()]
+    weight = torch.nn.Parameter
+    pairs += [(weight(BASE), weight(others["dtype"])), (weight(BASE), weight(others["device"]))]
+    pairs += [(weight(BASE), weight(BASE, requires_grad=False))]
+    for one, other in pairs:
+        assert quick_key((one,)) != quick_key((other,))
+        assert read(nothing, (one,), {})[1] != read(nothing, (other,), {})[1]
+        assert take_apart(nothing, (one,), {}).keys != take_apart(nothing, (other,), {}).keys
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_calls_with_one_exact_key_have_one_structure_and_one_tuple_of_integers(seed: int) -> None:
+    """The three ways of reading a call agree: what the quick one takes for equal, the slow ones do too."""
+    rng = random.Random(seed)
+    pool = [make for make in MAKERS if rng.random() < 0.7] + MAKERS[:2]
+    known: dict[Any, Any] = {}
+    met = 0
+    for _ in range(1500):
+        leaves = tuple(rng.choice(pool)() for _ in range(rng.choice((1, 1, 2, 3))))
+        names = rng.choice(((), ("k",), ("l",), ("k", "l")))[-len(leaves) :]
+        args, kwargs = (
+            leaves[: len(leaves) - len(names)],
+            dict(zip(names, leaves[len(leaves) - len(names) :], strict=True)),
+        )
+        with torch.set_grad_enabled(rng.random() < 0.5):
+            key = quick_key(leaves, *names)
+            assert key is not None
+            reading = read(nothing, args, kwargs)
+        assert all(x is y for x, y in zip(reading[0], leaves, strict=True))
+        call = take_apart(nothing, args, kwargs)
+        described = (*reading[1:], call.tree, call.keys, call.duplicates, call.paths)
+        met += key in known
+        assert known.setdefault(key, described) == described
+    assert met > 100, "keys that never met prove nothing"
+    assert len({repr(each[0]) + repr(each[1]) for each in known.values()}) > 20
+
+
+MAKERS: list[Any] = [
+    lambda: torch.ones(2, 3),
+    lambda: torch.zeros(3, 2),
+    lambda: torch.ones(2, 3).t(),
+    lambda: torch.ones(4, 3)[2:],
+    lambda: torch.ones(5, 3)[3:],
+    lambda: torch.ones(2, 4)[:, 1:],
+    lambda: torch.ones(2, 4)[:, :3],
+    lambda: torch.ones(1, 3),
+    lambda: torch.ones(3, 1).t(),
+    lambda: torch.ones(1, 3).expand(2, 3),
+    lambda: torch.ones(0, 3),
+    lambda: torch.ones(0),
+    lambda: torch.ones(()),
+    lambda: torch.ones(2, 3, dtype=torch.int64),
+    lambda: torch.ones(2, 3, requires_grad=True),
+    lambda: torch.ones(2, 3, device="meta"),
+    lambda: torch.nn.Parameter(torch.ones(2, 3)),
+    lambda: torch.nn.Parameter(torch.ones(3, 2).t(), requires_grad=False),
+    *(lambda value=value: value for value in (0, 1, True, False, None, 0.0, -0.0, 1.0, "a", "")),
+]
+
+
+def test_a_chosen_key_is_some_integers_alone() -> None:
+    exact = chosen_key(3, [(0, 1), (2, 0)], [1])
+    make = exact.makers[3]
+    assert make((torch.ones(2, 3), 7, torch.ones(5)), {}) == (3, 5, 7)
+    assert make((torch.zeros(9, 3).double(), 7, torch.ones(5, 2)), {}) == (3, 5, 7)
+    assert chosen_key(1, [(0, 0)], []).makers[1]((torch.ones(4),), {}) == (4,)
+    assert chosen_key(1, [], []).makers[1]((torch.ones(4),), {}) == ()
+    assert exact.makers[2]((1, 2), {}) is None
+    assert exact.lasts((torch.ones(2, dtype=torch.complex64),))
+    assert not exact.state
 
 
 CONTAINERS: list[Any] = [
@@ -129,12 +227,12 @@ def test_a_reading_is_the_calls_leaves_structure_and_integers() -> None:
     readings: dict[Any, Any] = {}
     for a, b in itertools.product(CONTAINERS, repeat=2):
         for args, kwargs in (((a, b), {}), ((a,), {"k": b}), ((), {"k": a, "l": b}), ((), {"l": a, "k": b})):
-            reading = read(args, kwargs)
+            reading = read_usual(args, kwargs)
             assert reading is not None
             leaves, structure, values = reading
             expected, tree = pytree.tree_flatten((args, kwargs))
             assert all(x is y for x, y in zip(leaves, expected, strict=True))
-            call = take_apart(lambda *args, **kwargs: None, args, kwargs, paths=False)
+            call = take_apart(nothing, args, kwargs, paths=False)
             assert values == values_of(call.leaves, call.keys)
             described = (tree, call.keys, call.duplicates)
             assert readings.setdefault(structure, described) == described
@@ -146,4 +244,18 @@ def test_readings_of_calls_out_of_the_ordinary() -> None:
         pass
 
     for leaf in (OrderedDict(a=BASE), {1: BASE}, object(), 1j, torch.eye(3).to_sparse(), BASE.as_subclass(Strange)):
-        assert read((leaf,), {}) is None
+        assert read_usual((leaf,), {}) is None
+
+
+def test_calls_out_of_the_ordinary_are_read_all_the_same() -> None:
+    for leaf in (OrderedDict(a=BASE), {1: BASE}, 1j):
+        leaves, structure, values = read(nothing, (leaf,), {})
+        call = take_apart(nothing, (leaf,), {}, paths=False)
+        assert structure == read(nothing, (leaf,), {})[1]
+        assert structure != read(nothing, (leaf, 1), {})[1]
+        assert leaves == call.leaves
+        assert values == values_of(call.leaves, call.keys)
+    with torch.no_grad():
+        assert read(nothing, (1j,), {})[1] != structure
+    with pytest.raises(InputError, match=r"args\[0\] has layout"):
+        read(nothing, (torch.eye(3).to_sparse(),), {})

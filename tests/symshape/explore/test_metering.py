@@ -1,4 +1,4 @@
-"""Side by side: what is counted is what happened, in both ways of compiling."""
+"""Metering: what is counted is what happened."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-import torch._dynamo
 
 from symshape.explore.metering import (
     Arguments,
-    DynamoLane,
     Lane,
     Meter,
+    MeteredRunner,
     Summary,
-    SymShapeLane,
     closing,
     difference,
     run_stream,
@@ -42,28 +40,6 @@ def summaries(model: torch.nn.Module, lanes: Sequence[Lane], calls: Sequence[Arg
     return [Summary.of(lane, len(calls)) for lane in lanes]
 
 
-def test_compiles_hits_and_results() -> None:
-    model = Net().eval()
-    lane = SymShapeLane(model, "eager")
-    (found,) = summaries(model, [lane], stream(8, 9, 10, 9, 200))
-    assert found.compiles == lane.compiled.stats().traces == 3
-    assert found.fallbacks == 0
-    assert found.mismatches == 0
-    assert [record.compiled for record in lane.records] == [True, True, False, False, True, *[False] * 5]
-    assert [record.again for record in lane.records] == [False, False, False, True, False, *[True] * 5]
-    assert lane.meter.runs == 7, "every hit runs a metered graph"
-    assert all(record.inside_us > 0 for record in lane.records if not record.compiled)
-    assert all(0 < record.dispatch_us < record.host_us <= record.total_us for record in lane.records[5:])
-
-
-def test_calls_beyond_dynamos_limit_count_as_fallbacks() -> None:
-    model = Net().eval()
-    with torch._dynamo.config.patch(recompile_limit=2, automatic_dynamic_shapes=False):
-        ours, theirs = summaries(model, [SymShapeLane(model, "eager"), DynamoLane(model)], stream(8, 9, 10, 11))
-    assert (theirs.compiles, theirs.fallbacks, theirs.mismatches) == (2, 4, 0)
-    assert (ours.compiles, ours.fallbacks, ours.mismatches) == (2, 0, 0)
-
-
 def test_a_wrong_result_is_a_mismatch() -> None:
     model = Net().eval()
     wrong = Lane("wrong", lambda x: {"y": model(x)["y"] + (1 if x.size(0) == 9 else 0)}, Meter())
@@ -72,17 +48,6 @@ def test_a_wrong_result_is_a_mismatch() -> None:
     assert found.problem.startswith("9: ")
     assert found.fallbacks == 6, "no graph ran"
     assert found.new_us is None
-
-
-def test_a_runner_that_is_not_there_is_a_fallback() -> None:
-    if torch.cuda.is_available():
-        pytest.skip("CUDA graphs are there")
-    model = Net().eval()
-    lane = SymShapeLane(model, "cudagraph")
-    (found,) = summaries(model, [lane], stream(8, 9, 10))
-    assert found.mismatches == 0
-    assert found.fallbacks == len(lane.fallbacks) == 2
-    assert "CUDA" in lane.fallbacks[0].reason
 
 
 @pytest.mark.parametrize(
@@ -104,11 +69,46 @@ def test_differences(got: object, words: str) -> None:
     assert bool(found) == bool(words)
 
 
-def test_nothing_stays_subscribed() -> None:
-    import symshape.events as events
+def test_a_meter_counts_what_it_is_put_around() -> None:
+    model = Net().eval()
+    meter = Meter()
+    run = meter.metered(model)
+    lane = Lane("metered", lambda x: run(x), meter)
+    (found,) = summaries(model, [lane], stream(8, 9))
+    assert (found.compiles, found.fallbacks, found.mismatches) == (0, 0, 0)
+    assert meter.runs == 4
+    assert all(0 < record.inside_us < record.host_us <= record.total_us for record in lane.records)
 
-    before = events._subscribers
-    lane = SymShapeLane(Net(), "eager")
-    assert events._subscribers != before
-    lane.close()
-    assert events._subscribers == before
+
+def test_a_metered_run_that_fails_is_counted_too() -> None:
+    meter = Meter()
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        meter.metered(fails)()
+    assert meter.runs == 1
+    assert meter.inside_ns > 0
+
+
+def test_a_metered_runner_is_released_and_described_as_the_one_inside() -> None:
+    released: list[str] = []
+
+    class Inside:
+        def run(self, leaves: Sequence[object], values: Sequence[int], /) -> list[object]:
+            return [*leaves, *values]
+
+        def release(self) -> None:
+            released.append("inside")
+
+        def describe(self) -> str:
+            return "inside"
+
+    meter = Meter()
+    outer = MeteredRunner(MeteredRunner(Inside(), meter), meter)
+    assert outer.run(["a"], (3,)) == ["a", 3]
+    assert meter.runs == 2
+    assert outer.describe() == "inside"
+    outer.release()
+    assert released == ["inside"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 import torch
 
 import symshape
 from symshape import RunnerError, events
-from symshape.runtime.runners.choice import check_name
+from symshape.runtime.runners import choice
+from symshape.runtime.runners.choice import RUNNERS, Row, RunnerName, check_name
+from symshape.runtime.runners.protocol import Unfit
+from tests.symshape.runtime.runners.fakes import NotedRunner
 
 
 @pytest.fixture
@@ -21,6 +25,7 @@ def fallbacks() -> Iterator[list[events.RunnerFallback]]:
 
 
 def test_names() -> None:
+    assert get_args(RunnerName) == ("auto", *RUNNERS)
     for name in ("auto", "eager", "inductor", "cudagraph"):
         assert check_name(name) == name
     with pytest.raises(RunnerError, match=r"'jit'.*auto, eager, inductor, cudagraph"):
@@ -46,9 +51,9 @@ def test_cudagraph_on_the_cpu_falls_back_with_a_reason(fallbacks: list[events.Ru
 
 
 @pytest.mark.parametrize("runner", ["eager", "inductor"])
-def test_autocast_is_that_of_the_call(runner: str) -> None:
+def test_autocast_is_that_of_the_call(runner: RunnerName) -> None:
     linear = torch.nn.Linear(4, 4)
-    f = symshape.compile(linear, runner="eager")
+    f = symshape.compile(linear, runner=runner)
     x = torch.randn(2, 4)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         assert f(x).dtype == torch.bfloat16
@@ -56,14 +61,30 @@ def test_autocast_is_that_of_the_call(runner: str) -> None:
         assert torch.is_autocast_enabled("cpu")
 
 
-def test_eager_runner_restores_the_grad_mode_on_errors() -> None:
-    def fn(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad():
-            y = x[i]
-        return x * y
+def test_auto_tries_the_rows_that_want_to_be_tried(
+    fallbacks: list[events.RunnerFallback], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
 
-    f = symshape.compile(fn, dynamic=True)
-    f(torch.ones(3), torch.tensor([0, 1, 2]))
-    with pytest.raises(IndexError):
-        f(torch.ones(3), torch.tensor([0, 1, 9]))
-    assert torch.is_grad_enabled()
+    def refuse(order: choice.Order) -> NotedRunner:
+        asked.append("refuses")
+        raise Unfit("not today")
+
+    def never(order: choice.Order) -> NotedRunner:
+        raise AssertionError("auto is not to try this one")
+
+    rows = {
+        "eager": RUNNERS["eager"],
+        "silent": Row(never),
+        "refuses": Row(refuse, auto=lambda program: True),
+        "serves": Row(NotedRunner, auto=lambda program: True),
+        "late": Row(never, auto=lambda program: True),
+    }
+    monkeypatch.setattr(choice, "RUNNERS", rows)
+    f = symshape.compile(lambda x: x * 2)
+    f(torch.ones(3))
+    (entry,) = f.entries
+    assert (asked, entry.runner_name) == (["refuses"], "serves")
+    assert isinstance(entry.runner, NotedRunner)
+    assert entry.runner.order.patient, "nobody asked for this very runner"
+    assert not fallbacks

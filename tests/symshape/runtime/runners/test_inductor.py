@@ -22,7 +22,7 @@ def reasons() -> Iterator[list[str]]:
 
 
 def artefacts(f: Any) -> list[int]:
-    return [len(entry.run._artefacts) for entry in f.entries if entry.runner_name == "inductor"]
+    return [len(entry.runner._artefacts) for entry in f.entries if entry.runner_name == "inductor"]
 
 
 def test_values_at_many_sizes_from_few_artefacts(reasons: list[str]) -> None:
@@ -114,3 +114,15 @@ def test_a_compiler_that_fails_is_not_asked_again(reasons: list[str], monkeypatc
         assert f(torch.ones(2)).tolist() == [2.0, 2.0]
     assert len(asked) == 1
     assert any("no compiler" in reason for reason in reasons)
+
+
+def test_what_it_says_of_itself_and_a_release() -> None:
+    f = symshape.compile(lambda x: x * 2, runner="inductor", dynamic=True)
+    x = torch.randn(5)
+    torch.testing.assert_close(f(x), x * 2)
+    (entry,) = f.entries
+    assert entry.runner.describe() == "inductor, 1 artefacts"
+    entry.runner.release()
+    assert artefacts(f) == [0]
+    torch.testing.assert_close(f(x), x * 2)  # a late call: op by op
+    assert entry.runner.describe() == "inductor, 0 artefacts"

@@ -1,0 +1,114 @@
+"""Why a call does not fit a program: sentences in the caller's words, and the nearest program that a miss came upon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from guards.sets.guard_set import GuardSet
+from symshape.calls.arguments import Call, LeafKey, TensorKey
+from symshape.calls.modes import Modes
+from symshape.calls.modes import modes as modes_now
+from symshape.graph.program import Program, slot_names
+from symshape.runtime.cache import Entry
+
+
+def structure_differences(
+    program: Program, call: Call, modes: Modes | None = None, changes: Sequence[str] | None = None
+) -> list[str]:
+    """How a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state.
+
+    ``modes`` are torch's modes at the time of the call, ``changes`` what had changed in the program's state by then;
+    both are the present ones if not given.
+    """
+    modes = modes_now() if modes is None else modes
+    changes = program.state.changes() if changes is None else changes
+    example = program.call
+    if call.tree != example.tree:
+        return [_nesting(call, example)]
+    found = [
+        f"{path} is {_key_text(now)}, but was traced as {_key_text(then)}"
+        for path, now, then in zip(call.paths, call.keys, example.keys, strict=True)
+        if now != then
+    ]
+    for path, now, then in zip(call.paths, call.duplicates, example.duplicates, strict=True):
+        if now != then:
+            other = call.paths[now if now != call.paths.index(path) else then]
+            found.append(f"{path} and {other} are {'the same tensor' if now < then else 'different tensors'} now")
+    if modes != program.modes:
+        found.append(f"it runs under {modes}, but was traced under {program.modes}")
+    found += [f"{name} has changed since the trace" for name in changes]
+    return found
+
+
+def _nesting(call: Call, example: Call) -> str:
+    """How the arguments of a call nest differently, in a sentence."""
+    new = [path for path in call.paths if path not in example.paths]
+    gone = [path for path in example.paths if path not in call.paths]
+    if new and gone:
+        return f"it is called with {', '.join(new)} instead of {', '.join(gone)}"
+    if new or gone:
+        return f"it is called with {', '.join(new)}" if new else f"it is called without {', '.join(gone)}"
+    if call.paths != example.paths:
+        return "its keyword arguments come in another order"
+    return "its arguments come in other containers (list, tuple, dict …)"
+
+
+def _key_text(key: LeafKey) -> str:
+    return f"a {key}" if isinstance(key, TensorKey) else str(key)
+
+
+def violation_sentences(program: Program, guards: GuardSet, values: tuple[int, ...]) -> list[str]:
+    """One sentence for each violated guard (of ``program.slot_guards()``), in the caller's names."""
+    slots = slot_names(len(values))
+    sources = {name: slot.source for name, slot in zip(slots, program.slots, strict=True)}
+    found = []
+    for violation in guards.violations(dict(zip(slots, values, strict=True)), sources):
+        origin = violation.guard.origin
+        static = origin is not None and origin.rule == "static"
+        if origin is None:
+            why = ""
+        elif origin.rule in ("declared", "layout") and not origin.file:
+            why = f" ({origin.text})"
+        else:
+            why = " (it was static in the trace)" if static else f"; needed by {origin}"
+        found.append(f"{violation.text}{why}")
+    return found
+
+
+@attrs.frozen(eq=False)
+class Miss:
+    """What a miss looked like: enough to explain it later.
+
+    Attributes:
+        function: the name of what was called.
+        call: the call, without its tensors.
+        values: its integers.
+        modes: torch's modes then.
+        entries: the entries of that time, each with what had changed in the state that it was traced in.
+    """
+
+    function: str
+    call: Call
+    values: tuple[int, ...]
+    modes: Modes
+    entries: Mapping[Entry, tuple[str, ...]]
+
+    def explain(self) -> str:
+        """Why the call was traced: which guard of the nearest entry failed, in one sentence."""
+        best: tuple[int, int, list[str]] | None = None
+        for entry, changes in self.entries.items():
+            reasons = self._reasons(entry, changes)
+            rank = (len(reasons), -entry.number)
+            if reasons and (best is None or rank < best[:2]):
+                best = (*rank, reasons)
+        if best is None:  # state that changes while it is looked at, by another thread
+            return f"{self.function} was traced again because state that it reads had changed."
+        count, number, reasons = best
+        more = f" (and {count - 1} more)" if count > 1 else ""
+        return f"{self.function} was traced again because {reasons[0]}{more}; the nearest entry is number {-number}."
+
+    def _reasons(self, entry: Entry, changes: Sequence[str]) -> list[str]:
+        differences = structure_differences(entry.program, self.call, self.modes, changes)
+        return differences or violation_sentences(entry.program, entry.guards, self.values)

@@ -1,0 +1,32 @@
+"""Counters of a compiled function."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class Stats:
+    """Counters of one compiled function.
+
+    Attributes:
+        calls: calls so far.
+        traces: programs traced.
+        hits: calls served by an entry that was there.
+        misses: calls that needed a trace.
+        evictions: entries that left because the cache was full.
+        entries: entries now.
+        cuda_graphs: CUDA graphs now.
+        dispatch_us: median µs of the look-up of a warm hit, sampled at every 256th call; None before the first sample.
+        trace_ms: milliseconds spent tracing, in all.
+    """
+
+    calls: int
+    traces: int
+    hits: int
+    misses: int
+    evictions: int
+    entries: int
+    cuda_graphs: int
+    dispatch_us: float | None
+    trace_ms: float

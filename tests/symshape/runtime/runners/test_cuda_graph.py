@@ -1,0 +1,172 @@
+"""What the CUDA-graph runner keeps and lets go, without a device: a stand-in for capture runs the program again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape import Options, events
+from symshape.runtime.runners import cuda_graph
+from symshape.runtime.runners.cuda_graph import Captured, CudaGraphRunner, GraphKey, GraphStore, Repeats
+from symshape.runtime.runners.eager import EagerRunner
+from symshape.runtime.runners.protocol import Unfit
+from symshape.runtime.runners.static_outputs import Outputs
+
+
+class Graph:
+    """A "captured graph": a replay runs the program on the static inputs, into the static outputs."""
+
+    def __init__(self, runner: CudaGraphRunner, static: list[Any], values: Sequence[int]) -> None:
+        self.again = lambda: runner._captured_run(static, values)
+        self.outputs = self.again()
+
+    def replay(self) -> None:
+        for then, now in zip(self.outputs, self.again(), strict=True):
+            then.copy_(now)
+
+
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The sizes that were captured."""
+    found: list[tuple[int, ...]] = []
+
+    def capture(self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
+        found.append(tuple(values))
+        static = list(leaves)
+        for position in self._positions:
+            static[position] = leaves[position].clone()
+        inputs = {position: static[position] for position in self._positions}
+        graph: Any = Graph(self, static, values)
+        outputs = Outputs(graph.outputs, inputs, self._lifted)
+        return Captured(graph, list(inputs.values()), outputs, [t.data_ptr() for t in self._lifted])
+
+    stand_in(monkeypatch, capture)
+    return found
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, capture: Callable[..., Captured]) -> None:
+    """The runner without a device."""
+    monkeypatch.setattr(cuda_graph, "_check_fit", lambda program: torch.device("cpu"))
+    monkeypatch.setattr(cuda_graph, "_is_capturing", lambda: False)
+    monkeypatch.setattr(cuda_graph, "_current_stream", lambda device: 0)
+    monkeypatch.setattr(CudaGraphRunner, "_capture", capture)
+
+
+def check(f: Any, *sizes: int) -> None:
+    for size in sizes:
+        x = torch.randn(size)
+        assert torch.equal(f(x), x * 2 + 1)
+
+
+def doubled(**options: int) -> Any:
+    return symshape.compile(lambda x: x * 2 + 1, runner="cudagraph", options=Options(**options))
+
+
+def test_one_graph_for_each_exact_size(captures: list[tuple[int, ...]]) -> None:
+    f = doubled()
+    check(f, 3, 4, 5, 3, 4, 5)
+    assert sorted(captures) == [(3,), (4,), (5,)]
+    assert f.stats().cuda_graphs == 3
+    assert [entry.runner.describe() for entry in f.entries] == ["cudagraph, 1 graphs", "cudagraph, 2 graphs"]
+
+
+def test_a_release_lets_go_of_the_programs_graphs_and_captures_no_more(captures: list[tuple[int, ...]]) -> None:
+    f = doubled()
+    check(f, 3, 4, 5)
+    static, dynamic = f.entries
+    dynamic.runner.release()
+    assert f.stats().cuda_graphs == 1
+    check(f, 4, 5, 3)  # late calls
+    assert len(captures) == 3
+    assert (static.runner.describe(), dynamic.runner.describe()) == ("cudagraph, 1 graphs", "cudagraph, 0 graphs")
+
+
+def test_evicted_entries_leave_no_graphs(captures: list[tuple[int, ...]]) -> None:
+    f = symshape.compile(
+        lambda x: x * 2 + 1, runner="cudagraph", dynamic=False, options=Options(max_entries=2, max_cuda_graphs=64)
+    )
+    check(f, *range(1, 9))
+    assert len(captures) == 8
+    assert f.stats().cuda_graphs == 2
+    f.reset()
+    assert f.stats().cuda_graphs == 0
+
+
+def test_the_least_recently_used_graph_leaves(captures: list[tuple[int, ...]]) -> None:
+    f = doubled(max_cuda_graphs=2)
+    check(f, 3, 4, 3, 5)  # 4 leaves
+    assert f.stats().cuda_graphs == 2
+    check(f, 3)
+    assert len(captures) == 3
+    check(f, 4)
+    assert captures[-1] == (4,)
+
+
+def test_patience_waits_for_the_second_time(captures: list[tuple[int, ...]]) -> None:
+    program = symshape.trace(lambda x: x * 2, torch.ones(3)).program
+    runner = CudaGraphRunner(program, EagerRunner(program), GraphStore(4), patient=True)
+    for n, already in ((3, 0), (4, 0), (3, 1), (3, 1), (4, 2)):
+        x = torch.randn(n)
+        assert torch.equal(runner.run([x], (n,))[0], x * 2)
+        assert len(captures) == already
+
+
+def test_sizes_that_cannot_be_captured_are_refused_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def refuse(self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
+        asked.append(1)
+        raise Unfit("too odd")
+
+    stand_in(monkeypatch, refuse)
+    heard: list[events.Event] = []
+    unsubscribe = events.subscribe(heard.append)
+    try:
+        check(doubled(), 3, 3, 3)
+    finally:
+        unsubscribe()
+    assert len(asked) == 1
+    assert [e.reason for e in heard if isinstance(e, events.RunnerFallback)] == ["too odd"]
+
+
+def test_a_parameter_that_moved_is_captured_again(captures: list[tuple[int, ...]]) -> None:
+    linear = torch.nn.Linear(2, 2)
+    f = symshape.compile(linear, runner="cudagraph")
+    x = torch.randn(3, 2)
+    with torch.no_grad():
+        torch.testing.assert_close(f(x), linear(x))
+        linear.weight.data = torch.randn(2, 2)
+        torch.testing.assert_close(f(x), linear(x))
+        torch.testing.assert_close(f(x), linear(x))
+    assert len(captures) == 2
+
+
+def test_keys_tell_programs_sizes_and_streams_apart() -> None:
+    keys = {GraphKey(1, (3,), 0), GraphKey(2, (3,), 0), GraphKey(1, (4,), 0), GraphKey(1, (3,), 7)}
+    assert len(keys) == 4
+    store = GraphStore(8)
+    for key in keys:
+        store.put(key, Captured(object(), [], lambda leaves: [], []))  # type: ignore[arg-type]
+    assert (store.of(1), store.of(2), len(store)) == (3, 1, 4)
+    store.drop(1)
+    assert (store.of(1), store.of(2), len(store)) == (0, 1, 1)
+    assert store.get(GraphKey(1, (3,), 7)) is None
+
+
+def test_repeats_count_calls_at_the_same_addresses() -> None:
+    repeats = Repeats()
+    told = [repeats.see([1, 2]) for _ in range(300)]
+    assert [i + 1 for i, each in enumerate(told) if each] == [cuda_graph._WORTH_A_GRAPH]
+    assert not repeats.see([1, 3])
+    assert (repeats.count, repeats.direct) == (1, None)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
+def test_without_a_device_it_is_unfit() -> None:
+    program = symshape.trace(lambda x: x * 2, torch.ones(3)).program
+    with pytest.raises(Unfit, match="no CUDA device"):
+        CudaGraphRunner(program, EagerRunner(program), GraphStore(4))
