@@ -248,3 +248,25 @@ def test_attention_without_dropout_is_captured(masked: bool, seen: list[events.E
             torch.testing.assert_close(compiled(q, mask), f(q, mask), atol=1e-3, rtol=1e-3)
     assert not reasons(seen)
     assert compiled.stats().cuda_graphs == 3
+
+
+def test_eviction_and_reset_give_graphs_back_metered_or_not() -> None:
+    from symshape.explore.metering import Meter, MeteredRunner
+
+    options = Options(max_entries=2)
+    compiled = symshape.compile(lambda x: x * 2, runner="cudagraph", dynamic=False, options=options)
+    meter = Meter()
+    for n in (3, 4, 5, 6):
+        x = torch.randn(n, device="cuda")
+        assert torch.equal(compiled(x), x * 2)
+        newest = compiled.entries[-1]
+        newest.use(MeteredRunner(newest.runner, meter))
+        assert torch.equal(compiled(x), x * 2)
+        assert newest.runner.describe() == "cudagraph, 1 graphs"
+    assert compiled.stats().cuda_graphs == 2
+    assert meter.runs == 4
+    late = compiled.entries[-1]
+    compiled.reset()
+    assert compiled.stats().cuda_graphs == 0
+    assert torch.equal(late.run([x], (6,))[0], x * 2)
+    assert compiled.stats().cuda_graphs == 0

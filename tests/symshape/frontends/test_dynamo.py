@@ -7,10 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
+from symshape import Compiled, Options
 from symshape.errors import InputError, RunnerError
 from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
+from symshape.runtime.runners.choice import RunnerName
+from tests.symshape.runtime.runners.fakes import noted_runners
 
 
 @pytest.fixture(autouse=True)
@@ -144,3 +149,45 @@ def test_modes_and_options() -> None:
         symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], options={"max_entry": 3})
     with pytest.raises(RunnerError, match="no runner 'turbo'"):
         symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], options={"runner": "turbo"})
+
+
+def backend_graph(runner: RunnerName = "eager", **options: int) -> Compiled:
+    """A graph as Dynamo hands it over: one input whose size is symbolic; each size gets an entry of ours."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
+    graph = torch.fx.symbolic_trace(lambda x: torch.ops.aten.mul.Tensor(x, 2))
+    fake = mode.from_tensor(torch.ones(7), symbolic_context=context)
+    compiled = dynamo.compile_graph(graph, [fake], runner, Options(**options))
+    compiled._fixed_policies = {}
+    return compiled
+
+
+def test_evicted_entries_are_not_run_again() -> None:
+    with noted_runners() as made:
+        compiled = backend_graph("cudagraph", max_entries=2)
+        for n in (3, 4, 5, 3, 3):
+            assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 2.0))
+        assert [each.releases for each in made] == [1, 1, 0, 0]
+        assert [each.runs for each in made] == [1, 1, 1, 2], "the fourth served 3 when the first had left"
+        assert [entry.runner for entry in compiled.entries] == made[2:]
+
+
+def test_a_once_hot_entry_does_not_outrank_newer_ones() -> None:
+    compiled = backend_graph(max_entries=3)
+    for _ in range(500):
+        compiled(torch.ones(1))
+    for n in (2, 3, 2, 3):
+        compiled(torch.ones(n))
+    compiled(torch.ones(4))
+    assert [entry.number for entry in compiled.entries] == [1, 2, 3]
+
+
+def test_what_is_known_again_is_the_symbolic_sizes() -> None:
+    compiled = backend_graph()
+    compiled(torch.ones(3))
+    compiled(torch.ones(5))
+    keys = {key for branch in compiled._cache.branches for key in branch.memo}
+    assert keys == {(3,), (5,)}
+    before = compiled.stats()
+    compiled(torch.ones(5))
+    assert (compiled.stats().calls, compiled.stats().misses) == (before.calls + 1, before.misses)

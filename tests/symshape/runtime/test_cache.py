@@ -185,3 +185,65 @@ def test_example_tensors_are_not_kept() -> None:
     del x, y
     gc.collect()
     assert [each() for each in watch] == [None, None]
+
+
+def test_a_once_hot_entry_does_not_outrank_newer_ones() -> None:
+    f = symshape.compile(lambda x: x + 1, dynamic=False, options=Options(max_entries=3))
+    for _ in range(500):
+        f(torch.ones(1))  # hot, but long ago
+    for size in (2, 3, 2, 3):
+        f(torch.ones(size))
+    f(torch.ones(4))
+    assert numbers(f) == [1, 2, 3]
+
+
+def test_an_entry_that_has_left_is_not_remembered() -> None:
+    """A call that found its entry just before another thread's call evicted it."""
+    f = symshape.compile(lambda x: x + 1, dynamic=False, options=Options(max_entries=1))
+    x = torch.ones(3)
+    f(x)
+    (old,), (branch,) = f.entries, f._cache.branches
+    f(torch.ones(4))
+    assert old.gone
+    key = f._cache.makers[1]((x,), {})
+    f._cache.remember(branch, (x,), key, old, (3,))
+    assert f._cache.find_exact(key) is None
+    (new,) = f.entries
+    assert not new.gone
+    f.reset()
+    assert new.gone
+
+
+def test_complex_calls_are_not_remembered() -> None:
+    f = symshape.compile(lambda z: z * 2)
+    z = torch.ones(3, dtype=torch.complex64)
+    for _ in range(3):
+        f(z)
+    assert f._cache.branches[0].memo == {}
+    assert f.stats().traces == 1
+
+
+def test_what_is_remembered_holds_for_its_state_alone() -> None:
+    module = nn.Dropout(0.5)
+    f = symshape.compile(module)
+    x = torch.ones(3)
+    module.eval()
+    f(x)
+    key = f._cache.makers[1]((x,), {})
+    found = f._cache.find_exact(key)
+    assert found is not None
+    assert found[1] == (3,)
+    module.train()
+    assert f._cache.find_exact(key) is None
+    module.eval()
+    assert f._cache.find_exact(key) == found
+
+
+def test_the_clock_counts_calls() -> None:
+    f = symshape.compile(lambda x, n: x * n, dynamic=True)
+    for n in range(5):
+        f(torch.ones(3), n)
+        f(torch.ones(3), [n][0])
+        assert f._cache.clock == f.entries[0].last_used == f.stats().calls == 2 * n + 2
+    f.reset()
+    assert f._cache.clock == 0

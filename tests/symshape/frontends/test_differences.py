@@ -1,0 +1,123 @@
+"""One sentence for each kind of miss, in the caller's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import symshape
+from symshape import events
+from tests.symshape.frontends.calling import Scaled
+
+
+def two(x: torch.Tensor, y: torch.Tensor, k: Any = 1) -> torch.Tensor:
+    return x.sum() + y.sum() * (2 if k == 1 else 3)
+
+
+class TestExplanations:
+    """One sentence for each kind of miss, in the caller's words."""
+
+    def explain(self, f: Any, *calls: Any) -> str:
+        for call in calls:
+            call(f)
+        return str(f.explain_miss())
+
+    def test_nothing_to_explain(self) -> None:
+        f = symshape.compile(two)
+        assert "no recompile" in f.explain_miss()
+        f(torch.ones(2), torch.ones(2))
+        assert "no recompile" in f.explain_miss()
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ((torch.ones(5), torch.ones(2), 1), ("x.size(0)", "== 3", "x.size(0) = 5", "static")),
+            ((torch.ones(3), torch.ones(9), 1), ("y.size(0)", "y.size(0) = 9")),
+            ((torch.ones(3, dtype=torch.float64), torch.ones(2), 1), ("x is", "float64", "float32")),
+            ((torch.ones(3), torch.ones(2, 2), 1), ("y is", "2 dim(s)", "1 dim(s)")),
+            ((torch.ones(3), torch.ones(2), 2), ("k == 1", "k = 2", "static")),
+            ((torch.ones(3), torch.ones(2), "a"), ("k is the str 'a'", "an int")),
+            ((torch.ones(6)[::2], torch.ones(2), 1), ("x is", "strided")),
+            ((torch.ones(4)[1:], torch.ones(2), 1), ("x is", "offset")),
+            ((torch.ones(3, requires_grad=True), torch.ones(2), 1), ("x is", "requires_grad")),
+            ((torch.ones(3, device="meta"), torch.ones(2, device="meta"), 1), ("x is", "meta", "cpu")),
+            (([torch.ones(3)], torch.ones(2), 1), ("called with x[0] instead of x",)),
+            ((torch.ones(3), torch.ones(2)), ("without k",)),
+        ],
+    )
+    def test_arguments(self, arguments: tuple[Any, ...], words: tuple[str, ...]) -> None:
+        f = symshape.compile(lambda x, y, k=1: two(x[0] if isinstance(x, list) else x, y, k))
+        text = self.explain(f, lambda f: f(torch.ones(3), torch.ones(2), 1), lambda f: f(*arguments))
+        for word in words:
+            assert word in text
+        assert text.count("\n") == 0
+        assert text.endswith("the nearest entry is number 0.")
+
+    def test_a_guard_with_the_line_that_made_it(self) -> None:
+        def fn(x: torch.Tensor) -> torch.Tensor:
+            if x.shape[0] > 10:
+                return x * 2
+            return x
+
+        f = symshape.compile(fn, dynamic=True)
+        text = self.explain(f, lambda f: f(torch.ones(3)), lambda f: f(torch.ones(12)))
+        assert "x.size(0) = 12" in text
+        assert "if x.shape[0] > 10:" in text
+        assert "test_differences.py" in text
+
+    def test_modes(self) -> None:
+        f = symshape.compile(lambda x: x * 2)
+        f(torch.ones(3))
+        with torch.no_grad():
+            f(torch.ones(3))
+        assert "no_grad" in f.explain_miss()
+        assert "grad mode" in f.explain_miss()
+
+    def test_state(self) -> None:
+        module = Scaled()
+        f = symshape.compile(module)
+        x = torch.ones(2, 3)
+        f(x)
+        module.eval()
+        f(x)
+        module.train()
+        assert "training has changed" in f.explain_miss()
+        module.linear.weight = nn.Parameter(torch.ones(3, 3))
+        f(x)
+        assert "linear.weight has changed" in f.explain_miss()
+
+    def test_aliasing(self) -> None:
+        f = symshape.compile(lambda a, b: a + b)
+        x = torch.ones(3)
+        f(x, torch.ones(3))
+        f(x, x)
+        assert "same tensor" in f.explain_miss()
+
+    def test_the_nearest_entry_is_named(self) -> None:
+        f = symshape.compile(lambda x, y: x.sum() + y.sum(), dynamic=False)
+        f(torch.ones(3), torch.ones(3))
+        f(torch.ones(5), torch.ones(5))
+        f(torch.ones(5), torch.ones(6))
+        assert "y.size(0) == 5" in f.explain_miss()
+        assert "number 1" in f.explain_miss()
+
+    def test_events(self) -> None:
+        seen: list[events.Event] = []
+        unsubscribe = events.subscribe(seen.append)
+        try:
+            f = symshape.compile(lambda x: x * 2)
+            f(torch.ones(3))
+            f(torch.ones(4))
+            f(torch.ones(5))
+        finally:
+            unsubscribe()
+        assert [type(each).__name__ for each in seen if isinstance(each, (events.Traced, events.CacheMiss))] == [
+            "Traced",
+            "Traced",
+            "CacheMiss",
+        ]
+        (miss,) = [each for each in seen if isinstance(each, events.CacheMiss)]
+        assert miss.reason == f.explain_miss()
