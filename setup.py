@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -62,59 +62,50 @@ def extensions() -> list[Extension]:
     """What is to be compiled: nothing when it is not wanted, or when this run only asks for metadata."""
     if WANTED == "0" or BUILDING.isdisjoint(sys.argv):
         return []
-    try:
-        from mypyc.build import mypycify
-    except ImportError:
-        if WANTED == "1":
-            raise
-        print("mypyc is not installed: guards stays interpreted", file=sys.stderr)
-        return []
     os.chdir(HERE)
     paths = [f"guards/{name}.py" for name in COMPILED]
     try:
+        from mypyc.build import mypycify
+
         made: list[Extension] = mypycify(paths, opt_level="3", debug_level="0", group_name="guards.compiled")
-    except SystemExit as error:  # how mypyc ends where the types are not right
+    except (Exception, SystemExit) as error:  # it ends so where the types are not right; another version may differ
         if WANTED == "1":
             raise
-        print(f"guards stays interpreted: mypyc refuses ({error})", file=sys.stderr)
+        _tell("mypyc refuses", error)
         return []
-    for source in {source for extension in made for source in extension.sources if "__native" in source}:
-        _keep_docstrings(HERE / source)
-    return made
+    return [*made, docstrings()]
 
 
-def _keep_docstrings(source: Path) -> None:
-    """Writes docstrings into the C that mypyc made: it writes signatures only (as seen with mypy 2.4)."""
-    docs: dict[str, str] = {}
+def docstrings() -> Extension:
+    """What puts docstrings into the compiled modules, where mypyc writes signatures only (guards/docstrings.c)."""
+    rows = []
     for name in COMPILED:
-        _collect(name.rpartition("/")[2], ast.parse((HERE / "guards" / f"{name}.py").read_text(encoding="utf-8")), docs)
-
-    def after_signature(found: re.Match[str]) -> str:
-        return f"{found[1].removesuffix('NULL')} {_c_string(docs.get(found[2], ''))}{found[3]}"
-
-    text = source.read_text(encoding="utf-8")
-    signature = r'PyDoc_STR\((?:"(?:[^"\\]|\\.)*--\\n\\n"|NULL)'
-    text = re.sub(rf"(\(PyCFunction\)CPyPy_(\w+),[^\"]*{signature})(\))", after_signature, text)
-    text = re.sub(rf"(CPyType_(\w+)_template_ = {{[^\"]*\"\w+\",[^\"]*{signature})(\))", after_signature, text)
-    text = re.sub(
-        r"(\(getter\)(\w+)_get_(\w+),\s*NULL, )NULL(, NULL})",
-        lambda found: f"{found[1]}{_c_string(docs.get(f'{found[2]}___{found[3]}', ''))}{found[4]}",
-        text,
-    )
-    source.write_text(text, encoding="utf-8")
+        tree = ast.parse((HERE / "guards" / f"{name}.py").read_text(encoding="utf-8"))
+        module = f"guards.{name.replace('/', '.')}"
+        rows += [f'{{"{module}", "{path}", {_c_string(text)}}},' for path, text in documented(tree)]
+    build = HERE / "build"
+    build.mkdir(exist_ok=True)
+    (build / "docstrings_table.h").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return Extension("guards.docstrings", ["guards/docstrings.c"], include_dirs=["build"])
 
 
-def _collect(prefix: str, tree: ast.AST, docs: dict[str, str]) -> None:
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            name = f"{prefix}___{node.name}"  # as mypyc writes it
-            docs[name] = ast.get_docstring(node) or ""
-            _collect(name, node, docs)
+def documented(node: ast.Module | ast.ClassDef | ast.FunctionDef, path: str = "") -> Iterator[tuple[str, str]]:
+    """The docstring of a module, and of the classes, methods and functions in it by their paths ("Class method")."""
+    text = ast.get_docstring(node)
+    if text is not None:
+        yield path, text
+    for inner in [] if isinstance(node, ast.FunctionDef) else node.body:
+        if isinstance(inner, ast.FunctionDef | ast.ClassDef):
+            yield from documented(inner, f"{path} {inner.name}".strip())
 
 
 def _c_string(text: str) -> str:
     escaped = "".join(chr(b) if chr(b).isalnum() and b < 128 else f"\\{b:03o}" for b in text.encode())
     return f'"{escaped}"'
+
+
+def _tell(what: str, error: BaseException) -> None:
+    print(f"guards stays interpreted: {what} ({type(error).__name__}: {error})", file=sys.stderr)
 
 
 class Build(build_ext):
@@ -127,7 +118,7 @@ class Build(build_ext):
         except Exception as error:
             if WANTED == "1":
                 raise
-            print(f"guards stays interpreted: {type(error).__name__}: {error}", file=sys.stderr)
+            _tell("compiling failed", error)
             for extension in self.extensions:
                 for path in (self.get_ext_fullpath(extension.name), HERE / self.get_ext_filename(extension.name)):
                     Path(path).unlink(missing_ok=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import os
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import guards
 from tests.conftest import is_compiled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +28,29 @@ def test_what_is_compiled_is_used_and_new(source: Path) -> None:
     assert compiled.stat().st_mtime >= source.stat().st_mtime, (
         f"{source.name} changed after it was compiled: make setup"
     )
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_what_is_compiled_has_its_docstrings(source: Path) -> None:
+    """By itself mypyc writes signatures only: guards/docstrings.c adds the texts, to methods and properties too."""
+    placed = importlib.import_module("guards.docstrings")
+    assert placed.placed == placed.rows > 200
+    module = importlib.import_module(".".join(source.relative_to(ROOT).with_suffix("").parts))
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    assert inspect.getdoc(module) == ast.get_docstring(tree)
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            continue
+        found = getattr(module, node.name)
+        assert (inspect.getdoc(found) if found.__doc__ else None) == ast.get_docstring(node), node.name
+        for inner in node.body if isinstance(node, ast.ClassDef) else []:
+            text = ast.get_docstring(inner) if isinstance(inner, ast.FunctionDef) else None
+            if text is not None:
+                assert inspect.getdoc(getattr(found, inner.name)) == text, f"{node.name}.{inner.name}"
+
+
+def test_signatures_are_kept() -> None:
+    assert list(inspect.signature(guards.prove).parameters) == ["query", "ranges", "assume"]
 
 
 @pytest.mark.skipif(not SOURCES, reason="nothing is compiled here: all tests ran interpreted")
