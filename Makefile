@@ -5,8 +5,8 @@
 #   make lint            format check, lint, types
 #
 # Variables: PYTHON (which Python makes .venv), VENV, WORKERS (test processes), ARGS (passed on to the tool), NAME (one
-# benchmark or fuzzer), COUNT and SEED (fuzzers), PIP_ARGS (for pip install; pip's own configuration is honoured too),
-# COMPILE (0: guards is not compiled; 1: it must be; empty: it is where a C compiler is found).
+# benchmark or fuzzer), COUNT and SEED (fuzzers), SECONDS (mutation), PIP_ARGS (for pip install; pip's own configuration
+# is honoured too), COMPILE (0: guards is not compiled; 1: it must be; empty: it is where a C compiler is found).
 
 PYTHON  ?= python3
 VENV    ?= .venv
@@ -15,6 +15,7 @@ EXTRAS  ?= cli,models,notebook,dev
 ARGS    ?=
 NAME    ?=
 COUNT   ?=
+SECONDS ?= 1500
 SEED    ?=
 PIP_ARGS ?=
 COMPILE ?=
@@ -27,7 +28,7 @@ CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types bench fuzz notebooks clean clean-venv
+.PHONY: help setup demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,7 +56,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch "$@"
 
 # In place, so that what is edited is what is compiled. Without a C compiler guards runs as it is, at a third of the speed.
-$(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.py guards/*/*.py)
+$(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py)
 	@echo "==> compiling guards with mypyc (under a minute; COMPILE=0 leaves it out)"
 	@rm -rf build && find guards -name "*.so" -delete
 	@SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
@@ -89,6 +90,15 @@ bench: $(STAMP)  ## benchmarks against peers (NAME=dispatch for one, ARGS=--smok
 fuzz: $(STAMP)  ## fuzzers (NAME=decide COUNT=1000000 SEED=7)
 	@$(PY) -m tests.fuzz $(NAME) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+golden: $(STAMP)  ## write the golden files again (NAME=errors for one)
+	@$(PY) -m tests.golden --write $(NAME)
+
+# cosmic-ray has a place of its own: what it depends on is nothing that we pin.
+mutation: $(STAMP)  ## mutants of a sample of modules against their tests (SECONDS=1500, NAME=deciders)
+	@[ -x $(VENV)-mutation/bin/cosmic-ray ] || { $(PY) -m venv $(VENV)-mutation && \
+	    $(VENV)-mutation/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) "cosmic-ray==8.7.0"; }
+	@nice $(VENV)-mutation/bin/python -m tests.mutation $(NAME) --python $(PY) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 	@for notebook in notebooks/*.ipynb; do \
 	    echo "==> $$notebook"; $(PY) -m tests.notebooks "$$notebook" || exit 1; \
@@ -100,4 +110,4 @@ clean:  ## caches and build products (keeps .venv)
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 clean-venv: clean  ## also .venv
-	@rm -rf "$(VENV)"
+	@rm -rf "$(VENV)" "$(VENV)-mutation"
