@@ -1,0 +1,1 @@
+"""Which changes of the code no test notices: ``make mutation``, README.md."""

@@ -32,11 +32,37 @@ SURVIVED, KILLED, TIMED_OUT = "survived", "killed", "timed out"
 
 @attrs.frozen
 class Target:
-    """Modules that are mutated together, and the tests that should notice."""
+    """Modules that are mutated together, and the tests that should notice.
+
+    Attributes:
+        name: what it is called on the command line.
+        modules: patterns of their paths.
+        tests: patterns of test files, and flags of pytest; a module's namesake among the tests comes first by itself.
+        share: how many times ``--count`` mutants it gets.
+    """
 
     name: str
     modules: tuple[str, ...] = attrs.field(converter=tuple)
     tests: tuple[str, ...] = attrs.field(converter=tuple)
+    share: int = 1
+
+    def tests_of(self, root: Path, module: str) -> tuple[str, ...]:
+        """What pytest is given for a mutant of one module.
+
+        Raises: SystemExit where a pattern matches no file.
+        """
+        path = Path(module)
+        found = [str(Path("tests", path.parent, f"test_{path.name}"))]
+        found = [each for each in found if (root / each).exists()]
+        for pattern in self.tests:
+            if not pattern.startswith("tests/"):
+                found.append(pattern)
+                continue
+            matching = [str(each.relative_to(root)) for each in sorted(root.glob(pattern))]
+            if not matching:
+                raise SystemExit(f"targets.toml: {self.name}: there is no {pattern}")
+            found += matching
+        return tuple(dict.fromkeys(found))
 
 
 def targets(path: Path = HERE / "targets.toml") -> list[Target]:
@@ -108,8 +134,9 @@ def mutants(root: Path, target: Target, count: int, seed: int) -> Iterator[Mutan
         raise SystemExit(f"targets.toml: {target.name}: there is no {', '.join(target.modules)}")
     lengths = [(root / path).read_text(encoding="utf-8").count("\n") for path in paths]
     shares = Counter(rng.choices(paths, lengths, k=count))
-    for path in paths:
-        yield from sample(root, path, shares[path], rng)
+    drawn = [mutant for path in paths for mutant in sample(root, path, shares[path], rng)]
+    rng.shuffle(drawn)
+    yield from drawn
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -146,21 +173,24 @@ def _run(
 ) -> list[tuple[Target, Mutant, str]]:
     """One mutant of each target in turn, so that a run cut short has seen them all."""
     rows: list[tuple[Target, Mutant, str]] = []
-    limits: dict[str, float] = {}
-    drawn = {target.name: list(mutants(workplace.root, target, asked.count, asked.seed)) for target in chosen}
-    for number in range(asked.count):
+    limits: dict[tuple[str, ...], float] = {}
+    drawn = {
+        target.name: list(mutants(workplace.root, target, target.share * asked.count, asked.seed)) for target in chosen
+    }
+    while any(drawn.values()):
         for target in chosen:
-            if number >= len(drawn[target.name]) or time.monotonic() - began > asked.seconds:
-                continue
-            if target.name not in limits:
-                start = time.monotonic()
-                if not workplace.tests_pass(target.tests, 600):
-                    raise SystemExit(f"{target.name}: its tests fail without any mutant")
-                limits[target.name] = 20 + 2.5 * (time.monotonic() - start)
-            mutant = drawn[target.name][number]
-            outcome = workplace.outcome(mutant, target.tests, limits[target.name])
-            rows.append((target, mutant, outcome))
-            print(f"{outcome:9} {mutant.path}:{mutant.line} {mutant.operator}\n{mutant.diff}", file=sys.stderr)
+            for mutant in [drawn[target.name].pop() for _ in range(target.share) if drawn[target.name]]:
+                if time.monotonic() - began > asked.seconds:
+                    return rows
+                tests = target.tests_of(workplace.root, mutant.path)
+                if tests not in limits:
+                    start = time.monotonic()
+                    if not workplace.tests_pass(tests, 600):
+                        raise SystemExit(f"{mutant.path}: its tests fail without any mutant: {' '.join(tests)}")
+                    limits[tests] = 20 + 2.5 * (time.monotonic() - start)
+                outcome = workplace.outcome(mutant, tests, limits[tests])
+                rows.append((target, mutant, outcome))
+                print(f"{outcome:9} {mutant.path}:{mutant.line} {mutant.operator}\n{mutant.diff}", file=sys.stderr)
     return rows
 
 
@@ -174,6 +204,7 @@ def _report(rows: list[tuple[Target, Mutant, str]], asked: argparse.Namespace) -
         ["git", "rev-parse", "--short", "HEAD"], cwd=asked.root, capture_output=True, text=True, check=False
     )
     names = dict.fromkeys(target.name for target, _, _ in rows)
+    paths = sorted({mutant.path for _, mutant, _ in rows})
     return {
         "tool": f"cosmic-ray {version('cosmic-ray')}, Python {platform.python_version()}",
         "commit": commit.stdout.strip(),
@@ -181,6 +212,7 @@ def _report(rows: list[tuple[Target, Mutant, str]], asked: argparse.Namespace) -
         "count": asked.count,
         **counted(rows),
         "targets": {name: counted([row for row in rows if row[0].name == name]) for name in names},
+        "modules": {path: counted([row for row in rows if row[1].path == path]) for path in paths},
         "survivors": [
             {"at": f"{mutant.path}:{mutant.line}", "operator": mutant.operator, "diff": mutant.diff}
             for _, mutant, outcome in rows
