@@ -176,3 +176,13 @@ def test_no_value_is_lost() -> None:
             assert not component.contradictory
             compared += 1
     assert compared > 1500
+
+
+def test_rows_are_kept_when_a_symbol_is_replaced() -> None:
+    """What is known of a sum goes over to what a later equation makes of it."""
+    ranges = dict.fromkeys("xyz", (None, None))
+    facts = facts_from(ranges, ["x + y <= 5", "x + y >= 1", "x == 2*z"])
+    moved = parse("y + 2*z")
+    assert facts.component(moved).bounds(moved) == (1, 5)
+    later = facts_from(ranges, ["x == 2*z", "x + y <= 5", "x + y >= 1"])
+    assert later.component(moved).bounds(moved) == (1, 5)
