@@ -2,7 +2,7 @@
 
 Every term in one symbol is such a function: sums and products of polynomials are polynomials; a quotient or remainder
 by a number becomes a polynomial in each class of a finer modulus; a quotient by a polynomial is one beyond finitely
-many values; and a comparison holds or fails on the runs of integers between the roots.  So the values at which a
+many values; and a comparison holds or fails on the runs of integers between the roots. So the values at which a
 condition holds form runs in remainder classes, whatever the condition is, up to a limit on how many.
 """
 

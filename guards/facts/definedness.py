@@ -1,6 +1,6 @@
 """Conditions as total predicates: what divides by zero at some point does not hold there.
 
-A term with a symbolic divisor speaks only about values at which the divisor is not 0.  A set of guards is asked about
+A term with a symbolic divisor speaks only about values at which the divisor is not 0. A set of guards is asked about
 any values, so each of its conditions is read together with the condition that it is defined.
 """
 

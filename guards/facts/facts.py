@@ -1,6 +1,6 @@
 """What is known about symbols: frozen :class:`Facts`, made of one :class:`Component` for each set of connected symbols.
 
-Two symbols are connected when a condition mentions both.  Decisions are cached on the component they depend on, so an
+Two symbols are connected when a condition mentions both. Decisions are cached on the component they depend on, so an
 assumption about ``s0`` leaves the cached decisions about an unconnected ``s7`` in place.
 """
 
@@ -71,7 +71,7 @@ def _require_range(symbol: Term, pair: Pair) -> None:
 
 
 class Facts:
-    """What is known: a range for each declared symbol and a conjunction of conditions.  Immutable.
+    """What is known: a range for each declared symbol and a conjunction of conditions. Immutable.
 
     A symbol that was not declared is a size: any integer >= 0.
 

@@ -147,7 +147,7 @@ spelled_by(text)
 def python(term: Term, names: Mapping[str, str] | None = None) -> str:
     """Python source that computes ``term`` on plain integers.
 
-    ``names`` gives for each symbol a safe expression: an identifier, or anything that binds as strongly as one.  A
+    ``names`` gives for each symbol a safe expression: an identifier, or anything that binds as strongly as one. A
     symbol absent from ``names`` is written under its own name.
 
     >>> from guards.terms.arithmetic import symbol

@@ -60,7 +60,7 @@ SYMBOLIC_DIVISION = 2  # a quotient or remainder by something that is not a numb
 
 
 class Term:
-    """One node of the term graph.  Made only by the functions of this module; compare with ``is``.
+    """One node of the term graph. Made only by the functions of this module; compare with ``is``.
 
     Attributes:
         op: the kind of the term.
