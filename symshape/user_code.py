@@ -1,17 +1,22 @@
-"""Where in the user's program something happened: the first stack frame outside torch and symshape."""
+"""Whose a file is (the user's, a library's, torch's or ours), and where in the user's program something happened."""
 
 from __future__ import annotations
 
+import bdb
+import contextlib
 import linecache
+import logging
+import pdb
 import re
 import sys
+import sysconfig
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from traceback import walk_tb
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -20,22 +25,50 @@ import guards
 import meta_fns
 from guards.sets.origin import Origin
 
-_HERE = Path(__file__).parent
-_OURS = tuple(
-    f"{folder}/" for folder in (_HERE, *(Path(each.__file__ or "").parent for each in (guards, meta_fns, torch)))
-)
-_MACHINERY = ("<string>", "<frozen", str(Path(linecache.__file__).parent / "contextlib.py"))
+
+def _file(module: ModuleType) -> str:
+    return str(module.__file__)
+
+
+def _folder(module: ModuleType) -> str:
+    return f"{Path(_file(module)).parent}/"
+
+
+_OURS = (f"{Path(__file__).parent}/", _folder(guards), _folder(meta_fns))
+_TORCH = (_folder(torch),)
+_INSTALLED = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_FROZEN = ("<frozen",)
+_BETWEEN = ("<string>", _file(contextlib))
+_DESCRIBING = (_folder(logging), *map(_file, (warnings, traceback, pdb, bdb)))
+
+# How the names of files begin, for each question below.
+_PASSED_OVER = (*_OURS, *_TORCH, *_FROZEN, *_BETWEEN)
+_LIBRARIES = (*_OURS, *_TORCH, *_FROZEN, *_INSTALLED)
+_DESCRIBERS = (*_OURS, *_TORCH, *_DESCRIBING)
 
 
 @lru_cache(maxsize=4096)
-def _is_users(filename: str) -> bool:
-    return not filename.startswith(_OURS) and not filename.startswith(_MACHINERY)
+def is_users(filename: str) -> bool:
+    """Whether a line of this file tells users where something happened: their program, and libraries that it calls."""
+    return not filename.startswith(_PASSED_OVER)
+
+
+@lru_cache(maxsize=4096)
+def is_library(filename: str) -> bool:
+    """Whether code of this file belongs to an installed library (or to Python, torch or symshape)."""
+    return filename.startswith(_LIBRARIES) or "/site-packages/" in filename or "/dist-packages/" in filename
+
+
+@lru_cache(maxsize=4096)
+def describes(filename: str) -> bool:
+    """Whether code of this file makes texts for people: our own and torch's messages, logs, warnings, tracebacks."""
+    return filename.startswith(_DESCRIBERS)
 
 
 def user_frame() -> FrameType | None:
     """The innermost frame of the user's program, or None when symshape was called from nowhere else."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not _is_users(frame.f_code.co_filename):
+    while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
@@ -51,7 +84,7 @@ Location = tuple[str, int, str]
 _stated: ContextVar[Location | None] = ContextVar("stated", default=None)
 
 
-@contextmanager
+@contextlib.contextmanager
 def at(location: Location | None) -> Iterator[None]:
     """Inside, the user's line is this one: for programs run from a graph, whose own frames say nothing."""
     token = _stated.set(location)
@@ -72,7 +105,9 @@ def user_location() -> Location | None:
 
 def raised_at(error: BaseException) -> str:
     """The user's line that an error passed last."""
-    frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _is_users(frame.f_code.co_filename)]
+    frames = [
+        (frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_users(frame.f_code.co_filename)
+    ]
     if not frames:
         return "an unknown place"
     frame, line = frames[-1]
@@ -97,5 +132,5 @@ _TRACE_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 def location_in(stack_trace: str | None) -> Location | None:
     """The innermost line of the user's program in a stack trace as FX nodes keep them."""
-    lines = [match for match in _TRACE_LINE.findall(stack_trace or "") if _is_users(match[0])]
+    lines = [match for match in _TRACE_LINE.findall(stack_trace or "") if is_users(match[0])]
     return (lines[-1][0], int(lines[-1][1]), lines[-1][2]) if lines else None

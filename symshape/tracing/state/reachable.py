@@ -11,30 +11,22 @@ import functools
 import inspect
 import itertools
 import sys
-import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
 import torch
 
-import guards
-import meta_fns
+from symshape.user_code import is_library
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 """Values that are compared by value; everything else is compared by identity."""
 MISSING = object()
 _BOOKKEEPING = frozenset(torch.nn.Module().__dict__) - {"training"}
-_ASKING = frozenset({"isinstance", "type", "len", "divmod", "print"})  # what plain_numbers.py replaces
+_ASKING = frozenset({"isinstance", "type", "len", "divmod", "print"})  # what intercept/builtins.py replaces
 _ADDING = ("append", "add", "extend")
 _MOST_ITEMS = 1000  # of a container that is compared item by item
-_LIBRARIES = tuple(
-    {str(Path(sysconfig.get_path(name))) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {str(Path(str(package.__file__)).parent) + "/" for package in (torch, guards, meta_fns)}
-    | {str(Path(__file__).parents[2]) + "/", "<frozen"}
-)
 
 
 @attrs.frozen(eq=False)
@@ -85,11 +77,6 @@ def items_of(owner: Any) -> tuple[Any, ...]:
     if isinstance(owner, dict):
         return tuple(part for pair in owner.items() for part in pair)
     return tuple(owner)
-
-
-def is_library(filename: str) -> bool:
-    """Whether code of this file belongs to an installed library (or to Python, torch or symshape)."""
-    return filename.startswith(_LIBRARIES) or "/site-packages/" in filename or "/dist-packages/" in filename
 
 
 class Reachable:

@@ -7,31 +7,16 @@ that eager gives, and the size is fixed by a guard.  Messages need no guard: wha
 
 from __future__ import annotations
 
-import bdb
 import io
-import logging
-import pdb
 import sys
 import threading
-import traceback
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import torch
-
-import guards
-import meta_fns
+from symshape.user_code import describes
 
 _thread = threading.local()
-_PACKAGES = (Path(__file__).parents[2], *(Path(each.__file__ or "").parent for each in (guards, meta_fns, torch)))
-_DESCRIBE = (
-    *(f"{folder}/" for folder in (*_PACKAGES, Path(logging.__file__).parent)),
-    *(str(each.__file__) for each in (warnings, traceback, pdb, bdb)),
-)
 
 
 @contextmanager
@@ -51,14 +36,12 @@ def _set(asked: bool) -> Iterator[None]:
         _thread.asked = before
 
 
-@lru_cache(maxsize=1024)
-def _describes(filename: str) -> bool:
-    return filename.startswith(_DESCRIBE) and filename != __file__  # plain_print speaks for the program
-
-
 def wants_value(depth: int = 1) -> bool:
     """Whether the text is for the program itself; ``depth`` is how far up the stack of the caller the asker stands."""
-    return getattr(_thread, "asked", False) and not _describes(sys._getframe(depth + 1).f_code.co_filename)
+    if not getattr(_thread, "asked", False):
+        return False
+    asker = sys._getframe(depth + 1).f_code.co_filename
+    return not describes(asker) or asker == __file__  # plain_print speaks for the program
 
 
 def plain_print(*items: Any, **options: Any) -> None:
