@@ -7,8 +7,8 @@ from typing import Protocol
 
 from guards.sets import html
 from symshape.explore.tables import Table, guards_table, inputs_table, outputs_table, symbols_table
-from symshape.graph.graph import text
 from symshape.graph.program import Program
+from symshape.graph.text import text
 
 
 class HasProgram(Protocol):

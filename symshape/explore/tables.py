@@ -10,8 +10,8 @@ from torch.utils import _pytree as pytree
 from guards.sets.guard import Guard
 from guards.sets.sources import spelled
 from meta_fns import TensorSpec
-from symshape.graph.graph import describe_spec
 from symshape.graph.program import Program, Symbol
+from symshape.graph.text import describe_spec
 
 
 @attrs.frozen

@@ -16,8 +16,9 @@ from symshape.calls.policies import Dynamic, policies
 from symshape.dims import Policy
 from symshape.errors import GuardViolation, InputError
 from symshape.frontends.differences import structure_differences, violation_sentences
-from symshape.graph.graph import Graph, text
+from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Symbol, slot_names
+from symshape.graph.text import text
 from symshape.options import Options
 from symshape.tracing.capture import capture
 from symshape.user_code import name_of

@@ -16,7 +16,8 @@ from guards.terms.generated import generated_function
 from guards.terms.term import Op, Term
 from symshape.errors import RuntimeAssertionError
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.graph import Assertion, Binding, Graph, Node, Value, map_argument, values_in, written_values
+from symshape.graph.graph import Graph
+from symshape.graph.steps import Assertion, Binding, Node, Value, map_argument, values_in, written_values
 
 Run = Callable[[Sequence[Any], Sequence[int]], list[Any]]
 """``run(leaves, values)``: the flat outputs for the call's leaves and the call's integers."""

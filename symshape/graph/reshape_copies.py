@@ -17,7 +17,7 @@ import attrs
 import torch
 
 from symshape.errors import DataDependentError
-from symshape.graph.graph import Node, Step, Value, values_in, written_values
+from symshape.graph.steps import Node, Step, Value, values_in, written_values
 from symshape.user_code import Location, at
 
 _aten = torch.ops.aten

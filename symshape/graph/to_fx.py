@@ -14,8 +14,8 @@ from guards.terms import arithmetic, fold
 from guards.terms.term import Op, Term
 from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.graph import Node, Value, map_argument
 from symshape.graph.program import Program
+from symshape.graph.steps import Node, Value, map_argument
 
 _aten = torch.ops.aten
 

@@ -23,9 +23,11 @@ from symshape.calls.modes import Modes, modes
 from symshape.dims import Dim, Policy
 from symshape.errors import DimError, UnsupportedError
 from symshape.graph.codegen import Run, compile_graph
-from symshape.graph.graph import Graph, Input, Value, without_dead_code
+from symshape.graph.dead_code import without_dead_code
+from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Slot, limits_of, symbol_positions
 from symshape.graph.reshape_copies import settle
+from symshape.graph.steps import Input, Value
 from symshape.options import Options
 from symshape.tracing.intercept.builtins import plain_numbers
 from symshape.tracing.intercept.function_mode import FunctionMode

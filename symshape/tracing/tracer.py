@@ -20,8 +20,8 @@ from meta_fns import TensorSpec
 from meta_fns.core import registry
 from symshape.errors import ProgramError, SymShapeError, UnsupportedError
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.graph import Assertion, Binding, Lifted, Node, Step, Value, values_in
 from symshape.graph.reshape_copies import Copied
+from symshape.graph.steps import Assertion, Binding, Lifted, Node, Step, Value, values_in
 from symshape.tracing.intercept import fallbacks
 from symshape.tracing.intercept.random_state import address
 from symshape.tracing.symbolic.env import ShapeEnv

@@ -29,7 +29,8 @@ from guards.terms import fold
 from symshape.calls.arguments import sources_of, take_apart, values_of
 from symshape.dims import Policy
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.graph import Graph, Node, Value, map_argument
+from symshape.graph.graph import Graph
+from symshape.graph.steps import Node, Value, map_argument
 from symshape.tracing.capture import _compiling
 from symshape.tracing.symbolic.env import ShapeEnv as OurEnv
 from symshape.tracing.symbolic.numbers import IntNode

@@ -18,8 +18,8 @@ import torch
 
 from symshape import events
 from symshape.graph.codegen import Run, compile_graph
-from symshape.graph.graph import Value, values_in
 from symshape.graph.program import Program
+from symshape.graph.steps import Value, values_in
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense

@@ -11,7 +11,8 @@ from collections import Counter
 import attrs
 import torch
 
-from symshape.graph.graph import Graph, Node, Step, Value, values_in
+from symshape.graph.graph import Graph
+from symshape.graph.steps import Node, Step, Value, values_in
 
 _aten = torch.ops.aten
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)

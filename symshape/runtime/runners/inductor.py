@@ -23,8 +23,8 @@ from guards.sets.sources import IntArg
 from guards.terms.term import Op, Term
 from symshape import events
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.graph import Value
 from symshape.graph.program import Program, slot_names
+from symshape.graph.steps import Value
 from symshape.graph.to_fx import to_fx
 from symshape.runtime.runners.protocol import Runner, Unfit
 

@@ -13,7 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from symshape.errors import UnsupportedError
-from symshape.graph.graph import Node
+from symshape.graph.steps import Node
 from symshape.tracing.intercept import composites, interpolate
 from symshape.tracing.intercept.indexing import getitem, setitem
 from symshape.tracing.symbolic.numbers import BoolNode, FloatNode, IntNode

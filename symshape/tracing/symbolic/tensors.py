@@ -14,7 +14,7 @@ import torch
 from meta_fns import TensorSpec
 from meta_fns.core import dense, layout
 from symshape.errors import UnsupportedError
-from symshape.graph.graph import Value
+from symshape.graph.steps import Value
 from symshape.tracing.symbolic.numbers import IntNode
 from symshape.tracing.symbolic.texts import wants_value
 

@@ -9,7 +9,7 @@ import torch
 
 import symshape
 from symshape import RuntimeAssertionError, UnsupportedError, events
-from symshape.graph.graph import Assertion, Node
+from symshape.graph.steps import Assertion, Node
 from tests.symshape.eager import agree, assert_same
 
 R = torch.randn

@@ -13,7 +13,7 @@ from guards.ask.ladder import ask
 from guards.facts.facts import Facts
 from guards.terms import arithmetic, boolean
 from symshape import DataDependentError, ProgramError, RuntimeAssertionError, UnsupportedError
-from symshape.graph.graph import Assertion
+from symshape.graph.steps import Assertion
 from tests.symshape.eager import agree, check_or_same
 
 R = torch.randn

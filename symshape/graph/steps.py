@@ -1,0 +1,169 @@
+"""What a graph is made of: values, nodes, bindings of unbacked symbols, run-time assertions; and walks over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import torch
+from torch._ops import OpOverload
+
+from guards.sets.guard import Guard, Origin
+from guards.terms.term import Term
+from meta_fns import TensorSpec
+from symshape.graph.float_terms import FloatTerm
+from symshape.user_code import Location, origin_of
+
+
+class Value:
+    """A tensor in a graph: an input, a lifted parameter, or an output of a node.  Compared by identity.
+
+    Attributes:
+        index: its number; ``v{index}`` in text and in generated code.
+        spec: sizes (int or symbolic), strides and storage offset in elements, dtype, device, layout.
+        storage: the same object for values that share memory.
+    """
+
+    __slots__ = ("index", "spec", "storage")
+
+    def __init__(self, index: int, spec: TensorSpec, storage: object) -> None:
+        self.index = index
+        self.spec = spec
+        self.storage = storage
+
+    @property
+    def name(self) -> str:
+        """The name in text and in generated code."""
+        return f"v{self.index}"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@attrs.frozen(eq=False)
+class Input:
+    """A tensor argument: its position among the call's leaves, and its path in the caller's words."""
+
+    position: int
+    path: str
+    value: Value
+
+
+@attrs.frozen(eq=False)
+class Lifted:
+    """A tensor that the program reads but does not take as an argument: a parameter, a buffer, or a constant.
+
+    ``constant`` marks one made inside the program (``torch.tensor([1, 2])``): each run starts from a fresh copy.
+    """
+
+    name: str
+    tensor: torch.Tensor
+    value: Value
+    constant: bool = False
+
+
+@attrs.frozen(eq=False)
+class Binding:
+    """Where an unbacked symbol gets its value: ``kind`` of ``size`` (of output ``output``, dimension ``dim``),
+    ``item`` (an integer result), ``bool`` or ``float``.
+    """
+
+    symbol: str
+    kind: str
+    output: int = 0
+    dim: int = 0
+
+
+@attrs.frozen(eq=False)
+class Node:
+    """One call of an ATen op.
+
+    Attributes:
+        op: the overload.
+        args, kwargs: as the op takes them, with ``Value`` for tensors, ``Term`` for sizes, ``FloatTerm`` for floats.
+        outputs: the tensors it returns, in order; None where it returns none there.
+        single: whether it returns one thing and not a tuple or list.
+        bindings: unbacked symbols that its result fixes.
+        grad: whether gradients are recorded, where that differs from the mode the program was called in.
+        inference: whether it runs in inference mode, where that differs from the mode the program was called in.
+        untracked: for a ``detach``: it is ``Tensor.data``, whose writes autograd does not see.
+        location: the user's file, line and function.
+    """
+
+    op: OpOverload
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outputs: tuple[Value | None, ...]
+    single: bool
+    bindings: tuple[Binding, ...] = ()
+    grad: bool | None = None
+    inference: bool | None = None
+    untracked: bool = False
+    location: Location | None = None
+
+    @property
+    def origin(self) -> Origin:
+        """The user's line that called the op."""
+        return origin_of(self.location, str(self.op))
+
+
+@attrs.frozen(eq=False)
+class Assertion:
+    """A condition on unbacked symbols that is checked when the program runs, at this point."""
+
+    guard: Guard
+    message: str
+
+
+Step = Node | Assertion
+
+
+def draws_random_numbers(node: Node) -> bool:
+    """Whether a node advances the random state: by its tag, unless all it would draw for is a dropout of 0."""
+    if torch.Tag.nondeterministic_seeded not in node.op.tags:
+        return False
+    for position, argument in enumerate(node.op._schema.arguments):
+        if argument.name == "dropout_p":
+            given = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name, 0.0)
+            return not (isinstance(given, (int, float)) and given == 0)
+    return True
+
+
+BATCH_NORM = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"})
+"""Ops that write to running statistics, which their schemas hide."""
+
+
+def written_values(node: Node) -> Iterator[Value]:
+    """The values that a node writes to, by its schema (and batch norm's running statistics)."""
+    schema = node.op._schema
+    if schema.name in BATCH_NORM and node.args[5] is not False:  # not False: training
+        yield from (value for value in node.args[3:5] if isinstance(value, Value))
+    if not schema.is_mutable:
+        return
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        arg = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+        yield from values_in(arg)
+
+
+def values_in(arg: Any) -> Iterator[Value]:
+    """The values in an argument, however nested."""
+    if type(arg) is Value:
+        yield arg
+    elif isinstance(arg, (tuple, list)):
+        for item in arg:
+            yield from values_in(item)
+    elif isinstance(arg, Mapping):
+        for item in arg.values():
+            yield from values_in(item)
+
+
+def map_argument(arg: Any, leaf: Callable[[Any], Any]) -> Any:
+    """``arg`` with ``leaf`` applied to every Value, Term and FloatTerm in it."""
+    if type(arg) is Value or type(arg) is Term or type(arg) is FloatTerm:
+        return leaf(arg)
+    if isinstance(arg, (tuple, list)):
+        return type(arg)(map_argument(item, leaf) for item in arg)
+    return arg

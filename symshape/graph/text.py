@@ -1,0 +1,75 @@
+"""A graph as text for people: dtypes, sizes, ops and the user's lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from meta_fns import TensorSpec
+from symshape.graph.steps import Assertion, Input, Lifted, Step, Value
+
+_SHORT = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
+_SHORT |= {torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8"}
+
+
+class Shown(Protocol):
+    """What is shown of a graph."""
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """Tensor arguments."""
+
+    @property
+    def lifted(self) -> Sequence[Lifted]:
+        """Parameters, buffers and constants."""
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """Nodes and assertions."""
+
+    @property
+    def outputs(self) -> Sequence[Any]:
+        """Leaves of the result."""
+
+
+def describe(value: Value) -> str:
+    """A value's dtype and sizes, such as ``f32[s0, 64]``."""
+    return describe_spec(value.spec)
+
+
+def describe_spec(spec: TensorSpec) -> str:
+    """A tensor's dtype and sizes, such as ``f32[s0, 64]``."""
+    dtype = _SHORT.get(spec.dtype, str(spec.dtype).removeprefix("torch."))
+    return f"{dtype}[{', '.join(str(size) for size in spec.sizes)}]"
+
+
+def _shown(arg: Any) -> str:
+    if isinstance(arg, (list, tuple)):
+        return "[" + ", ".join(_shown(item) for item in arg) + "]"
+    return str(arg) if not isinstance(arg, str) else repr(arg)
+
+
+def text(graph: Shown) -> str:
+    """The graph for people: one line a step, with shapes, and the user's lines as comments where they change."""
+    lines = ["inputs:"]
+    lines += [f"  {each.value}: {describe(each.value)} = {each.path}" for each in graph.inputs]
+    if graph.lifted:
+        lines.append("lifted:")
+        lines += [f"  {each.value}: {describe(each.value)} = {each.name}" for each in graph.lifted]
+    lines.append("steps:")
+    where: tuple[str, int, str] | None = None
+    for step in graph.steps:
+        if isinstance(step, Assertion):
+            lines.append(f"  assert {step.guard.term}")
+            continue
+        if step.location is not None and step.location != where:
+            where = step.location
+            lines.append(f"  # {step.origin}")
+        targets = ", ".join("_" if output is None else f"{output}: {describe(output)}" for output in step.outputs)
+        arguments = [_shown(arg) for arg in step.args] + [f"{name}={_shown(arg)}" for name, arg in step.kwargs.items()]
+        bound = "".join(f"  -> {binding.symbol}" for binding in step.bindings)
+        lines.append(f"  {f'{targets} = ' if targets else ''}{step.op}({', '.join(arguments)}){bound}")
+    lines.append(f"return {_shown(graph.outputs)}")
+    return "\n".join(lines)

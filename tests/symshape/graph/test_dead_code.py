@@ -1,0 +1,51 @@
+"""Which steps may go when nobody reads their results: those that only compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import symshape
+from symshape.graph.dead_code import without_dead_code
+
+R = torch.ones
+
+
+def ops(fn: Any, *args: Any) -> list[str]:
+    return [str(node.op).split(".")[1] for node in symshape.trace(fn, *args).graph.nodes]
+
+
+def test_steps_that_are_kept_and_steps_that_are_not() -> None:
+    assert ops(lambda x: (x.sin(), x.cos())[1], R(3)) == ["cos"]
+    assert ops(lambda x: (x.sin().cos().view(-1), x)[1], R(3)) == []
+    assert ops(lambda x: (x.clone().zero_(), x)[1], R(3)) == ["clone", "zero_"]  # writes are kept
+    assert ops(lambda x: (torch.rand(3), x)[1], R(3)) == ["rand"]  # the generator moves
+    assert ops(lambda x: ((x > 0).nonzero(), x)[1], R(3)) == ["gt", "nonzero"]  # it binds a symbol
+    assert ops(lambda x: x.split(2)[0], R(6)) == ["split"]
+
+
+@pytest.mark.parametrize(
+    ("unread", "kept"),
+    [
+        (lambda x: x.gather(0, torch.zeros(1, dtype=torch.long)), "gather"),
+        (lambda x: nn.functional.one_hot(x.long(), 4), "one_hot"),
+        (lambda x: torch.linalg.inv_ex(x.outer(x)), "linalg_inv_ex"),
+    ],
+)
+def test_what_may_refuse_its_data_runs_even_unread(unread: Any, kept: str) -> None:
+    assert kept in ops(lambda x: (unread(x), x)[1], R(3))
+
+
+def test_batch_norm_keeps_its_running_statistics() -> None:
+    norm = nn.BatchNorm1d(3)
+    assert "native_batch_norm" in "".join(ops(lambda x: (norm(x), x)[1], R(4, 3)))
+
+
+def test_all_steps_go_when_only_inputs_come_back() -> None:
+    found = symshape.trace(lambda x: x.sin().cos(), R(3)).graph
+    assert len(found.steps) == 2
+    assert without_dead_code(list(found.steps), (found.inputs[0].value,)) == ()
+    assert without_dead_code(list(found.steps), found.outputs) == found.steps

@@ -1,0 +1,77 @@
+"""What graphs are made of, and the walks over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import symshape
+from guards.terms import arithmetic
+from meta_fns import TensorSpec
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.steps import Node, Value, draws_random_numbers, map_argument, values_in, written_values
+
+R = torch.ones
+
+
+def nodes(fn: Any, *args: Any) -> tuple[Node, ...]:
+    return symshape.trace(fn, *args).graph.nodes
+
+
+def value(index: int) -> Value:
+    return Value(index, TensorSpec.of(R(2)), object())
+
+
+def test_origins_of_nodes() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(x)
+
+    (node,) = nodes(fn, R(3))
+    assert node.origin.text == "return nn.functional.gelu(x)"
+    assert node.origin.file == __file__
+    assert "fn" in node.origin.function
+    assert not list(written_values(node))
+
+
+def test_values_in_nested_arguments() -> None:
+    a, b, c = (value(index) for index in range(3))
+    assert list(values_in((a, [b, 3, None], {"out": (c, a)}))) == [a, b, c, a]
+    assert list(values_in("v0")) == []
+    assert repr(b) == b.name == "v1"
+
+
+def test_arguments_are_mapped_where_they_stand() -> None:
+    a, size, ratio = value(0), arithmetic.symbol("s0"), FloatTerm("from_int", (arithmetic.symbol("s0"),))
+    seen: list[Any] = []
+
+    def leaf(each: Any) -> str:
+        seen.append(each)
+        return "leaf"
+
+    assert map_argument((a, [size, 2], ratio, "v0"), leaf) == ("leaf", ["leaf", 2], "leaf", "v0")
+    assert seen == [a, size, ratio]
+
+
+def test_what_a_node_writes_to() -> None:
+    (node,) = nodes(lambda x, y: torch.add(x, 1, out=y), R(3), R(3))
+    (written,) = written_values(node)
+    assert written.index == 1
+    for training, expected in ((True, 2), (False, 0)):
+        norm = nn.BatchNorm1d(3, momentum=0.1).train(training)
+        found = [each for node in nodes(norm, R(4, 3)) if "norm" in str(node.op) for each in written_values(node)]
+        assert len(found) == expected
+
+
+def test_a_dropout_of_nothing_draws_nothing() -> None:
+    def attention(p: float) -> bool:
+        scaled = nn.functional.scaled_dot_product_attention
+        with torch.no_grad():
+            found = nodes(lambda q: scaled(q, q, q, dropout_p=p), R(1, 2, 4, 8))
+        return any(draws_random_numbers(node) for node in found)
+
+    assert not attention(0.0)
+    assert attention(0.5)
+    assert draws_random_numbers(nodes(lambda x: x.bernoulli(), R(3))[0])
+    assert not draws_random_numbers(nodes(lambda x: x + 1, R(3))[0])
