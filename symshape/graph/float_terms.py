@@ -2,7 +2,7 @@
 
 A condition on such a value can be decided only where the value is an exact ratio of integers (``s0 / 2``): then it is
 a condition on integers.  Sizes are below 2**53, where the floor, the ceiling and the order of a correctly rounded
-quotient agree with those of the exact one.  Everything else specialises (see ``symints.FloatNode``).
+quotient agree with those of the exact one.  Everything else specialises (see ``tracing/symbolic/nodes/float_node.py``).
 """
 
 from __future__ import annotations
@@ -157,3 +157,12 @@ def _positive_integer(arg: Operand) -> int | None:
     if whole is None or whole.op is not Op.CONST or whole.value <= 0:
         return None
     return whole.value
+
+
+def float_term(op: str, *args: Operand | int) -> FloatTerm | float:
+    """``op`` applied to floats, integers, terms and float terms; computed where all are plain numbers."""
+    plain = [arg.value if isinstance(arg, Term) and arg.op is Op.CONST else arg for arg in args]
+    term = FloatTerm(op, tuple(float(a) if isinstance(a, int) and op != "truediv" else a for a in plain))
+    if all(isinstance(arg, (int, float)) for arg in plain):
+        return term.evaluate({})
+    return FloatTerm(op, tuple(arithmetic.const(a) if isinstance(a, int) else a for a in plain))

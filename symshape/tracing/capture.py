@@ -34,9 +34,11 @@ from symshape.tracing.intercept.function_mode import FunctionMode
 from symshape.tracing.intercept.random_state import address, repeatable
 from symshape.tracing.state import snapshot as states
 from symshape.tracing.state.side_effects import SideEffects, refuse, undo_gradients
-from symshape.tracing.symbolic import texts
 from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.nodes import texts
+from symshape.tracing.symbolic.nodes.choices import tidy
+from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.tracer import Tracer, TracingMode, is_stand_in, tracing_lock
 from symshape.user_code import name_of, raised_at
@@ -87,7 +89,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         _refuse_gradients_of_its_own(tracer, histories)
         outputs, specs, tree = _outputs(tracer, result, _roots(tracer, arguments))
         settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
-        tracer.env.check_policies()
+        check_promises(tracer.env)
     env = tracer.env
     steps = without_dead_code(tracer.steps, outputs)
     graph = Graph(tuple(arguments.inputs), tuple(tracer.lifted.values()), steps, outputs, tree)
@@ -144,7 +146,7 @@ class _Arguments:
         self.leaves: list[Any] = []
         self._dims: dict[str, Dim] = {}
         self._reserved = {dim.name for dim in policies.values() if isinstance(dim, Dim)}
-        self.env.reserve(self._reserved)
+        self.env.symbols.reserve(self._reserved)
         self._number = 0
         self._duck: dict[int, IntNode] = {}
         sources = iter(zip(sources_of(call), values_of(call.leaves, call.keys), strict=True))
@@ -204,7 +206,7 @@ class _Arguments:
         if self.options.duck_shape and not isinstance(dim, Dim):
             known = self._duck.get(hint)
             if known is not None:
-                self.env.add_source(known.term.name, source)
+                self.env.symbols.add_source(known.term.name, source)
                 self.slots.append(Slot(source, known.term))
                 return known
         node = self._symbol(source, hint, dim)
@@ -223,9 +225,9 @@ class _Arguments:
                 f"{dim!r} names {symbol.sources[0].text()} and {source.text()}, "
                 f"but their sizes are {symbol.hint} and {hint}"
             )
-        self.env.add_source(dim.name, source)
+        self.env.symbols.add_source(dim.name, source)
         self.slots.append(Slot(source, symbol.term))
-        return self.env.int_node(symbol.term)
+        return self.env.nodes.int_node(symbol.term)
 
     def _symbol(self, source: Source, hint: int, dim: Dim | Policy) -> IntNode:
         if isinstance(dim, Dim):
@@ -422,4 +424,4 @@ def _shown_spec(env: ShapeEnv, output: Any) -> Any:
 
 
 def _shown_size(env: ShapeEnv, size: Any) -> Any:
-    return env.size(env.facts.canonical(env.tidy(size.term))) if isinstance(size, IntNode) else size
+    return env.nodes.size(env.facts.canonical(tidy(env.known, size.term))) if isinstance(size, IntNode) else size

@@ -25,7 +25,9 @@ from symshape.graph.steps import Assertion, Binding, Lifted, Node, Step, Value, 
 from symshape.tracing.intercept import fallbacks
 from symshape.tracing.intercept.random_state import address
 from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.numbers import BoolNode, FloatNode, IntNode
+from symshape.tracing.symbolic.nodes.bool_node import BoolNode
+from symshape.tracing.symbolic.nodes.float_node import FloatNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 from symshape.user_code import user_location
 
@@ -98,7 +100,7 @@ class TracingMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not isinstance(func, OpOverload):
-            raise UnsupportedError(f"{func} (at {self.tracer.env._origin()}) takes functions, and cannot be traced")
+            raise UnsupportedError(f"{func} (at {self.tracer.env.origin()}) takes functions, and cannot be traced")
         if func in METADATA and type(args[0]) is SymbolicTensor:
             return METADATA[func](*args)
         return self.tracer.dispatch(func, args, kwargs or {})
@@ -260,9 +262,9 @@ class Tracer:
             else:
                 result = plan.rule(*specs, **spec_kwargs)
         except meta_fns.ShapeError as error:
-            raise ProgramError(f"{error} (at {env._origin()})") from error
+            raise ProgramError(f"{error} (at {env.origin()})") from error
         except (meta_fns.DataDependentOutput, meta_fns.UnsupportedOp) as error:
-            raise UnsupportedError(f"{error} (at {env._origin()})") from error
+            raise UnsupportedError(f"{error} (at {env.origin()})") from error
         finally:
             env.current_op, env.current_rule = outer
         return self._record(op, plan, args, kwargs, values, value_kwargs, result, start, unknowns)
@@ -306,7 +308,7 @@ class Tracer:
         known = self.generators
         if known is not None and address(generator) not in known:
             raise UnsupportedError(
-                f"the function makes a torch.Generator of its own (used at {self.env._origin()}), which a graph would "
+                f"the function makes a torch.Generator of its own (used at {self.env.origin()}), which a graph would "
                 "not make again: its numbers would go on where they should start over; make it outside and pass it in"
             )
 
@@ -352,7 +354,7 @@ class Tracer:
                         plain = _is_inference_mode() and not args[viewed].is_inference()
                 if item.layout is not torch.strided or item.dtype in _QUANTIZED:
                     kind = "quantized" if item.layout is torch.strided else str(item.layout).removeprefix("torch.")
-                    where = self.env._origin()
+                    where = self.env.origin()
                     raise UnsupportedError(f"{op} makes a {kind} tensor (at {where}), which cannot be traced")
                 value = self.new_value(item, storage)
                 if exact:
@@ -372,7 +374,7 @@ class Tracer:
             grad, inference = torch.is_grad_enabled(), _is_inference_mode()
             if torch.get_default_dtype() is not self._default_dtype:
                 raise UnsupportedError(
-                    f"the function changes torch's default dtype (before {self.env._origin()}), which a graph would "
+                    f"the function changes torch's default dtype (before {self.env.origin()}), which a graph would "
                     "not do again; name the dtypes, or change the default around the function"
                 )
             self.steps.insert(

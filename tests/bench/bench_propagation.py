@@ -33,7 +33,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value, map_argument
 from symshape.tracing.capture import _compiling
 from symshape.tracing.symbolic.env import ShapeEnv as OurEnv
-from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.tracer import Tracer, TracingMode
 from tests.bench.report import Report, bench_parser

@@ -8,7 +8,7 @@ so all questions are new except the few that the facts had answered already.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -21,7 +21,7 @@ from guards.facts.facts import Facts
 from guards.terms import arithmetic
 from guards.terms.fold import substitute
 from guards.terms.term import Term
-from symshape.tracing.symbolic import env, undecided
+from symshape.tracing.symbolic import env, promises, undecided
 from tests.models import Model
 
 
@@ -143,7 +143,9 @@ class _Recorder:
 @contextmanager
 def _recording() -> Iterator[_Recorder]:
     recorder = _Recorder()
-    with mock.patch.object(env, "ask", recorder.ask), mock.patch.object(undecided, "ask", recorder.ask):
+    with ExitStack() as patches:
+        for asker in (env, promises, undecided):
+            patches.enter_context(mock.patch.object(asker, "ask", recorder.ask))
         yield recorder
 
 

@@ -21,7 +21,7 @@ from meta_fns.core import dense, layout
 from symshape.dims import Policy
 from symshape.errors import SymShapeError
 from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
 from tests.meta_fns.opdb import Call, Verdict, compare, eager, text, values_matter
 
 __all__ = ["Symbolic", "at", "guards_at", "infer_symbolic", "judge_at", "symbols"]
@@ -95,7 +95,7 @@ def infer_symbolic(call: Call, rng: random.Random) -> Symbolic | Verdict | None:
 
 def _linked(call: Call, env: ShapeEnv, args: Any, kwargs: Any) -> Any:
     """Ints in SymInt slots that equal a size (of 2 or more) are the symbol of that size."""
-    nodes = {symbol.hint: env.int_node(symbol.term) for symbol in env.symbols.values()}
+    nodes = {symbol.hint: env.nodes.int_node(symbol.term) for symbol in env.symbols.values()}
     slots = {argument.name: str(argument.real_type) for argument in call.op._schema.arguments}
     names = [argument.name for argument in call.op._schema.arguments]
 

@@ -16,7 +16,7 @@ from symshape import GuardViolation, RuntimeAssertionError, Traced
 from symshape.calls.arguments import take_apart, values_of
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Assertion, Node, Value, map_argument
-from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 EXPECTED_REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, ZeroDivisionError, NotImplementedError)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
-from symshape.tracing.symbolic.texts import plain_print
 
 _STANDS_FOR: dict[type, Any] = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
 _isinstance = isinstance

@@ -19,7 +19,7 @@ from meta_fns.core.view_strides import infer_sizes, view_strides, view_strides_a
 from meta_fns.errors import ShapeError
 from symshape.errors import ProgramError
 from symshape.graph.reshape_copies import Copied
-from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 from symshape.user_code import user_location
 
@@ -46,7 +46,7 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
         sizes = infer_sizes(spec.sizes, _inward(shape))
         viewable = view_strides(spec.sizes, spec.strides, sizes) is not None or _viewable_here(spec, sizes)
     except ShapeError as error:
-        raise ProgramError(f"{error} (at {tensor._tracer.env._origin()})") from error
+        raise ProgramError(f"{error} (at {tensor._tracer.env.origin()})") from error
     outer = [outward(size) for size in sizes]
     if viewable:
         return tensor.view(outer)

@@ -50,7 +50,7 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
     Raises:
         UnsupportedError: nothing is registered, or what is registered does not run on symbolic sizes.
     """
-    where = tracer.env._origin()
+    where = tracer.env.origin()
     if op._schema.name.startswith("aten::quantize_per"):  # what torch registers for it makes a plain tensor
         raise UnsupportedError(f"{op} (at {where}) makes a quantized tensor, which cannot be traced")
     found = _implementation(op, unknowns)

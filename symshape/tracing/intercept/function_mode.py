@@ -16,7 +16,9 @@ from symshape.errors import UnsupportedError
 from symshape.graph.steps import Node
 from symshape.tracing.intercept import composites, interpolate
 from symshape.tracing.intercept.indexing import getitem, setitem
-from symshape.tracing.symbolic.numbers import BoolNode, FloatNode, IntNode
+from symshape.tracing.symbolic.nodes.bool_node import BoolNode
+from symshape.tracing.symbolic.nodes.float_node import FloatNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
 aten = torch.ops.aten

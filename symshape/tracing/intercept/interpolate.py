@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
 _aten = torch.ops.aten

@@ -15,8 +15,8 @@ from meta_fns import TensorSpec
 from meta_fns.core import dense, layout
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Value
-from symshape.tracing.symbolic.numbers import IntNode
-from symshape.tracing.symbolic.texts import wants_value
+from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.nodes.texts import wants_value
 
 if TYPE_CHECKING:
     from symshape.tracing.tracer import Tracer

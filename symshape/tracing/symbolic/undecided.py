@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import torch
 
 from guards.ask.ladder import ask
+from guards.facts.facts import Facts
+from guards.sets.guard import Origin
 from guards.terms import boolean, printing
 from guards.terms.term import Op, Term
 from symshape.errors import DataDependentError
 from symshape.graph.float_terms import FloatTerm
+from symshape.graph.program import Symbol
 from symshape.user_code import user_frame
 
-if TYPE_CHECKING:
-    from symshape.tracing.symbolic.env import ShapeEnv
+
+class Knowledge(Protocol):
+    """What is needed of an environment here."""
+
+    @property
+    def facts(self) -> Facts:
+        """What is known."""
+
+    @property
+    def symbols(self) -> Mapping[str, Symbol]:
+        """By name."""
+
+    def origin(self) -> Origin:
+        """The user's line that is asking."""
 
 
-def only_value(env: ShapeEnv, term: Term) -> int | None:
+def only_value(env: Knowledge, term: Term) -> int | None:
     """The one value that the facts leave for ``term``, if there is just one."""
     interval = env.facts.interval(term)
     if interval.lo is not None and interval.lo == interval.hi:
@@ -27,13 +42,13 @@ def only_value(env: ShapeEnv, term: Term) -> int | None:
     return canonical.value if canonical.op is Op.CONST else None
 
 
-def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
+def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
     """The error for a question that the facts of ``env`` do not settle."""
     if isinstance(asked, FloatTerm):
         names = tuple(sorted(asked.unbacked()))
         return DataDependentError(
             f"the program needs the value of {asked}, which is read from a tensor's data, known only at run time.\n"
-            f"  needed at {env._origin()}\n"
+            f"  needed at {env.origin()}\n"
             "  No torch._check can give a float's value: compute with it as a tensor (torch.where), "
             "or pass it to the function as a float argument.",
             symbols=names,
@@ -54,7 +69,7 @@ def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
     )
     question = f"whether {asked}" if asked.is_bool else f"the value of {asked}"
     lines = [f"the program needs to know {question}, but that is known only at run time."]
-    lines.append(f"  branched at {env._origin()}")
+    lines.append(f"  branched at {env.origin()}")
     for symbol in unbacked:
         what = f", {symbol.description}," if symbol.description else ""
         born = f"was born at {symbol.birth}" if symbol.birth is not None else "was declared unbacked"
@@ -73,7 +88,7 @@ def error(env: ShapeEnv, asked: Term | FloatTerm) -> DataDependentError:
     )
 
 
-def _settles(env: ShapeEnv, condition: Term, asked: Term) -> bool:
+def _settles(env: Knowledge, condition: Term, asked: Term) -> bool:
     """Whether assuming ``condition`` is possible and decides ``asked``: what a suggestion must do."""
     if ask(env.facts, condition) is False:
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ import symshape
 from guards.sets.guard import Guard
 from guards.sets.sources import Size
 from guards.terms import arithmetic, boolean, division
-from symshape import ConstraintViolation, DataDependentError, Dim, Policy, ProgramError, events
+from symshape import DataDependentError, Dim, Policy, ProgramError, events
 from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.numbers import IntNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 
 @pytest.fixture
@@ -153,56 +152,6 @@ def test_guard_or(env: ShapeEnv) -> None:
     assert env.guards == []
     assert env.guard_or(boolean.eq(s.term, 5), False) is True
     assert terms(env) == ["s0 == 5"]
-
-
-# -- names and nodes
-
-
-def test_names_that_are_taken(env: ShapeEnv) -> None:
-    env.reserve(["u0", "f0", "u2"])
-    assert [str(env.new_unbacked()) for _ in range(2)] == ["u1", "u3"]
-    assert str(env.new_float().term) == "f1"
-
-
-def test_one_node_for_a_term(env: ShapeEnv) -> None:
-    s, t = size(env, "s0", 5), size(env, "s1", 3)
-    assert (s + t) is (t + s)
-    assert s + 0 is s
-    assert s - s == 0
-    assert type(s * 0) is int
-    assert (s + t).symint is (t + s).symint
-
-
-def test_maximum_minimum_and_choice_use_the_facts(env: ShapeEnv) -> None:
-    s = size(env, "s0", 5)
-    one = arithmetic.ONE
-    assert str(env.maximum(s.term, one)) == "max(s0, 1)"
-    env.evaluate(boolean.ge(s.term, 2))
-    assert env.maximum(s.term, one) is s.term
-    assert env.minimum(s.term, one) is one
-    assert env.ite(boolean.ge(s.term, 1), s.term, one) is s.term
-
-
-@pytest.mark.parametrize(
-    ("fix", "fixed"),
-    [
-        (lambda env, s, t: env.evaluate(boolean.eq(s.term, 5)), True),
-        (lambda env, s, t: (env.evaluate(boolean.le(s.term, 5)), env.evaluate(boolean.ge(s.term, 5))), True),
-        (lambda env, s, t: (env.evaluate(boolean.eq(s.term, t.term)), env.evaluate(boolean.eq(t.term, 5))), True),
-        (lambda env, s, t: env.evaluate(boolean.eq(s.term, t.term)), False),
-        (lambda env, s, t: env.evaluate(boolean.le(s.term, 5)), False),
-        (lambda env, s, t: env.evaluate(boolean.eq(division.mod(s.term, 5), 0)), False),
-    ],
-)
-def test_promises(env: ShapeEnv, fix: Callable[..., object], fixed: bool) -> None:
-    s, t = size(env, "s0", 5, Policy.DYNAMIC), size(env, "s1", 5)
-    env.check_policies()
-    fix(env, s, t)
-    if fixed:
-        with pytest.raises(ConstraintViolation, match="fixes it to 5"):
-            env.check_policies()
-    else:
-        env.check_policies()
 
 
 def test_origins_name_op_and_rule() -> None:

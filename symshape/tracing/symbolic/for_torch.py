@@ -1,0 +1,37 @@
+"""What torch asks of ``node.shape_env``: the few questions that its own code puts to an environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from guards.terms import boolean
+from guards.terms.term import Op, Term
+from symshape.tracing.symbolic.nodes.bool_node import BoolNode
+from symshape.tracing.symbolic.nodes.environment import Environment
+from symshape.tracing.symbolic.nodes.int_node import IntNode
+
+
+class QuestionsOfTorch:
+    """An environment as torch (2.11 to 2.13) knows it."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+
+    def evaluate_sym_node(self, node: Any, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
+        """The value of a node, guarded; ``fallback_value`` where unbacked symbols leave it open."""
+        if isinstance(node, BoolNode):
+            return (
+                self._env.evaluate(node.term)
+                if fallback_value is None
+                else self._env.guard_or(node.term, fallback_value)
+            )
+        return node.guard_int() if isinstance(node, IntNode) else node.guard_float()
+
+    def _maybe_evaluate_static(self, term: Any, **_: Any) -> Any:
+        if not isinstance(term, Term):
+            return None
+        if not term.is_bool:
+            return term.value if term.op is Op.CONST else None
+        if self._env.known(term):
+            return True
+        return False if self._env.known(boolean.not_(term)) else None

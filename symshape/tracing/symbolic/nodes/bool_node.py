@@ -1,0 +1,150 @@
+"""Conditions on sizes: the node inside ``torch.SymBool``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from guards.terms import boolean
+from guards.terms.term import Term
+from symshape.tracing.symbolic.nodes import choices
+from symshape.tracing.symbolic.nodes.environment import Environment, Message
+from symshape.tracing.symbolic.nodes.node import Node, is_int_node
+
+
+class BoolNode(Node):
+    """A condition of one environment: ``bool()`` asks and guards, ``known()`` never guards, ``check()`` asserts."""
+
+    __slots__ = ()
+    term: Term
+    scalar_type = bool
+
+    def __init__(self, env: Environment, term: Term) -> None:
+        self.env = env
+        self.term = term
+
+    # -- as a condition on sizes
+    def __bool__(self) -> bool:
+        return self.env.evaluate(self.term)
+
+    def known(self) -> bool:
+        """Whether the condition holds for certain; records nothing."""
+        return self.env.known(self.term)
+
+    def check(self, message: Message = "") -> None:
+        """Like ``torch._check``: the program is wrong where this does not hold."""
+        self.env.check(self.term, message)
+
+    def __and__(self, other: Any) -> Any:
+        return self.env.nodes.condition(boolean.and_(self.term, _condition(other)))
+
+    def __or__(self, other: Any) -> Any:
+        return self.env.nodes.condition(boolean.or_(self.term, _condition(other)))
+
+    def __invert__(self) -> Any:
+        return self.env.nodes.condition(boolean.not_(self.term))
+
+    __rand__ = __and__
+    __ror__ = __or__
+
+    # -- as a SymNode
+    def is_bool(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return self.term is boolean.TRUE or self.term is boolean.FALSE
+
+    def maybe_as_bool(self) -> bool | None:
+        return self.term is boolean.TRUE if self.is_constant() else None
+
+    @property
+    def pytype(self) -> type:
+        return bool
+
+    def bool_(self) -> bool:
+        return self.env.evaluate(self.term)
+
+    _value = bool_
+
+    def int_(self) -> int:
+        return int(self.env.evaluate(self.term))
+
+    def guard_bool(self, file: str = "", line: int = 0) -> bool:
+        return self.env.evaluate(self.term)
+
+    guard_size_oblivious = guard_bool
+
+    def expect_true(self, file: str = "", line: int = 0) -> bool:
+        """``torch._check``, whose message and kind of error only its own frame knows."""
+        message, kind = _check_in_progress()
+        if kind is not RuntimeError:
+            return self.env.expect_true(self.term, message)
+        self.env.check(self.term, message)
+        return True
+
+    def guard_or_false(self, file: str = "", line: int = 0) -> bool:
+        return self.env.guard_or(self.term, False)
+
+    def guard_or_true(self, file: str = "", line: int = 0) -> bool:
+        return self.env.guard_or(self.term, True)
+
+    def statically_known_true(self, file: str = "", line: int = 0) -> bool:
+        return self.env.known(self.term)
+
+    def sym_and(self, other: BoolNode) -> BoolNode:
+        return BoolNode(self.env, boolean.and_(self.term, other.term))
+
+    and_ = sym_and
+
+    def sym_or(self, other: BoolNode) -> BoolNode:
+        return BoolNode(self.env, boolean.or_(self.term, other.term))
+
+    or_ = sym_or
+
+    def sym_not(self) -> BoolNode:
+        return BoolNode(self.env, boolean.not_(self.term))
+
+    def eq(self, other: Any) -> BoolNode:
+        a, b = self.term, _condition(other)
+        both = boolean.or_(boolean.and_(a, b), boolean.and_(boolean.not_(a), boolean.not_(b)))
+        return BoolNode(self.env, both)
+
+    def ne(self, other: Any) -> BoolNode:
+        return self.eq(other).sym_not()
+
+    def sym_ite(self, then: Any, otherwise: Any) -> Any:
+        if isinstance(then, BoolNode):
+            term = boolean.or_(
+                boolean.and_(self.term, then.term), boolean.and_(boolean.not_(self.term), otherwise.term)
+            )
+            return BoolNode(self.env, term)
+        if is_int_node(then) and is_int_node(otherwise):
+            return self.env.nodes.int_node(choices.ite(self.env.known, self.term, then.term, otherwise.term))
+        return then if self.env.evaluate(self.term) else otherwise
+
+    def sym_float(self) -> Any:
+        return self.env.nodes.int_node(boolean.ite(self.term, 1, 0)).sym_float()
+
+
+def _check_in_progress() -> tuple[Message, type | None]:
+    """The message and the error of the ``torch._check`` that is asking, which torch does not hand on (2.11 to 2.13)."""
+    frame = sys._getframe(2)
+    for _ in range(4):
+        if frame.f_code is torch._check_with.__code__:
+            return frame.f_locals.get("message") or "", frame.f_locals.get("error_type")
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return "", None
+
+
+def _condition(value: Any) -> Term:
+    if isinstance(value, BoolNode):
+        return value.term
+    if isinstance(value, torch.SymBool):
+        return _condition(value.node)
+    if is_int_node(value):
+        return boolean.not_(boolean.is_zero(value.term))
+    return boolean.boolean(bool(value))

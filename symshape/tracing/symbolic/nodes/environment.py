@@ -1,0 +1,69 @@
+"""What nodes need of the environment that they belong to, which stands above them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from guards.terms.term import Term
+from symshape.graph.float_terms import FloatTerm
+
+Message = str | Callable[[], str]
+
+
+class Nodes(Protocol):
+    """Makes the nodes of an environment (their classes stand above this one, so here they are ``Any``)."""
+
+    def int_node(self, term: Term) -> Any:
+        """The one node for an integer term."""
+
+    def bool_node(self, term: Term) -> Any:
+        """A node for a condition."""
+
+    def float_node(self, term: FloatTerm | float) -> Any:
+        """A node for a float."""
+
+    def size(self, term: Term) -> Any:
+        """``term`` as a size: an int where it is constant."""
+
+    def condition(self, term: Term) -> Any:
+        """``term`` as a condition: a bool where it is constant."""
+
+    def combine(self, function: Callable[[Term, Term], Term], a: Term, b: Term) -> Term:
+        """``function(a, b)``, remembered."""
+
+
+class Environment(Protocol):
+    """Answers the questions of nodes; see ``ShapeEnv``, which has the contracts."""
+
+    @property
+    def nodes(self) -> Nodes:
+        """Makes nodes."""
+
+    @property
+    def for_torch(self) -> Any:
+        """What torch finds as ``node.shape_env``."""
+
+    def hint(self, term: Any) -> Any:
+        """The value in the example call."""
+
+    def known(self, condition: Term) -> bool:
+        """Whether a condition holds for certain."""
+
+    def evaluate(self, condition: Term) -> bool:
+        """The truth of a condition, guarded."""
+
+    def guard_or(self, condition: Term, fallback: bool) -> bool:
+        """The same, with an answer for what is left open."""
+
+    def check(self, condition: Term, message: Message = "") -> None:
+        """``torch._check``."""
+
+    def expect_true(self, condition: Term, message: Message = "") -> bool:
+        """``torch._check`` that answers instead of raising."""
+
+    def specialize(self, term: Term, reason: str = "") -> int:
+        """The value of an integer, guarded."""
+
+    def specialize_float(self, term: FloatTerm | float) -> float:
+        """The value of a float, guarded."""

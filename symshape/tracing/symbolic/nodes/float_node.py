@@ -1,0 +1,167 @@
+"""Floats that depend on sizes or on data: the node inside ``torch.SymFloat``."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from guards.terms import arithmetic, boolean, division
+from guards.terms.term import Term
+from symshape.graph.float_terms import FloatTerm, float_term
+from symshape.tracing.symbolic.nodes.bool_node import BoolNode
+from symshape.tracing.symbolic.nodes.environment import Environment
+from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.nodes.node import Node
+
+
+def _method(op: str) -> Callable[..., Any]:
+    def method(self: FloatNode, *others: Any) -> FloatNode:
+        operands = [other.term if isinstance(other, FloatNode) else other._as_float() for other in others]
+        return FloatNode(self.env, float_term(op, self.term, *operands))
+
+    return method
+
+
+class FloatNode(Node):
+    """A float that depends on sizes or on data; conditions on it become integer ones where it is an exact ratio."""
+
+    __slots__ = ()
+    term: FloatTerm | float
+    scalar_type = float
+
+    def __init__(self, env: Environment, term: FloatTerm | float) -> None:
+        self.env = env
+        self.term = term
+
+    add, sub, mul, mod = (_method(op) for op in ("add", "sub", "mul", "mod"))
+    float_truediv = truediv = _method("truediv")
+    float_pow = pow = _method("pow")
+    sym_max, sym_min = _method("max"), _method("min")
+    neg, abs = _method("neg"), _method("abs")
+    sym_sqrt = sqrt = _method("sqrt")
+    sym_cos, sym_sin, sym_exp, sym_log, sym_log2 = (_method(op) for op in ("cos", "sin", "exp", "log", "log2"))
+
+    def is_float(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return isinstance(self.term, float)
+
+    def maybeas_float(self) -> float | None:
+        return self.term if isinstance(self.term, float) else None
+
+    @property
+    def pytype(self) -> type:
+        return float
+
+    def guard_float(self, file: str = "", line: int = 0) -> float:
+        return self.env.specialize_float(self.term)
+
+    float_ = _value = guard_float
+
+    def bool_(self) -> bool:
+        return not self.eq(self.wrap_float(0.0)).bool_()
+
+    def guard_int(self, file: str = "", line: int = 0) -> int:
+        return int(self.guard_float())
+
+    def int_(self) -> int:
+        return int(self.guard_float())
+
+    def sym_float(self) -> FloatNode:
+        return self
+
+    def pos(self) -> FloatNode:
+        return self
+
+    def _ratio(self) -> tuple[Term, int] | None:
+        return self.term.ratio() if isinstance(self.term, FloatTerm) else None
+
+    def floor(self) -> Any:
+        ratio = self._ratio()
+        if ratio is None:
+            return self.wrap_int(math.floor(self.guard_float()))
+        return self.env.nodes.int_node(division.floordiv(*ratio))
+
+    def ceil(self) -> Any:
+        ratio = self._ratio()
+        if ratio is None:
+            return self.wrap_int(math.ceil(self.guard_float()))
+        return self.env.nodes.int_node(
+            arithmetic.scale(division.floordiv(arithmetic.scale(ratio[0], -1), ratio[1]), -1)
+        )
+
+    def trunc(self) -> Any:
+        ratio = self._ratio()
+        if ratio is None:
+            return self.wrap_int(math.trunc(self.guard_float()))
+        return self.floor() if self.env.evaluate(boolean.ge(ratio[0], 0)) else self.ceil()
+
+    def round(self, ndigits: Any = None) -> Any:
+        value = round(self.guard_float(), ndigits.int_() if isinstance(ndigits, IntNode) else ndigits)
+        return self.wrap_int(value) if isinstance(value, int) else self.wrap_float(value)
+
+    def is_integer(self) -> Any:
+        ratio = self._ratio()
+        if ratio is None:
+            return self.wrap_bool(self.guard_float().is_integer())
+        return BoolNode(self.env, boolean.eq(division.mod(*ratio), 0))
+
+    def sym_ite(self, then: Any, otherwise: Any) -> Any:
+        return then if self.guard_float() else otherwise
+
+    def _compare(self, name: str, other: Any) -> Any:
+        other_term = other.term if isinstance(other, FloatNode) else other._as_float()
+        left = self._ratio()
+        right = other_term.ratio() if isinstance(other_term, FloatTerm) else _constant_ratio(other_term)
+        if left is None and isinstance(self.term, float):
+            left = _constant_ratio(self.term)
+        relation, compare = _COMPARISONS[name]
+        if left is not None and right is not None:
+            return BoolNode(
+                self.env, relation(arithmetic.scale(left[0], right[1]), arithmetic.scale(right[0], left[1]))
+            )
+        a, b = self.env.specialize_float(self.term), self.env.specialize_float(other_term)
+        return self.wrap_bool(compare(a, b))
+
+    def eq(self, other: Any) -> BoolNode:
+        return self._compare("eq", other)
+
+    def ne(self, other: Any) -> BoolNode:
+        return self._compare("ne", other)
+
+    def lt(self, other: Any) -> BoolNode:
+        return self._compare("lt", other)
+
+    def le(self, other: Any) -> BoolNode:
+        return self._compare("le", other)
+
+    def gt(self, other: Any) -> BoolNode:
+        return self._compare("gt", other)
+
+    def ge(self, other: Any) -> BoolNode:
+        return self._compare("ge", other)
+
+    def _as_float(self) -> FloatTerm | float:
+        return self.term
+
+
+_COMPARISONS: dict[str, tuple[Callable[[Term, Term], Term], Callable[[float, float], bool]]] = {
+    "eq": (boolean.eq, operator.eq),
+    "ne": (boolean.ne, operator.ne),
+    "lt": (boolean.lt, operator.lt),
+    "le": (boolean.le, operator.le),
+    "gt": (boolean.gt, operator.gt),
+    "ge": (boolean.ge, operator.ge),
+}
+"""Each comparison of exact ratios, as integers, and of plain floats."""
+
+
+def _constant_ratio(value: float) -> tuple[Term, int] | None:
+    """A float as an exact ratio, to compare with a rounded quotient: only where rounding cannot change the answer."""
+    if not math.isfinite(value):
+        return None
+    numerator, denominator = value.as_integer_ratio()
+    return (arithmetic.const(numerator), denominator) if denominator <= 2**10 and abs(numerator) < 2**53 else None

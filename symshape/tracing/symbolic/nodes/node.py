@@ -1,0 +1,105 @@
+"""What every node answers, whatever its kind."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from guards.terms import arithmetic, boolean
+from symshape.tracing.symbolic.nodes.environment import Environment
+from symshape.tracing.symbolic.nodes.texts import wants_value
+
+
+class Node:
+    """What every node answers: its kind, its constant if it is one, and that no nested or dynamic ints are here."""
+
+    __slots__ = ("env", "term")
+    env: Environment
+    term: Any
+
+    constant = None
+
+    def is_int(self) -> bool:
+        return False
+
+    def is_float(self) -> bool:
+        return False
+
+    def is_bool(self) -> bool:
+        return False
+
+    def is_nested_int(self) -> bool:
+        return False
+
+    def nested_int(self) -> None:
+        return None
+
+    def is_symbolic(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return False
+
+    def maybe_as_int(self) -> int | None:
+        return None
+
+    def maybe_as_float(self) -> float | None:
+        return None
+
+    def maybe_as_bool(self) -> bool | None:
+        return None
+
+    def wrap_int(self, value: int) -> Any:
+        return self.env.nodes.int_node(arithmetic.const(value))
+
+    def wrap_bool(self, value: bool) -> Any:
+        return self.env.nodes.bool_node(boolean.boolean(value))
+
+    def wrap_float(self, value: float) -> Any:
+        return self.env.nodes.float_node(float(value))
+
+    def clone(self) -> Any:
+        return self
+
+    def _text(self) -> builtins.str:
+        return builtins.str(self.term)
+
+    str = __str__ = __repr__ = _text
+
+    def _graph_repr(self) -> builtins.str:
+        """The text that ``torch.SymInt`` and its like give of themselves."""
+        return repr(self._value()) if wants_value(depth=2) else self._text()
+
+    def _value(self) -> Any:
+        """The number that the program takes it for; guarded."""
+        raise NotImplementedError
+
+    @property
+    def expr(self) -> Any:
+        return self.term
+
+    @property
+    def shape_env(self) -> Any:
+        return self.env.for_torch
+
+    @property
+    def _hint(self) -> Any:
+        return None
+
+    @property
+    def hint(self) -> Any:
+        return self.env.hint(self.term)
+
+    def has_hint(self) -> bool:
+        return self.env.hint(self.term) is not None
+
+    def require_hint(self, fallback: Any = None) -> Any:
+        hint = self.env.hint(self.term)
+        return fallback if hint is None else hint
+
+    maybe_get_hint = hint
+
+
+def is_int_node(value: Any) -> bool:
+    """Whether ``value`` is a node for an integer."""
+    return isinstance(value, Node) and value.is_int()
