@@ -87,12 +87,6 @@ LARGE: dict[str, tuple[int, str]] = {
     "symshape.tracing.tracer": (541, "comes apart"),
     "symshape.tracing.tracer.Tracer._record": (76, "comes apart"),
 }
-# Annotations that name the owner of an object: under `if TYPE_CHECKING:`, the only imports that may close a circle.
-OWNERS = {
-    ("symshape.tracing.symbolic.numbers", "symshape.tracing.symbolic.env"),
-    ("symshape.tracing.symbolic.undecided", "symshape.tracing.symbolic.env"),
-    ("symshape.tracing.symbolic.tensors", "symshape.tracing.tracer"),
-}
 
 
 @pytest.fixture(scope="module", params=sorted(ALLOWED))
@@ -115,10 +109,10 @@ def test_one_place_for_each_confined_package(package: Package) -> None:
 
 
 def test_no_cycles(package: Package) -> None:
-    """Imports inside functions count: a late import breaks a circle for Python, not for the reader."""
+    """Imports inside functions, and for annotations, count: they break a circle for Python, not for the reader."""
     graph = package.edges(typing_only=False)
     for module, targets in package.edges(typing_only=True).items():
-        graph[module] |= {target for target in targets if (module, target) not in OWNERS}
+        graph[module] |= targets
     found = cycle(graph)
     assert found is None, " -> ".join(found or [])
 
@@ -187,13 +181,6 @@ def test_budgets_are_counted(tmp_path: Path) -> None:
     assert dict(over_budget("here", source)) == {"here.C": METHODS + 1, "here.long": FUNCTION + 1}
     source.write_text("\n" * FILE + "x = 1\n")
     assert dict(over_budget("here", source)) == {"here": FILE + 1}
-
-
-def test_owners_are_used() -> None:
-    used = {
-        (module, target) for module, ts in Package.read("symshape").edges(typing_only=True).items() for target in ts
-    }
-    assert used >= OWNERS, f"no longer needed: {OWNERS - used}"
 
 
 def test_no_module_called_utils(package: Package) -> None:

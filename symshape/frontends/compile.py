@@ -30,7 +30,7 @@ from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.runners.choice import RunnerName, check_name, make_runner
 from symshape.runtime.runners.cuda_graph import GraphStore
 from symshape.tracing.capture import capture
-from symshape.tracing.tracer import is_tracing
+from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
 
 _CHANGED = object()

@@ -31,11 +31,12 @@ from symshape.dims import Policy
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value, map_argument
-from symshape.tracing.capture import _compiling
+from symshape.tracing.mode import TracingMode
 from symshape.tracing.symbolic.env import ShapeEnv as OurEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
-from symshape.tracing.tracer import Tracer, TracingMode
+from symshape.tracing.traced_modes import compiling
+from symshape.tracing.tracer import Tracer
 from tests.bench.report import Report, bench_parser
 from tests.models import MODELS, Arguments, Model
 
@@ -55,7 +56,7 @@ class _Counter(TorchDispatchMode):
 
 def eager_ops(model: torch.nn.Module, call: Arguments) -> int:
     """The ATen ops of one eager call."""
-    with _Counter() as counter, _compiling():
+    with _Counter() as counter, compiling():
         model(**call)
     return counter.ops
 
@@ -79,7 +80,7 @@ def their_trace(model: torch.nn.Module, call: Arguments) -> Round:
         mode = fake_mode()
         fakes = {name: fake(mode, tensor, True) for name, tensor in call.items()}
         state = {name: fake(mode, each, False) for name, each in (*model.named_parameters(), *model.named_buffers())}
-        with torch.no_grad(), mode, _compiling():
+        with torch.no_grad(), mode, compiling():
             start = perf_counter()
             torch.func.functional_call(model, state, kwargs=fakes)
             return perf_counter() - start
@@ -115,7 +116,7 @@ def their_ops(graph: Graph, call: Arguments) -> Round:
         values |= {each.value: fake(mode, each.tensor, False) for each in graph.lifted}
         sizes = Sizes(symbols)
         prepared = [(node, *sizes.of(node)) for node in graph.nodes]
-        with torch.no_grad(), mode, _compiling():
+        with torch.no_grad(), mode, compiling():
             return seconds_of(prepared, values)
 
     return measure
@@ -144,7 +145,7 @@ def our_ops(graph: Graph, model: torch.nn.Module, call: Arguments) -> Round:
         values |= {each.value: each.tensor for each in graph.lifted}
         sizes = Sizes(symbols)
         prepared = [(node, *sizes.of(node)) for node in graph.nodes]
-        with torch.no_grad(), _compiling(), TracingMode(tracer):
+        with torch.no_grad(), compiling(), TracingMode(tracer):
             return seconds_of(prepared, values)
 
     return measure

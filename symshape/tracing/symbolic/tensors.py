@@ -6,24 +6,62 @@ checked on torch 2.11 to 2.13), which costs nothing until somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch
+from torch._ops import OpOverload
 
 from meta_fns import TensorSpec
 from meta_fns.core import dense, layout
 from symshape.errors import UnsupportedError
-from symshape.graph.steps import Value
+from symshape.graph.reshape_copies import Copied
+from symshape.graph.steps import Step, Value
+from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.texts import wants_value
-
-if TYPE_CHECKING:
-    from symshape.tracing.tracer import Tracer
 
 aten = torch.ops.aten
 _ONES = [(1,) * n for n in range(65)]
 _make_wrapper: Any = torch.Tensor._make_wrapper_subclass
+
+
+class Trace(Protocol):
+    """What a symbolic tensor, and who handles its calls, needs of the trace that it belongs to: see ``Tracer``."""
+
+    @property
+    def env(self) -> ShapeEnv:
+        """Symbols, facts and guards."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """Nodes and assertions so far."""
+
+    @property
+    def copies(self) -> list[Copied]:
+        """Reshapes that could have been views."""
+
+    @property
+    def arguments(self) -> set[Value]:
+        """The values of tensor arguments."""
+
+    @property
+    def laid_out(self) -> set[Value]:
+        """The values whose strides are known exactly."""
+
+    @property
+    def looked_at(self) -> set[Value]:
+        """The values of which the program read how they lie in memory."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the trace is over."""
+
+    def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The op's outputs, written down."""
+
+    def read_integer(self, op: OpOverload, tensor: SymbolicTensor, *args: int) -> Any:
+        """An integer that only the real tensor can tell."""
 
 
 class SymbolicTensor(torch.Tensor):
@@ -31,11 +69,11 @@ class SymbolicTensor(torch.Tensor):
 
     _spec: TensorSpec
     _value: Value
-    _tracer: Tracer
+    _tracer: Trace
     _known: torch.Tensor | None  # the data, where the program itself wrote it down as a constant
 
     @staticmethod
-    def make(spec: TensorSpec, value: Value, tracer: Tracer, requires_grad: bool = False) -> SymbolicTensor:
+    def make(spec: TensorSpec, value: Value, tracer: Trace, requires_grad: bool = False) -> SymbolicTensor:
         """A symbolic tensor for a graph value."""
         ones = _ONES[len(spec.sizes)]
         made = _make_wrapper(

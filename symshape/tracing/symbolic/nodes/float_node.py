@@ -112,7 +112,7 @@ class FloatNode(Node):
     def sym_ite(self, then: Any, otherwise: Any) -> Any:
         return then if self.guard_float() else otherwise
 
-    def _compare(self, name: str, other: Any) -> Any:
+    def _compare(self, name: str, other: Any) -> BoolNode:
         other_term = other.term if isinstance(other, FloatNode) else other._as_float()
         left = self._ratio()
         right = other_term.ratio() if isinstance(other_term, FloatTerm) else _constant_ratio(other_term)
@@ -124,7 +124,7 @@ class FloatNode(Node):
                 self.env, relation(arithmetic.scale(left[0], right[1]), arithmetic.scale(right[0], left[1]))
             )
         a, b = self.env.specialize_float(self.term), self.env.specialize_float(other_term)
-        return self.wrap_bool(compare(a, b))
+        return BoolNode(self.env, boolean.boolean(compare(a, b)))
 
     def eq(self, other: Any) -> BoolNode:
         return self._compare("eq", other)

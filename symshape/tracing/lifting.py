@@ -1,0 +1,74 @@
+"""The real tensors that a program reads, and the constants that it writes down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+
+from meta_fns import TensorSpec
+from symshape.errors import UnsupportedError
+from symshape.graph.steps import Lifted, Value
+from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
+
+_SMALL_CONSTANT = 256  # elements of a constant whose value is kept for .item()
+
+
+class Lifting:
+    """Real tensors of one trace, each with one value in the graph.
+
+    Attributes:
+        lifted: by ``id`` of the real tensor.
+    """
+
+    def __init__(self, new_value: Callable[[TensorSpec, object], Value], names: Mapping[int, str]) -> None:
+        self.lifted: dict[int, Lifted] = {}
+        self._new_value = new_value
+        self._names = names
+        self._storages: dict[int, object] = {}
+        self._constants: dict[int, list[SymbolicTensor]] = {}
+
+    def lift(self, tensor: torch.Tensor, constant: bool = False) -> Lifted:
+        """The graph's name for a real tensor that the program reads."""
+        found = self.lifted.get(id(tensor))
+        if found is None:
+            if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+                raise UnsupportedError(f"the program reads a {type(tensor).__name__}, which cannot be traced")
+            if tensor.layout is not torch.strided:
+                raise UnsupportedError(
+                    f"the program reads a tensor of layout {tensor.layout}; only strided is supported"
+                )
+            try:
+                key = tensor.untyped_storage()._cdata
+            except (RuntimeError, NotImplementedError) as error:
+                raise UnsupportedError("the program reads a tensor without storage") from error
+            storage = self._storages.setdefault(key, object())
+            name = self._names.get(id(tensor)) or f"constant{len(self.lifted)}"
+            value = self._new_value(TensorSpec.of(tensor), storage)
+            found = self.lifted[id(tensor)] = Lifted(name, tensor, value, constant)
+        return found
+
+    def constant(self, tensor: torch.Tensor, trace: Trace) -> SymbolicTensor:
+        """A tensor that the program writes down (``torch.tensor([1, 2])``): a constant, copied afresh in each run."""
+        with outside_modes():
+            kept = tensor.detach().clone()
+        value = self.lift(kept, constant=True).value
+        made = SymbolicTensor.make(value.spec, value, trace)
+        if kept.numel() <= _SMALL_CONSTANT:
+            made._known = kept
+            self._constants.setdefault(id(value.storage), []).append(made)
+        return made
+
+    def forget(self, written: Iterable[Value]) -> None:
+        """Written memory holds no known constants any more, whichever tensor views it."""
+        for value in written:
+            for tensor in self._constants.pop(id(value.storage), ()):
+                tensor._known = None
+
+
+@contextmanager
+def outside_modes() -> Iterator[None]:
+    """Inside, torch computes with real tensors as it does without us."""
+    with torch.utils._python_dispatch._disable_current_modes():
+        yield

@@ -1,0 +1,101 @@
+"""The arguments of an op call twice: for the rule (specs and sizes) and for the graph (values and terms)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+
+from guards.terms import boolean
+from guards.terms.term import Op, Term
+from symshape.errors import SymShapeError, UnsupportedError
+from symshape.tracing.intercept.random_state import address
+from symshape.tracing.lifting import Lifting
+from symshape.tracing.symbolic.nodes.bool_node import BoolNode
+from symshape.tracing.symbolic.nodes.float_node import FloatNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
+
+
+class OpArguments:
+    """Takes the arguments of a trace's op calls; refuses what a graph could not hold.
+
+    Args:
+        trace: the trace that they belong to.
+        lifting: gives real tensors their values.
+        generators: the addresses of the random generators that were there before the trace; None for any.
+    """
+
+    def __init__(self, trace: Trace, lifting: Lifting, generators: Collection[int] | None) -> None:
+        self._trace = trace
+        self._lifting = lifting
+        self._generators = generators
+
+    def both(self, args: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+        """Positional arguments for the rule, and for the graph."""
+        trace = self._trace
+        specs: list[Any] = []
+        values: list[Any] = []
+        for arg in args:
+            kind = type(arg)
+            if kind is SymbolicTensor:
+                if arg._tracer is not trace:
+                    raise UnsupportedError(
+                        "the program uses a tensor that an earlier trace left behind (a side effect)"
+                    )
+                specs.append(arg._spec)
+                values.append(arg._value)
+            elif kind is int or kind is float or arg is None or kind is bool:
+                specs.append(arg)
+                values.append(arg)
+            elif kind is list or kind is tuple or kind is torch.Size:
+                inner, inner_values = self.both(arg)
+                specs.append(inner)
+                values.append(inner_values)
+            elif isinstance(arg, torch.Tensor):
+                value = self._lifting.lift(arg).value
+                specs.append(value.spec)
+                values.append(value)
+            elif isinstance(arg, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                spec, value = _scalar(arg)
+                specs.append(spec)
+                values.append(value)
+            else:
+                if type(arg) is torch.Generator:
+                    self._check_generator(arg)
+                specs.append(arg)
+                values.append(arg)
+        return specs, tuple(values)
+
+    def keywords(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Keyword arguments for the rule, and for the graph."""
+        specs, values = self.both(tuple(kwargs.values()))
+        return dict(zip(kwargs, specs, strict=True)), dict(zip(kwargs, values, strict=True))
+
+    def _check_generator(self, generator: torch.Generator) -> None:
+        known = self._generators
+        if known is not None and address(generator) not in known:
+            where = self._trace.env.origin()
+            raise UnsupportedError(
+                f"the function makes a torch.Generator of its own (used at {where}), which a graph would "
+                "not make again: its numbers would go on where they should start over; make it outside and pass it in"
+            )
+
+
+def _scalar(arg: torch.SymInt | torch.SymFloat | torch.SymBool) -> tuple[Any, Any]:
+    """A symbolic scalar for the rule and for the graph; plain where it is constant."""
+    node = arg.node
+    if not isinstance(node, (IntNode, FloatNode, BoolNode)):
+        raise SymShapeError(
+            "a torch.SymInt of another tracer reached symshape; pass plain integers, or trace outside torch.compile"
+        )
+    term = node.term
+    if isinstance(term, Term):
+        if term.op is Op.CONST:
+            return term.value, term.value
+        if term is boolean.TRUE or term is boolean.FALSE:
+            return term is boolean.TRUE, term is boolean.TRUE
+    elif isinstance(term, float):
+        return term, term
+    return node, term

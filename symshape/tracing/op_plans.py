@@ -1,0 +1,71 @@
+"""What the tracer needs to know of an op, looked up once for each overload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from torch._ops import OpOverload
+
+import meta_fns
+from meta_fns.core import registry
+
+aten = torch.ops.aten
+_PICK_AND_ORDER = frozenset(
+    (
+        *(aten.t.default, aten.transpose.int, aten.permute.default, aten.select.int, aten.slice.Tensor),
+        *(aten.detach.default, aten.alias.default, aten.split.Tensor, aten.unbind.int, aten.diagonal.default),
+    )
+)
+
+
+@attrs.frozen(eq=False)
+class OpPlan:
+    """What is the same for every call of one overload.
+
+    Attributes:
+        rule: the function that infers its outputs, if there is one.
+        rule_name: its name, for origins.
+        data_dependent: whether the rule makes unbacked symbols.
+        same_as: for each output, the argument that it is (an in-place op's).
+        view_of: for each output, the argument whose memory it shares.
+        mutated: the arguments that are written to.
+        names: the names of the arguments.
+        is_view: whether any output shares memory.
+        keeps_strides: whether outputs only pick and order dimensions of the argument that they view.
+    """
+
+    rule: Callable[..., Any] | None
+    rule_name: str
+    data_dependent: bool
+    same_as: tuple[int | None, ...]
+    view_of: tuple[int | None, ...]
+    mutated: tuple[int, ...]
+    names: tuple[str, ...]
+    is_view: bool
+    keeps_strides: bool
+
+
+_plans: dict[OpOverload, OpPlan] = {}
+
+
+def plan_of(op: OpOverload) -> OpPlan:
+    """The plan of an overload, made once in a process."""
+    found = _plans.get(op)
+    if found is None:
+        rule = registry.lookup(op)
+        aliasing = meta_fns.aliasing(op)
+        found = _plans[op] = OpPlan(
+            None if rule is None else rule.fn,
+            "" if rule is None else rule.fn.__qualname__.partition(".<locals>")[0],
+            rule is not None and rule.data_dependent,
+            aliasing.same_as,
+            aliasing.view_of,
+            aliasing.mutated,
+            aliasing.names,
+            any(owner is not None for owner in aliasing.view_of),
+            op in _PICK_AND_ORDER,
+        )
+    return found

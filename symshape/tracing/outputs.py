@@ -1,0 +1,77 @@
+"""What a traced function returned, for the graph and for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from guards.terms.term import Op, Term
+from meta_fns import TensorSpec
+from symshape.errors import UnsupportedError
+from symshape.graph.steps import Value
+from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.symbolic.nodes.choices import tidy
+from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.tracer import Tracer
+
+
+def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
+    """The result's leaves for the graph, its specs, and its structure."""
+    flat, tree = pytree.tree_flatten_with_path(result)
+    outputs: list[Any] = []
+    specs: list[Any] = []
+    for path, leaf in flat:
+        output = _output(tracer, leaf, f"result{pytree.keystr(path)}", inputs)
+        outputs.append(output)
+        shown = leaf._spec if isinstance(leaf, SymbolicTensor) else output
+        specs.append(_shown_spec(tracer.env, shown))
+    return tuple(outputs), pytree.tree_unflatten(specs, tree), tree
+
+
+_CONSTANTS: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes)
+_CONSTANTS += (torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
+    if isinstance(leaf, SymbolicTensor):
+        views = any(leaf._value.storage is each.storage for each in inputs)  # under no_grad these keep the flag
+        if leaf.requires_grad and leaf.is_leaf and not views:
+            raise UnsupportedError(
+                f"{path} was made to require gradients by requires_grad_(), which a traced graph does not repeat; "
+                "call requires_grad_() on the result instead"
+            )
+        return leaf._value
+    if isinstance(leaf, torch.Tensor):
+        return tracer.lifting.lift(leaf).value
+    if isinstance(leaf, (torch.SymInt, torch.SymFloat)):
+        term = leaf.node.term
+        return term.value if isinstance(term, Term) and term.op is Op.CONST else term
+    if isinstance(leaf, torch.SymBool):
+        return leaf.node.term
+    if isinstance(leaf, _CONSTANTS):
+        return leaf
+    raise UnsupportedError(
+        f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns tensors, numbers, "
+        "strings, None, or containers of them (register others with torch.utils._pytree.register_pytree_node)"
+    )
+
+
+def _shown_spec(env: ShapeEnv, output: Any) -> Any:
+    """A spec whose sizes are terms in the names that the facts leave (``u0`` where ``s0 == u0`` was asserted …)."""
+    if isinstance(output, Value):
+        output = output.spec
+    if isinstance(output, TensorSpec):
+        spec = output
+        return spec.with_(
+            sizes=tuple(_shown_size(env, size) for size in spec.sizes),
+            strides=tuple(_shown_size(env, size) for size in spec.strides),
+            storage_offset=_shown_size(env, spec.storage_offset),
+        )
+    return env.facts.canonical(output) if type(output) is Term and not output.is_bool else output
+
+
+def _shown_size(env: ShapeEnv, size: Any) -> Any:
+    return env.nodes.size(env.facts.canonical(tidy(env.known, size.term))) if isinstance(size, IntNode) else size

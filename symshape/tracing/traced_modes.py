@@ -1,0 +1,49 @@
+"""Modes of torch that are different while a function is traced, and while its graph runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from symshape.graph.codegen import Run
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """``torch.compiler.is_compiling()`` is true inside: libraries then avoid data-dependent shortcuts."""
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+
+
+@contextmanager
+def without_autocast_cache() -> Iterator[None]:
+    """Autocast, which knows casts by the weight's identity, neither hands the trace an old one nor keeps one of it."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
+def without_autocast(run: Run, modes: tuple[Any, ...]) -> Run:
+    """The casts that autocast inserted are in the graph, so autocast itself is off while it runs."""
+    autocast = modes[3] if len(modes) > 3 else ()
+    if not autocast:
+        return run
+
+    def run_without(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        with ExitStack() as stack:
+            for device, _ in autocast:
+                stack.enter_context(torch.autocast(device, enabled=False))
+            return run(leaves, values)
+
+    run_without.__symshape_source__ = run.__symshape_source__  # type: ignore[attr-defined]
+    return run_without
