@@ -49,7 +49,7 @@ class FloatNode(Node):
     def is_constant(self) -> bool:
         return isinstance(self.term, float)
 
-    def maybeas_float(self) -> float | None:
+    def maybe_as_float(self) -> float | None:
         return self.term if isinstance(self.term, float) else None
 
     @property

@@ -219,7 +219,7 @@ def test_what_a_size_cannot_do_is_said(fn: Any, what: str) -> None:
     with pytest.raises(UnsupportedError, match=what) as raised:
         symshape.trace(fn, torch.ones(4))
     assert "int(size)" in str(raised.value)
-    assert "test_numbers.py" in str(raised.value)
+    assert "test_int_node.py" in str(raised.value)
 
 
 def test_division_by_a_size() -> None:

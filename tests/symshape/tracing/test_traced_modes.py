@@ -1,0 +1,84 @@
+"""Modes of torch while a function is traced and while its graph runs: autocast, is_compiling."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import symshape
+from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache
+from tests.symshape.eager import agree
+
+R = torch.randn
+
+
+def test_autocast() -> None:
+    linear = nn.Linear(4, 4)
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        low = linear(x)
+        with torch.autocast("cpu", enabled=False):
+            full = linear(x)
+        return low, full, low + full, F.softmax(low, -1)
+
+    with torch.autocast("cpu"):
+        traced, seen = agree(fn, (R(3, 4),), (R(6, 4),))
+        assert seen == ["equal", "equal"]
+        assert type(linear(R(3, 4))) is torch.Tensor  # no symbolic cast of the weight stayed in autocast's cache
+        assert traced(R(3, 4))[0].dtype is torch.bfloat16
+    assert "autocast" in traced.explain(R(3, 4))[0]
+    entered, seen = agree(lambda x: _under_autocast(linear, x), (R(3, 4),), (R(6, 4),))
+    assert seen == ["equal", "equal"]
+    assert entered(R(2, 4)).dtype is torch.bfloat16
+
+
+def _under_autocast(linear: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return linear(x)  # type: ignore[no-any-return]
+
+
+def test_a_cast_made_before_the_trace_is_no_constant() -> None:
+    linear = nn.Linear(4, 4)
+    with torch.autocast("cpu"):
+        linear(R(3, 4))
+        traced = symshape.trace(linear, R(3, 4))
+        assert [each.tensor for each in traced.graph.lifted] == [linear.weight, linear.bias]
+    with torch.no_grad():
+        linear.weight.zero_()
+        linear.bias.zero_()
+    with torch.autocast("cpu"):
+        assert not traced(R(3, 4)).any()
+
+
+def test_compiling_is_said_inside_and_only_there() -> None:
+    assert not torch.compiler.is_compiling()
+    with compiling():
+        assert torch.compiler.is_compiling()
+        with compiling():
+            pass
+        assert torch.compiler.is_compiling()
+    assert not torch.compiler.is_compiling()
+    with pytest.raises(KeyError), compiling():
+        raise KeyError
+    assert not torch.compiler.is_compiling()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_cache_of_autocast_is_put_back(enabled: bool) -> None:
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(enabled)
+    try:
+        with without_autocast_cache():
+            assert not torch.is_autocast_cache_enabled()
+        assert torch.is_autocast_cache_enabled() is enabled
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
+def test_a_run_without_autocast_is_the_run_itself() -> None:
+    traced = symshape.trace(lambda x: x + 1, R(3))
+    run = traced.program.run
+    assert without_autocast(run, (True, False, None)) is run
+    assert without_autocast(run, (True, False, None, ())) is run

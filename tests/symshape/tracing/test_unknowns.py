@@ -1,0 +1,35 @@
+"""Unbacked symbols that rules of data-dependent ops make."""
+
+from __future__ import annotations
+
+import torch
+
+from guards.terms import boolean
+from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.unknowns import Unknowns
+
+R = torch.randn
+
+
+def test_what_is_made_is_remembered_with_its_bounds() -> None:
+    env = ShapeEnv()
+    unknowns = Unknowns(env, "aten::nonzero")
+    size, number, flag = unknowns.new_size(0, 9), unknowns.new_int(None, None), unknowns.new_bool()
+    assert [node.term.name for node in unknowns.made] == ["u0", "u1", "u2"]
+    assert env.known(boolean.le(size.term, 9))
+    assert not env.known(boolean.ge(number.term, 0))
+    assert flag.term.symbols == {unknowns.made[2].term}
+    assert env.known(boolean.le(unknowns.made[2].term, 1))
+    assert [env.symbols[f"u{i}"].description for i in range(3)] == [
+        "a size of the result of aten::nonzero",
+        "the integer read by aten::nonzero",
+        "the bool read by aten::nonzero (1 for True)",
+    ]
+
+
+def test_floats_are_no_integers() -> None:
+    env = ShapeEnv()
+    unknowns = Unknowns(env, "aten::_local_scalar_dense")
+    assert str(unknowns.new_float().term) == "f0"
+    assert unknowns.made == []
+    assert not env.symbols
