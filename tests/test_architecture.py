@@ -39,7 +39,7 @@ FLOORS = {
     "symshape": (
         *("errors", "options", "dims", "events", "user_code", "data"),
         *("calls", "graph"),
-        *("tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
+        *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
         *("runtime.runners", "runtime"),
         *("explore", "frontends", "frontends.cli"),
     ),

@@ -121,9 +121,7 @@ class Tracer:
         if op is aten.lift_fresh.default and type(args[0]) is not SymbolicTensor:
             return self.lifting.constant(args[0], self)
         plan = plan_of(op)
-        if op is aten._to_copy.default and isinstance(
-            args[0], (bool, int, float, complex)
-        ):  # vmap's: y * 2 of a scalar
+        if op is aten._to_copy.default and isinstance(args[0], (bool, int, float, complex)):  # vmap's: 2 in y * 2
             with outside_modes():
                 number = torch.tensor(args[0])
             args = (self.lifting.constant(number, self), *args[1:])

@@ -17,9 +17,9 @@ def always_fits(condition: Term) -> bool:
 
 
 def parts_of(condition: Term) -> list[Term]:
-    """A condition as a conjunction: ``a and b`` gives both, ``x*y != 0`` gives ``x != 0`` and ``y != 0``,
+    """A condition as a conjunction.
 
-    ``x == min(x, c)`` gives ``x <= c``.
+    ``a and b`` gives both, ``x*y != 0`` gives ``x != 0`` and ``y != 0``, ``x == min(x, c)`` gives ``x <= c``.
     """
     if condition.op is Op.AND:
         return [part for each in condition.args for part in parts_of(each)]
@@ -27,9 +27,7 @@ def parts_of(condition: Term) -> list[Term]:
         term = condition.args[0]
         for monomial, coefficient in arithmetic.split(term)[1]:
             if monomial.op in (Op.MIN, Op.MAX) and abs(coefficient) == 1:
-                rest = arithmetic.sub(
-                    monomial, arithmetic.scale(term, coefficient)
-                )  # the condition says: monomial == rest
+                rest = arithmetic.sub(monomial, arithmetic.scale(term, coefficient))  # what the monomial equals
                 if rest in monomial.args:
                     relation = boolean.le if monomial.op is Op.MIN else boolean.ge
                     return [relation(rest, other) for other in monomial.args if other is not rest]
