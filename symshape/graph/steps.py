@@ -9,7 +9,8 @@ import attrs
 import torch
 from torch._ops import OpOverload
 
-from guards.sets.guard import Guard, Origin
+from guards.sets.guard import Guard
+from guards.sets.origin import Origin
 from guards.terms.term import Term
 from meta_fns import TensorSpec
 from symshape.graph.float_terms import FloatTerm

@@ -59,7 +59,7 @@ def plan_of(op: OpOverload) -> OpPlan:
         aliasing = meta_fns.aliasing(op)
         found = _plans[op] = OpPlan(
             None if rule is None else rule.fn,
-            "" if rule is None else rule.fn.__qualname__.partition(".<locals>")[0],
+            "" if rule is None else rule.name,
             rule is not None and rule.data_dependent,
             aliasing.same_as,
             aliasing.view_of,

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from symshape.calls.modes import Modes
 from symshape.graph.codegen import Run
 
 
@@ -33,15 +34,14 @@ def without_autocast_cache() -> Iterator[None]:
         torch.set_autocast_cache_enabled(before)
 
 
-def without_autocast(run: Run, modes: tuple[Any, ...]) -> Run:
+def without_autocast(run: Run, modes: Modes) -> Run:
     """The casts that autocast inserted are in the graph, so autocast itself is off while it runs."""
-    autocast = modes[3] if len(modes) > 3 else ()
-    if not autocast:
+    if not modes.autocast:
         return run
 
     def run_without(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         with ExitStack() as stack:
-            for device, _ in autocast:
+            for device, _ in modes.autocast:
                 stack.enter_context(torch.autocast(device, enabled=False))
             return run(leaves, values)
 

@@ -9,7 +9,7 @@ import torch
 
 from guards.ask.ladder import ask
 from guards.facts.facts import Facts
-from guards.sets.guard import Origin
+from guards.sets.origin import Origin
 from guards.terms import boolean, printing
 from guards.terms.term import Op, Term
 from symshape.errors import DataDependentError
