@@ -32,7 +32,9 @@ if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step throu
     for _path, _, _ in (found for _top in __path__ for found in os.walk(_top)):
         sys.path_importer_cache[_path] = FileFinder(_path, (SourceFileLoader, SOURCE_SUFFIXES))
 
-from guards.ask.ladder import Effort, ask, decide, prove
+from guards.ask.ladder import Effort
+from guards.ask.queries import decide, prove
+from guards.ask.questions import ask
 from guards.ask.reading import parse
 from guards.ask.simplification import bounds, simplify
 from guards.ask.verdict import Verdict

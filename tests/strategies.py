@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from guards.ask.ladder import facts_from
+from guards.ask.assumptions import facts_from
 from guards.ask.reading import parse
 from guards.errors import Contradiction, ParseError
 from guards.facts.facts import Facts

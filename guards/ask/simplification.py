@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from guards.ask.ladder import Range, ask, facts_from
+from guards.ask.assumptions import facts_from
+from guards.ask.questions import ask
 from guards.ask.reading import parse
 from guards.deciders import linear_refutation
 from guards.deciders.witnesses import points
+from guards.domains.interval_arithmetic import Pair
 from guards.facts.component import Component, contains
 from guards.facts.facts import Facts
 from guards.facts.laws_of_division import divide
@@ -138,7 +140,7 @@ def _drop(monomial: Term, atom: Term) -> Term:
 def bounds(
     term: Term | str,
     *,
-    ranges: Mapping[str, Range] | None = None,
+    ranges: Mapping[str, Pair] | None = None,
     assume: Iterable[str | Term] = (),
     facts: Facts | None = None,
 ) -> tuple[Term | None, Term | None]:

@@ -16,6 +16,7 @@ from guards.facts.component import Component
 from guards.facts.propagate import assume
 from guards.facts.rewriting import rewritten
 from guards.terms import arithmetic, boolean, division
+from guards.terms.case_distinction import cases
 from guards.terms.term import DEEP, Op, Term, postorder
 
 NODES = 48  # cases of one question
@@ -102,9 +103,9 @@ def _choices(component: Component, formula: Term) -> list[Term] | None:
     if len(atoms) > _LARGEST:
         return None
     for atom in atoms:
-        split = _split_atom(atom)
-        if split is not None:
-            return split
+        split = cases(atom)
+        if split:
+            return [boolean.and_(condition, boolean.eq(atom, taken)) for condition, taken in split]
     symbols = sorted(formula.symbols, key=lambda s: s.order)
     for symbol in symbols:
         lo, hi = component.bounds(symbol)
@@ -128,20 +129,6 @@ def _choices(component: Component, formula: Term) -> list[Term] | None:
 
 def _atoms(formula: Term) -> Iterable[Term]:
     return (part for part in postorder(formula) if Op.MUL <= part.op <= Op.ITE and part.op is not Op.ADD)
-
-
-def _split_atom(atom: Term) -> list[Term] | None:
-    if atom.op is Op.ITE:
-        condition, then, otherwise = atom.args
-        yes = boolean.and_(condition, boolean.eq(atom, then))
-        return [yes, boolean.and_(boolean.not_(condition), boolean.eq(atom, otherwise))]
-    if atom.op is Op.MIN or atom.op is Op.MAX:
-        below = boolean.le if atom.op is Op.MIN else boolean.ge
-        return [
-            boolean.and_(*[below(part, other) for other in atom.args if other is not part], boolean.eq(atom, part))
-            for part in atom.args
-        ]
-    return None
 
 
 def _period(symbol: Term, atoms: list[Term]) -> int:

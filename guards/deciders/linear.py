@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from guards.domains.interval_arithmetic import Pair
+from guards.domains.interval_arithmetic import Pair, some_value
 from guards.terms.term import Monomials, Term
 
 
@@ -55,7 +55,7 @@ class Tableau:
         lo, hi = pair
         self.lower.append(lo)
         self.upper.append(hi)
-        self.value.append(lo if lo is not None else hi if hi is not None and hi < 0 else 0)
+        self.value.append(some_value(pair))
         return len(self.value) - 1
 
     def form(self, items: Monomials) -> int:

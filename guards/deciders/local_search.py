@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
-from guards.deciders.witnesses import Values, each_point, extended
+from guards.deciders.witnesses import each_point
+from guards.facts.completion import Values, completed, with_defaults
 from guards.facts.component import Component
 from guards.terms import fold, printing
 from guards.terms.term import DEEP, NONLINEAR, Op, Term, postorder
@@ -224,17 +225,14 @@ def _relations(parts: list[Term]) -> list[Term] | None:
 
 def _starts(component: Component, symbols: list[Term]) -> Iterator[tuple[list[int], Values]]:
     """Values for the symbols, and for all free ones, from known points of the component, or within ranges."""
-    free = [symbol for symbol in component.ranges if symbol.op is Op.SYMBOL]
+    free = [symbol.name for symbol in component.ranges if symbol.op is Op.SYMBOL]
     points: list[Values] = []
     for point in each_point(component):
         points.append(point)
         if len(points) == STARTS:
             break
     for point in points or [{}]:
-        whole: Values = {}
-        for symbol in free:
-            low, high = component.bounds(symbol)
-            whole[symbol.name] = point.get(symbol.name, low if low is not None else 0 if high is None else min(0, high))
+        whole = with_defaults(component, {name: point[name] for name in free if name in point})
         for symbol, (factor, atom, value) in component.fresh.items():  # atom == factor*symbol + value
             try:
                 known = point[atom.name] if atom.name in point else whole[atom.name]
@@ -290,7 +288,7 @@ def placed(component: Component, asked: Term, solution: Values, value: bool) -> 
 def _checked(component: Component, asked: Term, whole: Values, value: bool) -> Values | None:
     """The point with these values of the free symbols, if it satisfies all that is known and shows the value."""
     try:
-        point = extended(component, whole)
+        point = completed(component, whole)
         return point if point is not None and fold.evaluate(asked, point) is value else None
     except (ZeroDivisionError, KeyError):
         return None

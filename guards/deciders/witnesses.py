@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from guards.domains.interval_arithmetic import Pair
+from guards.facts.completion import Values, completed
 from guards.facts.component import Component
 from guards.terms import boolean, fold, printing
 from guards.terms.term import DEEP, Op, Term, postorder
@@ -16,8 +17,6 @@ POINTS = 7  # how many points are kept for a component
 BOX = 1500  # boxes with more points than this are not tried completely
 FAR = 2**64  # how far from the end of an unbounded range the last of them lies: further than any size of a tensor
 _TRIED = 40  # candidates looked at to find those points
-
-Values = dict[str, int]
 
 
 def _candidates(pair: Pair) -> tuple[int, ...]:
@@ -70,7 +69,7 @@ class Found:
             for name, choice in zip(self.names, self.choices, strict=True):
                 values[name] = choice[index % len(choice)]
                 index += step
-            full = values if self.plain else extended(component, values)
+            full = values if self.plain else completed(component, values)
             if full is not None and full not in self.values:
                 self.values.append(full)
                 return True
@@ -79,9 +78,9 @@ class Found:
 
 def each_point(component: Component) -> Iterator[Values]:
     """Up to :data:`POINTS` assignments to all symbols of the component that satisfy what it knows; perhaps none."""
-    found = component.points
+    found: Found | None = component.memo.points
     if found is None or found.conditions is not component.conditions:
-        found = component.points = Found(component, found)
+        found = component.memo.points = Found(component, found)
     position = 0
     while position < len(found.values) or found.more(component):
         yield found.values[position]
@@ -105,24 +104,6 @@ def _is_far(point: Values) -> bool:
     return any(abs(value) >= FAR // 2 for value in point.values())
 
 
-def extended(component: Component, values: Values) -> Values | None:
-    """Values for the symbols that were rewritten away too; None when they violate what the component knows."""
-    values = dict(values)
-    try:
-        for atom, replacement in component.rewrites.items():
-            if atom.op is Op.SYMBOL:
-                values[atom.name] = int(fold.evaluate(replacement, values))
-        for symbol, (lo, hi) in component.declared.items():
-            value = values[symbol.name]
-            if (lo is not None and value < lo) or (hi is not None and value > hi):
-                return None
-        if not all(fold.evaluate(condition, values) for condition in component.conditions):
-            return None
-        return {symbol.name: values[symbol.name] for symbol in component.declared}
-    except ZeroDivisionError:
-        return None
-
-
 def witness(component: Component, condition: Term, value: bool) -> Values | None:
     """One of the points of the component at which the condition has that value."""
     for point in each_point(component):
@@ -139,12 +120,9 @@ def nearer(component: Component, condition: Term, value: bool, point: Values) ->
 
     def try_with(name: str, number: int) -> Values | None:
         try:
-            values = extended(component, {**point, name: number})
+            values = completed(component, {**point, name: number})
             return values if values is not None and fold.evaluate(condition, values) is value else None
-        except (
-            ZeroDivisionError,
-            KeyError,
-        ):  # KeyError: the point is older than a symbol that the component made for itself
+        except ZeroDivisionError:
             return None
 
     for name in [name for name, number in point.items() if abs(number) >= FAR // 2]:

@@ -151,3 +151,13 @@ def _remainder(a: Pair, b: Pair) -> Pair:
     if lo is not None and lo >= 0 and hi is not None:
         top = hi if top is None else min(top, hi)
     return 0, top
+
+
+def some_value(pair: Pair) -> int:
+    """A value of a range that is not empty: its lower end, and without one what is nearest to 0.
+
+    >>> some_value((3, None)), some_value((None, -2)), some_value((None, 8))
+    (3, -2, 0)
+    """
+    lo, hi = pair
+    return lo if lo is not None else hi if hi is not None and hi < 0 else 0

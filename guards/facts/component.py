@@ -8,16 +8,14 @@ symbol (``s0 % 8 == 0`` lets ``s0`` be written ``8*k``), so that what follows fr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
-from typing import Any
 
 from guards.domains import congruence, interval_arithmetic
 from guards.domains.congruence import Class
 from guards.domains.interval_arithmetic import EVERYTHING, Pair, meet
+from guards.domains.linear_form import normal_form
+from guards.facts.memo import Memo
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import DEEP, SYMBOLIC_DIVISION, Monomials, Op, Term, intern, postorder
-
-TIED, HOLED, FREE = 0, 1, 2
 
 
 class Component:
@@ -27,37 +25,31 @@ class Component:
         declared: the range with which each symbol came.
         symbols: the symbols it speaks about (without the new ones of divisibility facts).
         ranges: the best known range of symbols and other atoms.
-        rows: bounds of linear forms: ``{items: (lo, hi)}``, items being those of a sum without constant, divided by
-            their
-            greatest common divisor, the first coefficient positive.
+        rows: bounds of linear forms: ``{items: (lo, hi)}``, items being those of a sum without constant, in normal form
+            (divided by their greatest common divisor, the first coefficient positive).
         rewrites: atoms that are always replaced, and by what (never by something that can be rewritten again).
         equals: the rewrites among the symbols that came from outside, for showing.
         fresh: for each new symbol ``k`` made by a rewrite ``atom -> factor*k + value``: factor, atom and value.
         conditions: all that was assumed, as it was given.
         residue: rewritten conditions that are neither ranges nor rows (``!=``, ``or``).
         contradictory: whether nothing can satisfy it, as far as cheap means saw.
-        answers: decisions already made, by condition, as bits of ``guards.decide``: kept here so that they live and die
-            with what they depend on.
+        memo: what other modules found out about it; no part of what it knows.
     """
 
     __slots__ = (
         "_bounds",
         "_canonical",
         "_classes",
-        "_freedom",
-        "answers",
-        "assumed",
         "conditions",
         "contradictory",
         "declared",
         "equals",
         "fresh",
-        "points",
+        "memo",
         "ranges",
         "residue",
         "rewrites",
         "rows",
-        "simplified",
         "symbols",
     )
 
@@ -72,14 +64,10 @@ class Component:
         self.conditions: tuple[Term, ...] = ()
         self.residue: dict[Term, None] = {}
         self.contradictory = False
-        self.answers: dict[Term, int] = {}
-        self.assumed: dict[Term, Component] = {}  # components with one more condition, to be found again
-        self.points: Any = None  # assignments that satisfy all this, as guards.deciders.witnesses finds them
-        self.simplified: dict[Term, Term] = {}  # what the rewrite rules made of terms
+        self.memo = Memo()
         self._bounds: dict[Term, Pair] = {}
         self._classes: dict[Term, Class] = {}
         self._canonical: dict[Term, Term] = {}
-        self._freedom = -1
 
     @classmethod
     def joined(cls, components: Sequence[Component]) -> Component:
@@ -120,33 +108,6 @@ class Component:
         made.residue = dict(self.residue)
         made.contradictory = self.contradictory
         return made
-
-    @property
-    def freedom(self) -> int:
-        """Whether each value of a symbol goes with each value of another: ``TIED`` where that is not seen.
-
-        ``FREE``: what is known are ranges; ``HOLED``: and single values inside a range that are left out.
-        """
-        if self._freedom < 0:
-            self._freedom = self._find_freedom()
-        return self._freedom
-
-    def _find_freedom(self) -> int:
-        if self.rows:
-            return TIED
-        for replacement in self.rewrites.values():
-            if replacement.op is not Op.CONST:
-                return TIED
-        for atom in self.ranges:
-            if atom.op is not Op.SYMBOL:
-                return TIED
-        for condition in self.residue:
-            if condition.op is not Op.NE:
-                return TIED
-            items = arithmetic.split(condition.args[0])[1]
-            if len(items) != 1 or items[0][0].op is not Op.SYMBOL:
-                return TIED
-        return HOLED if self.residue else FREE
 
     def stated(self, *, ranges: bool = True) -> list[Term]:
         """All that it knows, as conditions over the symbols that are left after its rewrites.
@@ -383,16 +344,6 @@ def divisors(condition: Term) -> tuple[Term, ...]:
                 seen[part.args[1]] = None
         found = _divisors[condition] = tuple(seen)
     return found
-
-
-def normal_form(items: Monomials) -> tuple[Monomials, int]:
-    """A linear form with coprime coefficients, the first positive, and the factor that was taken out."""
-    factor = gcd(*(c for _, c in items))
-    if items[0][1] < 0:
-        factor = -factor
-    if factor == 1:
-        return items, 1
-    return tuple((m, c // factor) for m, c in items), factor
 
 
 def replaced(term: Term, replacements: dict[Term, Term]) -> Term | None:

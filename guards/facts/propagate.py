@@ -24,17 +24,18 @@ _ROUNDS = 4  # how often ranges are propagated through all rows after new condit
 def assume(component: Component, conditions: Iterable[Term]) -> Component:
     """``component`` and more conditions (whose symbols it must have)."""
     made = component.copy()
-    made.points = component.points  # those that satisfy the new conditions too are found first
+    made.memo.points = component.memo.points  # those that satisfy the new conditions too are found first
     return learn(made, conditions)
 
 
 def with_condition(component: Component, condition: Term) -> Component:
     """As :func:`assume`, for one condition that is likely to be needed again."""
-    found = component.assumed.get(condition)
+    assumed = component.memo.assumed
+    found: Component | None = assumed.get(condition)
     if found is None:
-        if len(component.assumed) >= _ASSUMED_LIMIT:
-            component.assumed.clear()
-        found = component.assumed[condition] = assume(component, (condition,))
+        if len(assumed) >= _ASSUMED_LIMIT:
+            assumed.clear()
+        found = assumed[condition] = assume(component, (condition,))
     return found
 
 
@@ -129,7 +130,7 @@ def _simplified(learning: Learning, condition: Term) -> Term:
     """A comparison with its operand rewritten by the rules."""
     component = learning.component
     made = rewritten(component, condition.args[0])
-    component.simplified.clear()  # more will be known
+    component.memo.simplified.clear()  # more will be known
     return condition if made is condition.args[0] else fold.rebuild(condition, [made])
 
 

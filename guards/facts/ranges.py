@@ -6,7 +6,7 @@ from math import isqrt
 
 from guards.domains import interval_arithmetic
 from guards.domains.interval_arithmetic import Pair, meet
-from guards.facts.component import normal_form
+from guards.domains.linear_form import bounded
 from guards.facts.learning import Learning
 from guards.facts.replacing import replace_everywhere
 from guards.terms import arithmetic, boolean
@@ -19,16 +19,10 @@ def add_row(learning: Learning, term: Term, equation: bool) -> None:
     """Records ``term <= 0``, or ``term == 0``."""
     component = learning.component
     constant, items = arithmetic.split(term)
-    form, factor = normal_form(items)
-    if equation:
-        if constant % factor:
-            component.contradictory = True
-            return
-        pair: Pair = (-constant // factor, -constant // factor)
-    elif factor > 0:
-        pair = (None, -constant // factor)
-    else:
-        pair = (-(constant // factor), None)
+    form, pair = bounded(constant, items, 0 if equation else None, 0)
+    if pair[0] is not None and pair[1] is not None and pair[0] > pair[1]:
+        component.contradictory = True
+        return
     if len(form) == 1:
         narrow(learning, form[0][0], pair)
         return

@@ -16,7 +16,7 @@ def rewritten(component: Component, term: Term) -> Term:
     """``term`` in a form that is equal wherever the component holds, and simpler where a rule fits."""
     if not term.kinds & NONLINEAR:
         return term
-    known = component.simplified
+    known = component.memo.simplified
     found = known.get(term)
     if found is None:
         if term.depth > DEEP:

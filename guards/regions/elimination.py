@@ -24,6 +24,7 @@ from guards.domains.linear_form import bounded_by
 from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE, TRUE
+from guards.terms.case_distinction import cases
 from guards.terms.term import Op, Term, postorder
 
 _ROWS = 200  # a case must not have more conditions than this
@@ -177,23 +178,8 @@ def _split(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | None:
             return [(*rest, boolean.le(row.args[0], -1)), (*rest, boolean.ge(row.args[0], 1))]
         for part in postorder(row):
             if part.op in (Op.MIN, Op.MAX, Op.ITE) and s in part.symbols:
-                return [(asked, *(_put(other, {part: taken}) for other in case)) for asked, taken in _choices(part)]
+                return [(asked, *(_put(other, {part: taken}) for other in case)) for asked, taken in cases(part)]
     return _by_remainder(case, s, fresh) or _by_value(case, s)
-
-
-def _choices(part: Term) -> list[tuple[Term, Term]]:
-    """What a ``min``, ``max`` or ``ite`` can be, each with the condition that it is."""
-    if part.op is Op.ITE:
-        return [(part.args[0], part.args[1]), (boolean.not_(part.args[0]), part.args[2])]
-    made = []
-    for index, taken in enumerate(part.args):
-        rest = part.args[:index] + part.args[index + 1 :]
-        made.append((boolean.and_(*(_before(part.op, taken, other) for other in rest)), taken))
-    return made
-
-
-def _before(op: Op, taken: Term, other: Term) -> Term:
-    return boolean.le(taken, other) if op is Op.MIN else boolean.ge(taken, other)
 
 
 def _by_remainder(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | None:

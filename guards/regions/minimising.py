@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from guards.ask.ladder import Effort, ask
+from guards.ask.ladder import Effort
+from guards.ask.questions import ask
 from guards.deciders.z3_solver import Proved, Together
 from guards.domains.interval_arithmetic import SIZES
 from guards.domains.linear_form import bounded_by

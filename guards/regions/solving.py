@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import lcm, prod
 
-from guards.ask.ladder import Effort, ask
+from guards.ask.ladder import Effort
+from guards.ask.questions import ask
 from guards.ask.reading import parse
 from guards.domains.linear_form import bounded_by
 from guards.domains.quasi_polynomial import TooMany, pieces_of

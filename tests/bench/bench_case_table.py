@@ -19,7 +19,9 @@ from time import thread_time_ns
 import attrs
 import torch
 
-from guards.ask.ladder import RUNGS, counters, prove
+from guards.ask.counting import counters
+from guards.ask.ladder import RUNGS
+from guards.ask.queries import prove
 from tests.bench.peers import OutOfTime, Peer, Prepared, Sympy, all_peers, at_most
 from tests.bench.report import Report, bench_parser
 from tests.bench.timing import Timing

@@ -15,7 +15,8 @@ from time import perf_counter_ns
 
 import attrs
 
-from guards.ask.ladder import clear_caches, decide, prove
+from guards.ask.caches import clear_caches
+from guards.ask.queries import decide, prove
 from guards.ask.verdict import Verdict
 from tests.bench.peers import OutOfTime, Peer, Prepared, Unsupported, all_peers, at_most
 from tests.bench.report import Report, bench_parser

@@ -16,7 +16,9 @@ import attrs
 import torch
 
 import symshape
-from guards.ask.ladder import Effort, ask, counters
+from guards.ask.counting import counters
+from guards.ask.ladder import Effort
+from guards.ask.questions import ask
 from guards.facts.facts import Facts
 from guards.terms import arithmetic
 from guards.terms.fold import substitute

@@ -9,7 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from guards.ask.ladder import Effort, ask, facts_from
+from guards.ask.assumptions import facts_from
+from guards.ask.ladder import Effort
+from guards.ask.questions import ask
 from guards.ask.reading import parse
 from guards.errors import Contradiction, ParseError
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from guards.ask.ladder import Effort, ask
+from guards.ask.ladder import Effort
+from guards.ask.questions import ask
 from guards.facts.facts import Facts
 from guards.terms import boolean
 from symshape.dims import Policy

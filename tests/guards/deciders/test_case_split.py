@@ -1,63 +1,69 @@
-"""The case table: every row is what oracles say, and what we answer is what the table says we answer."""
+"""Refutation by cases: what each split refutes, that nothing with a solution is, and equations modulo something."""
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 
 import pytest
 
-from guards.ask.ladder import counters, decide, reset_counters
-from tests.guards.case_table import Row, rows
-from tests.oracles import by_z3, complete, names_in, tried
+from guards import parse
+from guards.ask.assumptions import facts_from
+from guards.deciders.case_split import refutes, unsolvable
+from guards.deciders.linear_refutation import refutes_all
+from guards.terms.boolean import FALSE, not_
+from guards.terms.fold import evaluate
 
-ROWS = rows()
-TOPICS = sorted({row.topic for row in ROWS})
-
-
-def _window(row: Row) -> int:
-    return 24 if len(names_in(row.question.query, *row.question.assume)) < 3 else 6
+ANY = (None, None)
 
 
-@pytest.mark.parametrize("topic", TOPICS)
-def test_every_row_is_true(topic: str) -> None:
-    """`best` against Python's arithmetic, and against Z3 where that does not try everything."""
-    judged = Counter[str]()
-    for row in ROWS:
-        if row.topic != topic:
-            continue
-        holds, fails = tried(row.question, _window(row))
-        if row.best is None:
-            assert holds is not None, row
-            assert fails is not None, row
-            continue
-        assert (fails if row.best else holds) is None, row
-        if complete(row.question, _window(row)):
-            judged["tried completely"] += 1
-            continue
-        answer = by_z3(row.question, 300_000)
-        assert answer is row.best or answer is None, row
-        judged["by Z3" if answer is row.best else "tried in part"] += 1
-    assert judged["tried in part"] <= 0.2 * sum(judged.values()), judged
+@pytest.mark.parametrize(
+    ("law", "ranges", "assumed"),
+    [
+        ("x*x % 4 <= 1", {"x": ANY}, []),  # by the remainder
+        ("(x*x + x) % 2 == 0", {"x": ANY}, []),
+        ("x*(x - 1)*(x - 2) % 3 == 0", {"x": (0, 7)}, []),  # by the value
+        ("x*x*y >= 0", {"x": ANY, "y": (0, None)}, []),  # by the sign
+        ("max(x, y)*max(x, y) >= x*y", {"x": (0, None), "y": (0, None)}, []),  # by the operand
+        ("(x if x > y else y) // 2 * 2 >= x - 1", {"x": ANY, "y": ANY}, []),  # by the condition
+        ("x*x % 3 == 1", {"x": ANY}, ["x % 3 == 1 or x % 3 == 2"]),  # by an assumption
+    ],
+)
+def test_laws_that_need_cases(law: str, ranges: dict[str, tuple[int | None, int | None]], assumed: list[str]) -> None:
+    condition = parse(law)
+    component = facts_from(ranges, assumed).component(condition)
+    assert refutes(component, not_(condition))
+    assert not refutes(component, condition)
 
 
-@pytest.mark.parametrize("topic", TOPICS)
-def test_we_answer_as_the_table_says(topic: str) -> None:
-    for row in ROWS:
-        if row.topic == topic:
-            asked = row.question
-            verdict = decide(asked.query, ranges=asked.ranges, assume=asked.assume)
-            assert verdict.value is row.current, f"{asked}: {verdict}, the table says {row.current}"
+def test_nothing_with_a_solution_is_refuted() -> None:
+    """Formulas with exactly one solution in a box, at every place of it."""
+    box = {"x": (-2, 3), "y": (0, 4)}
+    component = facts_from(box).component(parse("x + y"))
+    for a, b in itertools.product(range(-2, 4), range(5)):
+        formula = parse(
+            f"x*x + y*y == {a * a + b * b} and max(x, y) == {max(a, b)} and x % 3 == {a % 3} and x*y == {a * b}"
+        )
+        assert evaluate(formula, {"x": a, "y": b}) is True
+        assert not refutes(component, formula)
 
 
-def test_the_table_is_large_and_we_are_strong_on_it() -> None:
-    reset_counters()
-    for row in ROWS:
-        decide(row.question.query, ranges=row.question.ranges, assume=row.question.assume)
-    found = counters()
-    decidable = sum(row.best is not None for row in ROWS)
-    assert decidable >= 400
-    assert sum(row.best is not None and row.current is row.best for row in ROWS) >= 0.99 * decidable
-    assert found["z3"] <= 0.02 * len(ROWS), found
-    assert len({(row.question.query, row.question.assume, tuple(row.question.ranges.items())) for row in ROWS}) == len(
-        ROWS
-    )
+def test_cases_go_beyond_elimination() -> None:
+    component = facts_from({"x": ANY}).component(parse("x"))
+    formula = parse("x*x % 4 >= 2")
+    assert not refutes_all(component, formula)
+    assert refutes(component, formula)
+
+
+def test_the_number_of_cases_is_limited() -> None:
+    names = [f"v{i}" for i in range(30)]
+    text = " and ".join(f"({n} == 1 or {n} == 2 or {n} == 3)" for n in names) + f" and {' + '.join(names)} == 17"
+    formula = parse(text)
+    assert not refutes(facts_from({}).component(formula), formula)
+    assert refutes(facts_from({}).component(parse("x")), FALSE)
+
+
+def test_equations_without_solutions_modulo_something() -> None:
+    for text in ("x*x + y*y == 4*z + 3", "x*x == 3*y + 2", "x*x*x == 9*y + 4", "x*x == 16*y + 5"):
+        assert unsolvable(parse(text)), text
+    for text in ("x*x + y*y == 4*z + 1", "x*x == 3*y + 1", "x*y == 7", "x + y == 3", "x*x == y + 2", "x*x <= 3"):
+        assert not unsolvable(parse(text)), text

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from guards.ask.ladder import facts_from
+from guards.ask.assumptions import facts_from
 from guards.ask.reading import parse
 from guards.deciders.z3_solver import Proved, Refuted, Unknown, solve_formula
 from guards.errors import Contradiction, ParseError

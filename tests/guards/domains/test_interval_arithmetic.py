@@ -8,7 +8,7 @@ import pytest
 
 from guards.domains import interval_arithmetic
 from guards.domains.interval import Interval
-from guards.domains.interval_arithmetic import Pair
+from guards.domains.interval_arithmetic import Pair, some_value
 
 
 def _random(rng: random.Random) -> Pair:
@@ -66,3 +66,15 @@ def test_results_contain_all_values() -> None:
 )
 def test_results_are_tight(operation: object, a: Pair, b: Pair, wanted: Pair) -> None:
     assert operation(a, b) == wanted  # type: ignore[operator]
+
+
+def test_some_value_is_one_of_the_range() -> None:
+    for lo in (None, -4, 0, 3):
+        for hi in (None, -4, -1, 0, 3, 9):
+            if lo is not None and hi is not None and lo > hi:
+                continue
+            value = some_value((lo, hi))
+            assert lo is None or lo <= value
+            assert hi is None or value <= hi
+            assert lo is not None or abs(value) <= abs(hi or 0)
+    assert some_value((-4, 9)) == -4

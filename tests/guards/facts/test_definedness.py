@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from guards.ask.ladder import facts_from
+from guards.ask.assumptions import facts_from
 from guards.ask.reading import parse
 from guards.errors import ParseError
 from guards.facts.definedness import guarded, partial, satisfied, total

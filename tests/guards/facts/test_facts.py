@@ -7,7 +7,9 @@ import random
 import pytest
 
 from guards import decide as decide_function
-from guards.ask.ladder import ask, counters, facts_from, reset_counters
+from guards.ask.assumptions import facts_from
+from guards.ask.counting import counters, reset_counters
+from guards.ask.questions import ask
 from guards.ask.reading import parse
 from guards.domains.interval import Interval
 from guards.errors import Contradiction, ParseError, RangeError

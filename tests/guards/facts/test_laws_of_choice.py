@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guards.ask.ladder import facts_from
+from guards.ask.assumptions import facts_from
 from guards.ask.reading import parse
 from guards.facts.law import Apply
 from guards.facts.laws_of_choice import absorbed, at_border, decided, dominated, selection

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from guards.ask.ladder import facts_from
+from guards.ask.assumptions import facts_from
 from guards.ask.reading import parse
 from guards.errors import Contradiction, ParseError
 from guards.facts.laws_of_division import divide, known_quotient

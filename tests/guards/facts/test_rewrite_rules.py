@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from guards.ask.ladder import facts_from
+from guards.ask.assumptions import facts_from
 from guards.ask.reading import parse
 from guards.facts.law import Rule
 from guards.facts.rewrite_rules import RULES

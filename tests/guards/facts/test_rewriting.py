@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from guards.ask.ladder import facts_from
+from guards.ask.assumptions import facts_from
 from guards.ask.reading import parse
 from guards.errors import ParseError
 from guards.facts.rewriting import rewritten

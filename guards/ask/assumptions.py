@@ -1,0 +1,73 @@
+"""Facts from what people write: ranges by name, and conditions as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from guards.ask.reading import parse
+from guards.domains.interval import Interval
+from guards.domains.interval_arithmetic import Pair
+from guards.errors import Contradiction, ParseError, RangeError
+from guards.facts.facts import Facts
+from guards.terms import arithmetic
+from guards.terms.term import Term
+
+_KEPT_LIMIT = 512
+_kept: dict[tuple[object, ...], Facts] = {}
+
+
+def facts_from(ranges: Mapping[str, Pair] | None = None, assume: Iterable[str | Term] = ()) -> Facts:
+    """Facts from ranges by name and conditions as text (or terms).
+
+    Raises:
+        Contradiction: nothing satisfies all of them, and that was seen.
+        RangeError: a range is empty, or not a pair.
+        ParseError: a condition cannot be read.
+
+    >>> facts_from({"s0": (2, None)}, ["s0 % 8 == 0"])
+    Facts(s0 in [2, inf), s0 % 8 == 0)
+    """
+    assume = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
+    try:
+        key: tuple[object, ...] = (tuple[object, ...](ranges.items()) if ranges else (), assume)
+        found = _kept.get(key)
+    except TypeError as error:
+        raise RangeError(f"a range is a pair of integers or None: {error}") from None
+    if found is None:
+        pairs: dict[Term, Pair] = {}
+        given: Mapping[str, object] = ranges or {}
+        for name, pair in given.items():
+            pairs[arithmetic.symbol(name)] = _checked(name, pair)
+        found = Facts.make(pairs, [condition_of(item) for item in assume])
+        if found.contradictory:
+            shown = tuple(str(condition) for condition in found.conditions)
+            raise Contradiction(f"nothing satisfies all that is assumed: {', '.join(shown)}", shown)
+        if len(_kept) >= _KEPT_LIMIT:
+            _kept.clear()
+        _kept[key] = found
+    return found
+
+
+def _checked(name: str, pair: object) -> Pair:
+    if isinstance(pair, Interval):
+        return pair.lo, pair.hi
+    if isinstance(pair, tuple) and len(pair) == 2 and all(type(b) is int or b is None for b in pair):
+        return pair
+    raise RangeError(f"the range of {name} must be a pair of integers or None, not {pair!r}")
+
+
+def condition_of(item: str | Term) -> Term:
+    """A condition given as text or as a term.
+
+    Raises:
+        ParseError: it cannot be read, or is an integer.
+    """
+    term = parse(item) if isinstance(item, str) else item
+    if not term.is_bool:
+        raise ParseError(f"a condition is needed, not the integer {term}")
+    return term
+
+
+def forget_assumptions() -> None:
+    """Empties the cache of facts by what was written."""
+    _kept.clear()

@@ -1,0 +1,86 @@
+"""The public doors: is a condition, given as people write it, always true, never, or does it depend?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from guards.ask.assumptions import condition_of, facts_from
+from guards.ask.counting import COUNTS
+from guards.ask.ladder import WORDS, Effort, climb_up
+from guards.ask.questions import ask
+from guards.ask.reading import understood
+from guards.ask.verdict import Verdict
+from guards.deciders.witnesses import nearer
+from guards.domains.interval_arithmetic import Pair
+from guards.facts.facts import Facts
+from guards.terms import boolean
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import Term
+
+
+def decide(
+    query: str | Term, *, ranges: Mapping[str, Pair] | None = None, assume: Iterable[str | Term] = ()
+) -> Verdict:
+    """The verdict on a condition: holds it for all values of its symbols, for none, or does it depend?
+
+    A symbol absent from ``ranges`` is a size: any integer >= 0.
+
+    Raises:
+        ParseError: ``query`` or an assumption cannot be read.
+        Contradiction: nothing satisfies the assumptions.
+
+    >>> from guards.ask.queries import decide
+    >>> decide("s0 + s1 > 2", ranges={"s0": (2, None), "s1": (1, None)}).value
+    True
+    >>> verdict = decide("s0 == s1")
+    >>> verdict.value, verdict.fails, verdict.holds
+    (None, {'s0': 1, 's1': 6}, {'s0': 0, 's1': 0})
+    """
+    condition = condition_of(query)
+    facts = facts_from(ranges, assume)
+    if type(query) is str:
+        facts = _defined(facts, query)
+    if condition is TRUE or condition is FALSE:
+        return Verdict(condition is TRUE, "constant", reason="it is a constant")
+    component = facts.component(condition)
+    climb = climb_up(component, condition, Effort.FULL, None)
+    COUNTS[climb.rung] += 1
+    if climb.value is not None:
+        when = "always" if climb.value else "never"
+        return Verdict(climb.value, climb.rung, reason=f"{when}: {WORDS[climb.rung]}")
+    fails = None if climb.fails is None else nearer(component, condition, False, climb.fails)
+    holds = None if climb.holds is None else nearer(component, condition, True, climb.holds)
+    if fails is not None and holds is not None:
+        return Verdict(None, climb.rung, fails, holds, "it depends on the values")
+    return Verdict(None, "unknown", fails, holds, f"not known ({climb.reason or 'limits were reached'})")
+
+
+def prove(
+    query: str | Term, *, ranges: Mapping[str, Pair] | None = None, assume: Iterable[str | Term] = ()
+) -> bool | None:
+    """Whether a condition holds for all values (True), for none (False), or neither is known to be so (None).
+
+    A symbol absent from ``ranges`` is a size: any integer >= 0.
+
+    Raises:
+        ParseError: ``query`` or an assumption cannot be read.
+        Contradiction: nothing satisfies the assumptions.
+
+    >>> from guards.ask.queries import prove
+    >>> prove("(s0 + 7) // 8 * 8 >= s0"), prove("s0 // 2 % 4 == 0", assume=["s0 % 8 == 0"]), prove("s0 < 5")
+    (True, True, None)
+    """
+    condition = condition_of(query)
+    facts = facts_from(ranges, assume)
+    return ask(_defined(facts, query) if type(query) is str else facts, condition)
+
+
+def _defined(facts: Facts, query: str) -> Facts:
+    """The facts, and that no divisor is 0 that the query names and its term no longer shows."""
+    for divisor in understood(query).lost:
+        lo, hi = facts.component(divisor).bounds(divisor)
+        if (lo is None or lo <= 0) and (hi is None or hi >= 0):
+            more = facts.assume(boolean.ne(divisor, 0))
+            if not more.contradictory:
+                facts = more
+    return facts

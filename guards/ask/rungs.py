@@ -1,0 +1,226 @@
+"""What the rungs of the ladder do: each takes a climb as far as it can and says whether that ends it.
+
+A climb ends with a value, or with points that exclude every answer sought. The table of the rungs, and when each is
+asked, is in :mod:`guards.ask.ladder`.
+"""
+
+from __future__ import annotations
+
+from guards.ask.climb import Climb
+from guards.deciders import case_split, linear_refutation
+from guards.deciders.factoring import refutes as refuted_by_factors
+from guards.deciders.local_search import hunt, placed
+from guards.deciders.witnesses import exhaust, exhausted, witness
+from guards.deciders.z3_solver import Proved, Refuted, solve_formula
+from guards.facts.component import Component, divisors, replaced
+from guards.facts.propagate import with_condition
+from guards.facts.rewriting import rewritten
+from guards.terms import arithmetic, boolean
+from guards.terms.boolean import FALSE, TRUE
+from guards.terms.term import SYMBOLIC_DIVISION, Op, Term
+
+_LARGE_BOX = 60_000
+
+# -- when a rung is asked ---------------------------------------------------------------------------------------------
+
+
+def always(climb: Climb) -> bool:
+    """Whatever is asked."""
+    return True
+
+
+def divides_by_terms(climb: Climb) -> bool:
+    """Whether the question says nothing where some divisor is 0."""
+    return bool(climb.asked.kinds & SYMBOLIC_DIVISION)
+
+
+def has_rewrites(climb: Climb) -> bool:
+    """Whether equations that are known replace anything."""
+    return bool(climb.component.rewrites)
+
+
+def was_rewritten(climb: Climb) -> bool:
+    """Whether the question is no longer as it was asked."""
+    return climb.condition is not climb.asked
+
+
+def is_connective(climb: Climb) -> bool:
+    """Whether it is an ``and`` or an ``or``."""
+    return climb.condition.op >= Op.AND
+
+
+def seeks_one_answer(climb: Climb) -> bool:
+    """Whether the caller knows the other answer to be impossible."""
+    return climb.only is not None
+
+
+def seeks_both_answers(climb: Climb) -> bool:
+    """Whether either answer will do."""
+    return climb.only is None
+
+
+def divides_by_numbers(climb: Climb) -> bool:
+    """Whether elimination is likely to prove it: an inequality of symbols and of their quotients by numbers."""
+    condition = climb.condition
+    if climb.only is False or condition.op is not Op.LE or condition.depth > 4:
+        return False
+    for monomial, _ in arithmetic.split(condition.args[0])[1]:
+        op = monomial.op
+        if op is not Op.SYMBOL and not ((op is Op.FLOORDIV or op is Op.MOD) and monomial.args[1].op is Op.CONST):
+            return False
+    return True
+
+
+def may_be_rewritten(climb: Climb) -> bool:
+    """Whether a rule can fit: none does in a comparison of a symbol, or of symbols added up."""
+    condition = climb.condition
+    if not Op.EQ <= condition.op <= Op.LE:
+        return True
+    op = condition.args[0].op
+    return op is not Op.SYMBOL and not (op is Op.ADD and condition.depth == 2)
+
+
+def may_always_hold(climb: Climb) -> bool:
+    """Whether True is sought, and elimination has not tried to prove this form."""
+    return climb.only is not False and climb.eliminated is not climb.condition
+
+
+def may_never_hold(climb: Climb) -> bool:
+    """Whether False is sought, and no point excludes it."""
+    return climb.only is not True and climb.holds is None
+
+
+# -- the cheap rungs --------------------------------------------------------------------------------------------------
+
+
+def look(climb: Climb) -> bool:
+    """Ranges and remainders of the parts."""
+    return climb.settle(climb.component.look(climb.condition))
+
+
+def restrict_to_defined(climb: Climb) -> bool:
+    """Assumes that no divisor is 0, as the condition says nothing there; ends where nothing is left."""
+    for divisor in divisors(climb.asked):
+        if climb.component.bounds(divisor)[0] == 0:
+            climb.component = with_condition(climb.component, boolean.ge(divisor, 1))
+            if climb.component.contradictory:
+                climb.reason = "the facts leave no value at which it is defined"
+                return True
+    return False
+
+
+def replace_known(climb: Climb) -> bool:
+    """Replaces what equations give away."""
+    known = climb.condition = climb.component.canonical(climb.condition)
+    if known is TRUE or known is FALSE:
+        return climb.settle(known is TRUE)
+    return False
+
+
+def contradict_parts(climb: Climb) -> bool:
+    """An equation among the parts of a conjunction makes another part false: ``x == 0 and x*y != 0``."""
+    for answer in (True, False) if climb.only is None else (climb.only,):
+        if _contradicts_itself(climb.component, climb.counterexamples(answer)):
+            return climb.settle(answer)
+    return False
+
+
+def _contradicts_itself(component: Component, formula: Term) -> bool:
+    if formula.op is not Op.AND:
+        return False
+    for equation in formula.args:
+        if equation.op is not Op.EQ:
+            continue
+        constant, items = arithmetic.split(equation.args[0])
+        if len(items) != 1 or abs(items[0][1]) != 1:
+            continue
+        value = {items[0][0]: arithmetic.const(-constant * items[0][1])}
+        for part in formula.args:
+            if part is not equation:
+                left = replaced(part, value)
+                if left is not None and left is not part and component.look(left) is False:
+                    return True
+    return False
+
+
+def eliminate_for_true(climb: Climb) -> bool:
+    """Linear elimination: always?"""
+    climb.eliminated = climb.condition
+    if linear_refutation.refutes(climb.component, climb.counterexamples(True)):
+        return climb.settle(True)
+    return False
+
+
+def eliminate_for_false(climb: Climb) -> bool:
+    """Linear elimination: never?"""
+    if linear_refutation.refutes(climb.component, climb.counterexamples(False)):
+        return climb.settle(False)
+    return False
+
+
+def rewrite(climb: Climb) -> bool:
+    """The table of laws, and a look at what it makes of the condition."""
+    simple = rewritten(climb.component, climb.condition)
+    if simple is climb.condition:
+        return False
+    climb.condition = simple
+    return look(climb)
+
+
+def try_points(climb: Climb) -> bool:
+    """The points at hand: each excludes an answer."""
+    for answer in (True, False) if climb.only is None else (climb.only,):
+        climb.exclude(answer, witness(climb.component, climb.asked, not answer))
+    return not climb.possible()
+
+
+# -- the dear rungs ---------------------------------------------------------------------------------------------------
+
+
+def try_all_values(climb: Climb) -> bool:
+    """All values of a small box."""
+    for answer in climb.possible():
+        nowhere, solution = exhausted(climb.component, climb.counterexamples(answer))
+        if nowhere:
+            return climb.settle(answer)
+        if solution is not None:
+            climb.exclude(answer, placed(climb.component, climb.asked, solution, not answer))
+    return False
+
+
+def search_points(climb: Climb) -> bool:
+    """A search for points, from known ones."""
+    for answer in climb.possible():
+        climb.exclude(answer, hunt(climb.component, climb.asked, climb.counterexamples(answer), not answer))
+    return not climb.possible()
+
+
+def split_cases(climb: Climb) -> bool:
+    """Cases of a choice, of a few values, of a sign, of a remainder."""
+    return climb.refute(case_split.refutes)
+
+
+def factor(climb: Climb) -> bool:
+    """The signs of factors, which SymPy finds."""
+    return climb.refute(refuted_by_factors)
+
+
+def ask_z3(climb: Climb) -> bool:
+    """Z3, within a limit that counts its steps."""
+    for answer in climb.possible():
+        outcome = solve_formula(climb.component, climb.counterexamples(answer))
+        if isinstance(outcome, Proved):
+            return climb.settle(answer)
+        if isinstance(outcome, Refuted):
+            climb.exclude(answer, outcome.model)
+        else:
+            climb.reason = outcome.reason
+    return not climb.possible()
+
+
+def try_large_box(climb: Climb) -> bool:
+    """All values of a box that is not too large: Z3 gave up."""
+    for answer in climb.possible():
+        if exhaust(climb.component, climb.counterexamples(answer), _LARGE_BOX):
+            return climb.settle(answer)
+    return False

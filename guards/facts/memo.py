@@ -1,0 +1,28 @@
+"""What other modules found out about a component, beside its data: it lives and dies with what it depends on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from guards.terms.term import Term
+
+
+class Memo:
+    """Caches about one component. Nothing here changes what is known; any of them may be emptied at any time.
+
+    Attributes:
+        answers: decisions already made, by condition, in bits; filled by ``guards.ask.questions``.
+        assumed: components with one more condition, by condition; filled by ``guards.facts.propagate``.
+        points: a ``Found``, the assignments found so far (None before that); filled by ``guards.deciders.witnesses``.
+        simplified: what the rewrite rules made of terms; filled by ``guards.facts.rewrite_rules``.
+        freedom: how freely symbols take their values (-1 before that); filled by ``guards.deciders.independence``.
+    """
+
+    __slots__ = ("answers", "assumed", "freedom", "points", "simplified")
+
+    def __init__(self) -> None:
+        self.answers: dict[Term, int] = {}
+        self.assumed: dict[Term, Any] = {}  # of a `Component`, and a `Found` below: both stand above this file
+        self.points: Any = None
+        self.simplified: dict[Term, Term] = {}
+        self.freedom = -1

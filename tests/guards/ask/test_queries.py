@@ -1,0 +1,111 @@
+"""The public doors: verdicts with models and reasons, and that none is wrong."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+
+import guards
+from guards import parse
+from guards.ask.queries import decide, prove
+from guards.errors import Contradiction, ParseError
+from guards.terms.fold import evaluate
+from tests.oracles import contradicted
+from tests.strategies import question
+
+
+def test_a_verdict_has_models_or_a_reason() -> None:
+    verdict = decide("x < y", ranges={"x": (1, 9), "y": (2, None)}, assume=["x % 2 == 0"])
+    assert verdict.value is None
+    assert verdict.fails is not None
+    assert verdict.holds is not None
+    assert verdict.model == verdict.fails
+    condition = parse("x < y")
+    for model, value in ((verdict.fails, False), (verdict.holds, True)):
+        assert evaluate(condition, model) is value
+        assert 1 <= model["x"] <= 9
+        assert model["x"] % 2 == 0
+    assert "depends" in verdict.reason
+    assert "always" in decide("x >= 0").reason
+    assert "never" in decide("x < 0").reason
+
+
+def test_false_means_never() -> None:
+    assert prove("x < 0") is False
+    assert prove("x < 1") is None
+    assert prove("x == 3", ranges={"x": (4, None)}) is False
+    assert prove("x % 2 == 1", assume=["x % 4 == 2"]) is False
+
+
+def test_symbols_absent_from_ranges_are_sizes() -> None:
+    assert prove("a >= 0") is True
+    assert prove("a >= 0", ranges={"b": (1, 2)}) is True
+    assert prove("a >= 0", ranges={"a": (None, None)}) is None
+
+
+def test_the_functions_are_public_and_the_modules_importable() -> None:
+    from guards import decide as function
+    from guards.ask.questions import ask as asked
+
+    assert function is decide
+    assert guards.prove is prove
+    assert guards.decide is function
+    assert guards.ask is asked
+    assert guards.parse("x") is guards.symbol("x")
+
+
+def test_importing_needs_neither_torch_nor_a_solver() -> None:
+    code = (
+        "import guards, sys; assert guards.prove('(s + 7)//8*8 >= s') is True; "
+        "assert not {'torch', 'sympy', 'z3'} & set(sys.modules), sys.modules.keys() & {'torch', 'sympy', 'z3'}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=guards.__path__[0] + "/..")
+
+
+def test_facts_that_divide_by_what_may_be_zero() -> None:
+    assert prove("x // y >= 0", assume=["x % y == 0"]) is True  # where it is defined, y is at least 1
+    assert prove("x // y >= 1", assume=["x % y == 0"]) is None
+    assert prove("x // (y - y + 1) == x") is True
+    assert prove("y // x == 0", assume=["x == 0"]) is None
+
+
+def test_threads_may_ask_at_once() -> None:
+    questions = [f"(x*{k} + y) % {k} == y % {k} and x*x + {k} > 0 and x*y*{k} >= x" for k in range(2, 40)]
+    wrong: list[str] = []
+
+    def work() -> None:
+        for text in questions:
+            if prove(text, ranges={"x": (1, None), "y": (1, None)}) is not True:
+                wrong.append(text)
+            if prove(f"x*x*y + 1 != 2*x*y + y*y*x + {len(text)}", ranges={"x": (2, 40), "y": (2, 40)}) is False:
+                wrong.append("false")
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_no_random_verdict_is_wrong() -> None:
+    rng = random.Random(5)
+    settled = 0
+    for number in range(1500):
+        asked = question(rng)
+        try:
+            verdict = prove(asked.query, ranges=asked.ranges, assume=asked.assume)
+        except (ParseError, Contradiction):
+            continue
+        assert contradicted(asked, verdict, ask_z3=number % 25 == 0) is None
+        settled += verdict is not None
+    assert settled > 500
+
+
+def test_verdicts_do_not_depend_on_history() -> None:
+    texts = [f"(x*{k} + y*y) // {k} >= x" for k in range(2, 12)] + ["x*x >= y", "x*y*y >= x*y", "x % y < y"]
+    first = [decide(text, ranges={"x": (1, None), "y": (1, None)}).value for text in texts]
+    again = [decide(text, ranges={"x": (1, None), "y": (1, None)}).value for text in reversed(texts)]
+    assert first == again[::-1]

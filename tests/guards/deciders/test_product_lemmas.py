@@ -1,0 +1,98 @@
+"""Lemmas about products: they exclude no point, and they refute what needs them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from guards import parse
+from guards.ask.assumptions import facts_from
+from guards.deciders.linear import OutOfBudget
+from guards.deciders.linear_relaxation import Budget, Relaxation, TooLarge
+from guards.deciders.product_lemmas import refuted_by_products
+from guards.errors import Contradiction, ParseError
+from guards.terms.boolean import not_
+from guards.terms.fold import evaluate
+from tests.guards.deciders.relaxed import broken
+from tests.strategies import range_of_symbol
+
+
+def _product(rng: random.Random) -> str:
+    atoms = [rng.choice(("x", "y", "z", "(x - 2)", "(y + 1)")) for _ in range(rng.randint(2, 3))]
+    return f"{rng.randint(1, 3)}*{'*'.join(atoms)} {rng.choice('+-')} {rng.choice(('x', 'y*z', 'x*x', 'z'))}"
+
+
+def test_no_point_is_lost() -> None:
+    rng = random.Random(23)
+    compared = refuted = lemmas = 0
+    for _ in range(700):
+        names = ("x", "y", "z")
+        ranges = {name: range_of_symbol(rng) for name in names}
+        try:
+            formula = parse(
+                f"{_product(rng)} {rng.choice(('<=', '==', '>='))} {_product(rng)} and {_product(rng)} <= 9"
+            )
+            facts = facts_from(ranges)
+        except (ParseError, Contradiction):
+            continue
+        node = Relaxation(facts.component(formula), Budget())
+        try:
+            if not node.add(formula) or not node.tableau.feasible():
+                continue
+            before = len(node.tableau.forms)
+            impossible = refuted_by_products(node)
+        except (OutOfBudget, TooLarge):
+            continue
+        lemmas += len(node.tableau.forms) - before
+        refuted += impossible
+        for _ in range(30):
+            point = {name: rng.randint(-5, 9) for name in names}
+            if all(point[s.name] in facts.declared(s) for s in facts.symbols) and evaluate(formula, point):
+                assert not impossible, (facts, formula, point)
+                assert not list(broken(node, point)), (facts, formula)
+                compared += 1
+    assert compared > 300
+    assert refuted > 30
+    assert lemmas > 300
+
+
+@pytest.mark.parametrize(
+    ("law", "ranges"),
+    [
+        ("x*y >= x", {"x": (1, None), "y": (1, None)}),  # a bound times a bound
+        ("x*x >= x", {"x": (None, None)}),  # a chord of the square
+        ("x*x + y*y >= 2*x*y", {"x": (None, None), "y": (None, None)}),  # the square of a difference
+        ("x*y <= 8*y", {"x": (0, 8), "y": (0, 5)}),
+    ],
+)
+def test_laws_that_need_them(law: str, ranges: dict[str, tuple[int | None, int | None]]) -> None:
+    against = not_(parse(law))
+    node = Relaxation(facts_from(ranges).component(against), Budget())
+    assert node.add(against)
+    assert not node.tableau.feasible() or refuted_by_products(node)
+    beyond = not_(parse(law.replace(">= ", ">= 2 + ").replace("<= ", "<= -2 + ")))
+    other = Relaxation(facts_from(ranges).component(beyond), Budget())
+    assert other.add(beyond)
+    assert other.tableau.feasible()
+    assert not refuted_by_products(other)
+
+
+def test_constraints_are_multiplied() -> None:
+    """``i < l`` and ``j < m`` give ``i*m + j < l*m`` by multiplying the first with ``m``."""
+    against = parse("i < l and j < m and m >= 1 and i >= 0 and j >= 0 and i*m + j >= l*m")
+    node = Relaxation(facts_from(dict.fromkeys("iljm", (0, None))).component(against), Budget())
+    assert node.add(against)
+    assert node.tableau.feasible()
+    assert refuted_by_products(node)
+
+
+def test_the_budget_is_kept() -> None:
+    against = parse("x*y*z >= 5 and x*y <= 2 and y*z <= 3")
+    budget = Budget()
+    budget.lemmas = 0
+    node = Relaxation(facts_from(dict.fromkeys("xyz", (0, 90))).component(against), budget)
+    assert node.add(against)
+    assert node.tableau.feasible()
+    with pytest.raises(OutOfBudget):
+        refuted_by_products(node)
