@@ -58,14 +58,14 @@ COMPILED = (
     "deciders/mccormick",
     "deciders/product_lemmas",
     "deciders/witnesses",
-    "ask/assumptions",
-    "ask/climb",
-    "ask/counting",
-    "ask/ladder",
-    "ask/queries",
-    "ask/questions",
-    "ask/rungs",
-    "ask/reading",
+    "asking/assumptions",
+    "asking/climb",
+    "asking/counting",
+    "asking/ladder",
+    "asking/queries",
+    "asking/questions",
+    "asking/rungs",
+    "asking/reading",
 )
 HERE = Path(__file__).resolve().parent
 WANTED = os.environ.get("SYMSHAPE_COMPILE", "")

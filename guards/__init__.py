@@ -2,13 +2,14 @@
 
 ``terms`` are integer and boolean formulas, equal ones one object; ``domains`` say what values an integer can have;
 ``text`` reads formulas; ``facts`` are what is known of symbols, frozen; ``deciders`` settle questions, one method a
-file, and ``ask`` is the ladder of them; ``regions`` look at conditions together, as sets of points; ``sets`` are guards
-with the user's lines: checked, explained, stored; ``dispatch`` finds among many sets the one that holds.
+file, and ``asking`` is the ladder of them; ``regions`` look at conditions together, as sets of points; ``sets`` are
+guards with the user's lines: checked, explained, stored; ``dispatch`` finds among many sets the one that holds.
 
 ``prove("...")`` walks through them so: ``text.reader`` makes a term, which the functions of ``terms`` bring into its
-one form; ``ask.ladder`` makes ``Facts`` of the ranges and assumptions, takes the component that the symbols of the term
-belong to, and asks rung after rung (ranges, rewriting, simplex, enumeration, cases, factors, at last Z3) until one of
-``deciders`` is sure; the answer is kept with the component. What nobody settles is None, never a guess.
+one form; ``asking`` makes ``Facts`` of the ranges and assumptions, takes the component that the symbols of the term
+belong to, and asks rung after rung of its ``ladder`` (ranges, rewriting, simplex, enumeration, cases, factors, at last
+Z3) until one of ``deciders`` is sure; the answer is kept with the component. What nobody settles is None, never a
+guess.
 
 >>> import guards
 >>> guards.prove("(s0 + 7) // 8 * 8 >= s0"), guards.prove("s0 >= 5"), guards.prove("s0 < 5", assume=["s0 > 9"])
@@ -32,12 +33,12 @@ if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step throu
     for _path, _, _ in (found for _top in __path__ for found in os.walk(_top)):
         sys.path_importer_cache[_path] = FileFinder(_path, (SourceFileLoader, SOURCE_SUFFIXES))
 
-from guards.ask.ladder import Effort
-from guards.ask.queries import decide, prove
-from guards.ask.questions import ask
-from guards.ask.reading import parse
-from guards.ask.simplification import bounds, simplify
-from guards.ask.verdict import Verdict
+from guards.asking.ladder import Effort
+from guards.asking.queries import decide, prove
+from guards.asking.questions import ask
+from guards.asking.reading import parse
+from guards.asking.simplification import bounds, simplify
+from guards.asking.verdict import Verdict
 from guards.domains.congruence import Congruence
 from guards.domains.interval import Interval
 from guards.errors import CannotSolve, Contradiction, FormatError, GuardsError, ParseError, RangeError
@@ -63,7 +64,7 @@ _LATER = {
     "sets.serialize": ("from_json", "to_json"),
     "sets.sources": ("IntArg", "Size", "Source", "StorageOffset", "Stride"),
 }
-"""The names of the floors above ``ask``, by module: loaded when one is first asked for (PEP 562)."""
+"""The names of the floors above ``asking``, by module: loaded when one is first asked for (PEP 562)."""
 
 if TYPE_CHECKING:
     from guards.dispatch.explanation import (

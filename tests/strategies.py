@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from guards.ask.assumptions import facts_from
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.reading import parse
 from guards.errors import Contradiction, ParseError
 from guards.facts.facts import Facts
 from guards.terms.fold import evaluate

@@ -21,7 +21,7 @@ def test_targets_exist(target: Target) -> None:
 
 
 def test_a_namesake_comes_first() -> None:
-    target = Target("linear", ["guards/deciders/linear.py"], ["tests/guards/ask/test_*.py"])
+    target = Target("linear", ["guards/deciders/linear.py"], ["tests/guards/asking/test_*.py"])
     assert target.tests_of(REPOSITORY, "guards/deciders/linear.py")[0] == "tests/guards/deciders/test_linear.py"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from guards.ask.ladder import Effort
+from guards.asking.ladder import Effort
 from guards.dispatch.tree import Miss
 from guards.regions.minimising import needed
 from guards.regions.nearest import Nearest, nearest
@@ -50,7 +50,7 @@ def explain(
     """Why ``values`` do not satisfy the set; None when they do.
 
     >>> from guards.sets.origin import Origin
-    >>> from guards.ask.reading import parse
+    >>> from guards.asking.reading import parse
     >>> from guards.sets.sources import Size
     >>> origin = Origin("model.py", 12, text="if a.size(0) + b.size(0) > 2:")
     >>> guards = GuardSet([Guard(parse("s0 + s1 > 2"), origin)])
@@ -223,7 +223,7 @@ def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | N
     """The shortest chain of guards that contradicts what was declared; None unless a contradiction is proven.
 
     >>> from guards.sets.origin import Origin
-    >>> from guards.ask.reading import parse
+    >>> from guards.asking.reading import parse
     >>> from guards.sets.sources import Size
     >>> program = GuardSet([
     ...     Guard(parse("s0 == s1"), Origin("model.py", 3, text="a + b")),

@@ -11,7 +11,7 @@ class Memo:
     """Caches about one component. Nothing here changes what is known; any of them may be emptied at any time.
 
     Attributes:
-        answers: decisions already made, by condition, in bits; filled by ``guards.ask.questions``.
+        answers: decisions already made, by condition, in bits; filled by ``guards.asking.questions``.
         assumed: components with one more condition, by condition; filled by ``guards.facts.propagate``.
         points: a ``Found``, the assignments found so far (None before that); filled by ``guards.deciders.witnesses``.
         simplified: what the rewrite rules made of terms; filled by ``guards.facts.rewrite_rules``.

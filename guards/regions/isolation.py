@@ -9,8 +9,8 @@ from collections.abc import Callable
 from math import gcd
 from typing import Protocol
 
-from guards.ask.ladder import Effort
-from guards.ask.questions import ask
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
 from guards.errors import CannotSolve
 from guards.facts.facts import Facts
 from guards.terms import arithmetic, boolean, division, fold

@@ -1,18 +1,18 @@
 """Which conditions of a conjunction are needed: those that the others do not imply.
 
-What is left is irredundant as far as that could be proven; it need not be the shortest set that says the same.  A
-condition is dropped only for a proof.  Of ranges of the same form the tightest is kept; then the cheap rungs of
-:mod:`guards.ask.ladder` look through all conditions, then the whole ladder looks at what is left, and at last Z3 alone,
-told nothing but the ranges and the conditions, confirms what was dropped.  What is not confirmed stays in the set.
-Where many conditions are left, one solver of Z3 that holds all of them is asked in place of the ladder.
+What is left is irredundant as far as that could be proven; it need not be the shortest set that says the same. A
+condition is dropped only for a proof. Of ranges of the same form the tightest is kept; then the cheap rungs of
+:mod:`guards.asking.ladder` look through all conditions, then the whole ladder looks at what is left, and at last Z3
+alone, told nothing but the ranges and the conditions, confirms what was dropped. What is not confirmed stays in the
+set. Where many conditions are left, one solver of Z3 that holds all of them is asked in place of the ladder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from guards.ask.ladder import Effort
-from guards.ask.questions import ask
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
 from guards.deciders.z3_solver import Proved, Together
 from guards.domains.interval_arithmetic import SIZES
 from guards.domains.linear_form import bounded_by

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from guards.ask.ladder import Effort
-from guards.ask.questions import ask
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
 from guards.deciders.witnesses import points
 from guards.deciders.z3_solver import Outcome, Proved, Refuted, solve_formula
 from guards.domains.interval_arithmetic import SIZES, Pair

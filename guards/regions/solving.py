@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import lcm, prod
 
-from guards.ask.ladder import Effort
-from guards.ask.questions import ask
-from guards.ask.reading import parse
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
+from guards.asking.reading import parse
 from guards.domains.linear_form import bounded_by
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.domains.value_sets import MOST_ATOMS, condition

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from guards.ask.ladder import Effort
-from guards.ask.questions import ask
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
 from guards.domains.interval_arithmetic import SIZES, Pair
 from guards.domains.linear_form import bounded_by
 from guards.facts.definedness import guarded

@@ -41,7 +41,7 @@ class Guard:
     def text(self, names: Names | None = None) -> str:
         """The condition as Python-like text, its symbols renamed by ``names``.
 
-        >>> from guards.ask.reading import parse
+        >>> from guards.asking.reading import parse
         >>> Guard(parse("s0 > 2")).text({"s0": "x.size(0)"})
         'x.size(0) >= 3'
         """
@@ -53,7 +53,7 @@ class Guard:
         Raises:
             KeyError: a symbol of the condition has no value.
 
-        >>> from guards.ask.reading import parse
+        >>> from guards.asking.reading import parse
         >>> guard = Guard(parse("s0 % s1 == 0"))
         >>> guard.holds({"s0": 8, "s1": 2}), guard.holds({"s0": 8, "s1": 0})
         (True, False)

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import attrs
 
-from guards.ask.ladder import Effort
-from guards.ask.reading import parse
+from guards.asking.ladder import Effort
+from guards.asking.reading import parse
 from guards.domains.interval_arithmetic import SIZES, Pair, meet
 from guards.facts.definedness import guarded, satisfied
 from guards.regions.minimising import needed

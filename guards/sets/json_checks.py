@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any, TypeVar
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.errors import FormatError, GuardsError
 from guards.terms import arithmetic
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.errors import FormatError, GuardsError
 from guards.sets.json_checks import Json, array, integer, symbol_name
 from guards.terms import arithmetic, boolean, division, extremes

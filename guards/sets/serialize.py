@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from guards.ask.ladder import RUNGS
-from guards.ask.verdict import Verdict
+from guards.asking.ladder import RUNGS
+from guards.asking.verdict import Verdict
 from guards.domains.interval_arithmetic import Pair
 from guards.errors import FormatError, GuardsError
 from guards.facts.facts import Facts

@@ -36,7 +36,7 @@ class Read:
 
 
 def read(text: str) -> Read:
-    """Reads a text; the caller sees to what it requires (:func:`guards.ask.reading.parse` does).
+    """Reads a text; the caller sees to what it requires (:func:`guards.asking.reading.parse` does).
 
     Raises:
         ParseError: the text is not of the accepted language, or is too large.

@@ -19,9 +19,9 @@ from time import thread_time_ns
 import attrs
 import torch
 
-from guards.ask.counting import counters
-from guards.ask.ladder import RUNGS
-from guards.ask.queries import prove
+from guards.asking.counting import counters
+from guards.asking.ladder import RUNGS
+from guards.asking.queries import prove
 from tests.bench.peers import OutOfTime, Peer, Prepared, Sympy, all_peers, at_most
 from tests.bench.report import Report, bench_parser
 from tests.bench.timing import Timing

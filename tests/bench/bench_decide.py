@@ -15,9 +15,9 @@ from time import perf_counter_ns
 
 import attrs
 
-from guards.ask.caches import clear_caches
-from guards.ask.queries import decide, prove
-from guards.ask.verdict import Verdict
+from guards.asking.caches import clear_caches
+from guards.asking.queries import decide, prove
+from guards.asking.verdict import Verdict
 from tests.bench.peers import OutOfTime, Peer, Prepared, Unsupported, all_peers, at_most
 from tests.bench.report import Report, bench_parser
 from tests.bench.timing import Timing

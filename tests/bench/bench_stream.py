@@ -27,8 +27,8 @@ from typing import Any
 import attrs
 import torch
 
-from guards.ask.ladder import RUNGS
-from guards.ask.questions import ask
+from guards.asking.ladder import RUNGS
+from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.sets.sources import IntArg, Size
 from guards.terms import boolean, division, extremes

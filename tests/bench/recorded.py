@@ -16,9 +16,9 @@ import attrs
 import torch
 
 import symshape
-from guards.ask.counting import counters
-from guards.ask.ladder import Effort
-from guards.ask.questions import ask
+from guards.asking.counting import counters
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.terms import arithmetic
 from guards.terms.fold import substitute

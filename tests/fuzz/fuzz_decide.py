@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from guards.ask.assumptions import facts_from
-from guards.ask.ladder import Effort
-from guards.ask.questions import ask
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
+from guards.asking.reading import parse
 from guards.errors import Contradiction, ParseError
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 from tests.oracles import contradicted, tried

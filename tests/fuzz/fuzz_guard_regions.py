@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.dispatch.explanation import distinguish, explain, explain_conflict
 from guards.errors import CannotSolve
 from guards.facts.definedness import satisfied

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from guards.ask.counting import counters, reset_counters
-from guards.ask.queries import decide
+from guards.asking.counting import counters, reset_counters
+from guards.asking.queries import decide
 from tests.guards.case_table import Row, rows
 from tests.oracles import by_z3, complete, names_in, tried
 

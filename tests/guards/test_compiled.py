@@ -67,7 +67,7 @@ def test_sources_pass_the_same_tests() -> None:
 @pytest.mark.skipif(not SOURCES, reason="nothing is compiled here")
 def test_interpreted_on_request() -> None:
     code = (
-        "import importlib; decide = importlib.import_module('guards.ask.queries');"
+        "import importlib; decide = importlib.import_module('guards.asking.queries');"
         "print(decide.__file__, decide.prove('(s + 7) // 8 * 8 >= s'))"
     )
     environment = {**os.environ, "SYMSHAPE_INTERPRETED": "1"}

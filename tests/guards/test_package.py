@@ -32,11 +32,11 @@ def test_every_public_name_is_there() -> None:
 
 def test_functions_are_not_hidden_by_folders_of_their_name() -> None:
     """`guards.ask` is a folder, too."""
-    importlib.import_module("guards.ask.verdict")
+    importlib.import_module("guards.asking.verdict")
     assert all(callable(getattr(guards, name)) for name in guards.__all__ if name not in ("Source",))
     assert guards.ask(guards.Facts(), guards.parse("s0 >= 0")) is True
     fresh = "import guards, guards.dispatch.explanation, guards.sets.serialize; assert callable(guards.ask)"
-    assert "guards.ask.ladder" in _loaded(fresh)
+    assert "guards.asking.ladder" in _loaded(fresh)
 
 
 def test_names_that_come_later_are_the_ones_that_types_promise() -> None:

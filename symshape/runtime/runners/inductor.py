@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import torch
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.errors import GuardsError
 from guards.sets.codegen import Check, compile_check
 from guards.sets.guard import Guard

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from guards.ask.ladder import Effort
-from guards.ask.questions import ask
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.sets.guard import Guard
 from guards.sets.origin import Origin

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from guards.ask.ladder import Effort
-from guards.ask.questions import ask
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.terms import boolean
 from symshape.dims import Policy

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
-from guards.ask.questions import ask
+from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.sets.origin import Origin
 from guards.terms import boolean, printing

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from guards import parse
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.deciders.case_split import refutes, unsolvable
 from guards.deciders.linear_refutation import refutes_all
 from guards.terms.boolean import FALSE, not_

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from guards import parse
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.deciders.independence import FREE, HOLED, TIED, bounds_tell_all, freedom
 from guards.errors import Contradiction
 from guards.terms.arithmetic import const, symbol

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from guards import parse
-from guards.ask.assumptions import facts_from
-from guards.ask.queries import decide
+from guards.asking.assumptions import facts_from
+from guards.asking.queries import decide
 from guards.deciders.linear_refutation import refutes, refutes_all
 from guards.errors import Contradiction, ParseError
 from guards.facts.facts import Facts

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from guards import parse
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.deciders.linear_relaxation import Budget, Relaxation, TooLarge
 from guards.errors import Contradiction, ParseError
 from guards.facts.facts import Facts

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from guards.ask.assumptions import facts_from
-from guards.ask.queries import decide
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.queries import decide
+from guards.asking.reading import parse
 from guards.deciders.local_search import hunt, placed
 from guards.errors import Contradiction, ParseError
 from guards.terms.fold import evaluate

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from guards import parse
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.deciders.linear import OutOfBudget
 from guards.deciders.linear_relaxation import Budget, Relaxation, TooLarge
 from guards.deciders.product_lemmas import refuted_by_products

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.deciders.case_split import refutes as refuted_by_cases
 from guards.terms.arithmetic import const, symbol
 from guards.terms.boolean import ne

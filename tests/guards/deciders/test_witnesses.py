@@ -7,7 +7,7 @@ import random
 import pytest
 
 from guards import parse
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.deciders.witnesses import (
     FAR,
     POINTS,

@@ -8,7 +8,7 @@ import pytest
 import z3
 
 from guards import parse
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.deciders.z3_lowering import Lowering, degree, is_linear, more_parts_than
 from guards.errors import ParseError
 from guards.terms.fold import evaluate

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from guards.ask.assumptions import facts_from
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.reading import parse
 from guards.deciders.z3_solver import Proved, Refuted, Unknown, solve_formula
 from guards.errors import Contradiction, ParseError
 from guards.terms.boolean import not_

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.domains.interval_arithmetic import Pair
 from guards.domains.polynomial import value_at
 from guards.domains.quasi_polynomial import Pieces, TooMany, pieces_of

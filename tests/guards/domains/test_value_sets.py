@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.domains.interval_arithmetic import Pair
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.domains.value_sets import MOST_ATOMS, condition

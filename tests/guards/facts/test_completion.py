@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from guards import parse
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.errors import Contradiction, ParseError
 from guards.facts.completion import completed, with_defaults
 from guards.terms.arithmetic import symbol

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from guards import parse
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.domains.congruence import meets
 from guards.domains.interval import Interval
 from guards.errors import Contradiction, ParseError

@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from guards.ask.assumptions import facts_from
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.reading import parse
 from guards.errors import ParseError
 from guards.facts.definedness import guarded, partial, satisfied, total
 from guards.terms.boolean import not_

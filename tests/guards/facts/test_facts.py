@@ -7,10 +7,10 @@ import random
 import pytest
 
 from guards import decide as decide_function
-from guards.ask.assumptions import facts_from
-from guards.ask.counting import counters, reset_counters
-from guards.ask.questions import ask
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.counting import counters, reset_counters
+from guards.asking.questions import ask
+from guards.asking.reading import parse
 from guards.domains.interval import Interval
 from guards.errors import Contradiction, ParseError, RangeError
 from guards.facts.facts import Facts

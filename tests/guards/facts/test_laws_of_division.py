@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from guards.ask.assumptions import facts_from
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.reading import parse
 from guards.errors import Contradiction, ParseError
 from guards.facts.laws_of_division import divide, known_quotient
 from guards.terms.fold import evaluate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from guards.ask.assumptions import facts_from
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.reading import parse
 from guards.facts.law import Apply
 from guards.facts.laws_of_relations import common_factor, cross_multiplied, two_remainders, without_remainders
 from guards.facts.rewriting import rewritten

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from guards.ask.assumptions import facts_from
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.reading import parse
 from guards.facts.laws_of_sums import fold_remainder, one_choice, shifted_quotients, unfold_remainder
 from guards.facts.rewriting import rewritten
 from guards.terms.arithmetic import total

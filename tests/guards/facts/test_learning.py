@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.facts.component import Component
 from guards.facts.learning import Learning
 from guards.terms.arithmetic import symbol

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from guards import parse
-from guards.ask.ladder import Effort
-from guards.ask.questions import ask_component
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask_component
 from guards.deciders.witnesses import points
 from guards.facts.component import Component
 from guards.facts.facts import Facts

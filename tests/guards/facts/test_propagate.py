@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.facts.component import Component
 from guards.facts.facts import Facts
 from guards.facts.propagate import assume, declare, with_condition

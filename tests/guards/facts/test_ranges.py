@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.domains.interval import Interval
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.component import Component

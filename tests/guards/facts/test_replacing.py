@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.domains.interval import Interval
 from guards.facts.component import contains
 from guards.facts.facts import Facts

@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
-from guards.ask.assumptions import facts_from
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.reading import parse
 from guards.facts.law import Rule
 from guards.facts.rewrite_rules import RULES
 from guards.facts.rewriting import rewritten

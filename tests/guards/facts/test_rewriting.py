@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from guards.ask.assumptions import facts_from
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.reading import parse
 from guards.errors import ParseError
 from guards.facts.rewriting import rewritten
 from guards.terms.extremes import maximum

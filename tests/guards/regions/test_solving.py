@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guards import CannotSolve, Contradiction, Facts, ParseError, Term, parse, solve
-from guards.ask.assumptions import facts_from
+from guards.asking.assumptions import facts_from
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.domains.value_sets import condition as told
 from guards.facts.definedness import satisfied

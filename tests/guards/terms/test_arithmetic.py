@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.terms import arithmetic, division
 from guards.terms.arithmetic import add, symbol
 from guards.terms.boolean import le

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE, TRUE, eq, ge, gt, le, lt, ne, not_

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.terms.arithmetic import const, symbol
 from guards.terms.division import floordiv, mod
 from guards.terms.fold import evaluate

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.terms.arithmetic import symbol
 from guards.terms.extremes import maximum, minimum
 from guards.terms.fold import evaluate

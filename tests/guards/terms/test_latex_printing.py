@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.terms.latex_printing import latex
 
 

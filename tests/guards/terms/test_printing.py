@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.terms.fold import evaluate
 from guards.terms.printing import python, text
 from guards.terms.term import Op

@@ -6,7 +6,7 @@ import random
 
 import z3
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.errors import ParseError
 from guards.terms.fold import evaluate
 from guards.terms.smtlib_printing import smtlib

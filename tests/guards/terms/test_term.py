@@ -7,7 +7,7 @@ import pickle
 import random
 import threading
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import le, not_

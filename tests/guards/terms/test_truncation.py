@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.errors import ParseError
 from guards.terms.fold import evaluate
 from tests.oracles import SPACE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from guards import prove
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.terms import boolean
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.terms.fold import evaluate
 from guards.terms.term import Op
 from guards.text.functions import CONDITION, FUNCTIONS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.errors import ParseError
 from guards.terms import arithmetic
 from guards.terms.boolean import FALSE, TRUE

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.errors import GuardsError, ParseError
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import TRUE

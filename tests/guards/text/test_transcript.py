@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.errors import ParseError
 from guards.terms.boolean import TRUE
 from guards.text.transcript import Transcript, described

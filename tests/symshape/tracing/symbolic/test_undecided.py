@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import symshape
-from guards.ask.questions import ask
+from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.terms import arithmetic, boolean
 from symshape import DataDependentError, ProgramError, RuntimeAssertionError, UnsupportedError

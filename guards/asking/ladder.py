@@ -1,6 +1,6 @@
 """The ladder of deciders, a table: from a look at ranges to a solver, the cheap ones first.
 
-To add a rung is to add a row; its function goes to :mod:`guards.ask.rungs`, what it knows to ``guards/deciders``.
+To add a rung is to add a row; its function goes to :mod:`guards.asking.rungs`, what it knows to ``guards/deciders``.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
-from guards.ask import rungs
-from guards.ask.climb import Climb
+from guards.asking import rungs
+from guards.asking.climb import Climb
 from guards.facts.component import Component
 from guards.terms.term import Term
 

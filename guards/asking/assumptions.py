@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from guards.ask.reading import parse
+from guards.asking.reading import parse
 from guards.domains.interval import Interval
 from guards.domains.interval_arithmetic import Pair
 from guards.errors import Contradiction, ParseError, RangeError

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from guards import parse
-from guards.ask.assumptions import facts_from
-from guards.ask.counting import counters, reset_counters
-from guards.ask.ladder import LADDER, RUNGS, WORDS, Effort, climb_up
-from guards.ask.queries import decide
-from guards.ask.questions import ask
+from guards.asking.assumptions import facts_from
+from guards.asking.counting import counters, reset_counters
+from guards.asking.ladder import LADDER, RUNGS, WORDS, Effort, climb_up
+from guards.asking.queries import decide
+from guards.asking.questions import ask
 from guards.deciders.case_split import refutes as refuted_by_cases
 from guards.deciders.linear_refutation import refutes
 from guards.terms.arithmetic import symbol

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from guards.ask.assumptions import facts_from
-from guards.ask.caches import clear_caches
-from guards.ask.ladder import Effort
-from guards.ask.queries import prove
-from guards.ask.questions import ask
+from guards.asking.assumptions import facts_from
+from guards.asking.caches import clear_caches
+from guards.asking.ladder import Effort
+from guards.asking.queries import prove
+from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import ge, le

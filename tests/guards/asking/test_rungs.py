@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from guards import parse
-from guards.ask import rungs
-from guards.ask.assumptions import facts_from
-from guards.ask.climb import Climb
-from guards.ask.ladder import Step
+from guards.asking import rungs
+from guards.asking.assumptions import facts_from
+from guards.asking.climb import Climb
+from guards.asking.ladder import Step
 from guards.terms.boolean import TRUE
 from guards.terms.fold import evaluate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from guards.ask.ladder import RUNGS
+from guards.asking.ladder import RUNGS
 
 COUNTS: Final[dict[str, int]] = dict.fromkeys(RUNGS, 0)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from guards.ask.assumptions import condition_of, facts_from
-from guards.ask.counting import COUNTS
-from guards.ask.ladder import WORDS, Effort, climb_up
-from guards.ask.questions import ask
-from guards.ask.reading import understood
-from guards.ask.verdict import Verdict
+from guards.asking.assumptions import condition_of, facts_from
+from guards.asking.counting import COUNTS
+from guards.asking.ladder import WORDS, Effort, climb_up
+from guards.asking.questions import ask
+from guards.asking.reading import understood
+from guards.asking.verdict import Verdict
 from guards.deciders.witnesses import nearer
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.facts import Facts
@@ -29,7 +29,7 @@ def decide(
         ParseError: ``query`` or an assumption cannot be read.
         Contradiction: nothing satisfies the assumptions.
 
-    >>> from guards.ask.queries import decide
+    >>> from guards.asking.queries import decide
     >>> decide("s0 + s1 > 2", ranges={"s0": (2, None), "s1": (1, None)}).value
     True
     >>> verdict = decide("s0 == s1")
@@ -66,7 +66,7 @@ def prove(
         ParseError: ``query`` or an assumption cannot be read.
         Contradiction: nothing satisfies the assumptions.
 
-    >>> from guards.ask.queries import prove
+    >>> from guards.asking.queries import prove
     >>> prove("(s0 + 7) // 8 * 8 >= s0"), prove("s0 // 2 % 4 == 0", assume=["s0 % 8 == 0"]), prove("s0 < 5")
     (True, True, None)
     """

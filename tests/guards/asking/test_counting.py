@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from guards.ask.counting import counters, reset_counters
-from guards.ask.ladder import RUNGS
-from guards.ask.queries import decide, prove
+from guards.asking.counting import counters, reset_counters
+from guards.asking.ladder import RUNGS
+from guards.asking.queries import decide, prove
 
 
 def test_every_question_is_counted_once() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from guards.ask.assumptions import forget_assumptions
-from guards.ask.reading import forget_texts
+from guards.asking.assumptions import forget_assumptions
+from guards.asking.reading import forget_texts
 from guards.facts.facts import forget_components
 from guards.terms import boolean
 

@@ -1,12 +1,12 @@
 """What the rungs of the ladder do: each takes a climb as far as it can and says whether that ends it.
 
 A climb ends with a value, or with points that exclude every answer sought. The table of the rungs, and when each is
-asked, is in :mod:`guards.ask.ladder`.
+asked, is in :mod:`guards.asking.ladder`.
 """
 
 from __future__ import annotations
 
-from guards.ask.climb import Climb
+from guards.asking.climb import Climb
 from guards.deciders import case_split, linear_refutation
 from guards.deciders.factoring import refutes as refuted_by_factors
 from guards.deciders.local_search import hunt, placed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guards.ask.assumptions import condition_of, facts_from
+from guards.asking.assumptions import condition_of, facts_from
 from guards.domains.interval import Interval
 from guards.errors import Contradiction, ParseError, RangeError
 from guards.terms.arithmetic import symbol

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guards import parse
-from guards.ask.climb import Climb
+from guards.asking.climb import Climb
 from guards.facts.facts import Facts
 from guards.terms.boolean import not_
 

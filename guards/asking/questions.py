@@ -5,8 +5,8 @@ Asking never records anything: the same facts and the same question give the sam
 
 from __future__ import annotations
 
-from guards.ask.counting import COUNTS
-from guards.ask.ladder import Effort, climb_up
+from guards.asking.counting import COUNTS
+from guards.asking.ladder import Effort, climb_up
 from guards.deciders.independence import bounds_tell_all
 from guards.facts.component import Component
 from guards.facts.facts import Facts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from guards.ask.assumptions import facts_from
-from guards.ask.questions import ask
-from guards.ask.reading import parse
+from guards.asking.assumptions import facts_from
+from guards.asking.questions import ask
+from guards.asking.reading import parse
 from guards.deciders import linear_refutation
 from guards.deciders.witnesses import points
 from guards.domains.interval_arithmetic import Pair

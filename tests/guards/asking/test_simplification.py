@@ -7,8 +7,8 @@ import random
 import pytest
 
 from guards import parse
-from guards.ask.assumptions import facts_from
-from guards.ask.simplification import bounds, restore, simplify
+from guards.asking.assumptions import facts_from
+from guards.asking.simplification import bounds, restore, simplify
 from guards.errors import Contradiction, ParseError
 from guards.facts.rewriting import rewritten
 from guards.terms.arithmetic import symbol

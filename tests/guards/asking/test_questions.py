@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guards import parse
-from guards.ask.assumptions import facts_from
-from guards.ask.counting import counters, reset_counters
-from guards.ask.ladder import Effort
-from guards.ask.queries import prove
-from guards.ask.questions import ask, ask_component
+from guards.asking.assumptions import facts_from
+from guards.asking.counting import counters, reset_counters
+from guards.asking.ladder import Effort
+from guards.asking.queries import prove
+from guards.asking.questions import ask, ask_component
 from guards.errors import Contradiction, ParseError
 from guards.facts.facts import Facts
 from guards.terms.arithmetic import const, symbol

@@ -9,7 +9,7 @@ import threading
 
 import guards
 from guards import parse
-from guards.ask.queries import decide, prove
+from guards.asking.queries import decide, prove
 from guards.errors import Contradiction, ParseError
 from guards.terms.fold import evaluate
 from tests.oracles import contradicted
@@ -47,7 +47,7 @@ def test_symbols_absent_from_ranges_are_sizes() -> None:
 
 def test_the_functions_are_public_and_the_modules_importable() -> None:
     from guards import decide as function
-    from guards.ask.questions import ask as asked
+    from guards.asking.questions import ask as asked
 
     assert function is decide
     assert guards.prove is prove

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guards import prove
-from guards.ask.reading import forget_texts, parse, understood
+from guards.asking.reading import forget_texts, parse, understood
 from guards.errors import ParseError
 from guards.terms.term import Term
 

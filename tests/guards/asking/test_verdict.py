@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from guards.ask.verdict import Verdict
+from guards.asking.verdict import Verdict
 
 
 def test_the_model_is_where_it_fails_before_where_it_holds() -> None:
