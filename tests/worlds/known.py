@@ -68,6 +68,10 @@ VIEWS = "`_is_view` and lazy conjugation are not modelled: guard them, or refuse
 THREADS = (
     "while tracing, a generator of the program's holds a mark that other threads draw from: mark a copy, or refuse"
 )
+INDUCTOR = (
+    "Inductor draws by an algorithm of its own: keep its draws as eager's (fallback_random), or refuse programs "
+    "that draw"
+)
 ERRORS = (
     "a call that raises does not do again what it did before: replay up to the exception, or run such calls as they are"
 )
@@ -415,6 +419,7 @@ KNOWN: dict[str, Known] = {
     "7-later-eager-calls-kept_and_then_refused": Known("poisoned", POISON),
     "7-later-eager-calls-kept_and_then_an_exception": Known("poisoned", POISON),
     "7-later-eager-calls-hook_keeps_activations_in_a_slot": Known("poisoned", POISON),
+    "8-random-numbers-inductor_draws_what_eager_draws": Known("wrong", INDUCTOR),
     "8-random-numbers-exception_after_a_draw": Known("wrong", ERRORS),
     "8-random-numbers-thread_draws_from_a_shared_generator": Known("poisoned", THREADS),
     "11-messages-and-layouts-warning_becomes_an_error": Known("wrong", WRITES),

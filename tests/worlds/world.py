@@ -341,7 +341,8 @@ def _restored() -> Iterator[None]:
                     del sys.modules[name]
             for name, each in _own_modules():  # Dynamo puts what it made into the globals of what it compiled
                 for key in set(vars(each)) - added.get(name, set(vars(each))):
-                    delattr(each, key)
+                    if key.startswith("__import_"):
+                        delattr(each, key)
             os.environ.clear()
             os.environ.update(environ)
             sys.setrecursionlimit(recursion)
