@@ -85,3 +85,21 @@ class RuntimeAssertionError(SymShapeError, RuntimeError):
 
 class RunnerError(SymShapeError):
     """The asked-for runner cannot run this program here; choose another runner."""
+
+
+@attrs.define(auto_exc=True, str=False)
+class VerificationError(SymShapeError):
+    """A compiled program computed something else than eager does (``Options.verify``): a defect of symshape; report it.
+
+    Attributes:
+        message: the entry, the first difference, the suspected cause.
+        differences: all differences, in words.
+        cause: what the difference is likely to come from.
+    """
+
+    message: str
+    differences: tuple[str, ...] = ()
+    cause: str = ""
+
+    def __str__(self) -> str:
+        return self.message

@@ -82,6 +82,24 @@ class RunnerFallback(Event):
 
 
 @attrs.frozen
+class Mismatch(Event):
+    """A verified call differed from eager: the entry (which has left the cache), the first difference, its cause."""
+
+    function: str
+    entry: int
+    difference: str
+    cause: str
+
+
+@attrs.frozen
+class NotVerified(Event):
+    """A call of the sample that ``Options.verify`` asks for cannot be run twice, and why."""
+
+    function: str
+    reason: str
+
+
+@attrs.frozen
 class GraphCaptured(Event):
     """A CUDA graph was captured for one set of sizes."""
 

@@ -14,6 +14,11 @@ def _positive(instance: object, attribute: attrs.Attribute[Any], value: Any) -> 
         raise InputError(f"{attribute.name} must be a positive int, not {value!r}")
 
 
+def _fraction(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise InputError(f"{attribute.name} must be a number from 0 to 1, not {value!r}")
+
+
 @attrs.frozen(kw_only=True)
 class Options:
     """How tracing and caching behave.
@@ -24,6 +29,8 @@ class Options:
         max_entries: entries kept by one compiled function; the least recently used leaves first.
         memo_size: exact argument tuples remembered for the quickest look-up.
         max_cuda_graphs: CUDA graphs kept by one compiled function; the least recently used leaves first.
+        verify: the fraction of calls (0 to 1) for which eager runs too and is compared; a difference raises
+            :class:`symshape.VerificationError`. 0.01 costs about two eager calls in a hundred.
         minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).
     """
 
@@ -33,3 +40,4 @@ class Options:
     memo_size: int = attrs.field(default=4096, validator=_positive)
     max_cuda_graphs: int = attrs.field(default=64, validator=_positive)
     minimise_guards: bool = True
+    verify: float = attrs.field(default=0.0, validator=_fraction)

@@ -14,6 +14,7 @@ from guards.terms import fold
 from meta_fns import TensorSpec
 from symshape import GuardViolation, RuntimeAssertionError, Traced
 from symshape.calls.arguments import take_apart, values_of
+from symshape.calls.copies import copy_call
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Assertion, Node, Value, map_argument
 from symshape.tracing.symbolic.nodes.int_node import IntNode
@@ -31,29 +32,6 @@ class Seen:
     sharing: tuple[frozenset[str], ...]  # for each output, the inputs and outputs whose storage it shares
     inputs: tuple[Any, ...]  # the inputs afterwards
     random: Any
-
-
-def copy_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same call on fresh memory, layouts and sharing of memory included."""
-    storages: dict[int, torch.UntypedStorage] = {}
-    tensors: dict[int, torch.Tensor] = {}
-
-    def copy(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        if id(leaf) not in tensors:
-            key = leaf.untyped_storage()._cdata
-            storage = storages.setdefault(key, leaf.untyped_storage().clone())
-            fresh = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
-            with torch.no_grad():
-                fresh.set_(storage, leaf.storage_offset(), leaf.size(), leaf.stride())
-            fresh.requires_grad_(leaf.requires_grad)
-            for name, value in leaf.__dict__.items():
-                fresh.__dict__[name] = value
-            tensors[id(leaf)] = fresh
-        return tensors[id(leaf)]
-
-    return pytree.tree_map(copy, (tuple(args), dict(kwargs)))  # type: ignore[no-any-return]
 
 
 def metadata(tensor: torch.Tensor) -> tuple[Any, ...]:

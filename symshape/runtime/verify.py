@@ -1,0 +1,375 @@
+"""The net under everything: for a sample of calls eager runs too, and the compiled program is compared with it.
+
+A sampled call is served by eager, so that its effects on the world happen once; the compiled program runs before it, on
+copies of the arguments, and what it changed beside them (buffers, random generators) is put back. A difference is an
+error of ours: it raises with the first difference and the suspected cause, and the entry leaves the cache.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from symshape import events
+from symshape.calls.copies import copy_call
+from symshape.errors import VerificationError
+from symshape.graph.program import Program
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Served(Protocol):
+    """An entry as verifying needs it."""
+
+    @property
+    def number(self) -> int:
+        """Which entry it is."""
+
+    @property
+    def program(self) -> Program:
+        """What was traced."""
+
+    @property
+    def runner_name(self) -> str:
+        """What runs it."""
+
+    def build(self, outputs: list[Any], /) -> Any:
+        """From flat outputs to the program's own structure."""
+
+    def run(self, leaves: Sequence[Any], values: Sequence[int], /) -> list[Any]:
+        """The flat outputs."""
+
+
+Find = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, tuple[int, ...], Sequence[Any]]]
+"""The entry that serves a call (traced if need be), its integers, and its leaves."""
+
+
+@attrs.frozen
+class _Tolerance:
+    """``|got - expected| <= absolute + relative * |expected| + scale * greatest |expected|``.
+
+    The last term is for other kernels: sums in another order err with the size of what is summed.
+    """
+
+    relative: float
+    absolute: float
+    scale: float
+
+
+_TOLERANCES = {
+    torch.float64: _Tolerance(1e-7, 1e-7, 1e-9),
+    torch.float32: _Tolerance(1.3e-6, 1e-5, 1e-4),
+    torch.float16: _Tolerance(1e-3, 1e-5, 1e-2),
+    torch.bfloat16: _Tolerance(1.6e-2, 1e-5, 3e-2),
+    torch.complex64: _Tolerance(1.3e-6, 1e-5, 1e-4),
+    torch.complex128: _Tolerance(1e-7, 1e-7, 1e-9),
+}
+_LOOSEST = _Tolerance(0.25, 0.25, 0.25)  # floats of 8 bits and less
+
+
+@attrs.frozen(eq=False)
+class Seen:
+    """What one call left to be seen.
+
+    Attributes:
+        result: what it returned; None if it raised.
+        error: what it raised.
+        inputs: the tensors among its arguments, before and as it left them.
+        lifted: the tensors outside the arguments that the program writes to, as it left them, by name.
+        generators: the states of random generators, as it left them, by name.
+    """
+
+    result: Any
+    error: Exception | None
+    inputs: Sequence[torch.Tensor]
+    lifted: Mapping[str, torch.Tensor]
+    generators: Mapping[str, torch.Tensor]
+
+
+class Verifier:
+    """Which calls of one compiled function are verified, and how.
+
+    Attributes:
+        verified: calls that eager agreed with.
+        skipped: sampled calls that cannot be run twice.
+    """
+
+    def __init__(self, name: str, fn: Callable[..., Any], rate: float, discard: Callable[[Any], None]) -> None:
+        self._name = name
+        self._fn = fn
+        self._rate = rate
+        self._discard = discard
+        self._random = random.Random()  # not the program's: what it draws must not change
+        self.verified = 0
+        self.skipped = 0
+
+    def due(self) -> bool:
+        """Whether the next call is one of the sample."""
+        return self._rate >= 1 or self._random.random() < self._rate
+
+    def call(self, find: Find, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of the call, by eager, after the compiled program has agreed with it.
+
+        Raises:
+            VerificationError: it has not.
+        """
+        entry, values, leaves = find(args, kwargs)
+        if reason := _cannot_run_twice(entry.program, leaves):
+            self.skipped += 1
+            events.emit(events.NotVerified(self._name, reason))
+            return entry.build(entry.run(leaves, values))
+        copies, spare = copy_call(args, kwargs), copy_call(args, kwargs)
+        got = _compiled(entry, find, copies)
+        expected = _eager(self._fn, args, kwargs, entry.program)
+        found = differences(expected, got)
+        if found:
+            self._raise(entry, find, spare, expected, found)
+        self.verified += 1
+        if expected.error is not None:
+            raise expected.error
+        return expected.result
+
+    def _raise(self, entry: Served, find: Find, spare: Arguments, expected: Seen, found: list[str]) -> None:
+        self._discard(entry)
+        cause = _cause(entry, find, spare, expected)
+        events.emit(events.Mismatch(self._name, entry.number, found[0], cause))
+        raise VerificationError(
+            f"{self._name}: entry {entry.number} (runner {entry.runner_name}) computes something else than eager.\n"
+            f"  first difference: {found[0]}\n"
+            + (f"  and {len(found) - 1} more\n" if len(found) > 1 else "")
+            + f"  suspected cause: {cause}\n"
+            "  The entry has left the cache; eager's effects have happened. Please report this with the function.",
+            tuple(found),
+            cause,
+        ) from expected.error
+
+
+def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
+    """Why a call cannot be run a second time on copies; empty if it can."""
+    written = {id(value) for value in program.graph.mutated}
+    for each in program.graph.inputs:
+        leaf = leaves[each.position]
+        if id(each.value) in written and leaf.requires_grad and not leaf.is_leaf:
+            return f"it writes to {each.path}, which is a result of operations that are differentiated"
+    for each in program.graph.inputs:
+        if type(leaves[each.position]) not in (torch.Tensor, torch.nn.Parameter):
+            return f"{each.path} is a {type(leaves[each.position]).__name__}"
+    return ""
+
+
+# -- two runs of one call ---------------------------------------------------------------------------------------------
+
+
+def _compiled(entry: Served, find: Find, call: Arguments) -> Seen:
+    """The compiled program on copies; buffers and generators are put back."""
+    written = _written(entry.program)
+    generators = _generators(entry.program)
+    tensors_before = {name: tensor.detach().clone() for name, tensor in written.items()}
+    states_before = {name: generator.get_state() for name, generator in generators.items()}
+    try:
+        served, values, leaves = find(*call)
+        return _seen(lambda: served.build(served.run(leaves, values)), call, written, generators)
+    finally:
+        for name, tensor in written.items():
+            tensor.data.copy_(tensors_before[name])  # .data: autograd has not seen the first write either
+        for name, generator in generators.items():
+            generator.set_state(states_before[name])
+
+
+def _eager(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], program: Program) -> Seen:
+    return _seen(lambda: fn(*args, **kwargs), (args, kwargs), _written(program), _generators(program))
+
+
+def _seen(
+    run: Callable[[], Any],
+    call: Arguments,
+    written: Mapping[str, torch.Tensor],
+    generators: Mapping[str, torch.Generator],
+) -> Seen:
+    inputs = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor)]
+    result, error = None, None
+    try:
+        result = run()
+    except Exception as raised:
+        error = raised
+    return Seen(
+        result,
+        error,
+        inputs,
+        {name: tensor.detach().clone() for name, tensor in written.items()},
+        {name: generator.get_state() for name, generator in generators.items()},
+    )
+
+
+def _written(program: Program) -> dict[str, torch.Tensor]:
+    """The tensors outside the arguments that a program writes to, by name."""
+    written = {id(value) for value in program.graph.mutated}
+    lifted = (each for each in program.graph.lifted if not each.constant and id(each.value) in written)
+    return {each.name: each.tensor for each in lifted}
+
+
+def _generators(program: Program) -> dict[str, torch.Generator]:
+    """The generators that a program may draw from, by name: torch's own, and those that its ops were given."""
+    found = {"torch's generator": torch.default_generator}
+    if torch.cuda.is_initialized():
+        found |= {f"the generator of cuda:{i}": each for i, each in enumerate(torch.cuda.default_generators)}
+    given = (each for node in program.graph.nodes for each in (*node.args, *node.kwargs.values()))
+    for each in given:
+        if isinstance(each, torch.Generator):
+            found.setdefault(f"generator {each._cdata:x}", each)  # type: ignore[attr-defined]
+    return found
+
+
+def _cause(entry: Served, find: Find, spare: Arguments, expected: Seen) -> str:
+    """What a difference is likely to come from: told by tracing anew, and by running the graph op by op."""
+    try:
+        fresh, _, _ = find(*spare)
+        again = _compiled(fresh, find, copy_call(*spare))
+    except Exception as error:
+        return f"tracing anew fails: {type(error).__name__}: {error}"
+    if not differences(expected, again):
+        return (
+            "traced anew, the program agrees with eager: something that it reads outside its arguments has changed "
+            f"since the trace and no guard looked at it{_where(entry.program, fresh.program)}"
+        )
+    if fresh.runner_name != "eager":
+        return f"the runner {fresh.runner_name}, or an operator's rule: traced anew it differs again"
+    return "traced anew, it differs again: the function reads something that changes at every call, or a rule is wrong"
+
+
+def _where(then: Program, now: Program) -> str:
+    """The first line of the user's at which two traces of one function differ."""
+    for old, new in zip(then.graph.nodes, now.graph.nodes, strict=False):
+        if old.op is not new.op or str(old.args) != str(new.args) or str(old.kwargs) != str(new.kwargs):
+            return f"; the traces differ first at {new.origin}"
+    return ""
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+
+def differences(expected: Seen, got: Seen) -> list[str]:
+    """What is different between eager's call and the compiled program's, in words, the most telling first."""
+    if expected.error is not None or got.error is not None:
+        return _different_errors(expected.error, got.error)
+    found = _different_results(expected, got)
+    for i, (a, b) in enumerate(zip(expected.inputs, got.inputs, strict=True)):
+        found += _different_tensors(f"argument tensor {i} afterwards", a, b, layout=False)
+    for name, tensor in expected.lifted.items():
+        found += _different_tensors(f"{name} afterwards", tensor, got.lifted[name], layout=False)
+    for name, state in expected.generators.items():
+        if not torch.equal(state, got.generators[name]):
+            found.append(f"{name} is in another state afterwards")
+    return found
+
+
+def _different_errors(expected: Exception | None, got: Exception | None) -> list[str]:
+    if expected is not None and got is not None:
+        return []  # both refuse; eager's words are the user's
+    if expected is not None:
+        return [f"eager raises {type(expected).__name__} ({expected}), the compiled program does not"]
+    return [f"the compiled program raises {type(got).__name__} ({got}), eager does not"]
+
+
+def _different_results(expected: Seen, got: Seen) -> list[str]:
+    ours, tree = pytree.tree_flatten_with_path(got.result)
+    theirs, wanted = pytree.tree_flatten_with_path(expected.result)
+    if tree != wanted:
+        return [f"the result is {wanted}, but the compiled program's is {tree}"]
+    found: list[str] = []
+    for (path, a), (_, b) in zip(theirs, ours, strict=True):
+        found += _different_leaves(f"result{pytree.keystr(path)}", a, b)
+    leaves_a, leaves_b = [a for _, a in theirs], [b for _, b in ours]
+    for (path, _), a, b in zip(
+        theirs, _aliases(leaves_a, expected.inputs), _aliases(leaves_b, got.inputs), strict=True
+    ):
+        if a != b:
+            found.append(
+                f"result{pytree.keystr(path)} {a or 'shares no memory'}, but the compiled program's {b or 'none'}"
+            )
+    return found
+
+
+def _aliases(leaves: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Iterator[str]:
+    """For each result: which argument it is, and which arguments and earlier results it shares memory with."""
+    named = [(f"argument tensor {i}", tensor) for i, tensor in enumerate(inputs)]
+    for i, leaf in enumerate(leaves):
+        if not isinstance(leaf, torch.Tensor):
+            yield ""
+            continue
+        same = [name for name, other in named if other is leaf]
+        shared = [name for name, other in named if other is not leaf and _share(other, leaf)]
+        named.append((f"result {i}", leaf))
+        yield "; ".join(
+            [*(f"is {name}" for name in same[:1]), *([f"shares memory with {', '.join(shared)}"] if shared else [])]
+        )
+
+
+def _share(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.layout is not torch.strided or b.layout is not torch.strided or not a.numel() or not b.numel():
+        return False
+    return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
+
+
+def _different_leaves(name: str, expected: Any, got: Any) -> list[str]:
+    if isinstance(expected, torch.Tensor) and isinstance(got, torch.Tensor):
+        return _different_tensors(name, expected, got, layout=True)
+    if type(expected) is not type(got):
+        return [f"{name}: expected a {type(expected).__name__}, got a {type(got).__name__}"]
+    if isinstance(expected, float):
+        return [] if repr(expected) == repr(got) else [f"{name}: expected {expected!r}, got {got!r}"]
+    try:
+        equal = expected is got or bool(expected == got)
+    except Exception:
+        equal = False  # objects that cannot be compared are the same one or not
+    return [] if equal else [f"{name}: expected {expected!r}, got {got!r}"]
+
+
+def _different_tensors(name: str, expected: torch.Tensor, got: torch.Tensor, *, layout: bool) -> list[str]:
+    for what in ("shape", "dtype", "device", "layout", "requires_grad"):
+        a, b = getattr(expected, what), getattr(got, what)
+        if a != b:
+            return [f"{name}: expected {what} {_shown(a)}, got {_shown(b)}"]
+    if layout and expected.layout is torch.strided:
+        stepped = [d for d, size in enumerate(expected.shape) if size > 1] if expected.numel() else []
+        a, b = [expected.stride(d) for d in stepped], [got.stride(d) for d in stepped]
+        if a != b:
+            return [f"{name}: expected strides {tuple(expected.stride())}, got {tuple(got.stride())}"]
+    return _different_values(name, expected, got)
+
+
+def _shown(value: Any) -> str:
+    return str(tuple(value)) if isinstance(value, torch.Size) else str(value)
+
+
+def _different_values(name: str, expected: torch.Tensor, got: torch.Tensor) -> list[str]:
+    """Values by the tolerance of their dtype; NaN equals NaN. Shapes, dtypes and layouts are the same."""
+    with torch.no_grad():
+        a, b = expected.detach(), got.detach()
+        if a.layout is not torch.strided:
+            a, b = a.to_dense(), b.to_dense()
+        a, b = a.resolve_conj().resolve_neg(), b.resolve_conj().resolve_neg()
+        if not a.dtype.is_floating_point and not a.dtype.is_complex:
+            wrong = a != b
+        else:
+            limit = _TOLERANCES.get(a.dtype, _LOOSEST)
+            wide = torch.complex128 if a.dtype.is_complex else torch.float64
+            x, y = a.to(wide), b.to(wide)
+            magnitude = x.abs()
+            finite = magnitude[magnitude.isfinite()]
+            greatest = float(finite.max()) if finite.numel() else 0.0
+            near = (x - y).abs() <= limit.absolute + limit.relative * magnitude + limit.scale * greatest
+            wrong = ~(near | (x == y) | (x.isnan() & y.isnan()))
+        number = int(wrong.sum())
+        if not number:
+            return []
+        place = tuple(wrong.nonzero()[0].tolist())
+        return [
+            f"{name}: {number:,} of {a.numel():,} elements differ, first at {place}: "
+            f"expected {a[place].item()}, got {b[place].item()}"
+        ]

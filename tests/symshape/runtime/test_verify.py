@@ -1,0 +1,197 @@
+"""Calls that eager verifies: agreement leaves no trace, every kind of difference is caught, named and traced back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape import events
+from symshape.calls.copies import copy_call
+from symshape.errors import InputError, VerificationError
+from symshape.runtime.verify import Verifier
+
+R = torch.randn
+
+
+def verified(
+    compiled_fn: Callable[..., Any], eager_fn: Callable[..., Any], *args: Any, discarded: list[Any] | None = None
+) -> Any:
+    """One verified call of what was compiled from one function, held against another."""
+    compiled = symshape.compile(compiled_fn)
+    gone: list[Any] = [] if discarded is None else discarded
+
+    def discard(entry: Any) -> None:
+        gone.append(entry)
+        compiled.reset()
+
+    return Verifier("f", eager_fn, 1.0, discard).call(compiled._find, args, {})
+
+
+class Norm(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(self.norm(x), 0.5)
+
+
+def _adds_in_place(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    x.add_(1)
+    return x, x[1:]
+
+
+@pytest.mark.parametrize(
+    ("fn", "make"),
+    [
+        (lambda x: x.relu().sum(0), lambda: (R(3, 4),)),
+        (_adds_in_place, lambda: (R(3, 4),)),
+        (lambda x: (x, x.t(), {"sum": x.sum(), "n": x.size(0)}), lambda: (R(3, 4),)),
+        (lambda x: torch.rand(x.shape) + x, lambda: (R(5),)),
+        (lambda x: x / 0 * float("nan"), lambda: (torch.zeros(3),)),
+        (lambda x, y: (x.add_(1), y.sum()), lambda: (lambda t: (t[:4], t[2:6]))(R(8))),
+        (lambda x: (x.double() @ x.double().t()).bool(), lambda: (R(3, 2),)),
+        (lambda x: x.conj() * 2j, lambda: (R(3, dtype=torch.complex64),)),
+        (lambda x: x * 2, lambda: (R(3, requires_grad=True),)),
+    ],
+)
+def test_agreement_is_what_eager_does(fn: Callable[..., Any], make: Callable[[], tuple[Any, ...]]) -> None:
+    args = make()
+    (copies, _) = copy_call(args, {})
+    torch.manual_seed(3)
+    wanted = fn(*copies)
+    after = torch.rand(1)
+    torch.manual_seed(3)
+    got = verified(fn, fn, *args)
+    assert torch.equal(torch.rand(1), after), "the random generator went on as by one call"
+    torch.testing.assert_close(got, wanted, rtol=0, atol=0, equal_nan=True)
+    for ours, theirs in zip(args, copies, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def test_buffers_change_once() -> None:
+    module, twin = Norm(), Norm()
+    twin.load_state_dict(module.state_dict())
+    x = R(6, 4)
+    torch.manual_seed(0)
+    wanted = twin(x)
+    torch.manual_seed(0)
+    got = verified(module, module, x)
+    assert torch.equal(got, wanted)
+    for (name, ours), (_, theirs) in zip(module.state_dict().items(), twin.state_dict().items(), strict=True):
+        assert torch.equal(ours, theirs), name
+
+
+def _raises(x: torch.Tensor) -> torch.Tensor:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("compiled", "eager", "words"),
+    [
+        (lambda x: x + 1, lambda x: x + 2, r"result: 12 of 12 elements differ, first at \(0, 0\): expected .*, got"),
+        (lambda x: x.relu(), lambda x: x.relu() + 1e-3, "elements differ"),
+        (lambda x: x.argmax(), lambda x: x.argmax() + 1, r"1 of 1 elements differ, first at \(\)"),
+        (lambda x: x.sum(0), lambda x: x.sum(1), r"expected shape \(3,\), got \(4,\)"),
+        (lambda x: x * 2, lambda x: (x * 2).double(), "expected dtype torch.float64, got torch.float32"),
+        (lambda x: x + 0, lambda x: (x + 0).t().contiguous().t(), r"expected strides \(1, 3\), got \(4, 1\)"),
+        (lambda x: x[1:], lambda x: x[1:].clone(), "result shares no memory, but the compiled program's shares memory"),
+        (
+            lambda x: x,
+            lambda x: x.view(3, 4),
+            "shares memory with argument tensor 0, but the compiled program's is arg",
+        ),
+        (lambda x: (x + 1, 2), lambda x: [x + 1, 2], "the result is"),
+        (lambda x: (x + 1, 2), lambda x: (x + 1, 3), r"result\[1\]: expected 3, got 2"),
+        (lambda x: (x + 1, 2), lambda x: (x + 1, 2.0), "expected a float, got a int"),
+        (lambda x: x.add(1), lambda x: x.add_(1), "."),
+        (
+            lambda x: x.sum(),
+            lambda x: (x.sum(), x.zero_())[0],
+            "argument tensor 0 afterwards: 12 of 12 elements differ",
+        ),
+        (lambda x: x * 2, lambda x: (torch.rand(1), x * 2)[1], "torch's generator is in another state afterwards"),
+        (lambda x: x * 2, _raises, r"eager raises ValueError \(no\), the compiled program does not"),
+        (lambda x: x.detach() * 2, lambda x: (x * 2).requires_grad_(), "expected requires_grad True, got False"),
+    ],
+)
+def test_differences_are_caught(compiled: Callable[..., Any], eager: Callable[..., Any], words: str) -> None:
+    heard: list[events.Event] = []
+    discarded: list[Any] = []
+    unsubscribe = events.subscribe(heard.append)
+    try:
+        with pytest.raises(VerificationError) as raised:
+            verified(compiled, eager, R(3, 4).abs() + 1, discarded=discarded)
+    finally:
+        unsubscribe()
+    error = raised.value
+    assert any(re.search(words, each) for each in error.differences), error.differences
+    assert error.differences[0] in str(error)
+    assert "suspected cause" in str(error)
+    assert len(discarded) == 1
+    (mismatch,) = [each for each in heard if isinstance(each, events.Mismatch)]
+    assert (mismatch.difference, mismatch.cause) == (error.differences[0], error.cause)
+
+
+def test_a_compiled_program_that_fails_is_a_difference() -> None:
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        torch._check((x > 5).nonzero().size(0) >= 1)
+        return x * 2
+
+    with pytest.raises(VerificationError, match="the compiled program raises RuntimeAssertionError"):
+        verified(fails, lambda x: x * 2, torch.ones(3))
+
+
+def test_both_may_refuse() -> None:
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        torch._check((x > 5).nonzero().size(0) >= 1)
+        return x * 2
+
+    with pytest.raises(RuntimeError) as raised:
+        verified(fails, fails, torch.ones(3))
+    assert not isinstance(raised.value, VerificationError)
+
+
+def test_a_state_that_no_guard_looks_at_is_suspected_and_the_line_is_named() -> None:
+    factor = [2.0]
+    compiled = symshape.compile(lambda x: (x + 1) * 2.0)
+    entry, _, _ = compiled._find((R(3),), {})
+    anew = symshape.compile(lambda x: (x + 1) * factor[0])
+    factor[0] = 3.0
+    finds = iter([compiled._find, compiled._find, anew._find, anew._find])  # as if the entry had been traced before
+    gone: list[Any] = []
+    verifier = Verifier("f", lambda x: (x + 1) * factor[0], 1.0, gone.append)
+    with pytest.raises(VerificationError, match="has changed since the trace") as raised:
+        verifier.call(lambda args, kwargs: next(finds)(args, kwargs), (R(3),), {})
+    assert gone == [entry]
+    assert "the traces differ first at test_verify.py" in raised.value.cause
+    assert "factor[0]" in raised.value.cause
+
+
+def test_a_call_that_cannot_be_run_twice_is_served_and_told() -> None:
+    heard: list[events.Event] = []
+    unsubscribe = events.subscribe(heard.append)
+    try:
+        leaf = R(3, requires_grad=True)
+        result = verified(lambda x: x.add_(1), lambda x: x * 100, leaf * 1)
+    finally:
+        unsubscribe()
+    torch.testing.assert_close(result, leaf + 1)
+    assert [type(each) for each in heard if isinstance(each, events.NotVerified)] == [events.NotVerified]
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, True, "all", None])
+def test_the_rate_is_a_fraction(rate: Any) -> None:
+    with pytest.raises(InputError, match="verify must be a number from 0 to 1"):
+        symshape.Options(verify=rate)
+
+
+def test_the_sample_has_the_size_asked_for() -> None:
+    verifier = Verifier("f", lambda x: x, 0.1, lambda _: None)
+    assert 800 < sum(verifier.due() for _ in range(10_000)) < 1200
+    assert all(Verifier("f", lambda x: x, 1, lambda _: None).due() for _ in range(100))
