@@ -28,6 +28,7 @@ from symshape.errors import (
     RuntimeAssertionError,
     SymShapeError,
     UnsupportedError,
+    VerificationError,
 )
 from symshape.frontends.compile import Compiled, compile
 from symshape.frontends.stats import Stats
@@ -53,6 +54,7 @@ __all__ = [
     "SymShapeError",
     "Traced",
     "UnsupportedError",
+    "VerificationError",
     "compile",
     "trace",
 ]

@@ -119,7 +119,11 @@ def _take_in(learning: Learning, condition: Term) -> None:
     elif op is Op.EQ:
         _require_divisors(learning, condition)
         remainder = two_remainders(condition.args[0]) if condition.kinds else None
-        _add_equation(learning, condition.args[0] if remainder is None else remainder)
+        zero = condition.args[0] if remainder is None else remainder
+        if zero.op is not Op.CONST:
+            _add_equation(learning, zero)
+        elif zero is not arithmetic.ZERO:  # two remainders of terms that differ by a constant
+            component.contradictory = True
     else:
         _require_divisors(learning, condition)
         component.residue[condition] = None

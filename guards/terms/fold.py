@@ -14,6 +14,7 @@ from guards.terms.term import DEEP, Op, Term, children, postorder
 
 T = TypeVar("T")
 Algebra = Callable[[Term, list[T]], T]
+_SHALLOW = 12  # deeper terms may share so much of themselves that reading a part again costs more than remembering it
 Value = Any  # int or bool; spelled so, a compiled module would make an int of a bool
 
 
@@ -60,7 +61,7 @@ def evaluate(term: Term, values: Mapping[str, Value]) -> Value:
     >>> evaluate((s + 7) // 8 * 8, {"s": 9}), evaluate(lt(s, 9), {"s": 9})
     (16, False)
     """
-    if term.depth <= DEEP:
+    if term.depth <= _SHALLOW:
         return _value(term, values)
     found = fold(term, lambda part, operands: _partial(part, operands, values))
     if found is None:

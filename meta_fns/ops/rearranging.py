@@ -43,6 +43,8 @@ def roll(self: TensorSpec, shifts: Sequence[Size], dims: Sequence[int] = ()) -> 
     if len(self.sizes) not in (4, 5) or self.canonical():
         return self.fresh()
     for shift, d in zip(shifts, dims, strict=True):
+        if self.sizes[wrap_dim(d, len(self.sizes))] == 0:  # nothing is moved by a remainder of 0
+            return laid_out_like(self)
         self = _rolled(self, shift, wrap_dim(d, len(self.sizes)))
     return self
 

@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -29,6 +29,7 @@ from symshape.options import Options
 from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.runners.choice import RunnerName, check_name, make_runner
 from symshape.runtime.runners.cuda_graph import GraphStore
+from symshape.runtime.verify import Verifier
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -77,7 +78,7 @@ def compile(
         raise InputError("this function is compiled already")
     if options is not None and not isinstance(options, Options):
         raise InputError(f"options must be a symshape.Options, not {options!r}")
-    return Compiled(fn, dynamic, check_name(runner), options or Options())
+    return compiled_with(options)(fn, dynamic, check_name(runner), options or Options())
 
 
 class Compiled:
@@ -146,12 +147,18 @@ class Compiled:
         """A call that the memo does not know: nested arguments, new sizes, or a miss."""
         if is_tracing():  # a part of another program: its guards are that program's
             return self.fn(*args, **kwargs)
+        entry, values, leaves = self._find_slowly(args, kwargs, flat, key)
+        return entry.build(entry.run(leaves, values))
+
+    def _find_slowly(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
+    ) -> tuple[Entry, tuple[int, ...], Sequence[Any]]:
         leaves, structure, values = read(self.fn, args, kwargs)
         branch, entry = self._cache.find(structure, values) or self._miss(structure, values, args, kwargs)
         if key is not None:
             self._cache.remember(branch, flat, key, entry, values)
         entry.last_used = self._cache.clock
-        return entry.build(entry.run(leaves, values))
+        return entry, values, leaves
 
     def _miss(
         self, structure: Hashable, values: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -257,3 +264,34 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"<Compiled {name_of(self.fn)}: {len(self.entries)} entries, runner {self._runner}>"
+
+
+class Verified(Compiled):
+    """A compiled function that eager verifies for a sample of its calls (``Options.verify``)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._verifier = Verifier(name_of(self.fn), self.fn, self._options.verify, self._cache.discard)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Serves the call by an entry, or by eager once an entry has been held against it."""
+        if not self._verifier.due() or is_tracing():
+            return super().__call__(*args, **kwargs)
+        self._cache.clock += 1
+        return self._verifier.call(self._find, args, kwargs)
+
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, tuple[int, ...], Sequence[Any]]:
+        """The entry that serves a call, its integers, and the call's leaves."""
+        leaves = (*args, *kwargs.values()) if kwargs else args
+        key = self._cache.makers[len(leaves)](leaves, kwargs)
+        found = self._cache.find_exact(key)
+        return (*found, leaves) if found is not None else self._find_slowly(args, kwargs, leaves, key)
+
+    def stats(self) -> Stats:
+        """Counters and times so far."""
+        return attrs.evolve(super().stats(), verified=self._verifier.verified)
+
+
+def compiled_with(options: Options | None) -> type[Compiled]:
+    """The class of compiled functions that these options ask for."""
+    return Verified if options is not None and options.verify else Compiled

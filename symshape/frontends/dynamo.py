@@ -20,7 +20,7 @@ from guards.sets.sources import IntArg, Size, Source
 from symshape.calls.call_key import chosen_key
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError
-from symshape.frontends.compile import Compiled
+from symshape.frontends.compile import Compiled, compiled_with
 from symshape.options import Options
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.user_code import at, location_in
@@ -115,7 +115,7 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], runner: Ru
         return _Interpreter(graph).run(*inputs)
 
     exact = chosen_key(len(inputs), sizes, integers)
-    compiled = Compiled(dynamo_graph, None, runner, options, fixed_policies=policies, exact=exact)
+    compiled = compiled_with(options)(dynamo_graph, None, runner, options, fixed_policies=policies, exact=exact)
     _alive.add(compiled)
     return compiled
 

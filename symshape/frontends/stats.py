@@ -19,6 +19,7 @@ class Stats:
         cuda_graphs: CUDA graphs now.
         dispatch_us: median µs of the look-up of a warm hit, sampled at every 256th call; None before the first sample.
         trace_ms: milliseconds spent tracing, in all.
+        verified: calls that eager ran too and agreed with (``Options.verify``).
     """
 
     calls: int
@@ -30,3 +31,4 @@ class Stats:
     cuda_graphs: int
     dispatch_us: float | None
     trace_ms: float
+    verified: int = 0

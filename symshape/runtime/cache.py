@@ -210,6 +210,14 @@ class EntryCache:
             branch.memo = {key: found for key, found in branch.memo.items() if found[0] is not entry}
         self.branches = tuple(branch for branch in self.branches if branch.families)
 
+    def discard(self, entry: Entry) -> None:
+        """Lets an entry go that turned out to be wrong; nothing if it has left already."""
+        with self.lock:
+            if entry.gone:
+                return
+            self._remove(entry)
+        _release((entry,))
+
     def clear(self) -> None:
         """Forgets everything, and counts from 0 again."""
         with self.lock:

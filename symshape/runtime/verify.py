@@ -233,6 +233,8 @@ def _cause(entry: Served, find: Find, spare: Arguments, expected: Seen) -> str:
     except Exception as error:
         return f"tracing anew fails: {type(error).__name__}: {error}"
     if not differences(expected, again):
+        if not differences(expected, _compiled(entry, _by_graph(entry, find), copy_call(*spare))):
+            return f"the runner {entry.runner_name}: the same graph, run op by op, agrees with eager"
         return (
             "traced anew, the program agrees with eager: something that it reads outside its arguments has changed "
             f"since the trace and no guard looked at it{_where(entry.program, fresh.program)}"
@@ -240,6 +242,27 @@ def _cause(entry: Served, find: Find, spare: Arguments, expected: Seen) -> str:
     if fresh.runner_name != "eager":
         return f"the runner {fresh.runner_name}, or an operator's rule: traced anew it differs again"
     return "traced anew, it differs again: the function reads something that changes at every call, or a rule is wrong"
+
+
+@attrs.frozen
+class _OpByOp:
+    """An entry whose graph is run by nothing but itself."""
+
+    number: int
+    program: Program
+    build: Callable[[list[Any]], Any]
+    run: Callable[[Sequence[Any], Sequence[int]], list[Any]]
+    runner_name: str = "eager"
+
+
+def _by_graph(entry: Served, find: Find) -> Find:
+    plain = _OpByOp(entry.number, entry.program, entry.build, entry.program.run)
+
+    def found(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[int, ...], Sequence[Any]]:
+        _, values, leaves = find(args, kwargs)
+        return plain, values, leaves
+
+    return found
 
 
 def _where(then: Program, now: Program) -> str:

@@ -106,6 +106,13 @@ def _wrong_ops() -> dict[str, Callable[[], object]]:
     }
 
 
+def _wrong_entry() -> None:
+    compiled = symshape.compile(larger, options=symshape.Options(verify=1))
+    compiled(torch.ones(8))
+    compiled.entries[0].run = lambda leaves, values: [leaves[0] * 3]  # a runner gone wrong
+    compiled(torch.ones(8))
+
+
 FAILING: dict[str, Callable[[], object]] = {
     "guards.ParseError": lambda: guards.parse("s0 + import"),
     "guards.Contradiction": lambda: guards.prove("s0 > 1", assume=["s0 < s1", "s1 < s0"]),
@@ -121,6 +128,7 @@ FAILING: dict[str, Callable[[], object]] = {
     "symshape.DataDependentError": lambda: symshape.trace(chosen, torch.ones(8)),
     "symshape.GuardViolation": lambda: symshape.trace(larger, torch.ones(8))(torch.ones(3)),
     "symshape.RuntimeAssertionError": lambda: symshape.trace(asserted, torch.ones(8))(torch.zeros(8)),
+    "symshape.VerificationError": _wrong_entry,
     "symshape.RunnerError": lambda: symshape.compile(larger, runner="fast"),
 }
 

@@ -16,18 +16,19 @@ from symshape.errors import InputError, VerificationError
 from symshape.runtime.verify import Verifier
 
 R = torch.randn
+VERIFY = symshape.Options(verify=1)
 
 
 def verified(
     compiled_fn: Callable[..., Any], eager_fn: Callable[..., Any], *args: Any, discarded: list[Any] | None = None
 ) -> Any:
     """One verified call of what was compiled from one function, held against another."""
-    compiled = symshape.compile(compiled_fn)
+    compiled = symshape.compile(compiled_fn, options=VERIFY)
     gone: list[Any] = [] if discarded is None else discarded
 
     def discard(entry: Any) -> None:
         gone.append(entry)
-        compiled.reset()
+        compiled._cache.discard(entry)
 
     return Verifier("f", eager_fn, 1.0, discard).call(compiled._find, args, {})
 
@@ -159,11 +160,13 @@ def test_both_may_refuse() -> None:
 
 def test_a_state_that_no_guard_looks_at_is_suspected_and_the_line_is_named() -> None:
     factor = [2.0]
-    compiled = symshape.compile(lambda x: (x + 1) * 2.0)
+    compiled = symshape.compile(lambda x: (x + 1) * 2.0, options=VERIFY)
     entry, _, _ = compiled._find((R(3),), {})
-    anew = symshape.compile(lambda x: (x + 1) * factor[0])
+    anew = symshape.compile(lambda x: (x + 1) * factor[0], options=VERIFY)
     factor[0] = 3.0
-    finds = iter([compiled._find, compiled._find, anew._find, anew._find])  # as if the entry had been traced before
+    finds = iter(
+        [compiled._find, compiled._find, anew._find, anew._find, anew._find]
+    )  # as if the entry had been traced before
     gone: list[Any] = []
     verifier = Verifier("f", lambda x: (x + 1) * factor[0], 1.0, gone.append)
     with pytest.raises(VerificationError, match="has changed since the trace") as raised:
@@ -195,3 +198,55 @@ def test_the_sample_has_the_size_asked_for() -> None:
     verifier = Verifier("f", lambda x: x, 0.1, lambda _: None)
     assert 800 < sum(verifier.due() for _ in range(10_000)) < 1200
     assert all(Verifier("f", lambda x: x, 1, lambda _: None).due() for _ in range(100))
+
+
+# -- through symshape.compile and the backend -------------------------------------------------------------------------
+
+
+def test_compile_verifies_when_asked_to() -> None:
+    compiled = symshape.compile(lambda x: x * 2, options=VERIFY)
+    for n in (3, 4, 5, 3):
+        assert compiled(torch.ones(n)).tolist() == [2.0] * n
+    stats = compiled.stats()
+    assert (stats.calls, stats.verified, stats.traces) == (4, 4, 2)
+    plain = symshape.compile(lambda x: x * 2)
+    plain(torch.ones(3))
+    assert plain.stats().verified == 0
+
+
+def test_effects_happen_once_and_are_eagers() -> None:
+    ran: list[int] = []
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.add_(1)
+
+    compiled = symshape.compile(fn, options=VERIFY)
+    x = torch.zeros(3)
+    for n in range(1, 4):
+        result = compiled(x)
+        ran.append(n)
+        assert result is x
+        assert x.tolist() == [float(n)] * 3
+
+
+def test_a_wrong_entry_leaves_the_cache() -> None:
+    compiled = symshape.compile(lambda x: x * 2, options=VERIFY)
+    compiled(torch.ones(3))
+    (entry,) = compiled.entries
+    entry.run = lambda leaves, values: [leaves[0] * 3]  # a runner gone wrong
+    with pytest.raises(
+        VerificationError, match=r"entry 0 .*computes something else than eager[\s\S]*the runner eager: the same graph"
+    ):
+        compiled(torch.ones(3))
+    assert entry not in compiled.entries
+    assert compiled(torch.ones(3)).tolist() == [2.0] * 3
+
+
+def test_the_backend_takes_the_option() -> None:
+    torch._dynamo.reset()
+    fn = torch.compile(lambda x: x.relu() + 1, backend="symshape", dynamic=True, options={"verify": 1})
+    for n in (3, 5, 4):
+        assert fn(torch.ones(n)).tolist() == [2.0] * n
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="verify must be a number from 0 to 1"):
+        torch.compile(lambda x: x * 2, backend="symshape", options={"verify": 2})(torch.ones(3))
+    torch._dynamo.reset()
