@@ -24,7 +24,7 @@ s0 % 8 == 0
 import os
 import sys
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step through modules that were compiled
@@ -153,5 +153,7 @@ __all__ = [
     "to_json",
 ]
 
-if find_spec("guards.docstrings"):  # mypyc leaves them out of what it compiles: guards/docstrings.c puts them back
+if PathFinder.find_spec(
+    "guards.docstrings", __path__
+):  # mypyc leaves them out of what it compiles: guards/docstrings.c puts them back
     import_module("guards.docstrings")

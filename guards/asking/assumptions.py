@@ -16,7 +16,7 @@ _KEPT_LIMIT = 512
 _kept: dict[tuple[object, ...], Facts] = {}
 
 
-def facts_from(ranges: Mapping[str, Pair] | None = None, assume: Iterable[str | Term] = ()) -> Facts:
+def facts_from(ranges: Mapping[str, Pair] | None = None, assume: str | Term | Iterable[str | Term] = ()) -> Facts:
     """Facts from ranges by name and conditions as text (or terms).
 
     Raises:
@@ -27,9 +27,9 @@ def facts_from(ranges: Mapping[str, Pair] | None = None, assume: Iterable[str | 
     >>> facts_from({"s0": (2, None)}, ["s0 % 8 == 0"])
     Facts(s0 in [2, inf), s0 % 8 == 0)
     """
-    assume = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
+    conditions: tuple[str | Term, ...] = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
     try:
-        key: tuple[object, ...] = (tuple[object, ...](ranges.items()) if ranges else (), assume)
+        key: tuple[object, ...] = (tuple[object, ...](ranges.items()) if ranges else (), conditions)
         found = _kept.get(key)
     except TypeError as error:
         raise RangeError(f"a range is a pair of integers or None: {error}") from None
@@ -38,7 +38,7 @@ def facts_from(ranges: Mapping[str, Pair] | None = None, assume: Iterable[str | 
         given: Mapping[str, object] = ranges or {}
         for name, pair in given.items():
             pairs[arithmetic.symbol(name)] = _checked(name, pair)
-        found = Facts.make(pairs, [condition_of(item) for item in assume])
+        found = Facts.make(pairs, [condition_of(item) for item in conditions])
         if found.contradictory:
             shown = tuple(str(condition) for condition in found.conditions)
             raise Contradiction(f"nothing satisfies all that is assumed: {', '.join(shown)}", shown)

@@ -67,8 +67,8 @@ def test_sources_pass_the_same_tests() -> None:
 @pytest.mark.skipif(not SOURCES, reason="nothing is compiled here")
 def test_interpreted_on_request() -> None:
     code = (
-        "import importlib; decide = importlib.import_module('guards.asking.queries');"
-        "print(decide.__file__, decide.prove('(s + 7) // 8 * 8 >= s'))"
+        "import importlib, guards; decide = importlib.import_module('guards.asking.queries');"
+        "print(decide.__file__, guards.prove('(s + 7) // 8 * 8 >= s'))"
     )
     environment = {**os.environ, "SYMSHAPE_INTERPRETED": "1"}
     done = subprocess.run(

@@ -84,7 +84,7 @@ def test_carries_and_chained_products_need_no_solver(query: str, assumed: list[s
         "x != y and x <= y and y <= x",  # on `!=`
         "max(x, y) > x and max(x, y) > y",  # on an operand
         "(x if x > y else y) < x",  # on a condition
-        "3*x + 3*y == 2*z + 1 and z == 3*y",  # on a fraction
+        "2*x + 3*y == 7 and x == y and x <= 3",  # on a fraction: x is 7/5
     ],
 )
 def test_each_kind_of_branch(formula: str) -> None:

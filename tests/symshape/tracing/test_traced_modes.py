@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import symshape
+from symshape.calls.modes import modes
 from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache
 from tests.symshape.eager import agree
 
@@ -80,5 +81,7 @@ def test_the_cache_of_autocast_is_put_back(enabled: bool) -> None:
 def test_a_run_without_autocast_is_the_run_itself() -> None:
     traced = symshape.trace(lambda x: x + 1, R(3))
     run = traced.program.run
-    assert without_autocast(run, (True, False, None)) is run
-    assert without_autocast(run, (True, False, None, ())) is run
+    assert not modes().autocast
+    assert without_autocast(run, modes()) is run
+    with torch.autocast("cpu", torch.bfloat16):
+        assert without_autocast(run, modes()) is not run
