@@ -57,7 +57,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # In place, so that what is edited is what is compiled. Without a C compiler guards runs as it is, at a third of the speed.
 $(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py)
-	@echo "==> compiling guards with mypyc (under a minute; COMPILE=0 leaves it out)"
+	@echo "==> compiling guards with mypyc (a minute or two; COMPILE=0 leaves it out)"
 	@rm -rf build && find guards -name "*.so" -delete
 	@SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
 	@grep "stays interpreted" build.log || true
