@@ -75,5 +75,5 @@ def test_interpreted_on_request() -> None:
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     path, answer = done.stdout.split()
-    assert path.endswith("ladder.py")
+    assert path.endswith("queries.py")
     assert answer == "True"
