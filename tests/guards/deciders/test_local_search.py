@@ -85,6 +85,19 @@ def test_what_is_found_is_a_solution() -> None:
     assert missed < 0.1 * found, (missed, found)
 
 
+@pytest.mark.parametrize(
+    ("range_", "first", "last"),
+    [(ANY, -12, 11), ((5, None), 5, 28), ((None, -40), -63, -40), ((-3, 3), -3, 3)],
+)
+def test_values_near_the_ends_are_all_tried(range_: tuple[int | None, int | None], first: int, last: int) -> None:
+    """A cube modulo a prime leads nowhere, and has one root: the 24 values near an end, or around 0, are tried."""
+    for root in range(first, last + 1):
+        asked = parse(f"x*x*x % 1013 == {root**3 % 1013}")
+        point = hunt(facts_from({"x": range_}).component(asked), asked, asked, True)
+        assert point is not None, root
+        assert (point["x"] - root) % 1013 == 0
+
+
 def test_a_solution_is_placed_among_other_symbols() -> None:
     facts = facts_from({"x": (0, 9), "y": (0, None)}, ["y == 2*x + 1"])
     asked = parse("x == 4")

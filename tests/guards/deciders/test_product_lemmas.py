@@ -63,6 +63,7 @@ def test_no_point_is_lost() -> None:
         ("x*y >= x", {"x": (1, None), "y": (1, None)}),  # a bound times a bound
         ("x*x >= x", {"x": (None, None)}),  # a chord of the square
         ("x*x + y*y >= 2*x*y", {"x": (None, None), "y": (None, None)}),  # the square of a difference
+        ("x*x + y*y + z >= 2*x*y", {"x": (None, None), "y": (None, None), "z": (0, None)}),  # it alone is no refutation
         ("x*y <= 8*y", {"x": (0, 8), "y": (0, 5)}),
     ],
 )
@@ -85,6 +86,27 @@ def test_constraints_are_multiplied() -> None:
     assert node.add(against)
     assert node.tableau.feasible()
     assert refuted_by_products(node)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "text", "impossible"),
+    [
+        (1, "i < l and i*m*n >= l*m*n", True),
+        (0, "i < l and i*m*n > l*m*n", True),
+        (0, "i < l and i*m*n >= l*m*n", False),  # all are equal where m is 0
+        (-1, "i < l and i*m*n > l*m*n + 3", False),  # i, l = 0, 4 where m*n is -1
+    ],
+)
+def test_constraints_are_multiplied_by_products_without_a_sign(lowest: int, text: str, impossible: bool) -> None:
+    """``i < l`` gives ``i*m*n <= l*m*n`` where ``m*n >= 0``, and nothing where ``m*n`` may be negative."""
+    against = parse(text)
+    ranges = {"i": (None, None), "l": (None, None), "m": (lowest, lowest + 1), "n": (0, 1) if lowest < 0 else (1, None)}
+    component = facts_from(ranges if lowest else {**ranges, "m": (0, None), "n": (0, None)}).component(against)
+    assert component.bounds(parse("m*n"))[0] == lowest
+    node = Relaxation(component, Budget())
+    assert node.add(against)
+    assert node.tableau.feasible()
+    assert refuted_by_products(node) is impossible
 
 
 def test_the_budget_is_kept() -> None:

@@ -112,6 +112,15 @@ def test_a_copy_is_changed_alone() -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["min(x, y)", "max(x, y)", "(x if z > 0 else y)"])
+def test_remainders_of_choices(text: str) -> None:
+    """A choice has what its parts share: 7 and 11 leave 3 when divided by 4."""
+    component = facts_from({"x": (7, 7), "y": (11, 11)}).component(x + y + z)
+    assert component.congruence(parse(text)) == (4, 3)
+    assert component.congruence(parse(f"6*{text} + 1")) == (24, 19)
+    assert component.congruence(parse("x // z")) == (1, 0)
+
+
 def test_joined_components_know_what_each_knows() -> None:
     one = facts_from({"x": (0, 9)}, ["x % 2 == 0"]).component(x)
     other = facts_from({"y": (3, None)}, ["y <= 2*z"]).component(y)

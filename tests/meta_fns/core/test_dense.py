@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import torch
@@ -71,6 +72,16 @@ def test_compare_asks_only_what_is_not_provable() -> None:
     assert dense.compare(a, b) == -1
     assert guards_at(env, 2, 3)
     assert not guards_at(env, 3, 2)
+
+
+def test_order_known_never_asks() -> None:
+    env, (a, b) = symbols(2, 3)
+    for left, right in itertools.product((0, 1, 2), repeat=2):
+        assert dense.order_known(left, right) == (left > right) - (left < right)
+    assert dense.order_known(a + 1, a) == 1
+    assert dense.order_known(a, a + 1) == -1
+    assert dense.order_known(a, a) == dense.order_known(a, b) == dense.order_known(b, 1) == 0
+    assert not env.guards
 
 
 def test_larger_lets_sizes_of_one_be() -> None:

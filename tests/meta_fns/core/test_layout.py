@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -77,6 +78,9 @@ def test_structure_asks_nothing() -> None:
     assert layout.is_contiguous((a, b, c, d), strides)
     assert layout.suggested_format((a, b, c, d), strides) is torch.contiguous_format
     assert layout.is_channels_last((a, b, c, d), layout.channels_last_strides((a, b, c, d)), torch.channels_last)
+    for sizes in ((a, b, 2), (a, 2, 1), (2, a, 2), (a, 1, b)):
+        assert layout.canonical(sizes, layout.contiguous_strides(sizes))
+    assert not layout.canonical((a, b, 2), (b, 2, 1))
     assert not env.guards
 
 
@@ -102,3 +106,19 @@ def test_suggested_format_of_symbols() -> None:
             assert suggest_memory_format(tensor) is torch.channels_last, values
     assert guards_at(env, 2, 3, 4, 5)
     assert guards_at(env, 6, 7, 8, 9)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_suggested_format_of_overlapping_symbols(channels: int) -> None:
+    """Pixels that lie closer to one another than they are wide are not channels last."""
+    env, (n, h, w) = symbols(2, 4, 5)
+    sizes = (n, channels, h, w)
+    found = layout.suggested_format(sizes, (h * w, 1, w, 1))
+    seen = 0
+    for values in itertools.product((1, 2, 5), repeat=3):
+        if guards_at(env, *values):
+            rows, columns = values[1:]
+            tensor = torch.empty_strided((values[0], channels, rows, columns), (rows * columns, 1, columns, 1))
+            assert suggest_memory_format(tensor) is found, values
+            seen += 1
+    assert seen > 3

@@ -101,6 +101,9 @@ def test_views_of_contiguous_symbols_ask_nothing() -> None:
     # The middle of a transposed tensor keeps apart: (b, heads, s, d) of memory (b, s, heads, d).
     strides = (s * 4 * h, h, 4 * h, 1)
     assert view_strides.view_strides((b, 4, s, h), strides, (b, 4, s, h)) is not None
+    env_of_one, (n,) = symbols(6)
+    assert view_strides.view_strides((n,), (1,), (2, 3)) == (3, 1)  # to numbers, too
+    assert not env_of_one.guards
     assert not env.guards
 
 
