@@ -10,9 +10,11 @@ from guards import parse
 from guards.asking.assumptions import facts_from
 from guards.deciders.case_split import refutes, unsolvable
 from guards.deciders.linear_refutation import refutes_all
-from guards.terms.boolean import FALSE, not_
+from guards.terms.arithmetic import const, symbol
+from guards.terms.boolean import FALSE, ne, not_
 from guards.terms.fold import evaluate
 
+x = symbol("x")
 ANY = (None, None)
 
 
@@ -33,6 +35,17 @@ def test_laws_that_need_cases(law: str, ranges: dict[str, tuple[int | None, int 
     component = facts_from(ranges, assumed).component(condition)
     assert refutes(component, not_(condition))
     assert not refutes(component, condition)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 3), (-1, 2), (-3, 0), (2, 5)])
+def test_cases_try_the_values_of_a_short_range(low: int, high: int) -> None:
+    """One case for each value, where zero and negative ends are ends like others."""
+    component = facts_from({"x": (low, high)}).component(x)
+    vanishing = const(1)
+    for value in range(low, high + 1):
+        vanishing = vanishing * (x - value)
+    assert refutes(component, ne(vanishing, 0))
+    assert not refutes(component, ne(vanishing, vanishing * 0 + 1000))
 
 
 def test_nothing_with_a_solution_is_refuted() -> None:

@@ -98,3 +98,12 @@ def test_all_that_is_known_is_taken_in() -> None:
     assert refutes(component, parse("a > d"))
     assert refutes_all(component, parse("a > d"))
     assert not refutes_all(component, parse("a >= d"))
+
+
+@pytest.mark.parametrize("assumed", ["x == 1 or x == 5", "x != 3", "x + y <= 1"])
+def test_facts_of_every_kind_are_taken_in(assumed: str) -> None:
+    """Rows, and what is no row: neither needs the other."""
+    component = facts_from({"x": (0, 9), "y": (0, 9)}, [assumed]).component(parse("x + y"))
+    formula = parse("x >= 3 and 2*x + y <= 6 and x + y <= 7")
+    assert refutes(component, formula)
+    assert not refutes(facts_from({"x": (0, 9), "y": (0, 9)}).component(formula), formula)

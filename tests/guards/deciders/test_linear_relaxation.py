@@ -112,3 +112,18 @@ def test_large_ones_are_refused() -> None:
     many = linear(0, {symbol(f"v{i}"): 1 + i % 3 for i in range(200)})
     with pytest.raises(TooLarge):
         Relaxation(Facts().component(many), Budget()).add(le(many, 5))
+
+
+@pytest.mark.parametrize(
+    ("divisor", "beyond", "within"),
+    [
+        ((1, None), "x - y*(x // y) >= y", "x - y*(x // y) >= y - 1"),
+        ((None, -1), "y*(x // y) >= x - y", "y*(x // y) >= x - y - 1"),
+    ],
+)
+def test_a_remainder_is_short_of_its_divisor(divisor: tuple[int | None, int | None], beyond: str, within: str) -> None:
+    """By one at least, whatever the divisor's sign."""
+    for text, possible in ((beyond, False), (within, True)):
+        formula = parse(text)
+        node = Relaxation(facts_from({"x": (0, None), "y": divisor}).component(formula), Budget())
+        assert (node.add(formula) and node.tableau.feasible()) is possible, text

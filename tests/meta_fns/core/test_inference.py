@@ -42,6 +42,14 @@ def test_keywords_go_to_their_positions(args: tuple[Any, ...], kwargs: dict[str,
     assert kwargs == given  # the caller's own are left alone
 
 
+def test_operands_given_by_keyword() -> None:
+    """Rules that are made by a table take operands by their position alone."""
+    a, b = torch.ones(2, 1), torch.ones(3, dtype=torch.int64)
+    for op in (aten.maximum.default, aten.atan2.default):
+        assert describe(infer(op, (a,), {"other": b})) == describe(op(a, other=b))
+        assert describe(infer(op, (), {"other": b, "self": a})) == describe(op(a, b))
+
+
 def test_keyword_only_arguments_stay() -> None:
     tensor = torch.ones(2)
     assert infer("aten.sum.default", (), {"self": tensor, "dtype": torch.float64}).dtype is torch.float64
