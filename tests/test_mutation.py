@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.discovery import REPOSITORY
-from tests.mutation.__main__ import Target, mutants, targets
+from tests.mutation.__main__ import Target, equivalents, mutants, reason_to_survive, targets
 from tests.mutation.sampling import meaning
 
 
@@ -30,6 +30,21 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         Target("a", ["guards/*.py"], ["tests/nowhere.py"]).tests_of(REPOSITORY, "guards/errors.py")
     with pytest.raises(SystemExit, match=r"there is no guards/\*\.py"):
         list(mutants(tmp_path, Target("a", ["guards/*.py"], []), 1, 0))
+
+
+def test_equivalent_mutants_change_a_line_that_is_there() -> None:
+    """A row whose line was edited since says nothing any more: it has to go, or be looked at again."""
+    known = equivalents()
+    assert known
+    for (path, was, became), why in known.items():
+        source = (REPOSITORY / path).read_text(encoding="utf-8")
+        assert was in map(str.strip, source.splitlines()), (path, was)
+        assert was != became
+        assert why
+        diff = f"-        {was}\n+        {became}"
+        assert reason_to_survive(path, diff, known) == why
+        assert reason_to_survive(path, f"{diff}\n+ more", known) is None
+        assert reason_to_survive("guards/errors.py", diff, known) is None
 
 
 def test_annotations_and_docstrings_mean_nothing() -> None:

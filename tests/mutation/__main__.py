@@ -70,6 +70,18 @@ def targets(path: Path = HERE / "targets.toml") -> list[Target]:
     return [Target(**row) for row in tomllib.loads(path.read_text(encoding="utf-8"))["target"]]
 
 
+def equivalents(path: Path = HERE / "equivalent.toml") -> dict[tuple[str, str, str], str]:
+    """Why a change of a module, ``(path, was, became)``, is no mutant that a test should kill."""
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
+    return {(row["path"], row["was"], row["became"]): row["why"] for row in rows}
+
+
+def reason_to_survive(path: str, diff: str, known: dict[tuple[str, str, str], str]) -> str | None:
+    """Why a mutant of one line is known to make no difference; None where it may make one."""
+    lines = [line[1:].strip() for line in diff.splitlines()]
+    return known.get((path, *lines)) if len(lines) == 2 else None
+
+
 class Workplace:
     """A copy of the tree in which modules are changed and tests run, interpreted, one at a time."""
 
@@ -203,6 +215,13 @@ def _report(rows: list[tuple[Target, Mutant, str]], asked: argparse.Namespace) -
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=asked.root, capture_output=True, text=True, check=False
     )
+    known = equivalents()
+    survivors = [
+        {"at": f"{mutant.path}:{mutant.line}", "operator": mutant.operator, "diff": mutant.diff}
+        | ({"equivalent": why} if (why := reason_to_survive(mutant.path, mutant.diff, known)) else {})
+        for _, mutant, outcome in rows
+        if outcome == SURVIVED
+    ]
     names = dict.fromkeys(target.name for target, _, _ in rows)
     paths = sorted({mutant.path for _, mutant, _ in rows})
     return {
@@ -211,13 +230,10 @@ def _report(rows: list[tuple[Target, Mutant, str]], asked: argparse.Namespace) -
         "seed": asked.seed,
         "count": asked.count,
         **counted(rows),
+        "equivalent": sum("equivalent" in survivor for survivor in survivors),
         "targets": {name: counted([row for row in rows if row[0].name == name]) for name in names},
         "modules": {path: counted([row for row in rows if row[1].path == path]) for path in paths},
-        "survivors": [
-            {"at": f"{mutant.path}:{mutant.line}", "operator": mutant.operator, "diff": mutant.diff}
-            for _, mutant, outcome in rows
-            if outcome == SURVIVED
-        ],
+        "survivors": survivors,
     }
 
 

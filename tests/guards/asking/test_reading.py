@@ -48,7 +48,9 @@ def test_piecewise_covers_everything(text: str, covered: bool) -> None:
 
 def test_texts_are_read_once() -> None:
     first = understood("x % (2*x) == 0")
+    other = understood("x % (3*x) == 0")
     assert understood("x % (2*x) == 0") is first
+    assert understood("x % (3*x) == 0") is other
     forget_texts()
     again = understood("x % (2*x) == 0")
     assert again is not first

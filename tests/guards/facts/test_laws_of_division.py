@@ -55,6 +55,27 @@ def test_division_leaves_what_it_says() -> None:
     assert divided > 60
 
 
+@pytest.mark.parametrize(
+    ("dividend", "assumed", "value"),
+    [
+        ((0, 3), [], 0),
+        ((-3, -1), [], -1),
+        ((0, 5), [], None),
+        ((-6, -1), [], None),
+        ((0, None), [], None),
+        ((None, -1), [], None),
+        ((-1, 1), [], None),
+        ((0, None), ["x < y"], 0),
+        ((0, None), ["x >= y", "x < 2*y"], 1),
+        ((None, -1), ["x + y >= 0"], -1),
+    ],
+)
+def test_quotients_by_a_symbol(dividend: tuple[int | None, int | None], assumed: list[str], value: int | None) -> None:
+    """By something from 5 on: from the dividend's range where it is short, from what ties the two together else."""
+    component = facts_from({"x": dividend, "y": (5, None)}, assumed).component(parse("x + y"))
+    assert known_quotient(component, parse("x"), parse("y")) == value
+
+
 def test_known_quotients_are_those_of_every_value() -> None:
     rng = random.Random(42)
     found = 0
