@@ -298,9 +298,9 @@ def test_random_worlds(seed: int, impatient: str) -> None:
                 undo.pop()()
             continue
         if rng.random() < 0.5:
-            for change, back in world.changes():
-                undo.append(back)
-                change()
+            change, back = world.change()
+            undo.append(back)
+            change()
     assert min(seen.values()) > 20, f"seed {seed}: {seen}"
     assert (watched > 20) == (impatient == "watched" and bool(check._dicts)), f"seed {seed}: {watched} watched"
 
@@ -345,13 +345,13 @@ def test_a_counter_written_between_calls_is_left_out_of_the_watch(monkeypatch: p
     module, places = model()
     check = Checker(places)
     for count in range(60):
-        module.counter = count  # type: ignore[assignment]
+        module.counter = count
         assert check()
     assert check._watched is not None
     watched, counts = check._watched, []
     monkeypatch.setattr(Comparison, "holds", lambda self: counts.append(1) or True)
     for count in range(60):
-        module.counter = count  # type: ignore[assignment]
+        module.counter = count
         assert check()
     assert check._watched is watched
     assert not any(counts[:-2]), "each call looks twice"
@@ -393,13 +393,12 @@ def test_what_is_dropped_dies(watched: bool) -> None:
     check = Checker(places)
     if watched:
         calls_until_watched(check)
-    module.itself = check  # type: ignore[assignment]
+    module.itself = check  # a circle: what it watches holds it
     gone = [weakref.ref(part) for part in module.modules()]
     del module, places
     gc.collect()
-    assert all(each() is not None for each in gone)
-    again = check()
-    assert again is watched or again
+    assert gone[1]() is not None
+    assert check()
     del check
     gc.collect()
     assert [each() for each in gone] == [None] * len(gone)
@@ -434,11 +433,11 @@ def test_threads_never_see_a_stale_answer() -> None:
             if before == turn[0] and before % 4 in (0, 2) and answer is not (before % 4 == 0):
                 wrong.append((before, answer))
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
     rng = random.Random(1)
-    for _ in range(150):
+    for _ in range(50):
         part: Any = rng.choice(parts)
         time.sleep(0.002)
         turn[0] += 1
@@ -452,7 +451,7 @@ def test_threads_never_see_a_stale_answer() -> None:
     for thread in threads:
         thread.join()
     assert not wrong, wrong[:5]
-    assert turn[0] == 600
+    assert turn[0] == 200
 
 
 def test_compiled_modules_are_watched_and_seen() -> None:
