@@ -73,7 +73,7 @@ def rows(smoke: bool) -> Rows:
     """By name: the model, its depth, and the arguments of a call."""
     if smoke:
         return {"GPT-2, 1 layer": (_gpt2, 1, _ids), "ResNet of 4 blocks": (_resnet, 1, _pixels)}
-    llamas = {f"Llama, {layers} layers": (_llama, layers, _ids) for layers in (6, 12, 48, 96)}
+    llamas = {f"Llama, {layers} layers": (_llama, layers, _ids) for layers in (12, 48)}
     return {"GPT-2, 12 layers": (_gpt2, 12, _ids), **llamas, "ResNet-50": (_resnet, 6, _pixels)}
 
 

@@ -110,7 +110,7 @@ def _works() -> bool:
 def _sees(write: Callable[[Any, Any], Any]) -> bool:
     found = set()
     for kind in (dict, OrderedDict):
-        owner = _World()
+        owner: Any = _World()
         for value in range(20):  # so that the interpreter specialises
             owner.a = value
         attributes: Any = owner.__dict__ if kind is dict else kind(a=19)
