@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import is_
 from typing import Any
 
 import torch
 
 from symshape.calls.modes import modes
 from symshape.tracing.intercept.random_state import address
-from symshape.tracing.state.reachable import PLAIN, Container, Reachable, items_of
+from symshape.tracing.state.checker import Checker
+from symshape.tracing.state.comparison import Hooks, Places, Table
+from symshape.tracing.state.comparison import same as same
+from symshape.tracing.state.reachable import Container, Reachable
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -36,15 +38,14 @@ class State:
 
     __slots__ = (
         "_cells",
+        "_checker",
         "_hooked",
         "_metadata",
         "_names",
-        "_quick",
         "_tables",
         "_tensor_checks",
         "_tensors",
         "_unhooked",
-        "_written",
         "asking",
         "closure",
         "codes",
@@ -73,8 +74,7 @@ class State:
         hooks = [getattr(module, name) for _, module in self.modules.values() for name in _HOOKS]
         self._unhooked = [each for each in hooks if not each]
         self._hooked = [(each, tuple(each.values())) for each in hooks if each]
-        self._quick: Callable[[], bool] | None = None
-        self._written: dict[str, Any] = {}
+        self._checker: Checker | None = None
         self._tensor_checks: dict[Any, Callable[..., bool]] = {}
 
     @property
@@ -94,52 +94,13 @@ class State:
     # -- the question of each call
     def unchanged(self) -> bool:
         """Whether every place still holds what it held when the program was traced."""
-        try:
-            if (self._quick or self._write())() and self._same_tensors():
-                return True
-        except (KeyError, ValueError):
-            return False  # a key or a variable is gone
-        if self.changes():
-            return False
-        self._refresh()  # other objects, but equal ones: remembered, so that the next call is quick
-        return True
+        return (self._checker or self._make_checker())() and self._same_tensors()
 
-    def _write(self) -> Callable[[], bool]:
-        """Generates the function that compares everything but tensors' metadata in one expression."""
-        namespace: dict[str, Any] = {}
-        owners: dict[int, str] = {}
-        lines: list[str] = []
-        for i, cell in enumerate(self._cells):
-            owner = owners.setdefault(id(cell.owner), f"o{len(owners)}")
-            namespace[owner], namespace[f"v{i}"] = cell.owner, cell.value
-            read = f"{owner}.cell_contents" if isinstance(cell.owner, types.CellType) else f"{owner}[{cell.key!r}]"
-            lines.append(f"{read} is v{i}")
-        for i, container in enumerate(self.containers):
-            namespace[f"c{i}"] = container.owner
-            namespace[f"i{i}"] = container.items
-            items = f"c{i}" if not isinstance(container.owner, dict) else f"items(c{i})"
-            lines.append(f"len({items}) == {len(container.items)} and all(map(same, {items}, i{i}))")
-        namespace.update(all=all, map=map, len=len, any=any, same=is_, items=items_of, tuple=tuple)
-        filled = [(table, known) for _, table, known, _ in self._tables if known]
-        namespace["tables"], namespace["lengths"] = [table for table, _ in filled], tuple(len(k) for _, k in filled)
-        namespace["empty"] = [*self._unhooked, *(table for _, table, known, _ in self._tables if not known)]
-        namespace["hooks"] = self._same_hooks
-        lines.append("tuple(map(len, tables)) == lengths and not any(empty)")
-        if self._hooked:
-            lines.append("hooks()")
-        source = "def quick():\n    return (\n        " + "\n        and ".join(lines) + "\n    )\n"
-        exec(source, namespace)  # made of our own names, and of attributes' names as literals
-        self._written = namespace
-        self._quick = namespace["quick"]
-        return self._quick
-
-    def _refresh(self) -> None:
-        namespace = self._written
-        for i, cell in enumerate(self._cells):
-            namespace[f"v{i}"] = cell.read()
-        for i, container in enumerate(self.containers):
-            namespace[f"i{i}"] = container.read()
-        namespace["lengths"] = tuple(map(len, namespace["tables"]))
+    def _make_checker(self) -> Checker:
+        hooks = [Hooks(table) for table in self._unhooked] + [Hooks(table, known) for table, known in self._hooked]
+        tables = [Table(table, known, names) for _, table, known, names in self._tables]
+        self._checker = Checker(Places(self._cells, self.containers, tables, hooks))
+        return self._checker
 
     def _same_tensors(self) -> bool:
         """Whether tensors still have their metadata (``Tensor.data`` can be given another shape or dtype)."""
@@ -175,6 +136,7 @@ class State:
     def forget_containers(self, gone: Collection[Container]) -> None:
         """Stops comparing some containers: those that the program itself changes."""
         self.containers = [each for each in self.containers if each not in gone]
+        self._checker = None
 
     def generators(self, constants: Iterable[Any] = ()) -> list[torch.Generator]:
         """The random generators that the function can reach, those among ``constants`` included."""
@@ -211,11 +173,6 @@ def _tensor_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
         return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
     except (ImportError, RuntimeError, TypeError):
         return lambda *_: False
-
-
-def same(now: Any, then: Any) -> bool:
-    """Whether a place still holds what it held: the same object, or an equal plain value."""
-    return now is then or (type(now) is type(then) and isinstance(now, PLAIN) and repr(now) == repr(then))
 
 
 def _same_items(now: tuple[Any, ...], then: tuple[Any, ...]) -> bool:

@@ -1,0 +1,135 @@
+"""Whether the places that a program read still hold what they held, in a time that hardly grows with their number.
+
+Most places are items of dictionaries (attributes, parameters, submodules, globals) that nobody writes.  Those
+dictionaries are watched as wholes (``dict_versions``); the other places, and the dictionaries that somebody does write
+(a counter, the globals of a script), are compared one by one (``comparison``).  Where a watch is lost everything is
+compared, for a while in which the writers show themselves, and what stayed quiet is watched again; each time the while
+is longer, so that watching never costs more than it saves.  Without torch's guards everything is compared each time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from symshape.tracing.state import dict_versions
+from symshape.tracing.state.comparison import UNREADABLE, Comparison, Hooks, Places
+
+_WORTH = 40  # places in dictionaries: with fewer, comparing is as quick
+_FIRST_WAIT = 8  # checks in a row that hold, before the first watch: it costs as much as some hundred comparisons
+_LONGER = 4
+_LONGEST_WAIT = 4096
+
+
+@attrs.frozen(eq=False)
+class _Watched:
+    """A watch over the quiet dictionaries, and a comparison of the other places that asks it first."""
+
+    watch: dict_versions.DictWatch
+    others: Comparison
+
+
+class Checker:
+    """Answers, when called, whether all places hold what they held.  Any number of threads may call it.
+
+    The answer is exact: no if any place differs, yes if none does, whatever happened in between.
+    """
+
+    __slots__ = ("_dicts", "_left", "_lock", "_noted", "_places", "_quick", "_wait", "_watched", "_whole")
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._whole = Comparison(places)
+        self._dicts = _dicts(places)
+        self._watched: _Watched | None = None
+        self._noted: list[int] | None = None  # versions of the dictionaries halfway through the wait
+        self._wait = self._left = _FIRST_WAIT
+        self._lock = threading.Lock()
+        self._quick: Callable[[], bool] = bool if self._dicts else self._whole.quick  # bool() is a no
+
+    def __call__(self) -> bool:
+        """Whether all places hold what they held."""
+        try:
+            if self._quick():
+                return True
+        except UNREADABLE:
+            pass
+        if not self._dicts or not self._lock.acquire(blocking=False):
+            return self._compare()
+        try:
+            return self._look()
+        finally:
+            self._lock.release()
+
+    def _compare(self) -> bool:
+        try:
+            if self._whole.quick():
+                return True
+        except UNREADABLE:
+            pass
+        return self._whole.holds()
+
+    def _look(self) -> bool:
+        """The answer where the quick one was no; one thread at a time."""
+        watched = self._watched
+        if watched is not None:
+            if watched.watch.unchanged():
+                return watched.others.holds()
+            self._drop()
+        if not self._compare():
+            self._left, self._noted = self._wait, None
+            return False
+        self._left -= 1
+        if self._left == self._wait // 2:
+            if dict_versions.ready():
+                self._noted = dict_versions.versions(self._dicts)
+            else:
+                self._left = self._wait
+        return self._watch(self._noted) if self._noted is not None and self._left <= 0 else True
+
+    def _drop(self) -> None:
+        self._watched = self._noted = None
+        self._quick = bool
+        self._wait = self._left = min(self._wait * _LONGER, _LONGEST_WAIT)
+
+    def _watch(self, noted: list[int]) -> bool:
+        """Watches the dictionaries that nobody wrote lately; answers for all places as they are under the watch."""
+        now = dict_versions.versions(self._dicts)
+        quiet = [each for each, then, version in zip(self._dicts, noted, now, strict=True) if then == version]
+        if 2 * len(quiet) < len(self._dicts):
+            self._drop()
+            return True
+        watch = dict_versions.DictWatch(quiet)
+        chosen = set(map(id, quiet))
+        rest = self._places.with_owners(lambda place: id(_watchable(place)) not in chosen)
+        others = Comparison(rest, (watch.check, watch.world))
+        if not self._compare():  # what holds now was so when the watch began, or was written since and the watch saw it
+            self._left, self._noted = self._wait, None
+            return False
+        self._watched, self._quick = _Watched(watch, others), others.quick
+        return True
+
+
+def _watchable(place: Any) -> dict[Any, Any] | None:
+    """The dictionary whose version says all about a place, if there is one.
+
+    The order of an OrderedDict can change without a new version; other subclasses may read in their own way.
+    """
+    owner = place.owner
+    ordered = hasattr(place, "items") or (isinstance(place, Hooks) and len(place.functions) > 1)
+    if type(owner) is dict or (type(owner) is OrderedDict and not ordered):
+        return owner
+    return None
+
+
+def _dicts(places: Places) -> list[dict[Any, Any]]:
+    """The dictionaries to watch; none if it is not worth it."""
+    owned = itertools.chain(places.cells, places.containers, places.tables, places.hooks)
+    found = map(_watchable, owned)
+    dicts = [each for each in found if each is not None]
+    return list({id(each): each for each in dicts}.values()) if len(dicts) >= _WORTH else []

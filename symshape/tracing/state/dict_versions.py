@@ -1,0 +1,159 @@
+"""Whether dictionaries were written at all: torch's guard managers, built by hand, ask thousands in microseconds.
+
+CPython numbers every change of a dictionary (3.11), or tells a watcher of it (3.12 and later).  Torch's guards are the
+only ones to hand that number out.  One guard for each dictionary, in a tree of managers all of which are *tag safe*,
+is checked in one loop in C++: 310 dictionaries in 1 µs, 2,410 in 3.  A written dictionary is seen whoever wrote it; so
+is one that was written back (its number differs), which is why a change only asks for another look.
+
+The names are private ones of torch, checked on 2.11 to 2.13; no other file touches them.  ``ready`` tries them out on
+small dictionaries first, and answers no where they are missing or do not see a change.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+import sysconfig
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+_FAN = 16  # torch looks a new child up among all of its siblings
+_SAYS = ["a dictionary was written"]
+
+
+class _World:
+    """Holds all dictionaries as attributes: the value that the guards hang off (it takes weak references)."""
+
+
+class DictWatch:
+    """Sees every write into some dictionaries from now on; they are kept alive.
+
+    Attributes:
+        check: ``check(world)`` answers whether none was written; once it was no, it stays no.
+        world: the argument of ``check``.
+    """
+
+    __slots__ = ("check", "world")
+
+    def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
+        from torch._C._dynamo.guards import RootGuardManager
+        from torch._dynamo.guards import GuardManagerType
+
+        kind: Any = GuardManagerType.GUARD_MANAGER
+        world = _World()
+        world.__dict__.update(_tree(dicts))
+        root: Any = RootGuardManager()
+        top = root.framelocals_manager(("world", 0), "world", world, kind)
+        attributes = top.get_generic_dict_manager("attributes", world.__dict__, kind)
+        leaves = set(map(id, dicts))
+        self._grow(attributes, world.__dict__, leaves, kind)
+        for manager in (attributes, top):
+            manager.mark_tag_safe()
+        top.mark_tag_safe_root()
+        self.check: Callable[[dict[str, Any]], bool] = root.check
+        self.world = {"world": world}
+
+    def _grow(self, manager: Any, branch: dict[str, Any], leaves: set[int], kind: Any) -> None:
+        for key, value in branch.items():
+            child = manager.dict_getitem_manager(key, key, value, kind)
+            child.add_dict_version_guard(value, _SAYS, None)
+            if id(value) not in leaves:
+                self._grow(child, value, leaves, kind)
+            child.mark_tag_safe()
+
+    def unchanged(self) -> bool:
+        """Whether none of the dictionaries was written."""
+        return self.check(self.world)
+
+
+def _tree(dicts: Sequence[dict[Any, Any]]) -> dict[str, Any]:
+    """The dictionaries as leaves of a tree of dictionaries with few keys each."""
+    level: list[Any] = list(dicts)
+    while len(level) > _FAN:
+        level = [dict(zip(map(str, itertools.count()), each, strict=False)) for each in _batches(level)]
+    return {str(i): each for i, each in enumerate(level)}
+
+
+def _batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (values[i : i + _FAN] for i in range(0, len(values), _FAN))
+
+
+def versions(dicts: Sequence[dict[Any, Any]]) -> list[int]:
+    """A number for each dictionary that differs after every write.  Units: 0.1 µs a dictionary."""
+    from torch._C._dynamo.guards import dict_version
+
+    return list(map(dict_version, dicts))
+
+
+def ready() -> bool:
+    """Whether writes can be watched here and now.
+
+    Torch's guards need ``torch._dynamo``.  Importing it takes seconds and 70 MB, so that is left to others
+    (transformers, torch.compile and the optimisers of torch do): until then the answer is no.
+    """
+    return "torch._dynamo.guards" in sys.modules and _works()
+
+
+@functools.cache
+def _works() -> bool:
+    """Whether torch's guards see each kind of write, and nothing else."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    try:
+        return all(map(_sees, _WRITES)) and not _sees(lambda owner, attributes: (owner.a, attributes.get("b")))
+    except Exception:  # torch's private names: whatever differs
+        return False
+
+
+def _sees(write: Callable[[Any, Any], Any]) -> bool:
+    found = set()
+    for kind in (dict, OrderedDict):
+        owner: Any = _World()
+        for value in range(20):  # so that the interpreter specialises
+            owner.a = value
+        attributes: Any = owner.__dict__ if kind is dict else kind(a=19)
+        watched = [{"other": 1}, attributes]
+        before = versions(watched)
+        watch = DictWatch(watched)
+        if not (watch.unchanged() and watch.unchanged() and watch.unchanged()):
+            return False
+        write(owner if kind is dict else _Items(attributes), attributes)
+        found.add(not watch.unchanged() and not watch.unchanged() and versions(watched) != before)
+    return found == {True}
+
+
+class _Items:
+    """Writes attributes into a dictionary."""
+
+    def __init__(self, items: Any) -> None:
+        object.__setattr__(self, "items", items)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.items[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        return self.items[name]
+
+    def __delattr__(self, name: str) -> None:
+        del self.items[name]
+
+
+def _there_and_back(owner: Any, _: Any) -> None:
+    value, owner.a = owner.a, None
+    owner.a = value
+
+
+_WRITES: tuple[Callable[[Any, Any], Any], ...] = (
+    lambda owner, _: setattr(owner, "a", None),
+    lambda owner, _: setattr(owner, "b", 1),
+    lambda owner, _: delattr(owner, "a"),
+    _there_and_back,
+    lambda _, attributes: attributes.clear(),
+    lambda _, attributes: attributes.update(c=1),
+    lambda _, attributes: attributes.setdefault("d", 1),
+    lambda _, attributes: attributes.pop("a"),
+    lambda _, attributes: attributes.popitem(),
+    lambda _, attributes: attributes.__ior__({"e": 1}),
+)
