@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import lcm, prod
 
+from guards.asking.assumptions import condition_of
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
-from guards.asking.reading import parse
 from guards.domains.linear_form import bounded_by
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.domains.value_sets import MOST_ATOMS, condition
@@ -39,7 +39,7 @@ def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) 
 
     Raises:
         CannotSolve: no such form is known.
-        ParseError: a text cannot be read.
+        ParseError: the text cannot be read, or is an integer.
 
     >>> print(solve("2*s + 3 <= t", "s"))
     s + 2 <= (t + 1)//2
@@ -50,7 +50,7 @@ def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) 
     >>> print(solve("s * t == 12", "s"))
     s == 12//t and 12 % t == 0 and t >= 1
     """
-    relation = boolean.boolean(parse(relation) if isinstance(relation, str) else relation)
+    relation = condition_of(relation) if isinstance(relation, str) else boolean.boolean(relation)
     symbol = arithmetic.symbol(symbol) if isinstance(symbol, str) else symbol
     if symbol.op is not Op.SYMBOL:
         raise TypeError(f"a condition is solved for a symbol, not for {symbol}")

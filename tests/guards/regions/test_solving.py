@@ -124,7 +124,7 @@ def test_what_has_too_many_pieces_says_so() -> None:
 
 
 def test_what_cannot_be_asked() -> None:
-    with pytest.raises(TypeError, match="condition"):
+    with pytest.raises(ParseError, match="condition"):
         solve("s + 1", "s")
     with pytest.raises(TypeError, match="for a symbol"):
         solve("s > 1", parse("s + 1"))
