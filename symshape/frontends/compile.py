@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
 from collections import deque
@@ -255,6 +256,13 @@ class Compiled:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """So that a compiled function works as a method."""
         return self if instance is None else functools.partial(self, instance)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A copy, pickled or not, starts without programs; what a module knows by its name stays that one object."""
+        name = getattr(self, "__qualname__", "")
+        if name and getattr(sys.modules.get(self.__module__), name, None) is self:
+            return name
+        return type(self), (self.fn, self._dynamic, self._runner, self._options)
 
     def __getattr__(self, name: str) -> Any:
         """A compiled module answers the module's own attributes (``parameters()``, ``train()`` …)."""

@@ -34,7 +34,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
-from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache
+from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache, without_dynamo
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
@@ -88,6 +88,7 @@ def _run(
         with (
             repeatable(name_of(fn), generators, state.named),
             compiling(),
+            without_dynamo(),
             without_autocast_cache(),
             plain_numbers(state.asking),
             TracingMode(tracer),
