@@ -13,7 +13,7 @@ from guards.asking.assumptions import condition_of
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.domains.linear_form import bounded_by
-from guards.domains.quasi_polynomial import TooMany, pieces_of
+from guards.domains.quasi_polynomial import MOST, TooMany, pieces_of
 from guards.domains.value_sets import MOST_ATOMS, condition
 from guards.errors import CannotSolve
 from guards.facts.definedness import guarded, partial, total
@@ -158,7 +158,7 @@ class _Solver:
         found = self.facts.interval(self.symbol)
         component = self.facts.component(self.symbol)
         number, rest = component.congruence(component.canonical(self.symbol))
-        known = (number, rest) if number else (1, 0)
+        known = (number, rest) if 0 < number <= MOST else (1, 0)  # what is known need not be used
         return condition(pieces_of(relation, self.symbol, (found.lo, found.hi), known), self.symbol)
 
     def _relation(self, relation: Term) -> Term:

@@ -1,8 +1,8 @@
 """Every public door of ``guards``, asked at random: no exception but its own, no hang, no answer that a point denies.
 
 A case puts one random question, with ranges and assumptions, to one door: ``prove``, ``decide``, ``simplify``,
-``bounds``, ``solve``, facts, the regions of guard sets, certificates, explanations, trees, storage and printing. What it
-raises must be a class of ``guards.errors``; it may take five seconds of the processor; and what it answers must agree
+``bounds``, ``solve``, facts, the regions of guard sets, certificates, explanations, trees, storage and printing. What
+it raises must be a class of ``guards.errors``; it may take five seconds of the processor; and what it answers must agree
 with Python's arithmetic on the texts, at points drawn at random from the ranges and assumptions.
 """
 
@@ -231,7 +231,6 @@ def regions(rng: random.Random, question: Question) -> str:
     certificate = guards.certify(second, [first])
     for point in _points(rng, question):
         in_first, in_second = first.holds(point), second.holds(point)
-        low, high = shadow.guard_set.ranges[name]
         wrong = {
             "is_satisfiable": in_first and satisfiable is False,
             f"project({name}): {shadow}": in_first and not shadow.guard_set.holds(point),
@@ -309,7 +308,9 @@ def writing(rng: random.Random, question: Question) -> str:
     if again != whole or pickle.loads(pickle.dumps(whole)) != whole:
         raise Counterexample(f"{question}: stored and read again it is {again}")
     for guard in whole.guards:
-        guards.latex(guard.term), guards.smtlib(guard.term), json.dumps(str(guard.term))
+        guards.latex(guard.term)
+        guards.smtlib(guard.term)
+        json.dumps(str(guard.term))
         back = guards.parse(str(guard.term))
         for point in _points(rng, question):
             values = _value(guard.term, point), _value(back, point)

@@ -92,7 +92,7 @@ def test_checks_of_huge_conditions() -> None:
     check = compile_check(guards, ("s0", "a"))
     assert len(check.source) < 40_000
     held = 0
-    for s0 in range(0, 30):
+    for s0 in range(30):
         for a in range(-1, 4):
             expected = guards.holds({"s0": s0, "a": a})
             assert check.check((s0, a)) == expected
