@@ -2,8 +2,8 @@
 
 A case puts one random question, with ranges and assumptions, to one door: ``prove``, ``decide``, ``simplify``,
 ``bounds``, ``solve``, facts, the regions of guard sets, certificates, explanations, trees, storage and printing. What
-it raises must be a class of ``guards.errors``; it may take five seconds of the processor; and what it answers must agree
-with Python's arithmetic on the texts, at points drawn at random from the ranges and assumptions.
+it raises must be a class of ``guards.errors``; it may take five seconds of the processor; and what it answers must
+agree with Python's arithmetic on the texts, at points drawn at random from the ranges and assumptions.
 """
 
 from __future__ import annotations
