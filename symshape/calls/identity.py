@@ -46,7 +46,7 @@ class Identity:
 
 def by_value(value: Any) -> bool:
     """Whether an object may be equal to another one, or cannot be held weakly."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind.__eq__ is not object.__eq__ or kind.__hash__ is not object.__hash__:
         return True
     return not getattr(kind, "__weakrefoffset__", 0)
