@@ -10,6 +10,7 @@ from guards.asking.reading import parse
 from guards.deciders import linear_refutation
 from guards.deciders.witnesses import points
 from guards.domains.interval_arithmetic import Pair
+from guards.errors import ParseError
 from guards.facts.component import Component, contains
 from guards.facts.facts import Facts
 from guards.facts.laws_of_division import divide
@@ -148,10 +149,13 @@ def bounds(
 
     A bound is a number where there is one, and otherwise a term in other symbols that an assumption gives.
 
+    Raises:
+        ParseError: a text cannot be read, or ``term`` is the text of a condition.
+
     >>> bounds("s0 - s0 // 8 * 8"), bounds("u0", assume=["u0 <= s0 * s1"]), bounds("a", assume=["a >= b + 8"])
     ((<0>, <7>), (<0>, <s0*s1>), (<8>, None))
     """
-    term = arithmetic.integer(parse(term) if isinstance(term, str) else term)
+    term = arithmetic.integer(_integer_of(term) if isinstance(term, str) else term)
     known = facts_from(ranges, assume) if facts is None else facts
     component = known.component(term)
     short = rewritten(component, component.canonical(term))
@@ -170,6 +174,13 @@ def bounds(
     low = _symbolic(component, term, False) if lo is None else arithmetic.const(lo)
     high = _symbolic(component, term, True) if hi is None else arithmetic.const(hi)
     return low, high
+
+
+def _integer_of(text: str) -> Term:
+    term = parse(text)
+    if term.is_bool:
+        raise ParseError(f"an integer is needed, not the condition {term}")
+    return term
 
 
 def _value(term: Term, point: Mapping[str, int]) -> int | None:

@@ -16,11 +16,12 @@ import attrs
 from guards.domains.interval_arithmetic import EVERYTHING, Pair, meet
 from guards.domains.linear_form import bounded_by
 from guards.facts.definedness import partial
-from guards.sets.codegen import DEEPEST, Writer, source_function
+from guards.sets.codegen import Writer, source_function
 from guards.sets.guard_set import GuardSet
 from guards.terms import arithmetic, boolean
 from guards.terms.arithmetic import symbol
-from guards.terms.printing import python
+from guards.terms.printing import python, tree_sizes
+from guards.terms.straight_line import DEEPEST, LARGEST
 from guards.terms.term import Op, Term
 
 Values = tuple[int, ...]
@@ -39,7 +40,7 @@ def bounded_form(condition: Term) -> tuple[Term, Pair] | None:
     >>> bounded_form(gt(s0 + s1, 2)), bounded_form(eq(s0 % 8, 0)), bounded_form(gt(8, s0))
     ((<s0 + s1>, (3, None)), (<s0 % 8>, (0, 0)), (<s0>, (None, 7)))
     """
-    if condition.depth > DEEPEST or partial(condition):
+    if condition.depth > DEEPEST or tree_sizes(condition, {}) > LARGEST or partial(condition):
         return None
     found = bounded_by(condition)
     return None if found is None else (arithmetic.linear(0, dict(found[0])), found[1])

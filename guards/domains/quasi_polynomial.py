@@ -67,6 +67,8 @@ def pieces_of(term: Term, symbol: Term, domain: Pair, known: tuple[int, int] = (
     [8, 9, 10, 11]
     """
     modulus, rest = known
+    if modulus > most:
+        raise TooMany
     whole: tuple[Run, ...] = ((domain[1], (Fraction(0), Fraction(1))),)
     start = Pieces(domain, modulus, tuple(whole if r == rest else () for r in range(modulus)), most)
 

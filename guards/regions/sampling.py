@@ -149,7 +149,8 @@ def _pick(facts: Facts, s: Term, rng: random.Random, runs: list[_Run] | None) ->
     values = run.within(low, high)
     if not values:
         return None
-    value = rng.choice((values[0], values[-1], *(values[rng.randrange(len(values))] for _ in range(3))))
+    number = (values[-1] - values[0]) // values.step + 1  # len(values) ends at 2**63
+    value = rng.choice((values[0], values[-1], *(values[rng.randrange(number)] for _ in range(3))))
     at_an_end = (value == values[0] and ends[0] is not None) or (value == values[-1] and ends[1] is not None)
     return value, at_an_end
 

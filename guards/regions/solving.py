@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import lcm, prod
 
+from guards.asking.assumptions import condition_of
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
-from guards.asking.reading import parse
 from guards.domains.linear_form import bounded_by
-from guards.domains.quasi_polynomial import TooMany, pieces_of
+from guards.domains.quasi_polynomial import MOST, TooMany, pieces_of
 from guards.domains.value_sets import MOST_ATOMS, condition
 from guards.errors import CannotSolve
 from guards.facts.definedness import guarded, partial, total
@@ -39,7 +39,7 @@ def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) 
 
     Raises:
         CannotSolve: no such form is known.
-        ParseError: a text cannot be read.
+        ParseError: the text cannot be read, or is an integer.
 
     >>> print(solve("2*s + 3 <= t", "s"))
     s + 2 <= (t + 1)//2
@@ -50,7 +50,7 @@ def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) 
     >>> print(solve("s * t == 12", "s"))
     s == 12//t and 12 % t == 0 and t >= 1
     """
-    relation = boolean.boolean(parse(relation) if isinstance(relation, str) else relation)
+    relation = condition_of(relation) if isinstance(relation, str) else boolean.boolean(relation)
     symbol = arithmetic.symbol(symbol) if isinstance(symbol, str) else symbol
     if symbol.op is not Op.SYMBOL:
         raise TypeError(f"a condition is solved for a symbol, not for {symbol}")
@@ -158,7 +158,7 @@ class _Solver:
         found = self.facts.interval(self.symbol)
         component = self.facts.component(self.symbol)
         number, rest = component.congruence(component.canonical(self.symbol))
-        known = (number, rest) if number else (1, 0)
+        known = (number, rest) if 0 < number <= MOST else (1, 0)  # what is known need not be used
         return condition(pieces_of(relation, self.symbol, (found.lo, found.hi), known), self.symbol)
 
     def _relation(self, relation: Term) -> Term:

@@ -14,22 +14,18 @@ import attrs
 from guards.domains.interval_arithmetic import meet
 from guards.domains.linear_form import bounded_by
 from guards.errors import GuardsError
-from guards.facts.definedness import divides, partial
+from guards.facts.definedness import partial
 from guards.sets.guard import Guard, Violation, violation
 from guards.sets.guard_set import GuardSet
-from guards.terms import arithmetic
-from guards.terms.fold import rebuild
 from guards.terms.generated import generated_function
 from guards.terms.printing import python
-from guards.terms.term import Op, Term, children, postorder
-
-DEEPEST = 24  # an expression nested deeper than this is computed in steps
-_STEPS = (Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX, Op.ITE)
+from guards.terms.straight_line import StraightLine, once
+from guards.terms.term import Op, Term
 
 
 def source_function(source: str, name: str, kind: str) -> FunctionType:
-    """The function ``name`` of ``source``, which may call ``_defined`` as :func:`condition_source` does."""
-    return generated_function(source, name, f"guards {kind}", {"_defined": _defined})
+    """The function ``name`` of ``source``, which may call ``_defined`` and ``_once``."""
+    return generated_function(source, name, f"guards {kind}", {"_defined": _defined, "_once": once})
 
 
 def _defined(test: Callable[[], bool]) -> bool:
@@ -59,41 +55,34 @@ def condition_source(term: Term, names: Mapping[str, str]) -> str:
 
 
 class Writer:
-    """Writes conditions; what is nested too deeply for Python's parser is computed in steps before.
+    """Writes conditions; what is nested too deeply for Python's parser, or too large, is computed in steps before.
 
     Attributes:
-        steps: the statements to run before what was written is evaluated.
+        steps: the statements to run before what was written is evaluated; any of them may divide by 0 if a condition
+            that was written does.
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        self.names = dict(names)
-        self.steps: list[str] = []
-        self._named: dict[Term, Term] = {}
+        self.names = names
+        self._line = StraightLine(names)
+        self.steps = self._line.steps
 
-    def condition(self, term: Term) -> str:
-        """A condition as a Python expression, as :func:`condition_source` writes it."""
-        if term.depth <= DEEPEST:
+    def condition(self, term: Term, *, reached: bool = True) -> str:
+        """A condition as a Python expression, as :func:`condition_source` writes it.
+
+        ``reached`` as :meth:`guards.terms.straight_line.StraightLine.expression` takes it.
+        """
+        if self._line.small(term):
             return condition_source(term, self.names)
-        flat: dict[Term, Term] = {}
-        undefined: set[Term] = set()  # these stay where they are: there they may never be reached
-        for part in postorder(term):
-            parts = list(children(part))
-            if any(child in undefined for child in parts) or divides(part):
-                undefined.add(part)
-            made = part if all(flat[child] is child for child in parts) else rebuild(part, [flat[c] for c in parts])
-            if part.op in _STEPS and made.depth >= 8 and part not in undefined:
-                made = self._name(made)
-            flat[part] = made
-        return condition_source(flat[term], self.names)
-
-    def _name(self, part: Term) -> Term:
-        found = self._named.get(part)
-        if found is None:
-            local = f"t{len(self._named)}"
-            self.steps.append(f"{local} = {python(part, self.names)}")
-            found = self._named[part] = arithmetic.symbol(f"_{local}_of_{id(self)}")
-            self.names[found.name] = local
-        return found
+        if term.op is Op.AND and partial(term):
+            return "(" + " and ".join(self.condition(part, reached=reached) for part in term.args) + ")"
+        if term.op is Op.OR and partial(term):
+            parts = [
+                f"_defined(lambda: {self.condition(part, reached=False)})" if partial(part) else self.condition(part)
+                for part in term.args
+            ]
+            return f"({' or '.join(parts)})"
+        return f"({self._line.expression(term, reached=reached)})"
 
 
 @attrs.frozen(eq=False, weakref_slot=True)

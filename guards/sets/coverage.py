@@ -7,6 +7,7 @@ A part outside of all with a point in it is a counterexample; when every part is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import attrs
 
@@ -24,6 +25,8 @@ from guards.terms.term import Op, Term
 
 PARTS = 20_000  # cuts after which it is given up
 _DEPTH = 400  # cuts on the way to one part
+_PATIENCE = 64  # parts after which small values are tried
+_TRIED = 4  # values of each symbol that are tried then, at most 4**4 points
 
 
 @attrs.frozen
@@ -90,14 +93,16 @@ class _Cover:
             self.parts += 1
             if self.parts > PARTS:
                 return self._undecided(f"more than {PARTS} parts")
+            tried = self._tried() if self.parts == _PATIENCE else None
+            if tried is not None:
+                return self._missed(tried)
             left = self._left(facts, entries)
             if left is None:
                 continue
             if not left or len(cuts) >= _DEPTH:
                 missed = self._outside(cuts, left)
                 if missed is not None:
-                    shown = ", ".join(f"{name} = {value}" for name, value in missed.items())
-                    return Certificate(False, missed, self.parts, f"no entry serves {shown}")
+                    return self._missed(missed)
                 continue
             cut = self._cut(facts, left)
             pending.append((facts.assume(boolean.not_(cut)), (*cuts, boolean.not_(cut)), left))
@@ -105,6 +110,20 @@ class _Cover:
         if self.open:
             return self._undecided(self.open)
         return Certificate(True, None, self.parts, f"no call can miss: proven in {self.parts} parts")
+
+    def _missed(self, point: Values) -> Certificate:
+        shown = ", ".join(f"{name} = {value}" for name, value in point.items())
+        return Certificate(False, point, self.parts, f"no entry serves {shown}")
+
+    def _tried(self) -> Values | None:
+        """A point of the contract, of the smallest values, that no entry serves."""
+        names = list(self.ranges)[:4]
+        rest = {name: _smallest(self.ranges[name])[0] for name in list(self.ranges)[4:]}
+        for values in product(*(_smallest(self.ranges[name]) for name in names)):
+            point = dict(zip(names, values, strict=True)) | rest
+            if holds(self.contract, {}, point) and not any(holds(each, {}, point) for each in self.entries):
+                return point
+        return None
 
     def _undecided(self, reason: str) -> Certificate:
         return Certificate(None, None, self.parts, f"not known: {reason}")
@@ -153,6 +172,14 @@ class _Cover:
             self.open = "a part that no entry seemed to serve is served by one"
             return None
         return found.model
+
+
+def _smallest(pair: Pair) -> range:
+    """The first few values of a range, or those about 0."""
+    low, high = pair
+    if low is None:
+        low = min(-1, high - _TRIED + 1) if high is not None else -1
+    return range(low, low + _TRIED if high is None else min(high + 1, low + _TRIED))
 
 
 def _atoms(condition: Term) -> list[Term]:

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import attrs
 
+from guards.asking.assumptions import condition_of
 from guards.asking.ladder import Effort
-from guards.asking.reading import parse
 from guards.domains.interval_arithmetic import SIZES, Pair, meet
 from guards.facts.definedness import guarded, satisfied
 from guards.regions.minimising import needed
@@ -74,14 +74,14 @@ class GuardSet:
         """A set from conditions in Python syntax.
 
         Raises:
-            ParseError: a text is not a condition.
+            ParseError: a text cannot be read, or is an integer.
 
         >>> print(GuardSet.read("s0 > 2", "s0 % 8 == 0", ranges={"s0": (0, 64)}))
         s0 <= 64     # declared range
         s0 >= 3
         s0 % 8 == 0
         """
-        return cls(tuple(Guard(boolean.boolean(parse(condition))) for condition in texts), ranges or {})
+        return cls(tuple(Guard(condition_of(condition)) for condition in texts), ranges or {})
 
     @property
     def conditions(self) -> tuple[Guard, ...]:

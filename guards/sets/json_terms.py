@@ -12,7 +12,7 @@ from guards.errors import FormatError, GuardsError
 from guards.sets.json_checks import Json, array, integer, symbol_name
 from guards.terms import arithmetic, boolean, division, extremes
 from guards.terms.fold import fold
-from guards.terms.printing import text
+from guards.terms.printing import python
 from guards.terms.term import Op, Term, children, postorder
 
 _BITS = 4096  # of a number
@@ -29,7 +29,7 @@ def term_to_json(term: Term) -> Json:
     's0 % 8 == 0'
     """
     if _parts(term) <= _WRITTEN:
-        written = text(term)
+        written = python(term)
         try:
             if parse(written) is term:
                 return written

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from guards.terms.fold import fold
-from guards.terms.printing import balanced
+from guards.terms.printing import balanced, left_out
 from guards.terms.term import Op, Term
 
 
@@ -60,7 +60,7 @@ def _sum(constant: int, parts: list[tuple[int, tuple[str, int]]]) -> tuple[str, 
 
 
 def latex(term: Term) -> str:
-    r"""``term`` as LaTeX.
+    r"""``term`` as LaTeX; very large parts are left out, as ``\ldots``.
 
     >>> from guards import parse
     >>> print(latex(parse("s0 // 8 + 1 <= min(s1, 4)")))
@@ -76,7 +76,7 @@ def latex(term: Term) -> str:
             return _relation(part, parts), 1
         return _node(part, operands)
 
-    return fold(term, node)[0]
+    return fold(term, node, dict.fromkeys(left_out(term), (r"\ldots", 4)))[0]
 
 
 def _relation(term: Term, operands: list[tuple[str, int]]) -> str:

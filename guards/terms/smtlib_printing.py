@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 
 from guards.terms.fold import fold
-from guards.terms.term import Op, Term, postorder
+from guards.terms.printing import LONGEST, tree_sizes
+from guards.terms.term import Op, Term, children, postorder
 
 _PLAIN = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _RESERVED = {
@@ -87,6 +88,24 @@ def smtlib(*formulas: Term, ranges: Mapping[str, tuple[int | None, int | None]] 
         for part in postorder(formula):
             if part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is not Op.CONST:
                 divisors[part.args[1]] = None
-    lines += [f"(assert (not (= {fold(d, _node)} 0)))" for d in divisors]
-    lines += [f"(assert {fold(f, _node)})" for f in formulas]
+    written: dict[Term, str] = {}
+    for formula in formulas:
+        lines += _definitions(formula, written)
+    lines += [f"(assert (not (= {fold(d, _node, written)} 0)))" for d in divisors]
+    lines += [f"(assert {fold(f, _node, written)})" for f in formulas]
     return "\n".join([*lines, "(check-sat)", ""])
+
+
+def _definitions(formula: Term, written: dict[Term, str]) -> list[str]:
+    """Names for the parts of a formula that is too large to write out: its script is as long as its graph."""
+    if formula.depth <= 3 or tree_sizes(formula, {}) <= LONGEST:
+        return []
+    lines = []
+    for part in postorder(formula, lambda part: part in written):
+        made = _node(part, [written[child] for child in children(part)])
+        if part.op > Op.SYMBOL:
+            name = f"symshape!{len(written)}"
+            lines.append(f"(define-fun {name} () {'Bool' if part.is_bool else 'Int'} {made})")
+            made = name
+        written[part] = made
+    return lines

@@ -17,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
+from symshape.calls.identity import Identity, by_value
 from symshape.errors import InputError
 
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -106,6 +107,18 @@ def take_apart(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     return Call(leaves, tree, texts, keys, duplicates(leaves))
 
 
+def identity_of(key: LeafKey) -> Identity | None:
+    """The object that a key stands for, if it stands for that very object and nothing else."""
+    return key.value if type(key) is ConstantKey and type(key.value) is Identity else None
+
+
+def skeleton(call: Call) -> Call:
+    """The call without its tensors and objects: what is kept of it may outlive them."""
+    pairs = zip(call.leaves, call.keys, strict=True)
+    leaves = [None if isinstance(leaf, torch.Tensor) or identity_of(key) is not None else leaf for leaf, key in pairs]
+    return attrs.evolve(call, leaves=tuple(leaves))
+
+
 def duplicates(leaves: Sequence[Any]) -> tuple[int, ...]:
     """For each leaf, the position of the first leaf that is the same tensor (its own otherwise)."""
     first: dict[int, int] = {}
@@ -162,7 +175,7 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
             "pass tensors, numbers, strings, hashable constants, or containers of them "
             "(register others with torch.utils._pytree)"
         ) from error
-    return ConstantKey(type(leaf), leaf)
+    return ConstantKey(type(leaf), leaf if by_value(leaf) else Identity(leaf))
 
 
 def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:

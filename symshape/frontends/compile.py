@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
 from collections import deque
@@ -15,7 +16,7 @@ import torch
 
 from guards.sets.sources import Source
 from symshape import events
-from symshape.calls.arguments import Call, sources_of, take_apart
+from symshape.calls.arguments import Call, skeleton, sources_of, take_apart
 from symshape.calls.call_key import FLAT, ExactKey, read
 from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
@@ -193,10 +194,9 @@ class Compiled:
         entries = self._cache.entries
         if not entries:
             return None
-        skeleton = attrs.evolve(call, leaves=tuple(None if isinstance(x, torch.Tensor) else x for x in call.leaves))
         changes = {id(branch): tuple(branch.state.changes()) for branch in self._cache.branches}
-        places = {entry: changes[id(branch)] for branch in self._cache.branches for entry in branch.entries()}
-        return Miss(name_of(self.fn), skeleton, values, modes(), places)
+        places = [(each.held(), changes[id(branch)]) for branch in self._cache.branches for each in branch.entries()]
+        return Miss(name_of(self.fn), skeleton(call), values, modes(), places)
 
     def _policies(self, call: Call, values: tuple[int, ...]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
         """The policies for a trace, and what is then known of which integers change."""
@@ -255,6 +255,13 @@ class Compiled:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """So that a compiled function works as a method."""
         return self if instance is None else functools.partial(self, instance)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A copy, pickled or not, starts without programs; what a module knows by its name stays that one object."""
+        name = getattr(self, "__qualname__", "")
+        if name and getattr(sys.modules.get(self.__module__), name, None) is self:
+            return name
+        return type(self), (self.fn, self._dynamic, self._runner, self._options)
 
     def __getattr__(self, name: str) -> Any:
         """A compiled module answers the module's own attributes (``parameters()``, ``train()`` …)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -86,19 +86,23 @@ class Miss:
         call: the call, without its tensors.
         values: its integers.
         modes: torch's modes then.
-        entries: the entries of that time, each with what had changed in the state that it was traced in.
+        entries: what answers each entry of that time (none, once an object that it was traced for has died), with
+            what had changed in the state that it was traced in.
     """
 
     function: str
     call: Call
     values: tuple[int, ...]
     modes: Modes
-    entries: Mapping[Entry, tuple[str, ...]]
+    entries: Sequence[tuple[Callable[[], Entry | None], tuple[str, ...]]]
 
     def explain(self) -> str:
         """Why the call was traced: which guard of the nearest entry failed, in one sentence."""
         best: tuple[int, int, list[str]] | None = None
-        for entry, changes in self.entries.items():
+        for found, changes in self.entries:
+            entry = found()
+            if entry is None:
+                continue
             reasons = self._reasons(entry, changes)
             rank = (len(reasons), -entry.number)
             if reasons and (best is None or rank < best[:2]):

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from guards.terms import printing
 from guards.terms.generated import generated_function
+from guards.terms.straight_line import StraightLine, once
 from guards.terms.term import Op, Term
 from symshape.errors import RuntimeAssertionError
 from symshape.graph.float_terms import FloatTerm
@@ -78,12 +78,12 @@ class _Writer:
     def __init__(self, graph: Graph, positions: Mapping[str, int]) -> None:
         self.graph = graph
         self.positions = positions
-        self.namespace: dict[str, Any] = {"math": math, "failed": _failed, "clone": _aten.clone.default}
+        self.namespace: dict[str, Any] = {"math": math, "failed": _failed, "clone": _aten.clone.default, "_once": once}
         self.namespace["lifted"] = [each.tensor for each in graph.lifted]
         self.lines: list[str] = []
         self._objects: dict[Any, str] = {}
-        self._terms: dict[Term, str] = {}
         self._names: dict[str, str] = {}
+        self._computed = StraightLine(self._names, self.lines)
         self._last_use = self._last_uses()
         self._modes_now: tuple[Any, bool | None] = (None, None)
 
@@ -164,12 +164,9 @@ class _Writer:
             return repr(term.value)
         if term.op is Op.SYMBOL:
             return self._symbol(term.name)
-        found = self._terms.get(term)
-        if found is None:
-            source = printing.python(term, {symbol.name: self._symbol(symbol.name) for symbol in term.symbols})
-            found = self._terms[term] = f"t{len(self._terms)}"
-            self.lines.append(f"{found} = {source}")
-        return found
+        for symbol in term.symbols:
+            self._symbol(symbol.name)
+        return self._computed.name(term)
 
     def _argument(self, arg: Any) -> str:
         if type(arg) is Value:
@@ -228,8 +225,8 @@ class _Writer:
         self.lines.append(f"{self._symbol(binding.symbol)} = {text}")
 
     def _assertion(self, step: Assertion) -> None:
-        condition = printing.python(step.guard.term, {s.name: self._symbol(s.name) for s in step.guard.term.symbols})
         shown = ", ".join(f"{s.name!r}: {self._symbol(s.name)}" for s in step.guard.term.symbols)
+        condition = self._computed.expression(step.guard.term)
         self.lines.append(f"if not ({condition}): failed({self._object(step, 'a')}, {{{shown}}})")
 
 

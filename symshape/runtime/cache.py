@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Sequence
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
 
 from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
+from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
 from symshape.calls.outputs import Build
 from symshape.graph.program import Program, State, slot_names
@@ -29,6 +33,7 @@ class Entry:
         build: from flat outputs to the program's own structure.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
+        watched: references to the objects that it was traced for: when one dies, the entry can serve no call.
     """
 
     __slots__ = (
@@ -42,6 +47,7 @@ class Entry:
         "run",
         "runner",
         "runner_name",
+        "watched",
     )
 
     def __init__(self, number: int, program: Program, runner_name: str, runner: Runner, build: Build) -> None:
@@ -53,11 +59,16 @@ class Entry:
         self.build = build
         self.last_used = 0
         self.gone = False
+        self.watched: list[Any] = []
 
     def use(self, runner: Runner) -> None:
         """Runs by ``runner`` from now on; the one before is not released, since the new one may be made around it."""
         self.runner = runner
         self.run = runner.run  # bound once: a warm call looks up one attribute
+
+    def held(self) -> Callable[[], Entry | None]:
+        """What answers this entry: for as long as the objects live that it was traced for, whoever holds the answer."""
+        return weakref.ref(self) if self.watched else lambda: self
 
     def __repr__(self) -> str:
         guards = "; ".join(guard.text() for guard in self.program.guards) or "no guards"
@@ -120,6 +131,8 @@ class EntryCache:
         self.entries: tuple[Entry, ...] = ()
         self.evictions = 0
         self.lock = threading.RLock()
+        self._busy = False
+        self._lost: deque[Entry] = deque()
 
     def find_exact(self, key: Hashable) -> tuple[Entry, tuple[int, ...]] | None:
         """The entry remembered for this key, and the integers to run it with, if the state is still the same."""
@@ -145,7 +158,7 @@ class EntryCache:
         return None
 
     def _to_front(self, branch: Branch) -> None:
-        with self.lock:
+        with self._changing():
             if branch in self.branches:
                 self.branches = (branch, *(each for each in self.branches if each is not branch))
 
@@ -155,7 +168,7 @@ class EntryCache:
         """Lets :meth:`find_exact` answer ``entry`` for the key of these leaves, unless the entry has left meanwhile."""
         if not self._exact.lasts(leaves):
             return
-        with self.lock:
+        with self._changing():
             if entry.gone:
                 return
             if len(branch.memo) >= self._memo_size:
@@ -164,7 +177,8 @@ class EntryCache:
 
     def publish(self, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
         """Adds an entry; answers its branch and the entries that had to leave, released."""
-        with self.lock:
+        with self._changing():
+            self._watch(entry)
             branch = self._branch_of(entry.program.state)
             family = branch.families.get(structure)
             if family is None:
@@ -176,6 +190,45 @@ class EntryCache:
             gone = self._evict(entry)
         _release(gone)
         return branch, gone
+
+    def _watch(self, entry: Entry) -> None:
+        """Lets the entry go when an object dies that it was traced for."""
+        cache, lost = weakref.ref(self), weakref.ref(entry)
+
+        def died(_: object) -> None:
+            here, found = cache(), lost()
+            if here is not None and found is not None:
+                here.lose(found)
+
+        held = [found for key in entry.program.call.keys if (found := identity_of(key)) is not None]
+        entry.watched = [each.when_gone(died) for each in held]
+
+    def lose(self, entry: Entry) -> None:
+        """Lets an entry go that no call can reach, now or (in the midst of a change) after the next one."""
+        self._lost.append(entry)
+        if not self._busy and self.lock.acquire(blocking=False):
+            try:
+                with self._changing():
+                    pass
+            finally:
+                self.lock.release()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Holds the lock; objects may die inside, at any allocation, and their entries leave afterwards."""
+        gone: list[Entry] = []
+        with self.lock:
+            outer, self._busy = self._busy, True
+            try:
+                yield
+                while self._lost and not outer:
+                    entry = self._lost.popleft()
+                    if not entry.gone:
+                        self._remove(entry)
+                        gone.append(entry)
+            finally:
+                self._busy = outer
+        _release(gone)
 
     def _branch_of(self, state: State) -> Branch:
         """The branch for a state that is the present one: one that reads no less, or a new one."""
@@ -212,7 +265,7 @@ class EntryCache:
 
     def discard(self, entry: Entry) -> None:
         """Lets an entry go that turned out to be wrong; nothing if it has left already."""
-        with self.lock:
+        with self._changing():
             if entry.gone:
                 return
             self._remove(entry)
@@ -220,7 +273,7 @@ class EntryCache:
 
     def clear(self) -> None:
         """Forgets everything, and counts from 0 again."""
-        with self.lock:
+        with self._changing():
             gone, self.entries, self.branches = self.entries, (), ()
             self.evictions = self.clock = 0
             for entry in gone:

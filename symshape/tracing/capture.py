@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import attrs
 import torch
 from torch.utils import _pytree as pytree
 
 from guards.sets.guard_set import GuardSet
 from symshape import events
-from symshape.calls.arguments import Call
+from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
 from symshape.errors import UnsupportedError
 from symshape.graph.codegen import compile_graph
@@ -34,7 +33,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
-from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache
+from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache, without_dynamo
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
@@ -69,7 +68,7 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
     milliseconds = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
     symbols = dict(tracer.env.symbols)
-    return Program(name_of(fn), _skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds)
+    return Program(name_of(fn), skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds)
 
 
 def _run(
@@ -88,6 +87,7 @@ def _run(
         with (
             repeatable(name_of(fn), generators, state.named),
             compiling(),
+            without_dynamo(),
             without_autocast_cache(),
             plain_numbers(state.asking),
             TracingMode(tracer),
@@ -113,12 +113,6 @@ def _guards(env: ShapeEnv, options: Options) -> GuardSet:
     ranges = {symbol.name: limits_of(symbol.sources[0]) for symbol in env.symbols.values() if symbol.backed}
     guards = GuardSet(tuple(env.guards), ranges)
     return guards.minimise() if options.minimise_guards else guards
-
-
-def _skeleton(call: Call) -> Call:
-    """The call without its tensors: a program may outlive them."""
-    leaves = tuple(None if isinstance(leaf, torch.Tensor) else leaf for leaf in call.leaves)
-    return attrs.evolve(call, leaves=leaves)
 
 
 def _explain(error: Exception) -> None:

@@ -38,7 +38,8 @@ _CONSTANTS += (torch.dtype, torch.device, torch.layout, torch.memory_format)
 def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
     if isinstance(leaf, SymbolicTensor):
         views = any(leaf._value.storage is each.storage for each in inputs)  # under no_grad these keep the flag
-        if leaf.requires_grad and leaf.is_leaf and not views:
+        told = leaf._value in tracer.told_to_require
+        if leaf.requires_grad and leaf.is_leaf and (told or not views):
             raise UnsupportedError(
                 f"{path} was made to require gradients by requires_grad_(), which a traced graph does not repeat; "
                 "call requires_grad_() on the result instead"

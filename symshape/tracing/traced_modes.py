@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -21,6 +21,11 @@ def compiling() -> Iterator[None]:
         yield
     finally:
         torch.compiler._is_compiling_flag = before
+
+
+def without_dynamo() -> AbstractContextManager[object]:
+    """What is compiled with ``torch.compile`` runs as it was written: a trace sees its ops."""
+    return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
 
 
 @contextmanager

@@ -75,6 +75,7 @@ class Tracer:
         laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1 too: arguments, and
             views of them that only pick and order dimensions.
         looked_at: the values of which the program read how they lie in memory.
+        told_to_require: the values that require gradients because the program told them to.
         closed: whether the trace is over.
     """
 
@@ -88,6 +89,7 @@ class Tracer:
         self.arguments: set[Value] = set()
         self.laid_out: set[Value] = set()
         self.looked_at: set[Value] = set()
+        self.told_to_require: set[Value] = set()
         self.closed = False
         self._op_arguments = OpArguments(self, self.lifting, generators)
         self._count = 0

@@ -138,7 +138,9 @@ class InductorRunner:
         fakes += [mode.from_tensor(tensor, static_shapes=True) for tensor in self._lifted]
         context = torch._guards.TracingContext(mode)
         # Without caches: an artefact from one comes without what it assumed of the sizes (seen on 2.13).
-        with torch._guards.tracing(context), torch._inductor.config.patch(force_disable_caches=True):
+        # Random numbers come from eager's kernels: Inductor's own draw others from the same seed.
+        options = {"force_disable_caches": True, "fallback_random": True}
+        with torch._guards.tracing(context), torch._inductor.config.patch(options):
             call: Any = compile_fx(module, fakes)
         return Artefact(call, self._assumed(mode.shape_env, symbols, fixed), key)
 

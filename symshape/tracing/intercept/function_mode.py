@@ -145,6 +145,19 @@ def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
     return use
 
 
+def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
+    """As :func:`_unless_made_here`, noting which values require gradients because they were told to."""
+    inner = _unless_made_here(attribute, what)
+
+    def use(tensor: torch.Tensor, *args: Any) -> Any:
+        result = inner(tensor, *args)
+        if type(tensor) is SymbolicTensor and tensor.requires_grad:
+            tensor._tracer.told_to_require.add(tensor._value)
+        return result
+
+    return use
+
+
 def _set_data(tensor: torch.Tensor, value: Any) -> None:
     raise UnsupportedError(
         "the function assigns to Tensor.data, which a traced graph would not do again; "
@@ -159,8 +172,8 @@ _of_any_tensor: dict[Any, Callable[..., Any]] = {
     _grad.__get__: _unless_made_here(_grad.__get__, "reads the gradient"),
     _grad.__set__: _unless_made_here(_grad.__set__, "sets the gradient"),
     _grad.__delete__: _unless_made_here(_grad.__delete__, "deletes the gradient"),
-    _requires_grad.__set__: _unless_made_here(_requires_grad.__set__, "sets requires_grad"),
-    torch.Tensor.requires_grad_: _unless_made_here(torch.Tensor.requires_grad_, "calls requires_grad_()"),
+    _requires_grad.__set__: _requiring(_requires_grad.__set__, "sets requires_grad"),
+    torch.Tensor.requires_grad_: _requiring(torch.Tensor.requires_grad_, "calls requires_grad_()"),
     _data_attribute.__set__: _set_data,
 }
 _handlers.update(_of_any_tensor)
@@ -199,6 +212,7 @@ for _name in ("detach_", "retain_grad", "register_hook", "register_post_accumula
 for _name in ("is_leaf", "grad_fn", "_version", "_base"):
     _getting: Any = getattr(torch.Tensor, _name).__get__
     _handlers[_getting] = _history(_getting, _name)
+_handlers[torch.Tensor._is_view] = _history(torch.Tensor._is_view, "_is_view()")
 for _name in ("untyped_storage", "storage", "_typed_storage", "is_shared"):
     _handlers[getattr(torch.Tensor, _name)] = _refuse(f"Tensor.{_name}()")
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,26 +69,60 @@ def repeatable(name: str, generators: Iterable[torch.Generator], named: Iterable
     Raises:
         UnsupportedError: it seeds a generator or reads a generator's state, or draws numbers of Python's or NumPy's.
     """
-    before = [(each, each.get_state()) for each in generators]
-    for generator, _ in before:
-        generator.manual_seed(_MARK)
-    marked = [each.get_state() for each, _ in before]
     others = [(what, read, read()) for what, read in _other_sources(named)]
-    changed: list[str] = []
-    try:
-        with _default_generators_watched():
-            yield
-        changed = [what for what, read, state in others if read() != state]
-        if any(not torch.equal(each.get_state(), mark) for (each, _), mark in zip(before, marked, strict=True)):
-            raise UnsupportedError(f"{name} {_SEEDS}")
-    finally:
-        for generator, state in before:
-            generator.set_state(state)
+    given = list(generators)
+    shared = threading.active_count() > 1 and sys.getprofile() is None
+    with _default_generators_watched(), _left_alone(name, given) if shared else _marked(name, given):
+        yield
+    changed = [what for what, read, state in others if read() != state]
     if changed:
         raise UnsupportedError(
             f"{name} draws numbers from {changed[0]}, which a graph would repeat for ever; draw them with torch, "
             "or pass them as arguments"
         )
+
+
+@contextmanager
+def _marked(name: str, generators: Sequence[torch.Generator]) -> Iterator[None]:
+    """Inside, the generators have a seed that no program has: whoever seeds one changes it."""
+    before = [(each, each.get_state()) for each in generators]
+    for generator, _ in before:
+        generator.manual_seed(_MARK)
+    marked = [each.get_state() for each, _ in before]
+    try:
+        yield
+        if any(not torch.equal(each.get_state(), mark) for (each, _), mark in zip(before, marked, strict=True)):
+            raise UnsupportedError(f"{name} {_SEEDS}")
+    finally:
+        for generator, state in before:
+            generator.set_state(state)
+
+
+@contextmanager
+def _left_alone(name: str, generators: Sequence[torch.Generator]) -> Iterator[None]:
+    """As :func:`_marked` where other threads may draw meanwhile: the calls of this thread are watched instead."""
+    ours = set(map(address, generators))
+    found: list[tuple[torch.Generator, torch.Tensor]] = []
+
+    def watch(frame: types.FrameType, event: str, called: Any) -> None:
+        if event != "c_call" or not isinstance(owner := getattr(called, "__self__", None), torch.Generator):
+            return
+        file = frame.f_code.co_filename.replace("\\", "/")
+        if called.__name__ in _REFUSED and address(owner) in ours and not any(each in file for each in _MAY_READ):
+            found.append((owner, owner.get_state()))
+
+    sys.setprofile(watch)
+    try:
+        yield
+        if sys.getprofile() is not watch:
+            raise UnsupportedError(f"{name} changes the profile function, so that its seeding cannot be watched")
+        sys.setprofile(None)
+        if found:
+            raise UnsupportedError(f"{name} {_SEEDS}")
+    finally:
+        sys.setprofile(None)
+        for generator, state in reversed(found):  # as it was before it was first seeded
+            generator.set_state(state)
 
 
 def _other_sources(named: Iterable[Any]) -> list[tuple[str, Callable[[], Any]]]:

@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 import torch
 
+from symshape.tracing.state.modules import refuse_untraceable
 from symshape.user_code import is_library
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
@@ -214,6 +215,7 @@ class Reachable:
                 continue
             name = ".".join(part for part in (prefix, path) if part)
             self.modules[id(module)] = name, module
+            refuse_untraceable(module, name)
             self._function(type(module).forward)
             self._class(type(module))
             for cell in self._module_cells(f"{name}." if name else "", module):

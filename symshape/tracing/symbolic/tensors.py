@@ -54,6 +54,10 @@ class Trace(Protocol):
         """The values of which the program read how they lie in memory."""
 
     @property
+    def told_to_require(self) -> set[Value]:
+        """The values that require gradients because the program told them to."""
+
+    @property
     def closed(self) -> bool:
         """Whether the trace is over."""
 

@@ -9,10 +9,10 @@ import pytest
 
 from guards import GuardSet, parse
 from guards.dispatch.box import Box, Compiler, bounded_form, conjuncts
-from guards.sets.codegen import DEEPEST
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import TRUE, le
 from guards.terms.extremes import maximum
+from guards.terms.straight_line import DEEPEST
 from tests.guards.making import SLOTS, random_set
 
 A, B = symbol("a"), symbol("b")

@@ -184,3 +184,14 @@ def test_what_is_not_known_is_not_a_proof() -> None:
     assert not found
     assert found.counterexample is None
     assert str(found) == "not known: the limit on Z3's work was reached"
+
+
+def test_a_small_counterexample_is_found_where_cutting_goes_on_and_on() -> None:
+    contract = GuardSet.read("y % 3 == 2", ranges={"x": (0, None), "y": (1, None), "z": (1, None)})
+    entry = GuardSet.read("not ((min(y, z) > -4) or ((y + x) < z)) or ((z + z * x) % x == z % x)")
+    found = certify(contract, [entry])
+    assert found.covered is False
+    assert found.counterexample is not None
+    assert contract.holds(found.counterexample)
+    assert not entry.holds(found.counterexample)
+    assert found.parts <= 64

@@ -60,7 +60,7 @@ class TestGuardSet:
     def test_bad_text(self) -> None:
         with pytest.raises(ParseError):
             GuardSet.read("s0 >")
-        with pytest.raises(TypeError, match="condition"):
+        with pytest.raises(ParseError, match="a condition is needed, not the integer s0"):
             GuardSet.read("s0 + 1")
 
     def test_missing_value(self) -> None:

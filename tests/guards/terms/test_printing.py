@@ -7,9 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guards.asking.reading import parse
+from guards.errors import ParseError
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import le
 from guards.terms.fold import evaluate
 from guards.terms.printing import python, text
-from guards.terms.term import Op
+from guards.terms.term import Op, Term
 from tests.oracles import SPACE
 from tests.strategies import conditions, integers
 
@@ -77,3 +80,23 @@ def test_generated_source_agrees_with_evaluation(source: str, a: int, b: int, c:
         assert term.op in (Op.AND, Op.OR)
         return
     assert found is wanted
+
+
+def grown(times: int) -> Term:
+    """``x + x // 2`` of itself, so many times over: a graph of that many parts, a text of 2**times."""
+    term = symbol("s0")
+    for _ in range(times):
+        term = term + term // 2
+    return term
+
+
+def test_huge_terms_are_shortened_for_people() -> None:
+    assert text(grown(4)).count("s0") == 2**4
+    shown = text(grown(60))
+    assert shown.startswith("s0 + s0//2 + (s0 + s0//2)//2")
+    assert "…" in shown
+    assert "(shortened: " in shown
+    assert len(shown) < 2000
+    assert "…" in text(le(grown(60), 9))
+    with pytest.raises(ParseError):
+        parse(shown)  # never read as another term

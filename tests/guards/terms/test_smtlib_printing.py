@@ -8,8 +8,11 @@ import z3
 
 from guards.asking.reading import parse
 from guards.errors import ParseError
+from guards.terms.arithmetic import symbol
+from guards.terms.boolean import eq
 from guards.terms.fold import evaluate
 from guards.terms.smtlib_printing import smtlib
+from tests.guards.terms.test_printing import grown
 from tests.strategies import condition
 
 
@@ -50,3 +53,14 @@ def test_names_are_quoted() -> None:
     assert solver.check() == z3.sat
     assert "|div|" in script
     assert "(- 5)" in script
+
+
+def test_scripts_of_huge_terms_are_as_long_as_their_graphs() -> None:
+    term = grown(20)
+    value = evaluate(term, {"s0": 7})
+    for sought, answer in ((value, z3.sat), (value + 1, z3.unsat)):
+        script = smtlib(eq(term, sought), eq(symbol("s0"), 7))
+        solver = z3.Solver()
+        solver.from_string(script)
+        assert solver.check() == answer
+        assert len(script) < 10_000

@@ -215,3 +215,19 @@ def test_an_error_leaves_inference_mode() -> None:
         traced(torch.ones(3))
     assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()
+
+
+def _grow(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(24):
+        x = torch.cat([x, x[: x.shape[0] // 2]])[:1000]
+        x = torch.cat([x[:300], x[: x.shape[0] // 2]])
+    return x
+
+
+def test_source_of_sizes_that_are_made_of_each_other_is_short() -> None:
+    traced = symshape.trace(_grow, torch.arange(7.0))
+    assert len(traced.program.run.__symshape_source__) < 40_000
+    assert len(traced.print_readable(False)) < 80_000
+    for n in (2, 3, 10, 999):
+        x = torch.arange(float(n))
+        assert torch.equal(traced(x), _grow(x))
