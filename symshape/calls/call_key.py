@@ -178,7 +178,7 @@ def read(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
     if found is not None:
         return found
     call = take_apart(fn, args, kwargs, paths=False)
-    return call.leaves, (modes(), call.tree, call.keys, call.duplicates), values_of(call.leaves, call.keys)
+    return call.leaves, (modes(), call.nesting, call.keys, call.duplicates), values_of(call.leaves, call.keys)
 
 
 def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None:
@@ -186,12 +186,15 @@ def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None
     leaves: list[Any] = []
     parts: list[Any] = [modes(), len(args), *kwargs]
     values: list[int] = []
+    containers: list[int] = []
     try:
         for each in args:
-            _read(each, leaves, parts, values)
+            _read(each, leaves, parts, values, containers)
         for each in kwargs.values():
-            _read(each, leaves, parts, values)
+            _read(each, leaves, parts, values, containers)
     except (_Unusual, RuntimeError, NotImplementedError):
+        return None
+    if len(containers) > 1 and len(set(containers)) < len(containers):
         return None
     if len(leaves) > 1 and _repeats(leaves):
         first: dict[int, int] = {}
@@ -199,7 +202,7 @@ def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None
     return leaves, tuple(parts), tuple(values)
 
 
-def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int]) -> None:
+def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]) -> None:
     """One argument.  Every branch writes a part that no other branch can write."""
     kind = type(leaf)
     if kind in _TENSORS:
@@ -209,7 +212,7 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int]) -> 
         if layout is not CONTIGUOUS and leaf.is_neg():
             raise _Unusual
         values += tensor_integers(leaf, layout)
-        parts.append((leaf.dim(), layout, *equal_part(leaf)))
+        parts.append((leaf.dim(), layout, *equal_part(leaf), kind))
         leaves.append(leaf)
     elif kind is int:
         parts.append(int)
@@ -223,11 +226,14 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int]) -> 
         leaves.append(leaf)
     elif kind is tuple or kind is list:
         parts.append((kind, len(leaf)))
+        if kind is list:
+            containers.append(id(leaf))
         for each in leaf:
-            _read(each, leaves, parts, values)
+            _read(each, leaves, parts, values, containers)
     elif kind is dict and all(type(key) is str for key in leaf):
         parts.append((dict, *leaf))
+        containers.append(id(leaf))
         for each in leaf.values():
-            _read(each, leaves, parts, values)
+            _read(each, leaves, parts, values, containers)
     else:
         raise _Unusual

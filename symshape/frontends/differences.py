@@ -25,7 +25,7 @@ def structure_differences(
     modes = modes_now() if modes is None else modes
     changes = program.state.changes() if changes is None else changes
     example = program.call
-    if call.tree != example.tree:
+    if call.nesting != example.nesting:
         return [_nesting(call, example)]
     found = [
         f"{path} is {_key_text(now)}, but was traced as {_key_text(then)}"
@@ -35,7 +35,7 @@ def structure_differences(
     for path, now, then in zip(call.paths, call.duplicates, example.duplicates, strict=True):
         if now != then:
             other = call.paths[now if now != call.paths.index(path) else then]
-            found.append(f"{path} and {other} are {'the same tensor' if now < then else 'different tensors'} now")
+            found.append(f"{path} and {other} are {'the same object' if now < then else 'different objects'} now")
     if modes != program.modes:
         found.append(f"it runs under {modes}, but was traced under {program.modes}")
     found += [f"{name} has changed since the trace" for name in changes]

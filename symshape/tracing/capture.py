@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.sets.guard_set import GuardSet
 from symshape import events
@@ -81,7 +80,7 @@ def _run(
     generators: Iterable[torch.Generator],
 ) -> Any:
     """The function's result on the symbolic arguments; whatever else it did is undone, and refused."""
-    args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
+    args, kwargs = call.nest(arguments.leaves)
     effects = SideEffects(state)
     problems: list[str] = []
     try:
