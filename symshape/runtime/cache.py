@@ -12,6 +12,7 @@ from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
 from symshape.calls.call_key import FLAT, ExactKey
 from symshape.calls.outputs import Build
+from symshape.calls.questions import Question, asking
 from symshape.graph.program import Program, State, slot_names
 from symshape.runtime.runners.protocol import Runner
 
@@ -120,6 +121,10 @@ class EntryCache:
         self.entries: tuple[Entry, ...] = ()
         self.evictions = 0
         self.lock = threading.RLock()
+
+    def ask(self, questions: Sequence[Question]) -> None:
+        """Exact keys hold the answers to these questions too, from now on."""
+        self.makers = asking(self._exact.makers, questions)
 
     def find_exact(self, key: Hashable) -> tuple[Entry, tuple[int, ...]] | None:
         """The entry remembered for this key, and the integers to run it with, if the state is still the same."""

@@ -68,7 +68,8 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
     milliseconds = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
     symbols = dict(tracer.env.symbols)
-    return Program(name_of(fn), _skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds)
+    parts = (_skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds, tracer.questions)
+    return Program(name_of(fn), *parts)
 
 
 def _run(
@@ -99,7 +100,7 @@ def _run(
         _explain(error)
         raise
     finally:
-        tracer.closed = True
+        tracer.close()
         problems += effects.undo()
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
         problems += undo_gradients((*arguments.tensors(), *lifted))

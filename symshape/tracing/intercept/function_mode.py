@@ -194,6 +194,46 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
     return read
 
 
+def _is_inference(tensor: SymbolicTensor) -> Any:
+    """Whether it was made in inference mode: a view of an argument is what that is."""
+    tracer, storage = tensor._tracer, tensor._value.storage
+    for value, (_, original) in tracer.originals.items():
+        if value.storage is storage:
+            owner = tensor if value is tensor._value else SymbolicTensor.make(value.spec, value, tracer)
+            return tracer.ask(owner, "is_inference")
+    return torch.Tensor.is_inference(tensor)
+
+
+def _lazily(tensor: SymbolicTensor) -> tuple[bool, bool]:
+    return tensor._tracer.lazy.get(tensor._value, (False, False))
+
+
+def _resolve(which: int) -> Callable[..., Any]:
+    """``resolve_conj`` and ``resolve_neg``: a copy where there is something to do, else the very same tensor."""
+    return lambda tensor: tensor.clone() if _lazily(tensor)[which] else tensor
+
+
+def _refuse_view_question(tensor: SymbolicTensor) -> Any:
+    raise UnsupportedError(
+        "the function asks whether a tensor is a view (Tensor._is_view), which differs from call to call; "
+        "a traced graph does not guard that"
+    )
+
+
+_handlers.update({
+    torch.Tensor.is_inference: _is_inference,
+    torch.is_inference: lambda input: _is_inference(input),  # noqa: A006 - torch's own name
+    torch.Tensor.is_conj: lambda t: _lazily(t)[0],
+    torch.is_conj: lambda input: _lazily(input)[0],  # noqa: A006
+    torch.Tensor.is_neg: lambda t: _lazily(t)[1],
+    torch.is_neg: lambda input: _lazily(input)[1],  # noqa: A006
+    torch.Tensor.resolve_conj: _resolve(0),
+    torch.resolve_conj: lambda input: _resolve(0)(input),  # noqa: A006
+    torch.Tensor.resolve_neg: _resolve(1),
+    torch.resolve_neg: lambda input: _resolve(1)(input),  # noqa: A006
+    torch.Tensor._is_view: _refuse_view_question,
+})
+
 for _name in ("detach_", "retain_grad", "register_hook", "register_post_accumulate_grad_hook"):
     _handlers[getattr(torch.Tensor, _name)] = _refuse_for_gradients(getattr(torch.Tensor, _name), f"Tensor.{_name}()")
 for _name in ("is_leaf", "grad_fn", "_version", "_base"):
@@ -214,7 +254,7 @@ _readers: dict[Any, Callable[..., Any]] = {
 
 def _sym_ite(condition: Any, then: Any, otherwise: Any) -> Any:
     """``torch.sym_ite``, which knows only torch's own nodes."""
-    if isinstance(condition, bool):
+    if type(condition) is bool:
         return then if condition else otherwise
     node = condition.node if isinstance(condition, torch.SymBool) else None
     if not isinstance(node, BoolNode):
