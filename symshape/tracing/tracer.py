@@ -126,8 +126,11 @@ class Tracer:
     def ask(self, tensor: SymbolicTensor, what: str, about: Any = None) -> Hashable:
         """The answer to a question about the argument that ``tensor`` stands for; later calls must answer the same."""
         position, original = self.originals[tensor._value]
-        question = Question(position, what, about)
-        return self.questions.setdefault(question, question.answer(original))
+        return self.note(Question(position, what, about), original)
+
+    def note(self, question: Question, leaf: Any) -> Hashable:
+        """The answer to a question about an argument; later calls must answer the same."""
+        return self.questions.setdefault(question, question.answer(leaf))
 
     def close(self) -> None:
         """The trace is over: nothing more is written down."""

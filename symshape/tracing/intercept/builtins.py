@@ -110,12 +110,13 @@ REPLACED = {
 def plain_numbers(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
     """Inside, these names mean ours in these globals, unless they are defined there already."""
     changed: list[tuple[dict[str, Any], str]] = []
+    wanted = [(namespace, name, ours) for namespace in namespaces for name, ours in REPLACED.items()]
+    wanted.append((vars(torch.utils.weak), "id", plain_id))  # its dictionaries know tensors by their ids
     try:
-        for namespace in namespaces:
-            for name, ours in REPLACED.items():
-                if name not in namespace:
-                    namespace[name] = ours
-                    changed.append((namespace, name))
+        for namespace, name, ours in wanted:
+            if name not in namespace:
+                namespace[name] = ours
+                changed.append((namespace, name))
         yield
     finally:
         for namespace, name in changed:

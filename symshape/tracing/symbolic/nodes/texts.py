@@ -44,6 +44,11 @@ def wants_value(depth: int = 1) -> bool:
     return not describes(asker) or asker == __file__  # plain_print speaks for the program
 
 
+def formatted(number: Any, spec: str, kind: type) -> str:
+    """``format(number, spec)``: with the value for the program, which a guard fixes; the plain name for people."""
+    return format(kind(number), spec) if wants_value(depth=2) else str(number)
+
+
 def plain_print(*items: Any, **options: Any) -> None:
     """``print``, for which symbolic numbers show their names; unless the program catches what it prints."""
     caught = options.get("file") is not None or isinstance(sys.stdout, io.StringIO)
