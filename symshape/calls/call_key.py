@@ -103,7 +103,12 @@ def _strides(leaf: torch.Tensor) -> Any:
 
 def _generate(number: int) -> MakeKey:
     names = [f"a{i}" for i in range(number)]
-    lines = ["def key(leaves, kwargs):", f"    {', '.join(names)}{',' if number == 1 else ''} = leaves", "    try:"]
+    lines = [
+        "def key(leaves, kwargs):",
+        "    now = modes()",  # first: it refuses function modes of the user's, which would see us read the leaves
+        f"    {', '.join(names)}{',' if number == 1 else ''} = leaves",
+        "    try:",
+    ]
     for name in names:
         lines += [
             f"        if type({name}) is Tensor:",
@@ -122,7 +127,7 @@ def _generate(number: int) -> MakeKey:
     elif number > 2:
         ids = ", ".join(f"id({name})" for name in names)
         lines.append(f"    if len({{{ids}}}) < {number} and repeats(leaves): return None")
-    key = f"(modes(), {', '.join(f'k{name}' for name in names)})"
+    key = f"(now, {', '.join(f'k{name}' for name in names)})"
     lines.append(f"    return ({key}, *kwargs) if kwargs else {key}")
     namespace = {"Tensor": torch.Tensor, "plain": _plain, "modes": modes, "repeats": _repeats, "strides": _strides}
     return _function("\n".join(lines), Unusual=_Unusual, **namespace)

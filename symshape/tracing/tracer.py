@@ -17,6 +17,7 @@ from meta_fns import TensorSpec
 from symshape.calls.questions import Question
 from symshape.errors import ProgramError, UnsupportedError
 from symshape.graph.float_terms import FloatTerm
+from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value, values_in
 from symshape.tracing.gradients import MadeByAutograd
@@ -349,7 +350,7 @@ class Tracer:
         finally:
             self._recording = before
 
-    def _assert(self, guard: Guard, message: str) -> None:
+    def _assert(self, guard: Guard, message: Message) -> None:
         self.steps.append(Assertion(guard, message))
 
 

@@ -57,6 +57,11 @@ STAND_IN = (
     " the answer"
 )
 NUMBERS = "a size that varies answers unlike an int here: the exact rule, or fix it to its value"
+IS = "`is` asks no object: instrument running code to call tracing/intercept/identity.py's Identity.is_same"
+CLASS = (
+    "Python looks at the class of a symbolic number itself: instrument running code to call class_of and subject_of of "
+    "tracing/intercept/identity.py"
+)
 EQUAL = "constants are compared by ==: compare class, representation and fields, or identity"
 SAME = (
     "whether two arguments are one object is asked of tensors only: make it a part of the key where objects may "
@@ -341,32 +346,14 @@ KNOWN: dict[str, Known] = {
     "3-lost-writes-activations_kept_by_a_hook": Known("poisoned", POISON),
     "3-lost-writes-write_from_a_thread": Known("wrong", WRITES),
     "4-memory-view_of_an_argument_asked": Known("wrong", VIEWS),
-    "5-stand-ins-type_is_tensor": Known("wrong", STAND_IN),
-    "5-stand-ins-class_is_tensor": Known("wrong", STAND_IN),
-    "5-stand-ins-name_of_the_type": Known("wrong", STAND_IN),
-    "5-stand-ins-type_of_a_result": Known("wrong", STAND_IN),
-    "5-stand-ins-exact_type_table": Known("crash", CRASH),
-    "5-stand-ins-argument_is_a_parameter": Known("wrong", STAND_IN),
-    "5-stand-ins-argument_is_a_global": Known("wrong", STAND_IN),
-    "5-stand-ins-argument_is_a_global_first": Known("wrong", STAND_IN),
-    "5-stand-ins-identity_of_an_argument": Known("wrong", STAND_IN),
-    "5-stand-ins-argument_as_a_dict_key": Known("wrong", STAND_IN),
-    "5-stand-ins-argument_in_a_weak_dictionary": Known("wrong", STAND_IN),
-    "5-stand-ins-deep_copy_of_an_argument": Known("wrong", STAND_IN),
-    "5-stand-ins-deep_copy_is_a_leaf": Known("wrong", STAND_IN),
-    "5-stand-ins-conjugate_returned": Known("wrong", VIEWS),
-    "5-stand-ins-inference_tensor_asked": Known("wrong", STAND_IN),
-    "5-stand-ins-rounded_to_tens": Known("wrong", NUMBERS),
-    "5-stand-ins-truncated_quotient_of_a_large_number": Known("wrong", NUMBERS),
-    "5-stand-ins-large_number_as_a_float": Known("wrong", NUMBERS),
-    "5-stand-ins-number_of_bits": Known("crash", CRASH),
-    "5-stand-ins-number_matched": Known("wrong", NUMBERS),
-    "5-stand-ins-number_as_a_fraction": Known("crash", CRASH),
-    "5-stand-ins-number_packed": Known("crash", CRASH),
-    "5-stand-ins-number_pickled": Known("crash", CRASH),
-    "5-stand-ins-number_is_itself": Known("wrong", NUMBERS),
-    "5-stand-ins-number_dispatched_on": Known("wrong", NUMBERS),
-    "5-stand-ins-mode_of_the_users_around_the_calls": Known("wrong", STAND_IN),
+    "5-stand-ins-argument_is_a_global": Known("wrong", IS),
+    "5-stand-ins-argument_is_a_global_first": Known("wrong", IS),
+    "5-stand-ins-number_matched": Known("wrong", CLASS),
+    "5-stand-ins-number_is_itself": Known("wrong", IS),
+    "5-stand-ins-number_dispatched_on": Known("wrong", CLASS),
+    "5-stand-ins-number_is_one": Known("wrong", IS),
+    "5-stand-ins-comparison_is_true": Known("wrong", IS),
+    "5-stand-ins-mode_held_outside": Known("wrong", PROTOCOLS),
     "6-equal-but-not-alike-parameter_and_tensor": Known("wrong", STAND_IN),
     "6-equal-but-not-alike-tensors_with_other_attributes": Known("crash", CRASH),
     "6-equal-but-not-alike-tensor_attribute_appears": Known("wrong", ATTRIBUTES),

@@ -273,6 +273,23 @@ def _node(like: BoolNode, value: Any) -> Any:
     return wrap(value)
 
 
+def _with_plain_data(function: Any) -> Callable[..., Any]:
+    """A maker of tensors from numbers; of a symbolic one C++ keeps 32 bits (torch 2.11 to 2.13), so it gets the number."""
+
+    def plain(data: Any) -> Any:
+        if type(data) is torch.SymInt:
+            return int(data)
+        return type(data)(map(plain, data)) if type(data) in (list, tuple) else data
+
+    return lambda *args, **kwargs: function(
+        *map(plain, args), **{name: plain(value) if name in ("data", "obj") else value for name, value in kwargs.items()}
+    )
+
+
+_of_data = {each: _with_plain_data(each) for each in (torch.tensor, torch.as_tensor, torch.asarray)}
+_handlers[torch.Tensor.new_tensor] = _with_plain_data(torch.Tensor.new_tensor)
+
+
 class FunctionMode(TorchFunctionMode):
     """Hands the functions above to Python and everything else to torch."""
 
@@ -285,6 +302,8 @@ class FunctionMode(TorchFunctionMode):
             return _readers[func](*args, **kwargs or {})
         elif func is torch.sym_ite:
             return _sym_ite(*args)
+        elif func in _of_data:
+            return _of_data[func](*args, **kwargs or {})
         return func(*args, **kwargs) if kwargs else func(*args)
 
     def __enter__(self) -> FunctionMode:

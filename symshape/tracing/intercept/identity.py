@@ -18,6 +18,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
 _NUMBERS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 _STAND_INS = frozenset((SymbolicTensor, *_NUMBERS))
+_type = type  # in traced code the name means ours
 _ONE_OBJECT = range(-5, 257)  # integers of which Python keeps one object each
 
 
@@ -40,7 +41,7 @@ class Identity:
         self._trace = trace
         self._positions: dict[int, int] = {}
         for position, leaf in enumerate(leaves):  # constants that are known by their parts, not by identity
-            kind = type(leaf)
+            kind = _type(leaf)
             if kind not in PLAIN and not isinstance(leaf, torch.Tensor) and parts_of(leaf) is not None:
                 self._positions.setdefault(id(leaf), position)
         self._kept = tuple(leaves)  # so that ids stay theirs
@@ -53,7 +54,7 @@ class Identity:
         """
         if b is None or a is None:
             return a is b
-        one, other = type(a), type(b)
+        one, other = _type(a), _type(b)
         if one in _NUMBERS or other in _NUMBERS:
             return self._same_number(a, b)
         if a is b:
@@ -67,8 +68,8 @@ class Identity:
         return False
 
     def _same_tensor(self, a: Any, b: Any) -> bool:
-        stand_in, other = (a, b) if type(a) is SymbolicTensor else (b, a)
-        if type(other) is SymbolicTensor or not isinstance(other, torch.Tensor):
+        stand_in, other = (a, b) if _type(a) is SymbolicTensor else (b, a)
+        if _type(other) is SymbolicTensor or not isinstance(other, torch.Tensor):
             return False  # a tensor that is given twice has one stand-in
         if stand_in._value not in self._trace.originals:
             return False  # made by the program: nothing outside can be it
@@ -76,7 +77,7 @@ class Identity:
 
     @staticmethod
     def _same_number(a: Any, b: Any) -> bool:
-        kinds = [_NUMBERS.get(type(each), type(each)) for each in (a, b)]
+        kinds = [_NUMBERS.get(_type(each), _type(each)) for each in (a, b)]
         if kinds[0] is not kinds[1]:
             return False
         if kinds[0] is bool:
@@ -99,7 +100,7 @@ def class_of(value: Any) -> Any:
     >>> class_of(3) is int
     True
     """
-    return PlainType(value) if type(value) in _STAND_INS else value.__class__
+    return PlainType(value) if _type(value) in _STAND_INS else value.__class__
 
 
 def subject_of(value: Any) -> Any:
@@ -108,5 +109,5 @@ def subject_of(value: Any) -> Any:
     >>> subject_of("a")
     'a'
     """
-    kind = _NUMBERS.get(type(value))
+    kind = _NUMBERS.get(_type(value))
     return value if kind is None else kind(value)

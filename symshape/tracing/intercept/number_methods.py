@@ -52,7 +52,7 @@ def _round(number: Any, ndigits: Any = None) -> Any:
 def _format(number: Any, spec: str) -> str:
     if not is_ours(number):
         return object.__format__(number, spec)
-    return formatted(number, spec, _PLAIN[type(number)]) if spec else str(number)
+    return formatted(number, spec, _PLAIN[type(number)])
 
 
 def _itself(number: Any, memo: Any = None) -> Any:

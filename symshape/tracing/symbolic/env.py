@@ -21,11 +21,13 @@ from guards.terms.term import Op, Term
 from symshape import events
 from symshape.dims import Dim, Policy
 from symshape.errors import ProgramError
+from symshape.graph import messages
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
 from symshape.tracing.symbolic import undecided
 from symshape.tracing.symbolic.conditions import always_fits, parts_of
 from symshape.tracing.symbolic.for_torch import QuestionsOfTorch
+from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.nodes.choices import tidy
 from symshape.tracing.symbolic.nodes.environment import Message
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
@@ -60,7 +62,7 @@ class ShapeEnv:
         self.guards: list[Guard] = []
         self.nodes = NodeMaker(self)
         self.for_torch = QuestionsOfTorch(self)
-        self.on_assertion: Callable[[Guard, str], None] | None = None
+        self.on_assertion: Callable[[Guard, messages.Message], None] | None = None
         self.current_op = ""
         self.current_rule = ""
         self._hint_memo: dict[Term, int | bool | None] = {}
@@ -188,7 +190,7 @@ class ShapeEnv:
             ProgramError: it does not hold in this trace.
         """
         if not self.expect_true(condition, message):
-            text = message() if callable(message) else message
+            text = texts.said(message)
             where = self.origin()
             raise ProgramError(f"{text or f'{condition} does not hold'} (at {where})")
 
@@ -204,8 +206,7 @@ class ShapeEnv:
             where = self.origin()
             self.facts = self.facts.assume(condition)
             if self.on_assertion is not None:
-                text = message() if callable(message) else message
-                self.on_assertion(Guard(condition, where), text)
+                self.on_assertion(Guard(condition, where), texts.to_be_said(message))
         if answer is not False:
             self._true.add(condition)
         return answer is not False

@@ -25,6 +25,7 @@ from symshape.tracing.symbolic.nodes.texts import wants_value
 
 aten = torch.ops.aten
 _ONES = [(1,) * n for n in range(65)]
+_namespace: Callable[[torch.Tensor], dict[str, Any]] = torch.Tensor.__dict__["__dict__"].__get__
 _make_wrapper: Any = torch.Tensor._make_wrapper_subclass
 
 
@@ -99,7 +100,7 @@ class SymbolicTensor(torch.Tensor):
             requires_grad=requires_grad,
             dispatch_sizes_strides_policy="sizes",
         )
-        made.__dict__.update(_spec=spec, _value=value, _tracer=tracer, _known=None)  # quicker than by __setattr__
+        _namespace(made).update(_spec=spec, _value=value, _tracer=tracer, _known=None)  # quicker than by __setattr__
         return made  # type: ignore[no-any-return]
 
     @classmethod
@@ -167,6 +168,25 @@ class SymbolicTensor(torch.Tensor):
             )
         super().__setattr__(name, value)
 
+    def __delattr__(self, name: str) -> None:
+        if _is_argument(self):
+            raise UnsupportedError(
+                f"the function deletes the attribute {name} of a tensor that it is given, which a traced graph would "
+                "not do again"
+            )
+        super().__delattr__(name)
+
+    @property  # type: ignore[misc]
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        raise UnsupportedError(
+            "the function looks at all attributes of a tensor at once (__dict__, vars()), which cannot be traced; "
+            "read them by name"
+        )
+
+    def __dir__(self) -> list[str]:
+        own = self._tracer.ask(self, "attributes") if _is_argument(self) else tuple(attributes_of(self))
+        return sorted({*dir(torch.Tensor), *own})  # type: ignore[misc]
+
     def __hash__(self) -> int:
         if _is_argument(self):
             raise UnsupportedError(
@@ -192,13 +212,13 @@ def _is_own(name: str) -> bool:
 
 def _is_argument(tensor: SymbolicTensor) -> bool:
     """Whether a tensor stands for an argument, in a trace that goes on."""
-    tracer = tensor.__dict__.get("_tracer")
+    tracer = _namespace(tensor).get("_tracer")
     return tracer is not None and tensor._value in tracer.originals
 
 
 def attributes_of(tensor: SymbolicTensor) -> list[str]:
     """The names of the attributes that the program gave to a tensor."""
-    return [name for name in tensor.__dict__ if not _is_own(name)]
+    return [name for name in _namespace(tensor) if not _is_own(name)]
 
 
 def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
