@@ -13,6 +13,7 @@ import datetime
 import decimal
 import enum
 import fractions
+import math
 import pathlib
 import sys
 import types
@@ -24,9 +25,11 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-PLAIN = frozenset(
-    (bool, int, str, bytes, type(None), types.EllipsisType, torch.dtype, torch.device, torch.layout)
-    + (torch.memory_format,)
+PLAIN: frozenset[type] = frozenset(
+    {
+        *(bool, int, str, bytes, type(None), types.EllipsisType),
+        *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+    }
 )
 """Classes whose equal values are alike; whether two of them are one object is no question that a program may ask."""
 _MOST_NESTED = 16
@@ -65,6 +68,15 @@ class Equal:
         return hash(type(self.value))
 
 
+def digits(value: float) -> str:
+    """A float's text, of which not even a NaN hides its sign.
+
+    >>> digits(0.1), digits(-0.0), digits(float("nan")), digits(-float("nan"))
+    ('0.1', '-0.0', 'nan', '-nan')
+    """
+    return repr(value) if value == value or math.copysign(1.0, value) > 0 else "-nan"
+
+
 def _items(value: Any) -> tuple[Any, ...]:
     return tuple(value)
 
@@ -74,8 +86,8 @@ def _pairs(value: Any) -> tuple[Any, ...]:
 
 
 _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
-    float: lambda v: (repr(v),),
-    complex: lambda v: (repr(v),),
+    float: lambda v: (digits(v),),
+    complex: lambda v: (v.real, v.imag),
     tuple: _items,
     list: _items,
     set: _items,  # in the order in which a program would meet them
@@ -94,7 +106,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     datetime.datetime: lambda v: (v.replace(tzinfo=None).isoformat(), v.fold, v.tzinfo),
     datetime.timedelta: lambda v: (v.days, v.seconds, v.microseconds),
     datetime.timezone: lambda v: v.__getinitargs__(),
-    uuid.UUID: lambda v: (v.int,),
+    uuid.UUID: lambda v: (v.int, v.is_safe),
     pathlib.PurePosixPath: lambda v: (str(v),),
     pathlib.PureWindowsPath: lambda v: (str(v),),
     type(pathlib.Path()): lambda v: (str(v),),

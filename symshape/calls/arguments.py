@@ -17,7 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
-from symshape.calls.alike import PLAIN, alike, alike_nesting, shared_containers
+from symshape.calls.alike import PLAIN, alike, alike_nesting, digits, shared_containers
 from symshape.calls.outputs import unflatten
 from symshape.errors import InputError
 
@@ -168,8 +168,8 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
         return _tensor_key(leaf, path)
     if type(leaf) is int:
         return INT_KEY
-    if type(leaf) in (float, complex):
-        return ConstantKey(type(leaf), leaf, repr(leaf))
+    if type(leaf) is float:
+        return ConstantKey(float, leaf, digits(leaf))
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         raise InputError(f"argument {path} is a {type(leaf).__name__} of another tracer; pass a plain number")
     try:

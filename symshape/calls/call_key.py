@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 import torch
 
+from symshape.calls.alike import digits
 from symshape.calls.arguments import (
     CONTIGUOUS,
     EQUAL,
@@ -84,7 +85,7 @@ def _plain(leaf: Any) -> Any:
     if kind in _PLAIN:
         return (kind, leaf)
     if kind is float:
-        return (kind, repr(leaf))
+        return (kind, digits(leaf))
     if kind is torch.nn.Parameter:
         return (kind, leaf.shape, *equal_part(leaf), _layout(leaf))
     return None
@@ -227,7 +228,7 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], con
         parts.append((kind, leaf))
         leaves.append(leaf)
     elif kind is float:
-        parts.append((float, repr(leaf)))
+        parts.append((float, digits(leaf)))
         leaves.append(leaf)
     elif kind is tuple or kind is list:
         parts.append((kind, len(leaf)))

@@ -75,7 +75,7 @@ def _device() -> str:
         UnsupportedError: there is a function mode of the user's around a call, which would see the graph's operators
             once more.
     """
-    stack = torch.overrides._get_current_function_mode_stack()
+    stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     kinds = [type(each) for each in stack]
     if not any(kind.__module__.startswith("symshape.") for kind in kinds):  # not inside of a trace
         strange = [kind.__qualname__ for kind in kinds if kind is not DeviceContext]

@@ -43,9 +43,9 @@ def structure_differences(
             found.append(f"{path} and {other} are {'the same object' if now < then else 'different objects'} now")
     if modes != program.modes:
         found.append(f"it runs under {modes}, but was traced under {program.modes}")
-    for question, then in program.questions.items():
-        now = question.answer(call.leaves[question.position]) if answered is None else answered.get(question, then)
-        if now != then:
+    for question, answer in program.questions.items():
+        leaf = call.leaves[question.position]
+        if answer != (question.answer(leaf) if answered is None else answered.get(question, answer)):
             found.append(f"{question.text(call.paths[question.position])} is not what it was in the trace")
     found += [f"{name} has changed since the trace" for name in changes]
     return found

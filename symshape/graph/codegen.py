@@ -140,7 +140,7 @@ class _Writer:
             parts = (step.args, tuple(step.kwargs.values())) if isinstance(step, Node) else step.guard.term
             map_argument(parts, lambda leaf: used.update(_symbols(leaf)))
             if isinstance(step, Assertion):
-                used |= step.message.symbols()
+                used.update(step.message.symbols())
         map_argument(self.graph.outputs, lambda leaf: used.update(_symbols(leaf)))
         for symbol in sorted(used, key=lambda each: each.order):
             place = self.positions.get(symbol.name)

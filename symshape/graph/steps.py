@@ -115,7 +115,7 @@ class Assertion:
     """A condition on unbacked symbols that is checked when the program runs, at this point; the text if it fails."""
 
     guard: Guard
-    message: Message = Message()
+    message: Message = attrs.field(factory=Message)
 
 
 Step = Node | Assertion

@@ -244,7 +244,10 @@ class Tracer:
                 "which cannot be traced; call resolve_conj() first"
             )
         if call.op in _LAZY:
-            self.lazy[value] = conjugated ^ (call.op is aten._conj.default), negated ^ (call.op is not aten._conj.default)
+            self.lazy[value] = (
+                conjugated ^ (call.op is aten._conj.default),
+                negated ^ (call.op is not aten._conj.default),
+            )
         elif call.plan.is_view and (conjugated or negated):
             self.lazy[value] = conjugated, negated
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import cmath
 import collections
 import copy
-import cmath
 import enum
 import functools
 import itertools
@@ -501,7 +501,13 @@ def kind_of_memory_asked() -> World:
 @world(STAND_INS)
 def kind_of_numbers_asked() -> World:
     def fn(x: Any) -> Any:
-        flags = x.is_floating_point(), x.is_complex(), x.is_signed(), torch.is_tensor(x), torch.is_nonzero(x.sum() * 0 + 1)
+        flags = (
+            x.is_floating_point(),
+            x.is_complex(),
+            x.is_signed(),
+            torch.is_tensor(x),
+            torch.is_nonzero(x.sum() * 0 + 1),
+        )
         return x * (1 + sum(flags))
 
     return World(fn, [ON, on(3, dtype=torch.int32), ON])
@@ -524,7 +530,9 @@ def names_of_its_class() -> World:
 
 @world(STAND_INS)
 def result_same_size() -> World:
-    return World(lambda x, y: x * 2 if x.is_same_size(y) else x * 3, [Call(lambda n=n: (values(3), values(n))) for n in (3, 1)])
+    return World(
+        lambda x, y: x * 2 if x.is_same_size(y) else x * 3, [Call(lambda n=n: (values(3), values(n))) for n in (3, 1)]
+    )
 
 
 @world(STAND_INS)
@@ -544,7 +552,8 @@ def shape_of_a_class() -> World:
 @world(STAND_INS)
 def shape_added_and_sliced() -> World:
     return World(
-        lambda x: (x.shape + (1,), x.shape[1:], 2 * x.shape, (1,) + x.shape, x.size()[::-1]), [on(4, 2), on(6, 2), on(1, 2)]
+        lambda x: ((*x.shape, 1), x.shape + x.shape, x.shape[1:], 2 * x.shape, (1, *x.shape), x.size()[::-1]),
+        [on(4, 2), on(6, 2), on(1, 2)],
     )
 
 
@@ -574,7 +583,9 @@ def rounded_by_a_number() -> World:
 
 @world(STAND_INS)
 def parts_of_a_number() -> World:
-    return _number(lambda k: k.real + k.imag + k.numerator * k.denominator + k.conjugate() + sum(k.as_integer_ratio()), 4, 9, -7)
+    return _number(
+        lambda k: k.real + k.imag + k.numerator * k.denominator + k.conjugate() + sum(k.as_integer_ratio()), 4, 9, -7
+    )
 
 
 @world(STAND_INS)
@@ -610,7 +621,8 @@ def large_number_times_a_float() -> World:
 @world(STAND_INS)
 def large_number_in_a_tensor() -> World:
     return World(
-        lambda x, k: x + torch.tensor(k) % 1000, [Call(lambda k=k: (values(3), k)) for k in (5, 9, 2**53 + 1, 2**62 + 1)]
+        lambda x, k: x + torch.tensor(k) % 1000,
+        [Call(lambda k=k: (values(3), k)) for k in (5, 9, 2**53 + 1, 2**62 + 1)],
     )
 
 
@@ -675,7 +687,7 @@ def number_formatted_otherwise() -> World:
 
 @world(STAND_INS)
 def quotient_formatted() -> World:
-    return _number(lambda k: len(f"{k / 3:.3f}") + len(f"{k / 2}") + len("%g" % (k / 7)), 4, 99999, 1)  # noqa: UP031
+    return _number(lambda k: len(f"{k / 3:.3f}") + len(f"{k / 2}") + len("%g" % (k / 7)), 4, 99999, 1)
 
 
 @world(STAND_INS)
@@ -695,13 +707,22 @@ def number_in_statistics() -> World:
 
 @world(STAND_INS)
 def number_in_itertools() -> World:
-    return _number(lambda k: len(list(itertools.islice(itertools.count(), k))) + len(list(itertools.repeat(1, k))), 4, 9, 1)
+    return _number(
+        lambda k: len(list(itertools.islice(itertools.count(), k))) + len(list(itertools.repeat(1, k))), 4, 9, 1
+    )
 
 
 @world(STAND_INS)
 def number_in_more_math() -> World:
     return _number(
-        lambda k: math.pow(k, 2) + math.fsum([k, 0.5]) + math.hypot(k, 1) + math.copysign(1, k) + math.lcm(k, 4) + math.fabs(k),
+        lambda k: (
+            math.pow(k, 2)
+            + math.fsum([k, 0.5])
+            + math.hypot(k, 1)
+            + math.copysign(1, k)
+            + math.lcm(k, 4)
+            + math.fabs(k)
+        ),
         4,
         9,
         1,
@@ -767,12 +788,21 @@ def number_divided_with_remainder() -> World:
 
 @world(STAND_INS)
 def number_called_by_name() -> World:
-    return _number(lambda k: k.__add__(1) + k.__rsub__(2) + k.__neg__() + k.__abs__() + k.__index__() + k.__pos__(), 4, 9, -7)
+    return _number(
+        lambda k: k.__add__(1) + k.__rsub__(2) + k.__neg__() + k.__abs__() + k.__index__() + k.__pos__(), 4, 9, -7
+    )
 
 
 @world(STAND_INS)
 def number_by_operators() -> World:
-    return _number(lambda k: operator.add(k, 1) + operator.floordiv(k, 2) + operator.pow(k, 2) + operator.truth(k) + operator.neg(k), 4, 9, -7)
+    return _number(
+        lambda k: (
+            operator.add(k, 1) + operator.floordiv(k, 2) + operator.pow(k, 2) + operator.truth(k) + operator.neg(k)
+        ),
+        4,
+        9,
+        -7,
+    )
 
 
 @world(STAND_INS)

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,7 +39,7 @@ def _attribute(number: Any, name: str) -> Any:
 
 def _reduce(number: Any, protocol: Any) -> Any:
     kind = _PLAIN[type(number)]
-    return (kind, (kind(number),)) if is_ours(number) else copyreg.__reduce_ex__(number, protocol)  # type: ignore[attr-defined]
+    return (kind, (kind(number),)) if is_ours(number) else object.__reduce_ex__(number, protocol)
 
 
 def _round(number: Any, ndigits: Any = None) -> Any:

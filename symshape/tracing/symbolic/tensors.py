@@ -141,7 +141,7 @@ class SymbolicTensor(torch.Tensor):
 
     # -- as the object that it stands for
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # noqa: D105 - what isinstance() and the program find
+    def __class__(self) -> type:
         return self._kind
 
     def __getattr__(self, name: str) -> Any:
@@ -176,7 +176,7 @@ class SymbolicTensor(torch.Tensor):
             )
         super().__delattr__(name)
 
-    @property  # type: ignore[misc]
+    @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         raise UnsupportedError(
             "the function looks at all attributes of a tensor at once (__dict__, vars()), which cannot be traced; "

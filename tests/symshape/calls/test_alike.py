@@ -49,9 +49,20 @@ class Colour(enum.IntEnum):
 
 
 ZONE = datetime.timezone(datetime.timedelta(hours=1))
-NOON = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.timezone.utc)
+NOON = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)
 EQUAL_BUT_NOT_ALIKE: list[tuple[Any, ...]] = [
-    (1, True, 1.0, 1 + 0j, decimal.Decimal(1), fractions.Fraction(1), np.int64(1), np.float32(1), Number(1), Colour.RED),
+    (
+        1,
+        True,
+        1.0,
+        1 + 0j,
+        decimal.Decimal(1),
+        fractions.Fraction(1),
+        np.int64(1),
+        np.float32(1),
+        Number(1),
+        Colour.RED,
+    ),
     (0.0, -0.0),
     (complex(0, 0.0), complex(0, -0.0)),
     ("a", np.str_("a")),
@@ -88,7 +99,7 @@ def test_a_copy_is_alike(value: Any) -> None:
 
 
 def test_nan_is_alike() -> None:
-    assert alike(float("nan")) == alike(float("nan"))
+    assert alike(float("nan")) == alike(float("nan")) != alike(-float("nan"))
 
 
 def test_objects_that_may_be_more_than_their_parts_are_known_by_identity() -> None:
@@ -110,7 +121,16 @@ def test_nesting() -> None:
     def key(value: Any) -> Any:
         return alike_nesting(pytree.tree_structure(value))
 
-    nested = [{1: 5}, {True: 5}, {1.0: 5}, (5,), [5], torch.Size([5]), collections.deque([5], 2), collections.deque([5])]
+    nested = [
+        {1: 5},
+        {True: 5},
+        {1.0: 5},
+        (5,),
+        [5],
+        torch.Size([5]),
+        collections.deque([5], 2),
+        collections.deque([5]),
+    ]
     for one, other in itertools.combinations(nested, 2):
         assert key(one) != key(other), (one, other)
     for each in nested:

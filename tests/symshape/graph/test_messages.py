@@ -20,7 +20,9 @@ READ = FloatTerm("symbol", symbol="f0")
 
 def test_places_are_found_again() -> None:
     places = Places()
-    message = places.message(f"{places.mark(U)} and {places.mark(QUOTIENT, '.1f')}, {places.mark(U, '+03d')}{places.mark(READ)}")
+    message = places.message(
+        f"{places.mark(U)} and {places.mark(QUOTIENT, '.1f')}, {places.mark(U, '+03d')}{places.mark(READ)}"
+    )
     assert message.text({"u0": 6, "f0": 0.5}) == "6 and 1.5, +060.5"
     assert str(message) == "u0 and (u0 / 4), u0f0"
     assert message.names() == {"u0", "f0"}
@@ -76,7 +78,13 @@ def test_a_message_that_cannot_be_made_does_not_matter_until_it_is_shown() -> No
     def fails(n: int, x: torch.Tensor) -> str:
         raise KeyError("no text")
 
-    for how in (lambda n, x: f"{int(n)}", lambda n, x: "%d" % n, lambda n, x: f"{x}", lambda n, x: "a" if n < -3 else "b", fails):
+    for how in (
+        lambda n, x: f"{int(n)}",
+        lambda n, x: "%d" % n,  # noqa: UP031
+        lambda n, x: f"{x}",
+        lambda n, x: "a" if n < -3 else "b",
+        fails,
+    ):
         traced = symshape.trace(fn, torch.full((3,), 2), how)
         assert torch.equal(traced(torch.full((3,), 2), how), torch.full((3,), 4))
         with pytest.raises(RuntimeAssertionError, match="u0 >= 0 does not hold"):
@@ -89,5 +97,5 @@ def test_a_check_that_fails_while_it_is_traced_says_what_it_can() -> None:
         torch._check(x.shape[0] == y.shape[0], lambda: f"{x.shape[0]} is not {y.shape[0]}, {n}")
         return x + y
 
-    with pytest.raises(RuntimeError, match="3 is not 4, u0|s0 is not s1, u0"):
+    with pytest.raises(RuntimeError, match=r"3 is not 4, u0|s0 is not s1, u0"):
         symshape.trace(fn, torch.ones(3, dtype=torch.int64), torch.ones(4))

@@ -55,7 +55,7 @@ def formatted(number: Any, spec: str, kind: type) -> str:
 
 
 def open_places() -> Places | None:
-    """Where the numbers of a text are noted that a run may have to say; None where texts hold the numbers themselves."""
+    """Where the numbers of a text are noted that a run may have to say; None where texts hold numbers themselves."""
     return getattr(_thread, "places", None)
 
 
