@@ -52,24 +52,13 @@ POISON = (
     "a stand-in outlives its trace in a place that the walk does not know: find what holds it (referrers), put it"
     " back and refuse"
 )
-STAND_IN = (
-    "a question about the type or identity of a tensor is answered for the stand-in: answer for the tensor, guard"
-    " the answer"
-)
-NUMBERS = "a size that varies answers unlike an int here: the exact rule, or fix it to its value"
 IS = "`is` asks no object: instrument running code to call tracing/intercept/identity.py's Identity.is_same"
 CLASS = (
     "Python looks at the class of a symbolic number itself: instrument running code to call class_of and subject_of of "
     "tracing/intercept/identity.py"
 )
-EQUAL = "constants are compared by ==: compare class, representation and fields, or identity"
-SAME = (
-    "whether two arguments are one object is asked of tensors only: make it a part of the key where objects may "
-    "be compared"
-)
 ATTRIBUTES = "attributes of tensors are not guarded: guard those that were read, note those that were written"
 CRASH = "an exception of our own making reaches the user: refuse with a reason, or answer as the original does"
-VIEWS = "`_is_view` and lazy conjugation are not modelled: guard them, or refuse the question"
 THREADS = (
     "while tracing, a generator of the program's holds a mark that other threads draw from: mark a copy, or refuse"
 )
@@ -160,7 +149,6 @@ KNOWN: dict[str, Known] = {
     "1-names-and-surroundings-list_attribute_of_a_module_of_an_installed_package": Known("wrong", LIBRARY),
     "1-names-and-surroundings-underscored_attribute_of_a_module_of_an_installed_package": Known("wrong", LIBRARY),
     "1-names-and-surroundings-registry_of_an_installed_package": Known("wrong", LIBRARY),
-    "1-names-and-surroundings-user_function_mode_around_a_call": Known("wrong", FLAGS),
     "1-objects-read_through_call": Known("wrong", PROTOCOLS),
     "1-objects-read_through_getitem": Known("wrong", PROTOCOLS),
     "1-objects-read_through_len": Known("wrong", PROTOCOLS),
@@ -306,7 +294,6 @@ KNOWN: dict[str, Known] = {
     "3-lost-writes-list_argument_extended_in_place": Known("wrong", ARGUMENT),
     "3-lost-writes-nested_argument_appended_to": Known("wrong", ARGUMENT),
     "3-lost-writes-deque_argument_appended_to": Known("wrong", ARGUMENT),
-    "3-lost-writes-attribute_of_a_tensor_argument_set": Known("wrong", ATTRIBUTES),
     "3-lost-writes-list_argument_is_returned": Known("wrong", ARGUMENT),
     "3-lost-writes-long_list_outside_appended_to": Known("wrong", WRITES),
     "3-lost-writes-deque_outside_appended_to": Known("wrong", WRITES),
@@ -345,7 +332,6 @@ KNOWN: dict[str, Known] = {
     "3-lost-writes-write_by_a_module_hook": Known("wrong", WRITES),
     "3-lost-writes-activations_kept_by_a_hook": Known("poisoned", POISON),
     "3-lost-writes-write_from_a_thread": Known("wrong", WRITES),
-    "4-memory-view_of_an_argument_asked": Known("wrong", VIEWS),
     "5-stand-ins-argument_is_a_global": Known("wrong", IS),
     "5-stand-ins-argument_is_a_global_first": Known("wrong", IS),
     "5-stand-ins-number_matched": Known("wrong", CLASS),
@@ -356,7 +342,6 @@ KNOWN: dict[str, Known] = {
     "5-stand-ins-mode_held_outside": Known("wrong", PROTOCOLS),
     "6-equal-but-not-alike-dataclass_is_the_default": Known("wrong", IS),
     "6-equal-but-not-alike-one_list_twice_is_written": Known("wrong", ARGUMENT),
-    "7-later-eager-calls-lru_cache_keyed_by_the_argument": Known("wrong", POISON),
     "7-later-eager-calls-lru_cache_of_a_method": Known("poisoned", POISON),
     "7-later-eager-calls-lru_cache_in_an_installed_package": Known("poisoned", POISON),
     "7-later-eager-calls-lru_cache_behind_an_object": Known("poisoned", POISON),
@@ -383,7 +368,6 @@ KNOWN: dict[str, Known] = {
     "7-later-eager-calls-queue_keeps_a_tensor": Known("poisoned", POISON),
     "7-later-eager-calls-keywords_of_a_partial_keep_a_tensor": Known("poisoned", POISON),
     "7-later-eager-calls-attribute_of_a_parameter_keeps_a_tensor": Known("poisoned", POISON),
-    "7-later-eager-calls-attribute_of_the_argument_keeps_a_tensor": Known("wrong", ATTRIBUTES),
     "7-later-eager-calls-callbacks_of_an_exit_stack_keep_a_tensor": Known("poisoned", POISON),
     "7-later-eager-calls-log_record_keeps_a_size": Known("wrong", POISON),
     "7-later-eager-calls-argument_object_keeps_a_tensor": Known("poisoned", POISON),
