@@ -67,6 +67,34 @@ def max_pool2d_with_indices(
     return _with_positions(TensorSpec(tuple(sizes), strides, 0, self.dtype, self.device))
 
 
+@rule("aten.max_pool1d.default")
+def max_pool1d(
+    self: TensorSpec,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] | int = 0,
+    dilation: Sequence[int] | int = 1,
+    ceil_mode: bool = False,
+) -> TensorSpec:
+    """The maximum over windows of the last dimension, as the CPU computes it without gradients: always contiguous."""
+    n = len(self.sizes)
+    if n not in (2, 3):
+        raise ShapeError(f"needs 2 or 3 dimensions, got {show(self.sizes)}")
+    if not self.dtype.is_floating_point:
+        raise DtypeError(f"max_pool1d is not implemented for {self.dtype}")
+    (kernel,) = pair(kernel_size, n=1)
+    (step,) = pair(stride, [kernel], n=1)
+    (pad,), (spread,) = pair(padding, n=1), pair(dilation, n=1)
+    need_window([kernel], [step], [pad], [spread])
+    for size in self.sizes[-2:]:
+        if not known(size != 0):
+            check(size != 0, lambda: f"only the batch may be empty, got {show(self.sizes)}")
+    size = pooled_size(self.sizes[-1], kernel, pad, step, spread, ceil_mode)
+    if not known(size >= 1):
+        check(size >= 1, lambda: f"the output of pooling {show(self.sizes)} by {kernel} would be empty")
+    return self.fresh((*self.sizes[:-1], size))
+
+
 @rule("aten.max_pool3d_with_indices.default")
 def max_pool3d_with_indices(
     self: TensorSpec,

@@ -8,7 +8,7 @@ must be equal.  Whatever makes a key of a tensor, quickly or slowly, makes it of
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +17,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
-from symshape.calls.identity import Identity, by_value
+from symshape.calls.alike import PLAIN, Same, alike, alike_nesting, digits, shared_containers
+from symshape.calls.outputs import unflatten
 from symshape.errors import InputError
 
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -41,19 +42,22 @@ class TensorKey:
     requires_grad: bool
     ndim: int
     layout: str
+    kind: type = torch.Tensor
 
     def __str__(self) -> str:
         grad = ", requires_grad" if self.requires_grad else ""
         dtype = str(self.dtype).removeprefix("torch.")
-        return f"{self.layout} {dtype} tensor of {self.ndim} dim(s) on {self.device}{grad}"
+        kind = "tensor" if self.kind is torch.Tensor else self.kind.__name__
+        return f"{self.layout} {dtype} {kind} of {self.ndim} dim(s) on {self.device}{grad}"
 
 
 @attrs.frozen
 class ConstantKey:
-    """A constant argument: equal in type and value (floats by their digits, so that 0.0 is not -0.0)."""
+    """A constant argument: known by ``alike``, so that 0.0 is not -0.0; ``value`` is for people."""
 
     kind: type
-    value: Any
+    value: Any = attrs.field(eq=False)
+    alike: Any
 
     def __str__(self) -> str:
         return f"the {self.kind.__name__} {self.value!r}" if self.value is not None else "None"
@@ -77,7 +81,8 @@ class Call:
         tree: how they nest in ``(args, kwargs)``.
         paths: each leaf in the caller's words.
         keys: each leaf's structure.
-        duplicates: for each leaf, the position of the first leaf that is the same tensor.
+        duplicates: for each leaf, the position of the first leaf that is the same tensor (or other object).
+        shared: which containers are the same object: see ``shared_containers``.
     """
 
     leaves: tuple[Any, ...]
@@ -85,6 +90,16 @@ class Call:
     paths: tuple[str, ...]
     keys: tuple[LeafKey, ...]
     duplicates: tuple[int, ...]
+    shared: tuple[int, ...]
+
+    @property
+    def nesting(self) -> Hashable:
+        """What two calls share only if their arguments nest in alike containers, shared alike."""
+        return alike_nesting(self.tree), self.shared
+
+    def nest(self, leaves: Sequence[Any]) -> Any:
+        """``(args, kwargs)`` of a call like this one, with these leaves; one container in two places is one again."""
+        return unflatten(leaves, self.tree, self.shared)
 
 
 def take_apart(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, paths: bool = True) -> Call:
@@ -93,23 +108,25 @@ def take_apart(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     Raises:
         InputError: an argument cannot be traced (a sparse tensor, a tensor subclass, an unhashable object).
     """
+    whole = (tuple(args), kwargs if type(kwargs) is dict else dict(kwargs))
+    shared = shared_containers(whole)
     if not paths:
-        quick, tree = pytree.tree_flatten((tuple(args), kwargs))
+        quick, tree = pytree.tree_flatten(whole)
         try:
-            return Call(tuple(quick), tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(quick))
+            return Call(tuple(quick), tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(quick), shared)
         except InputError:
             return take_apart(fn, args, kwargs)  # for the argument's name in the message
-    flat, tree = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
+    flat, tree = pytree.tree_flatten_with_path(whole)
     names = parameter_names(fn, args)
     texts = tuple(_path_text(path, names) for path, _ in flat)
     leaves = tuple(leaf for _, leaf in flat)
     keys = tuple(leaf_key(leaf, path) for leaf, path in zip(leaves, texts, strict=True))
-    return Call(leaves, tree, texts, keys, duplicates(leaves))
+    return Call(leaves, tree, texts, keys, duplicates(leaves), shared)
 
 
-def identity_of(key: LeafKey) -> Identity | None:
+def identity_of(key: LeafKey) -> Same | None:
     """The object that a key stands for, if it stands for that very object and nothing else."""
-    return key.value if type(key) is ConstantKey and type(key.value) is Identity else None
+    return key.value if type(key) is ConstantKey and type(key.value) is Same else None
 
 
 def skeleton(call: Call) -> Call:
@@ -120,10 +137,10 @@ def skeleton(call: Call) -> Call:
 
 
 def duplicates(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """For each leaf, the position of the first leaf that is the same tensor (its own otherwise)."""
+    """For each leaf, the position of the first leaf that is the same object (its own for numbers, strings …)."""
     first: dict[int, int] = {}
     return tuple(
-        first.setdefault(id(leaf), position) if isinstance(leaf, torch.Tensor) else position
+        position if type(leaf) in PLAIN or type(leaf) is float else first.setdefault(id(leaf), position)
         for position, leaf in enumerate(leaves)
     )
 
@@ -163,8 +180,8 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
         return _tensor_key(leaf, path)
     if type(leaf) is int:
         return INT_KEY
-    if type(leaf) in (float, complex):
-        return ConstantKey(type(leaf), repr(leaf))
+    if type(leaf) is float:
+        return ConstantKey(float, leaf, digits(leaf))
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         raise InputError(f"argument {path} is a {type(leaf).__name__} of another tracer; pass a plain number")
     try:
@@ -175,7 +192,8 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
             "pass tensors, numbers, strings, hashable constants, or containers of them "
             "(register others with torch.utils._pytree)"
         ) from error
-    return ConstantKey(type(leaf), leaf if by_value(leaf) else Identity(leaf))
+    key = alike(leaf)
+    return ConstantKey(type(leaf), key if type(key) is Same else leaf, key)
 
 
 def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
@@ -188,7 +206,7 @@ def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
             raise InputError(f"argument {path} is quantized; only plain tensors can be traced")
         lazy, resolve = ("conjugated", "resolve_conj") if tensor.is_conj() else ("negated", "resolve_neg")
         raise InputError(f"argument {path} is {lazy} lazily, which cannot be traced; pass {path}.{resolve}()")
-    same: tuple[Any, ...] = (*equal_part(tensor), tensor.dim(), layout_of(tensor))
+    same: tuple[Any, ...] = (*equal_part(tensor), tensor.dim(), layout_of(tensor), type(tensor))
     return TensorKey(*same)
 
 

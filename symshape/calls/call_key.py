@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 import torch
 
+from symshape.calls.alike import digits
 from symshape.calls.arguments import (
     CONTIGUOUS,
     EQUAL,
@@ -84,7 +85,7 @@ def _plain(leaf: Any) -> Any:
     if kind in _PLAIN:
         return (kind, leaf)
     if kind is float:
-        return (kind, repr(leaf))
+        return (kind, digits(leaf))
     if kind is torch.nn.Parameter:
         return (kind, leaf.shape, *equal_part(leaf), _layout(leaf))
     return None
@@ -103,7 +104,12 @@ def _strides(leaf: torch.Tensor) -> Any:
 
 def _generate(number: int) -> MakeKey:
     names = [f"a{i}" for i in range(number)]
-    lines = ["def key(leaves, kwargs):", f"    {', '.join(names)}{',' if number == 1 else ''} = leaves", "    try:"]
+    lines = [
+        "def key(leaves, kwargs):",
+        "    now = modes()",  # first: it refuses function modes of the user's, which would see us read the leaves
+        f"    {', '.join(names)}{',' if number == 1 else ''} = leaves",
+        "    try:",
+    ]
     for name in names:
         lines += [
             f"        if type({name}) is Tensor:",
@@ -122,7 +128,7 @@ def _generate(number: int) -> MakeKey:
     elif number > 2:
         ids = ", ".join(f"id({name})" for name in names)
         lines.append(f"    if len({{{ids}}}) < {number} and repeats(leaves): return None")
-    key = f"(modes(), {', '.join(f'k{name}' for name in names)})"
+    key = f"(now, {', '.join(f'k{name}' for name in names)})"
     lines.append(f"    return ({key}, *kwargs) if kwargs else {key}")
     namespace = {"Tensor": torch.Tensor, "plain": _plain, "modes": modes, "repeats": _repeats, "strides": _strides}
     return _function("\n".join(lines), Unusual=_Unusual, **namespace)
@@ -178,7 +184,7 @@ def read(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
     if found is not None:
         return found
     call = take_apart(fn, args, kwargs, paths=False)
-    return call.leaves, (modes(), call.tree, call.keys, call.duplicates), values_of(call.leaves, call.keys)
+    return call.leaves, (modes(), call.nesting, call.keys, call.duplicates), values_of(call.leaves, call.keys)
 
 
 def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None:
@@ -186,12 +192,15 @@ def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None
     leaves: list[Any] = []
     parts: list[Any] = [modes(), len(args), *kwargs]
     values: list[int] = []
+    containers: list[int] = []
     try:
         for each in args:
-            _read(each, leaves, parts, values)
+            _read(each, leaves, parts, values, containers)
         for each in kwargs.values():
-            _read(each, leaves, parts, values)
+            _read(each, leaves, parts, values, containers)
     except (_Unusual, RuntimeError, NotImplementedError):
+        return None
+    if len(containers) > 1 and len(set(containers)) < len(containers):
         return None
     if len(leaves) > 1 and _repeats(leaves):
         first: dict[int, int] = {}
@@ -199,7 +208,7 @@ def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None
     return leaves, tuple(parts), tuple(values)
 
 
-def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int]) -> None:
+def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]) -> None:
     """One argument.  Every branch writes a part that no other branch can write."""
     kind = type(leaf)
     if kind in _TENSORS:
@@ -209,7 +218,7 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int]) -> 
         if layout is not CONTIGUOUS and leaf.is_neg():
             raise _Unusual
         values += tensor_integers(leaf, layout)
-        parts.append((leaf.dim(), layout, *equal_part(leaf)))
+        parts.append((leaf.dim(), layout, *equal_part(leaf), kind))
         leaves.append(leaf)
     elif kind is int:
         parts.append(int)
@@ -219,15 +228,18 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int]) -> 
         parts.append((kind, leaf))
         leaves.append(leaf)
     elif kind is float:
-        parts.append((float, repr(leaf)))
+        parts.append((float, digits(leaf)))
         leaves.append(leaf)
     elif kind is tuple or kind is list:
         parts.append((kind, len(leaf)))
+        if kind is list:
+            containers.append(id(leaf))
         for each in leaf:
-            _read(each, leaves, parts, values)
+            _read(each, leaves, parts, values, containers)
     elif kind is dict and all(type(key) is str for key in leaf):
         parts.append((dict, *leaf))
+        containers.append(id(leaf))
         for each in leaf.values():
-            _read(each, leaves, parts, values)
+            _read(each, leaves, parts, values, containers)
     else:
         raise _Unusual

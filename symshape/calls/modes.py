@@ -6,6 +6,9 @@ from typing import Any
 
 import attrs
 import torch
+from torch.utils._device import DeviceContext
+
+from symshape.errors import UnsupportedError
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
@@ -65,8 +68,28 @@ def modes() -> Modes:
         return _plain[grad][inference].setdefault(dtype, Modes(grad, inference, dtype))
 
 
+def _device() -> str:
+    """The default device that a function mode of torch's sets.
+
+    Raises:
+        UnsupportedError: there is a function mode of the user's around a call, which would see the graph's operators
+            once more.
+    """
+    stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    kinds = [type(each) for each in stack]
+    if not any(kind.__module__.startswith("symshape.") for kind in kinds):  # not inside of a trace
+        strange = [kind.__qualname__ for kind in kinds if kind is not DeviceContext]
+        if strange:
+            raise UnsupportedError(
+                f"the torch function mode {strange[-1]} is active around the call; a traced program would pass through "
+                "it once while it is traced and again when it runs: call the plain function there, or enter the mode "
+                "inside of it"
+            )
+    return str(torch.get_default_device())
+
+
 def _special_modes() -> Modes:
     autocast = tuple((d, torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES if torch.is_autocast_enabled(d))
-    device = str(torch.get_default_device()) if _function_modes() else ""
+    device = _device() if _function_modes() else ""
     read = (_is_grad_enabled(), _is_inference(), _default_dtype(), autocast, device)
     return _special.get(read) or _special.setdefault(read, Modes(*read))

@@ -20,21 +20,33 @@ def builder(tree: pytree.TreeSpec) -> Build:
     return lambda flat: unflatten(flat, tree)
 
 
-def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec) -> Any:
-    """``pytree.tree_unflatten``, but a ``torch.Size`` comes back as one (torch makes it a tuple)."""
-    if not _has_size(tree):
+def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] = ()) -> Any:
+    """``pytree.tree_unflatten``, but a ``torch.Size`` comes back as one (torch makes it a tuple).
+
+    Args:
+        flat: the leaves.
+        tree: how they nest.
+        shared: for each container, outermost first, the number of the one that it is; nothing where none is another.
+    """
+    if not shared and not _has_size(tree):
         return pytree.tree_unflatten(flat, tree)
-    return _build(iter(flat), tree)
+    return _build(iter(flat), tree, shared, [])
 
 
 def _has_size(tree: pytree.TreeSpec) -> bool:
     return tree.type is torch.Size or any(_has_size(child) for child in tree.children())
 
 
-def _build(leaves: Any, tree: pytree.TreeSpec) -> Any:
+def _build(leaves: Any, tree: pytree.TreeSpec, shared: Sequence[int], built: list[Any]) -> Any:
     if tree.is_leaf():
         return next(leaves)
-    children = [_build(leaves, child) for child in tree.children()]
-    if tree.type is torch.Size:
-        return torch.Size(children)
-    return pytree.SUPPORTED_NODES[tree.type].unflatten_fn(children, tree.context)
+    number = len(built)
+    built.append(None)
+    children = [_build(leaves, child, shared, built) for child in tree.children()]
+    if shared and shared[number] != number:  # its leaves are those of the first
+        built[number] = built[shared[number]]
+    elif tree.type is torch.Size:
+        built[number] = torch.Size(children)
+    else:
+        built[number] = pytree.SUPPORTED_NODES[tree.type].unflatten_fn(children, tree.context)
+    return built[number]

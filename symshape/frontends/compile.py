@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -21,6 +21,7 @@ from symshape.calls.call_key import FLAT, ExactKey, read
 from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic, policies
+from symshape.calls.questions import Question, answers
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError
 from symshape.frontends.differences import Miss
@@ -106,6 +107,7 @@ class Compiled:
         self._cache = EntryCache(options.max_entries, options.memo_size, exact)
         self._graphs = GraphStore(options.max_cuda_graphs)
         self._history: dict[Source, Any] = {}
+        self._questions: tuple[Question, ...] = ()
         self._lock = threading.RLock()
         self._numbers = count()
         self._traces = self._misses = 0
@@ -155,7 +157,8 @@ class Compiled:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
     ) -> tuple[Entry, tuple[int, ...], Sequence[Any]]:
         leaves, structure, values = read(self.fn, args, kwargs)
-        branch, entry = self._cache.find(structure, values) or self._miss(structure, values, args, kwargs)
+        found = self._cache.find(self._with_answers(structure, leaves), values)
+        branch, entry = found or self._miss(structure, values, args, kwargs)
         if key is not None:
             self._cache.remember(branch, flat, key, entry, values)
         entry.last_used = self._cache.clock
@@ -166,17 +169,18 @@ class Compiled:
     ) -> tuple[Branch, Entry]:
         """Traces a program for the call.  Nothing changes if that fails."""
         with self._lock:
-            found = self._cache.find(structure, values)
+            full = take_apart(self.fn, args, kwargs)
+            found = self._cache.find(self._with_answers(structure, full.leaves), values)
             if found is not None:  # another thread was first
                 return found
             check_call(self.fn, args, kwargs)
-            full = take_apart(self.fn, args, kwargs)
             wanted, history = self._policies(full, values)
             miss = self._missed(full, values)
             program = capture(self.fn, full, wanted, self._options)
             runner_name, runner = make_runner(self._runner, program, self._graphs)
             entry = Entry(next(self._numbers), program, runner_name, runner, builder(program.graph.output_tree))
-            branch, gone = self._cache.publish(structure, entry)
+            self._ask(program.questions)
+            branch, gone = self._cache.publish(self._with_answers(structure, full.leaves), entry)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))
             self._history = history
@@ -189,6 +193,17 @@ class Compiled:
                     events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))
             return branch, entry
 
+    def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
+        """The structure of a call with the answers to what programs asked of its arguments."""
+        return (structure, answers(self._questions, leaves)) if self._questions else structure
+
+    def _ask(self, questions: Collection[Question]) -> None:
+        """From now on, calls are told apart by the answers to these questions too."""
+        new = tuple(each for each in questions if each not in self._questions)
+        if new:
+            self._questions += new
+            self._cache.ask(self._questions)
+
     def _missed(self, call: Call, values: tuple[int, ...]) -> Miss | None:
         """What can be said of a miss only now: the state changes; None for the first trace."""
         entries = self._cache.entries
@@ -196,7 +211,8 @@ class Compiled:
             return None
         changes = {id(branch): tuple(branch.state.changes()) for branch in self._cache.branches}
         places = [(each.held(), changes[id(branch)]) for branch in self._cache.branches for each in branch.entries()]
-        return Miss(name_of(self.fn), skeleton(call), values, modes(), places)
+        answered = dict(zip(self._questions, answers(self._questions, call.leaves), strict=True))
+        return Miss(name_of(self.fn), skeleton(call), values, modes(), places, answered)
 
     def _policies(self, call: Call, values: tuple[int, ...]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
         """The policies for a trace, and what is then known of which integers change."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import attrs
 
@@ -10,22 +10,27 @@ from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import Call, LeafKey, TensorKey
 from symshape.calls.modes import Modes
 from symshape.calls.modes import modes as modes_now
+from symshape.calls.questions import Question
 from symshape.graph.program import Program, slot_names
 from symshape.runtime.cache import Entry
 
 
 def structure_differences(
-    program: Program, call: Call, modes: Modes | None = None, changes: Sequence[str] | None = None
+    program: Program,
+    call: Call,
+    modes: Modes | None = None,
+    changes: Sequence[str] | None = None,
+    answered: Mapping[Question, Hashable] | None = None,
 ) -> list[str]:
     """How a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state.
 
-    ``modes`` are torch's modes at the time of the call, ``changes`` what had changed in the program's state by then;
-    both are the present ones if not given.
+    ``modes`` are torch's modes at the time of the call, ``changes`` what had changed in the program's state by then,
+    ``answered`` what the call answers to the program's questions; they are the present ones if not given.
     """
     modes = modes_now() if modes is None else modes
     changes = program.state.changes() if changes is None else changes
     example = program.call
-    if call.tree != example.tree:
+    if call.nesting != example.nesting:
         return [_nesting(call, example)]
     found = [
         f"{path} is {_key_text(now)}, but was traced as {_key_text(then)}"
@@ -35,9 +40,13 @@ def structure_differences(
     for path, now, then in zip(call.paths, call.duplicates, example.duplicates, strict=True):
         if now != then:
             other = call.paths[now if now != call.paths.index(path) else then]
-            found.append(f"{path} and {other} are {'the same tensor' if now < then else 'different tensors'} now")
+            found.append(f"{path} and {other} are {'the same object' if now < then else 'different objects'} now")
     if modes != program.modes:
         found.append(f"it runs under {modes}, but was traced under {program.modes}")
+    for question, answer in program.questions.items():
+        leaf = call.leaves[question.position]
+        if answer != (question.answer(leaf) if answered is None else answered.get(question, answer)):
+            found.append(f"{question.text(call.paths[question.position])} is not what it was in the trace")
     found += [f"{name} has changed since the trace" for name in changes]
     return found
 
@@ -88,6 +97,7 @@ class Miss:
         modes: torch's modes then.
         entries: what answers each entry of that time (none, once an object that it was traced for has died), with
             what had changed in the state that it was traced in.
+        answers: what the call answered to what programs asked of their arguments.
     """
 
     function: str
@@ -95,6 +105,7 @@ class Miss:
     values: tuple[int, ...]
     modes: Modes
     entries: Sequence[tuple[Callable[[], Entry | None], tuple[str, ...]]]
+    answers: Mapping[Question, Hashable] = attrs.field(factory=dict)
 
     def explain(self) -> str:
         """Why the call was traced: which guard of the nearest entry failed, in one sentence."""
@@ -114,5 +125,5 @@ class Miss:
         return f"{self.function} was traced again because {reasons[0]}{more}; the nearest entry is number {-number}."
 
     def _reasons(self, entry: Entry, changes: Sequence[str]) -> list[str]:
-        differences = structure_differences(entry.program, self.call, self.modes, changes)
+        differences = structure_differences(entry.program, self.call, self.modes, changes, self.answers)
         return differences or violation_sentences(entry.program, entry.guards, self.values)

@@ -66,7 +66,7 @@ def _failed(assertion: Assertion, values: Mapping[str, int]) -> None:
     shown = ", ".join(
         f"{s.name} = {values[s.name]}" for s in sorted(assertion.guard.term.symbols, key=lambda s: s.order)
     )
-    message = f"{assertion.message}: " if assertion.message else ""
+    message = f"{assertion.message.text(values)}: " if assertion.message else ""
     raise RuntimeAssertionError(
         f"{message}{assertion.guard.term} does not hold ({shown}); asserted at {assertion.guard.origin}"
     )
@@ -139,6 +139,8 @@ class _Writer:
         for step in self.graph.steps:
             parts = (step.args, tuple(step.kwargs.values())) if isinstance(step, Node) else step.guard.term
             map_argument(parts, lambda leaf: used.update(_symbols(leaf)))
+            if isinstance(step, Assertion):
+                used.update(step.message.symbols())
         map_argument(self.graph.outputs, lambda leaf: used.update(_symbols(leaf)))
         for symbol in sorted(used, key=lambda each: each.order):
             place = self.positions.get(symbol.name)
@@ -225,8 +227,9 @@ class _Writer:
         self.lines.append(f"{self._symbol(binding.symbol)} = {text}")
 
     def _assertion(self, step: Assertion) -> None:
-        shown = ", ".join(f"{s.name!r}: {self._symbol(s.name)}" for s in step.guard.term.symbols)
         condition = self._computed.expression(step.guard.term)
+        names = step.message.names() | {symbol.name for symbol in step.guard.term.symbols}
+        shown = ", ".join(f"{name!r}: {self._symbol(name)}" for name in sorted(names))
         self.lines.append(f"if not ({condition}): failed({self._object(step, 'a')}, {{{shown}}})")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -16,6 +16,7 @@ from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import Op, Term
 from symshape.calls.arguments import Call
 from symshape.calls.modes import Modes
+from symshape.calls.questions import Question
 from symshape.dims import Policy
 from symshape.graph.codegen import Run
 from symshape.graph.graph import Graph
@@ -93,6 +94,7 @@ class Program:
         modes: torch's modes while tracing.
         run: the eager runner (see ``codegen.Run``).
         milliseconds: how long tracing took.
+        questions: what else the program asked of its arguments, with the answers.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Program:
     modes: Modes
     run: Run
     milliseconds: float
+    questions: Mapping[Question, Hashable] = attrs.field(factory=dict)
 
     @property
     def lifted_tensors(self) -> list[torch.Tensor]:

@@ -14,6 +14,7 @@ from guards.sets.origin import Origin
 from guards.terms.term import Term
 from meta_fns import TensorSpec
 from symshape.graph.float_terms import FloatTerm
+from symshape.graph.messages import Message
 from symshape.user_code import Location, origin_of
 
 
@@ -111,10 +112,10 @@ class Node:
 
 @attrs.frozen(eq=False)
 class Assertion:
-    """A condition on unbacked symbols that is checked when the program runs, at this point."""
+    """A condition on unbacked symbols that is checked when the program runs, at this point; the text if it fails."""
 
     guard: Guard
-    message: str
+    message: Message = attrs.field(factory=Message)
 
 
 Step = Node | Assertion

@@ -63,7 +63,7 @@ class _Writer:
             if isinstance(step, Node):
                 self._node(step)
             else:
-                message = step.message or f"{step.guard.term} (asserted at {step.guard.origin})"
+                message = str(step.message) or f"{step.guard.term} (asserted at {step.guard.origin})"
                 self.graph.call_function(_aten._assert_scalar.default, (self._term(step.guard.term), message))
         self.graph.output([self._argument(output) for output in self.program.graph.outputs])
         self.graph.lint()

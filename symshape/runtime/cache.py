@@ -16,6 +16,7 @@ from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
 from symshape.calls.outputs import Build
+from symshape.calls.questions import Question, asking
 from symshape.graph.program import Program, State, slot_names
 from symshape.runtime.runners.protocol import Runner
 
@@ -133,6 +134,10 @@ class EntryCache:
         self.lock = threading.RLock()
         self._busy = False
         self._lost: deque[Entry] = deque()
+
+    def ask(self, questions: Sequence[Question]) -> None:
+        """Exact keys hold the answers to these questions too, from now on."""
+        self.makers = asking(self._exact.makers, questions)
 
     def find_exact(self, key: Hashable) -> tuple[Entry, tuple[int, ...]] | None:
         """The entry remembered for this key, and the integers to run it with, if the state is still the same."""

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.sets.guard_set import GuardSet
 from symshape import events
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
-from symshape.errors import UnsupportedError
+from symshape.dims import Policy
+from symshape.errors import SymShapeError, UnsupportedError
 from symshape.graph.codegen import compile_graph
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.graph import Graph
@@ -24,6 +24,7 @@ from symshape.options import Options
 from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
 from symshape.tracing.intercept.builtins import plain_numbers
 from symshape.tracing.intercept.function_mode import FunctionMode
+from symshape.tracing.intercept.number_methods import number_methods
 from symshape.tracing.intercept.random_state import address, repeatable
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of
@@ -44,9 +45,23 @@ _tracing_lock = threading.RLock()
 def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Options) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
 
+    Where it fails with an error of its own, which may be one about symbols, it is traced once more with fixed sizes.
+
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
     """
+    try:
+        return _capture(fn, call, policies, options)
+    except SymShapeError:
+        raise
+    except Exception:
+        declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
+        if len(declared) == len(policies):
+            raise
+    return _capture(fn, call, declared, options)
+
+
+def _capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Options) -> Program:
     start = time.perf_counter()
     with _tracing_lock:
         state = states.State(fn, call.leaves)
@@ -68,7 +83,8 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
     milliseconds = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
     symbols = dict(tracer.env.symbols)
-    return Program(name_of(fn), skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds)
+    parts = (skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds, tracer.questions)
+    return Program(name_of(fn), *parts)
 
 
 def _run(
@@ -80,7 +96,7 @@ def _run(
     generators: Iterable[torch.Generator],
 ) -> Any:
     """The function's result on the symbolic arguments; whatever else it did is undone, and refused."""
-    args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
+    args, kwargs = call.nest(arguments.leaves)
     effects = SideEffects(state)
     problems: list[str] = []
     try:
@@ -90,6 +106,7 @@ def _run(
             without_dynamo(),
             without_autocast_cache(),
             plain_numbers(state.asking),
+            number_methods(),
             TracingMode(tracer),
             FunctionMode(),
             texts.values(),
@@ -100,7 +117,7 @@ def _run(
         _explain(error)
         raise
     finally:
-        tracer.closed = True
+        tracer.close()
         problems += effects.undo()
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
         problems += undo_gradients((*arguments.tensors(), *lifted))

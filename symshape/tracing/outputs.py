@@ -14,7 +14,7 @@ from symshape.graph.steps import Value
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.choices import tidy
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 from symshape.tracing.tracer import Tracer
 
 
@@ -37,6 +37,11 @@ _CONSTANTS += (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
     if isinstance(leaf, SymbolicTensor):
+        if attributes_of(leaf):
+            raise UnsupportedError(
+                f"{path} has the attribute {attributes_of(leaf)[0]}, set by the function, which a traced graph would "
+                "not set again; return its value too"
+            )
         views = any(leaf._value.storage is each.storage for each in inputs)  # under no_grad these keep the flag
         told = leaf._value in tracer.told_to_require
         if leaf.requires_grad and leaf.is_leaf and (told or not views):

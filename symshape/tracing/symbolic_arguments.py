@@ -57,6 +57,8 @@ class SymbolicArguments:
             if original != position:
                 return self.leaves[original]
             tensor = tracer.input_tensor(spec, key.requires_grad, leaf.is_leaf)
+            tracer.originals[tensor._value] = position, leaf
+            tensor._kind = key.kind
             self.inputs.append(Input(position, call.paths[position], tensor._value))
             return tensor
         if key is INT_KEY:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -14,8 +14,10 @@ import meta_fns
 from guards.sets.guard import Guard
 from guards.terms.term import Op
 from meta_fns import TensorSpec
+from symshape.calls.questions import Question
 from symshape.errors import ProgramError, UnsupportedError
 from symshape.graph.float_terms import FloatTerm
+from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value, values_in
 from symshape.tracing.gradients import MadeByAutograd
@@ -35,6 +37,7 @@ from symshape.user_code import user_location
 aten = torch.ops.aten
 _is_inference_mode = torch.is_inference_mode_enabled
 _nothing = nullcontext()
+_LAZY = frozenset((aten._conj.default, aten._neg_view.default))
 _QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
 
 
@@ -72,10 +75,13 @@ class Tracer:
         lifting: real tensors and constants.
         copies: reshapes that could have been views.
         arguments: the values of tensor arguments.
+        originals: while the trace lasts, the tensors that were given, with their positions among the leaves.
+        questions: what the program asked of them beside what keys say, with the answers.
         laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1 too: arguments, and
             views of them that only pick and order dimensions.
         looked_at: the values of which the program read how they lie in memory.
         told_to_require: the values that require gradients because the program told them to.
+        lazy: of values that torch conjugates or negates when they are used: whether the one, whether the other.
         closed: whether the trace is over.
     """
 
@@ -87,9 +93,12 @@ class Tracer:
         self.lifting = Lifting(self.new_value, names or {})
         self.copies: list[Copied] = []
         self.arguments: set[Value] = set()
+        self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
+        self.questions: dict[Question, Hashable] = {}
         self.laid_out: set[Value] = set()
         self.looked_at: set[Value] = set()
         self.told_to_require: set[Value] = set()
+        self.lazy: dict[Value, tuple[bool, bool]] = {}
         self.closed = False
         self._op_arguments = OpArguments(self, self.lifting, generators)
         self._count = 0
@@ -116,6 +125,20 @@ class Tracer:
             with torch.enable_grad():
                 return MadeByAutograd.apply(SymbolicTensor.make(spec, value, self, True))  # type: ignore[no-any-return]
         return SymbolicTensor.make(spec, value, self, requires_grad)
+
+    def ask(self, tensor: SymbolicTensor, what: str, about: Any = None) -> Hashable:
+        """The answer to a question about the argument that ``tensor`` stands for; later calls must answer the same."""
+        position, original = self.originals[tensor._value]
+        return self.note(Question(position, what, about), original)
+
+    def note(self, question: Question, leaf: Any) -> Hashable:
+        """The answer to a question about an argument; later calls must answer the same."""
+        return self.questions.setdefault(question, question.answer(leaf))
+
+    def close(self) -> None:
+        """The trace is over: nothing more is written down."""
+        self.closed = True
+        self.originals = {}
 
     # -- the op call
     def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -199,7 +222,7 @@ class Tracer:
             if viewed is not None:
                 storage = call.values[viewed].storage
                 exact = plan.keeps_strides and call.values[viewed] in self.laid_out
-                plain = _is_inference_mode() and not call.args[viewed].is_inference()
+                plain = _is_inference_mode() and not _is_inference(call.args[viewed])
         if spec.layout is not torch.strided or spec.dtype in _QUANTIZED:
             kind = "quantized" if spec.layout is torch.strided else str(spec.layout).removeprefix("torch.")
             where = self.env.origin()
@@ -207,9 +230,28 @@ class Tracer:
         value = self.new_value(spec, storage)
         if exact:
             self.laid_out.add(value)
+        if self.lazy or call.op in _LAZY:
+            self._note_laziness(call, value)
         # Autograd refuses views of plain tensors that are not plain themselves.
         with torch.inference_mode(False) if plain else _nothing:
             return value, SymbolicTensor.make(spec, value, self)
+
+    def _note_laziness(self, call: OpCall, value: Value) -> None:
+        """A view of what is conjugated or negated lazily is so too; ``view_as_real`` refuses it, as torch's does."""
+        source = call.values[0] if call.values else None
+        conjugated, negated = self.lazy.get(source, (False, False)) if type(source) is Value else (False, False)
+        if conjugated and call.op is aten.view_as_real.default:
+            raise UnsupportedError(
+                f"the parts of a tensor that is conjugated lazily are asked for (at {self.env.origin()}), "
+                "which cannot be traced; call resolve_conj() first"
+            )
+        if call.op in _LAZY:
+            self.lazy[value] = (
+                conjugated ^ (call.op is aten._conj.default),
+                negated ^ (call.op is not aten._conj.default),
+            )
+        elif call.plan.is_view and (conjugated or negated):
+            self.lazy[value] = conjugated, negated
 
     def _node(
         self, call: OpCall, outputs: tuple[Value | None, ...], single: bool, bindings: tuple[Binding, ...]
@@ -313,8 +355,13 @@ class Tracer:
         finally:
             self._recording = before
 
-    def _assert(self, guard: Guard, message: str) -> None:
+    def _assert(self, guard: Guard, message: Message) -> None:
         self.steps.append(Assertion(guard, message))
+
+
+def _is_inference(tensor: torch.Tensor) -> bool:
+    with torch._C.DisableTorchFunction():  # the answer is not for the program
+        return tensor.is_inference()
 
 
 def _inward(result: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from symshape.errors import UnsupportedError
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
@@ -39,7 +40,9 @@ class _Kind(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         found = type(*args, **kwargs)
-        return type(_STANDS_FOR[found]) if len(args) == 1 and found in _STANDS_FOR else found
+        if len(args) != 1:
+            return found
+        return args[0]._kind if found is SymbolicTensor else type(_STANDS_FOR[found]) if found in _STANDS_FOR else found
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return _isinstance(instance, type)
@@ -49,7 +52,7 @@ class _Kind(type):
 
 
 class PlainType(type, metaclass=_Kind):
-    """``type``, for which a symbolic number is of the type of the number that it stands for.
+    """``type``, for which a symbolic number or tensor is of the type of what it stands for.
 
     >>> PlainType(3) is int, isinstance(int, PlainType)
     (True, True)
@@ -78,7 +81,22 @@ def plain_divmod(a: Any, b: Any) -> Any:
     return (a // b, a % b) if torch.SymInt in (type(a), type(b)) else divmod(a, b)
 
 
+def plain_id(value: Any) -> int:
+    """``id``, which is refused for the stand-in of an argument: it differs from call to call.
+
+    >>> plain_id(None) == id(None)
+    True
+    """
+    if type(value) is SymbolicTensor and value._value in value._tracer.originals:
+        raise UnsupportedError(
+            "the function asks for the id() of a tensor that it is given, which differs from call to call; "
+            "use a name or a number of your own to know it by"
+        )
+    return id(value)
+
+
 REPLACED = {
+    "id": plain_id,
     "isinstance": plain_isinstance,
     "type": PlainType,
     "len": plain_len,
@@ -92,12 +110,13 @@ REPLACED = {
 def plain_numbers(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
     """Inside, these names mean ours in these globals, unless they are defined there already."""
     changed: list[tuple[dict[str, Any], str]] = []
+    wanted = [(namespace, name, ours) for namespace in namespaces for name, ours in REPLACED.items()]
+    wanted.append((vars(torch.utils.weak), "id", plain_id))  # its dictionaries know tensors by their ids
     try:
-        for namespace in namespaces:
-            for name, ours in REPLACED.items():
-                if name not in namespace:
-                    namespace[name] = ours
-                    changed.append((namespace, name))
+        for namespace, name, ours in wanted:
+            if name not in namespace:
+                namespace[name] = ours
+                changed.append((namespace, name))
         yield
     finally:
         for namespace, name in changed:

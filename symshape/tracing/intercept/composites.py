@@ -24,6 +24,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
+_torch_max_pool1d = torch.nn.functional.max_pool1d
 
 
 def _spec(tensor: torch.Tensor) -> TensorSpec:
@@ -91,6 +92,32 @@ def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> to
 def one_hot(tensor: SymbolicTensor, num_classes: Any = -1) -> Any:
     """``F.one_hot`` as one op: taken apart, it would not look at the class numbers any more."""
     return tensor._tracer.dispatch(aten.one_hot.default, (tensor, num_classes), {})
+
+
+def max_pool1d(
+    input: SymbolicTensor,  # noqa: A002 - torch's own name
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """``F.max_pool1d``: on a CPU without gradients one op, whose kernel lays its result out in its own way.
+
+    Source: aten/src/ATen/native/MaxPooling.cpp.
+    """
+    spec = input._spec
+    tracked = input.requires_grad and torch.is_grad_enabled()
+    if return_indices:
+        return _torch_max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    windows: list[Any] = [
+        [each] if isinstance(each, (int, torch.SymInt)) else list(each)
+        for each in (kernel_size, [] if stride is None else stride, padding, dilation)
+    ]
+    if tracked or spec.device.type != "cpu" or len(spec.sizes) not in (2, 3):
+        return torch.max_pool1d(input, *windows, ceil_mode)  # type: ignore[call-arg, unused-ignore]
+    return input._tracer.dispatch(aten.max_pool1d.default, (input, *windows, ceil_mode), {})
 
 
 def linear(

@@ -5,13 +5,14 @@ C++ would come back to Python for each piece of a shape; here ``x.shape`` is one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
 import torch
 from torch.overrides import TorchFunctionMode
 
+from symshape.calls.arguments import TENSOR_TYPES
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Node
 from symshape.tracing.intercept import composites, interpolate
@@ -101,6 +102,8 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.flatten: composites.flatten,
     torch.nn.functional.linear: composites.linear,
     torch.nn.functional.one_hot: composites.one_hot,
+    torch.max_pool1d: composites.max_pool1d,
+    torch.nn.functional.max_pool1d: composites.max_pool1d,
     torch.Tensor.__getitem__: getitem,
     torch.Tensor.__setitem__: setitem,
     _getter(torch.Tensor.data): _data,
@@ -207,6 +210,48 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
     return read
 
 
+def _is_inference(tensor: SymbolicTensor) -> Any:
+    """Whether it was made in inference mode: a view of an argument is what that is."""
+    tracer, storage = tensor._tracer, tensor._value.storage
+    for value in tracer.originals:
+        if value.storage is storage:
+            owner = tensor if value is tensor._value else SymbolicTensor.make(value.spec, value, tracer)
+            return tracer.ask(owner, "is_inference")
+    return torch.Tensor.is_inference(tensor)
+
+
+def _lazily(tensor: SymbolicTensor) -> tuple[bool, bool]:
+    return tensor._tracer.lazy.get(tensor._value, (False, False))
+
+
+def _resolve(which: int) -> Callable[..., Any]:
+    """``resolve_conj`` and ``resolve_neg``: a copy where there is something to do, else the very same tensor."""
+    return lambda tensor: tensor.clone() if _lazily(tensor)[which] else tensor
+
+
+def _refuse_view_question(tensor: SymbolicTensor) -> Any:
+    raise UnsupportedError(
+        "the function asks whether a tensor is a view (Tensor._is_view), which differs from call to call; "
+        "a traced graph does not guard that"
+    )
+
+
+_handlers.update(
+    {
+        torch.Tensor.is_inference: _is_inference,
+        torch.is_inference: lambda input: _is_inference(input),  # noqa: A006 - torch's own name
+        torch.Tensor.is_conj: lambda t: _lazily(t)[0],
+        torch.is_conj: lambda input: _lazily(input)[0],  # noqa: A006
+        torch.Tensor.is_neg: lambda t: _lazily(t)[1],
+        torch.is_neg: lambda input: _lazily(input)[1],  # noqa: A006
+        torch.Tensor.resolve_conj: _resolve(0),
+        torch.resolve_conj: lambda input: _resolve(0)(input),  # noqa: A006
+        torch.Tensor.resolve_neg: _resolve(1),
+        torch.resolve_neg: lambda input: _resolve(1)(input),  # noqa: A006
+        torch.Tensor._is_view: _refuse_view_question,
+    }
+)
+
 for _name in ("detach_", "retain_grad", "register_hook", "register_post_accumulate_grad_hook"):
     _handlers[getattr(torch.Tensor, _name)] = _refuse_for_gradients(getattr(torch.Tensor, _name), f"Tensor.{_name}()")
 for _name in ("is_leaf", "grad_fn", "_version", "_base"):
@@ -228,7 +273,7 @@ _readers: dict[Any, Callable[..., Any]] = {
 
 def _sym_ite(condition: Any, then: Any, otherwise: Any) -> Any:
     """``torch.sym_ite``, which knows only torch's own nodes."""
-    if isinstance(condition, bool):
+    if type(condition) is bool:
         return then if condition else otherwise
     node = condition.node if isinstance(condition, torch.SymBool) else None
     if not isinstance(node, BoolNode):
@@ -247,6 +292,24 @@ def _node(like: BoolNode, value: Any) -> Any:
     return wrap(value)
 
 
+def _with_plain_data(function: Any) -> Callable[..., Any]:
+    """A maker of tensors from numbers; of a symbolic one C++ keeps 32 bits (torch 2.11 to 2.13): it gets the number."""
+
+    def plain(data: Any) -> Any:
+        if type(data) is torch.SymInt:
+            return int(data)
+        return type(data)(map(plain, data)) if type(data) in (list, tuple) else data
+
+    return lambda *args, **kwargs: function(
+        *map(plain, args),
+        **{name: plain(value) if name in ("data", "obj") else value for name, value in kwargs.items()},
+    )
+
+
+_of_data = {each: _with_plain_data(each) for each in (torch.tensor, torch.as_tensor, torch.asarray)}
+_handlers[torch.Tensor.new_tensor] = _with_plain_data(torch.Tensor.new_tensor)
+
+
 class FunctionMode(TorchFunctionMode):
     """Hands the functions above to Python and everything else to torch."""
 
@@ -259,16 +322,35 @@ class FunctionMode(TorchFunctionMode):
             return _readers[func](*args, **kwargs or {})
         elif func is torch.sym_ite:
             return _sym_ite(*args)
+        elif func in _of_data:
+            return _of_data[func](*args, **kwargs or {})
         return func(*args, **kwargs) if kwargs else func(*args)
 
     def __enter__(self) -> FunctionMode:
         self._attention = torch.nn.functional.scaled_dot_product_attention
         torch.nn.functional.scaled_dot_product_attention = _with_plain_flags(self._attention)
+        self._overridden = torch.overrides.has_torch_function
+        torch.overrides.has_torch_function = _has_torch_function
         return super().__enter__()  # type: ignore[no-any-return]
 
     def __exit__(self, *error: Any) -> None:
         torch.nn.functional.scaled_dot_product_attention = self._attention
+        torch.overrides.has_torch_function = self._overridden
         super().__exit__(*error)
+
+
+_torch_has_torch_function = torch.overrides.has_torch_function
+
+
+def _has_torch_function(args: Iterable[Any]) -> bool:
+    """Whether torch functions are overridden, stand-ins and our mode aside: fused attention is for plain tensors."""
+    stack = torch.overrides._get_current_function_mode_stack()
+    if any(type(mode) is FunctionMode for mode in stack):
+        others = [each for each in args if isinstance(each, torch.Tensor) and type(each) is not SymbolicTensor]
+        return any(type(each) not in TENSOR_TYPES for each in others) or any(
+            type(mode) is not FunctionMode for mode in stack
+        )
+    return bool(_torch_has_torch_function(args))
 
 
 def _with_plain_flags(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,7 +25,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.d
 """Values that are compared by value; everything else is compared by identity."""
 MISSING = object()
 _BOOKKEEPING = frozenset(torch.nn.Module().__dict__) - {"training"}
-_ASKING = frozenset({"isinstance", "type", "len", "divmod", "print"})  # what intercept/builtins.py replaces
+_ASKING = frozenset({"isinstance", "type", "len", "divmod", "print", "id"})  # what intercept/builtins.py replaces
 _ADDING = ("append", "add", "extend")
 _MOST_ITEMS = 1000  # of a container that is compared item by item
 

@@ -21,11 +21,13 @@ from guards.terms.term import Op, Term
 from symshape import events
 from symshape.dims import Dim, Policy
 from symshape.errors import ProgramError
+from symshape.graph import messages
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
 from symshape.tracing.symbolic import undecided
 from symshape.tracing.symbolic.conditions import always_fits, parts_of
 from symshape.tracing.symbolic.for_torch import QuestionsOfTorch
+from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.nodes.choices import tidy
 from symshape.tracing.symbolic.nodes.environment import Message
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
@@ -35,6 +37,7 @@ from symshape.tracing.symbolic.symbols import Symbols
 from symshape.user_code import origin
 
 _UNSEEN = object()
+_EXACT = 2**52
 
 
 class ShapeEnv:
@@ -59,12 +62,13 @@ class ShapeEnv:
         self.guards: list[Guard] = []
         self.nodes = NodeMaker(self)
         self.for_torch = QuestionsOfTorch(self)
-        self.on_assertion: Callable[[Guard, str], None] | None = None
+        self.on_assertion: Callable[[Guard, messages.Message], None] | None = None
         self.current_op = ""
         self.current_rule = ""
         self._hint_memo: dict[Term, int | bool | None] = {}
         self._true: set[Term] = {boolean.TRUE}
         self._undecided: dict[Term, Facts] = {}
+        self._numbers: set[Term] = set()  # symbols that are no sizes, but any integer
 
     # -- symbols
     def new_symbol(self, name: str, hint: int, source: Source, dim: Dim | Policy) -> IntNode:
@@ -73,6 +77,8 @@ class ShapeEnv:
         policy = dim.policy if isinstance(dim, Dim) else dim
         self.symbols.add(Symbol(term, hint, (source,), policy))
         self.facts = self.facts.with_symbol(term, None if isinstance(source, IntArg) else 0, None)
+        if isinstance(source, IntArg):
+            self._numbers.add(term)
         if isinstance(dim, Dim):
             where = Origin(file="", line=0, text=f"declared as {dim!r}", rule="declared")
             limits = [boolean.ge(term, dim.min), boolean.eq(division.mod(term, dim.multiple_of), 0)]
@@ -92,6 +98,7 @@ class ShapeEnv:
         term = arithmetic.symbol(name)
         self.symbols.add(Symbol(term, hint, (source,), policy))
         self.facts = self.facts.with_symbol(term, None, None)
+        self._numbers.add(term)
         return self.nodes.int_node(term)
 
     def new_unbacked(
@@ -103,6 +110,8 @@ class ShapeEnv:
         sources = () if source is None else (source,)
         self.symbols.add(Symbol(term, None, sources, Policy.UNBACKED, self.origin(), description))
         low = lower if isinstance(lower, int) else None
+        if lower is None or (low is not None and low < 0):
+            self._numbers.add(term)
         self.facts = self.facts.with_symbol(term, low, upper if isinstance(upper, int) else None)
         for limit, relation in ((lower, boolean.ge), (upper, boolean.le)):
             if isinstance(limit, IntNode):
@@ -181,7 +190,7 @@ class ShapeEnv:
             ProgramError: it does not hold in this trace.
         """
         if not self.expect_true(condition, message):
-            text = message() if callable(message) else message
+            text = texts.said(message)
             where = self.origin()
             raise ProgramError(f"{text or f'{condition} does not hold'} (at {where})")
 
@@ -197,11 +206,22 @@ class ShapeEnv:
             where = self.origin()
             self.facts = self.facts.assume(condition)
             if self.on_assertion is not None:
-                text = message() if callable(message) else message
-                self.on_assertion(Guard(condition, where), text)
+                self.on_assertion(Guard(condition, where), texts.to_be_said(message))
         if answer is not False:
             self._true.add(condition)
         return answer is not False
+
+    def exact_as_float(self, term: Term) -> bool:
+        """Whether a float holds ``term`` exactly, and quotients of it compare as fractions do.
+
+        What is made of sizes alone is taken for small enough; other integers are guarded to be, or checked in each run.
+        """
+        if not term.symbols & self._numbers:
+            return term.op is not Op.CONST or abs(term.value) < _EXACT
+        small = boolean.and_(boolean.lt(term, _EXACT), boolean.lt(-_EXACT, term))
+        if self.hint(term) is None:
+            return self.expect_true(small, "this number is too large for a float")
+        return self.evaluate(small)
 
     def specialize(self, term: Term, reason: str = "") -> int:
         """The value of ``term``, which the program turned into a plain integer; a guard fixes it.

@@ -6,7 +6,7 @@ checked on torch 2.11 to 2.13), which costs nothing until somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -14,6 +14,8 @@ from torch._ops import OpOverload
 
 from meta_fns import TensorSpec
 from meta_fns.core import dense, layout
+from symshape.calls.alike import PLAIN
+from symshape.calls.questions import ABSENT
 from symshape.errors import UnsupportedError
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Step, Value
@@ -23,6 +25,7 @@ from symshape.tracing.symbolic.nodes.texts import wants_value
 
 aten = torch.ops.aten
 _ONES = [(1,) * n for n in range(65)]
+_namespace: Callable[[torch.Tensor], dict[str, Any]] = torch.Tensor.__dict__["__dict__"].__get__
 _make_wrapper: Any = torch.Tensor._make_wrapper_subclass
 
 
@@ -46,6 +49,14 @@ class Trace(Protocol):
         """The values of tensor arguments."""
 
     @property
+    def originals(self) -> Mapping[Value, tuple[int, torch.Tensor]]:
+        """The tensors that were given, with their positions among the leaves, while the trace lasts."""
+
+    @property
+    def lazy(self) -> Mapping[Value, tuple[bool, bool]]:
+        """Which values torch conjugates, which it negates when they are used."""
+
+    @property
     def laid_out(self) -> set[Value]:
         """The values whose strides are known exactly."""
 
@@ -67,6 +78,9 @@ class Trace(Protocol):
     def read_integer(self, op: OpOverload, tensor: SymbolicTensor, *args: int) -> Any:
         """An integer that only the real tensor can tell."""
 
+    def ask(self, tensor: SymbolicTensor, what: str, about: Any = None) -> Hashable:
+        """The answer to a question about the argument that a tensor stands for."""
+
 
 class SymbolicTensor(torch.Tensor):
     """A tensor without data whose sizes may be symbolic."""
@@ -75,6 +89,7 @@ class SymbolicTensor(torch.Tensor):
     _value: Value
     _tracer: Trace
     _known: torch.Tensor | None  # the data, where the program itself wrote it down as a constant
+    _kind: type = torch.Tensor  # what the program takes it for
 
     @staticmethod
     def make(spec: TensorSpec, value: Value, tracer: Trace, requires_grad: bool = False) -> SymbolicTensor:
@@ -89,10 +104,7 @@ class SymbolicTensor(torch.Tensor):
             requires_grad=requires_grad,
             dispatch_sizes_strides_policy="sizes",
         )
-        made._spec = spec
-        made._value = value
-        made._tracer = tracer
-        made._known = None
+        _namespace(made).update(_spec=spec, _value=value, _tracer=tracer, _known=None)  # quicker than by __setattr__
         return made  # type: ignore[no-any-return]
 
     @classmethod
@@ -131,11 +143,113 @@ class SymbolicTensor(torch.Tensor):
             _refuse_text()
         return f"SymbolicTensor({self._spec})"
 
+    # -- as the object that it stands for
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return self._kind
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute that tensors do not have: the argument's own, if it has one; later calls must have it alike."""
+        absent = AttributeError(f"{self._kind.__name__!r} object has no attribute {name!r}")
+        internal = name.startswith(("__", "_dynamo")) or _is_own(name)
+        if internal or not _is_argument(self):
+            raise absent
+        if self._tracer.ask(self, "attribute", name) is ABSENT:
+            raise absent
+        value = self._tracer.originals[self._value][1].__dict__[name]
+        if type(value) in PLAIN or type(value) is float:
+            return value
+        raise UnsupportedError(
+            f"the function reads the attribute {name} of a tensor that it is given, a {type(value).__name__}, "
+            "which a traced graph would keep for ever; pass it as an argument of its own"
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not _is_own(name) and _is_argument(self) and not hasattr(type(self), name):
+            raise UnsupportedError(
+                f"the function sets the attribute {name} of a tensor that it is given, which a traced graph would not "
+                "do again; return the value, or keep it in a dictionary of your own"
+            )
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if _is_argument(self):
+            raise UnsupportedError(
+                f"the function deletes the attribute {name} of a tensor that it is given, which a traced graph would "
+                "not do again"
+            )
+        super().__delattr__(name)
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        raise UnsupportedError(
+            "the function looks at all attributes of a tensor at once (__dict__, vars()), which cannot be traced; "
+            "read them by name"
+        )
+
+    def __dir__(self) -> list[str]:
+        own = self._tracer.ask(self, "attributes") if _is_argument(self) else tuple(attributes_of(self))
+        return sorted({*dir(torch.Tensor), *own})  # type: ignore[misc]
+
+    def __hash__(self) -> int:
+        if _is_argument(self):
+            raise UnsupportedError(
+                "the function uses a tensor that it is given as a key (of a dictionary, a set, a cache), and which "
+                "tensor it is differs from call to call; use a name or a number as the key"
+            )
+        return id(self)
+
     def __deepcopy__(self, memo: Any) -> Any:
-        return self.clone()
+        return _deep_copy(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedError("a symbolic tensor cannot be pickled")
+
+
+_OWN = frozenset(("_spec", "_value", "_tracer", "_known", "_kind"))
+
+
+def _is_own(name: str) -> bool:
+    """Whether an attribute is ours, or one in which C++ keeps the sizes that it was told (2.11 to 2.13)."""
+    return name in _OWN or "_capsule" in name
+
+
+def _is_argument(tensor: SymbolicTensor) -> bool:
+    """Whether a tensor stands for an argument, in a trace that goes on."""
+    tracer = _namespace(tensor).get("_tracer")
+    return tracer is not None and tensor._value in tracer.originals
+
+
+def attributes_of(tensor: SymbolicTensor) -> list[str]:
+    """The names of the attributes that the program gave to a tensor."""
+    return [name for name in _namespace(tensor) if not _is_own(name)]
+
+
+def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
+    """``copy.deepcopy`` of a tensor: a leaf on memory of its own.  What a clone is not, is refused."""
+    spec, storage = tensor._spec, tensor._value.storage
+    if tensor.requires_grad and not _is_argument(tensor) and not tensor.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment"
+        )
+    strange = {
+        "requires gradients": tensor.requires_grad,
+        "is a parameter": tensor._kind is not torch.Tensor,
+        "is conjugated or negated lazily": tensor._value in tensor._tracer.lazy,
+        "shares memory with another one that is copied": id(storage) in memo,
+        "is a part of a larger one": bool(spec.storage_offset != 0) or not bool(_dense(tensor)),
+        "has attributes of its own": bool(
+            tensor._tracer.ask(tensor, "attributes") if _is_argument(tensor) else attributes_of(tensor)
+        ),
+    }
+    found = [what for what, is_so in strange.items() if is_so]
+    if found:
+        raise UnsupportedError(
+            f"the function makes a deep copy of a tensor that {found[0]}, which a traced graph cannot repeat; "
+            "use tensor.detach().clone()"
+        )
+    memo[id(storage)] = storage
+    return tensor.clone()
 
 
 def _refuse_text() -> None:

@@ -129,7 +129,7 @@ def test_names_of_keywords_are_part_of_the_key() -> None:
 
 
 def test_every_key_of_a_tensor_is_made_of_the_same_attributes() -> None:
-    assert tuple(field.name for field in attrs.fields(TensorKey)) == (*EQUAL, "ndim", "layout")
+    assert tuple(field.name for field in attrs.fields(TensorKey)) == (*EQUAL, "ndim", "layout", "kind")
     others = {"dtype": BASE.double(), "device": BASE.to("meta"), "requires_grad": BASE.clone().requires_grad_()}
     assert set(others) == set(EQUAL), "an attribute without a test"
     pairs = [(BASE, other) for other in others.values()]
@@ -228,6 +228,9 @@ def test_a_reading_is_the_calls_leaves_structure_and_integers() -> None:
     for a, b in itertools.product(CONTAINERS, repeat=2):
         for args, kwargs in (((a, b), {}), ((a,), {"k": b}), ((), {"k": a, "l": b}), ((), {"l": a, "k": b})):
             reading = read_usual(args, kwargs)
+            if a is b and isinstance(a, (list, dict)):
+                assert reading is None
+                continue
             assert reading is not None
             leaves, structure, values = reading
             expected, tree = pytree.tree_flatten((args, kwargs))

@@ -9,8 +9,11 @@ from threading import Thread
 import attrs
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
+import symshape
 from symshape.calls.modes import Modes, modes
+from symshape.errors import UnsupportedError
 
 CHANGES: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "nothing": (nullcontext, "grad mode, default dtype torch.float32"),
@@ -81,3 +84,23 @@ def test_threads_that_meet_a_combination_first_agree() -> None:
         torch.set_default_dtype(torch.float32)
     assert len(found) == 8
     assert len(set(map(id, found))) == 1
+
+
+def test_a_function_mode_of_the_users_is_refused_around_a_call() -> None:
+    class Twice(TorchFunctionMode):
+        def __torch_function__(self, fn, kinds, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            result = fn(*args, **(kwargs or {}))
+            return result * 2 if fn is torch.relu else result
+
+    fast = symshape.compile(lambda x: torch.relu(x))
+    assert torch.equal(fast(torch.ones(3)), torch.ones(3))
+    with Twice(), pytest.raises(UnsupportedError, match=r"function mode .*Twice is active"):
+        fast(torch.ones(3))
+    with torch.device("cpu"):
+        assert torch.equal(fast(torch.ones(3)), torch.ones(3))
+
+    def inside(x: torch.Tensor) -> torch.Tensor:
+        with Twice():
+            return fast(x)  # type: ignore[no-any-return]
+
+    assert torch.equal(symshape.trace(inside, torch.ones(3))(torch.ones(3)), 2 * torch.ones(3))

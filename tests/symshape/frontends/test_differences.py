@@ -94,7 +94,7 @@ class TestExplanations:
         x = torch.ones(3)
         f(x, torch.ones(3))
         f(x, x)
-        assert "same tensor" in f.explain_miss()
+        assert "same object" in f.explain_miss()
 
     def test_the_nearest_entry_is_named(self) -> None:
         f = symshape.compile(lambda x, y: x.sum() + y.sum(), dynamic=False)

@@ -62,6 +62,9 @@ class Environment(Protocol):
     def expect_true(self, condition: Term, message: Message = "") -> bool:
         """``torch._check`` that answers instead of raising."""
 
+    def exact_as_float(self, term: Term) -> bool:
+        """Whether a float holds an integer, and a few times as much, exactly; guarded."""
+
     def specialize(self, term: Term, reason: str = "") -> int:
         """The value of an integer, guarded."""
 

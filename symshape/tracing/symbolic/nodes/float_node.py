@@ -9,6 +9,7 @@ from typing import Any
 
 from guards.terms import arithmetic, boolean, division
 from guards.terms.term import Term
+from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import FloatTerm, float_term
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.environment import Environment
@@ -77,7 +78,9 @@ class FloatNode(Node):
         return self
 
     def _ratio(self) -> tuple[Term, int] | None:
-        return self.term.ratio() if isinstance(self.term, FloatTerm) else None
+        """The value as an exact quotient, where it is one and floats are exact there."""
+        found = self.term.ratio() if isinstance(self.term, FloatTerm) else None
+        return found if found is not None and self.env.exact_as_float(found[0]) else None
 
     def floor(self) -> Any:
         ratio = self._ratio()
@@ -114,17 +117,29 @@ class FloatNode(Node):
 
     def _compare(self, name: str, other: Any) -> BoolNode:
         other_term = other.term if isinstance(other, FloatNode) else other._as_float()
-        left = self._ratio()
+        left = self.term.ratio() if isinstance(self.term, FloatTerm) else None
         right = other_term.ratio() if isinstance(other_term, FloatTerm) else _constant_ratio(other_term)
         if left is None and isinstance(self.term, float):
             left = _constant_ratio(self.term)
         relation, compare = _COMPARISONS[name]
         if left is not None and right is not None:
-            return BoolNode(
-                self.env, relation(arithmetic.scale(left[0], right[1]), arithmetic.scale(right[0], left[1]))
+            a, b = arithmetic.scale(left[0], right[1]), arithmetic.scale(right[0], left[1])
+            if self.env.exact_as_float(a) and self.env.exact_as_float(b):
+                return BoolNode(self.env, relation(a, b))
+        x, y = self.env.specialize_float(self.term), self.env.specialize_float(other_term)
+        answer = compare(x, y)
+        if answer != compare(self._whole(self.term, x), self._whole(other_term, y)):
+            raise UnsupportedError(
+                f"the program compares {self.term} with {other_term}, of which one is an integer that no float holds; "
+                "whether it is compared as an integer or as a float cannot be told"
             )
-        a, b = self.env.specialize_float(self.term), self.env.specialize_float(other_term)
-        return BoolNode(self.env, boolean.boolean(compare(a, b)))
+        return BoolNode(self.env, boolean.boolean(answer))
+
+    def _whole(self, term: FloatTerm | float, value: float) -> float:
+        """The integer that a float was made of, if it was; Python compares integers with floats exactly."""
+        if isinstance(term, FloatTerm) and term.op == "from_int" and isinstance(term.args[0], Term):
+            return self.env.specialize(term.args[0])
+        return value
 
     def eq(self, other: Any) -> BoolNode:
         return self._compare("eq", other)

@@ -7,7 +7,7 @@ from typing import Any
 
 from guards.terms import arithmetic, boolean
 from symshape.tracing.symbolic.nodes.environment import Environment
-from symshape.tracing.symbolic.nodes.texts import wants_value
+from symshape.tracing.symbolic.nodes.texts import open_places, wants_value
 
 
 class Node:
@@ -68,7 +68,10 @@ class Node:
 
     def _graph_repr(self) -> builtins.str:
         """The text that ``torch.SymInt`` and its like give of themselves."""
-        return repr(self._value()) if wants_value(depth=2) else self._text()
+        if not wants_value(depth=2):
+            return self._text()
+        places = open_places()
+        return repr(self._value()) if places is None else places.mark(self.term)
 
     def _value(self) -> Any:
         """The number that the program takes it for; guarded."""

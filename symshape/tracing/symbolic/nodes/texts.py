@@ -10,10 +10,12 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from symshape.errors import SymShapeError
+from symshape.graph.messages import Message, Places
 from symshape.user_code import describes
 
 _thread = threading.local()
@@ -42,6 +44,43 @@ def wants_value(depth: int = 1) -> bool:
         return False
     asker = sys._getframe(depth + 1).f_code.co_filename
     return not describes(asker) or asker == __file__  # plain_print speaks for the program
+
+
+def formatted(number: Any, spec: str, kind: type) -> str:
+    """``format(number, spec)``: with the value for the program, which a guard fixes; the plain name for people."""
+    if not wants_value(depth=2):
+        return str(number)
+    places = open_places()
+    return format(kind(number), spec) if places is None else places.mark(number.node.term, spec)
+
+
+def open_places() -> Places | None:
+    """Where the numbers of a text are noted that a run may have to say; None where texts hold numbers themselves."""
+    return getattr(_thread, "places", None)
+
+
+def to_be_said(message: str | Callable[[], str]) -> Message:
+    """The message of a check as a run that fails would make it; without a text where it cannot be made so.
+
+    A program that makes no message, because its checks hold, must not fail for one.
+    """
+    if not callable(message):
+        return Message((message,) if message else ())
+    before, _thread.places = open_places(), Places()
+    try:
+        return _thread.places.message(str(message()))  # type: ignore[no-any-return]
+    except Exception:  # whatever the program's own function may raise
+        return Message()
+    finally:
+        _thread.places = before
+
+
+def said(message: str | Callable[[], str]) -> str:
+    """The message of a check that fails while it is traced: with the call's numbers, as far as they are known."""
+    try:
+        return str(message()) if callable(message) else message
+    except SymShapeError:  # it depends on data
+        return str(to_be_said(message))
 
 
 def plain_print(*items: Any, **options: Any) -> None:

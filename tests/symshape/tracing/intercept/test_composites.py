@@ -154,3 +154,39 @@ def test_a_layout_that_the_program_reads_is_asked_about() -> None:
 
     _, seen = agree(f, *((torch.randn(sizes),) for sizes in ((5, 4, 6), (3, 2, 2), (3, 5, 7))))
     assert seen == ["equal", "refused", "equal"]
+
+
+# -- kernels that lay their results out in their own way
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_max_pool1d(grad: bool, ceil_mode: bool) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return F.max_pool1d(x, 2, padding=1, ceil_mode=ceil_mode) + torch.max_pool1d(x, [2], 2, 1, 1, ceil_mode)
+
+    def turned(*sizes: int) -> torch.Tensor:
+        return torch.randn(*sizes).transpose(-1, -2).requires_grad_(grad)
+
+    fast = symshape.compile(fn)
+    for x in (turned(2, 5, 3), turned(2, 6, 3), turned(1, 7, 1), turned(5, 3), turned(1, 3, 2), torch.randn(2, 3, 4)):
+        assert torch.equal(fast(x), fn(x))
+        assert fast(x).stride() == fn(x).stride()
+    indices = symshape.trace(lambda x: F.max_pool1d(x, 2, return_indices=True), turned(2, 5, 3))(turned(2, 5, 3))[1]
+    assert indices.dtype is torch.int64
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_fused_attention(weights: bool) -> None:
+    m = torch.nn.MultiheadAttention(4, 2, batch_first=True).eval().requires_grad_(False)
+
+    def fn(x: torch.Tensor) -> Any:
+        return m(x, x, x, need_weights=weights)[0]
+
+    fast = symshape.compile(fn)
+    for x in (torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(1, 1, 4)):
+        torch.testing.assert_close(fast(x), fn(x))
+        assert fast(x).stride() == fn(x).stride()
+    ops = [str(node.op) for node in fast.entries[0].program.graph.nodes]
+    assert "aten._native_multi_head_attention.default" in ops
+    assert torch.overrides.has_torch_function((m.in_proj_weight,)) is False

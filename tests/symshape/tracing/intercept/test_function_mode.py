@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from typing import Any
 
 import pytest
@@ -375,3 +377,109 @@ def test_a_size_that_may_be_minus_one_is_asked_about(fn: Any) -> None:
         agree(fn, first, *calls, dynamic=True)
         served += 1
     assert served >= 2
+
+
+# -- what a stand-in is not
+
+
+def _complex(n: int) -> torch.Tensor:
+    return torch.arange(n).to(torch.complex64) * (1 + 2j)
+
+
+def test_lazy_conjugates_are_followed() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        y = x.conj()
+        flags = (x.is_conj(), y.is_conj(), torch.is_conj(y.conj()), y[1:].is_conj(), (y + 1).is_conj(), y.is_neg())
+        y.resolve_conj().add_(1)  # a copy
+        x.resolve_conj().mul_(2)  # x itself
+        return flags, y, y.resolve_conj().is_conj(), x.resolve_neg()
+
+    fast = symshape.compile(fn)
+    for n in (3, 4, 5):
+        x, other = _complex(n), _complex(n)
+        flags, y, resolved, same = fn(x)
+        found = fast(other)
+        assert found[0] == flags
+        assert found[2] is resolved is False
+        assert torch.equal(found[1], y)
+        assert found[1].is_conj()
+        assert torch.equal(other, x)
+        assert torch.equal(found[3], same)
+
+
+def test_parts_of_a_lazy_conjugate_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"resolve_conj\(\)"):
+        symshape.trace(lambda x: x.conj().imag, _complex(3))
+
+
+def test_inference_tensors_are_told_apart() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * (2 if x[1:].is_inference() else 3) + (x + 1).is_inference()
+
+    fast = symshape.compile(fn)
+    with torch.inference_mode():
+        inference = torch.ones(3)
+    for x in (torch.ones(3), inference, torch.ones(3), inference):
+        assert torch.equal(fast(x), fn(x))
+    assert fast.stats().traces == 2
+    with torch.inference_mode():  # what the trace asks for itself is no question of the program's
+        assert not symshape.trace(lambda x: x[1:] * 2, torch.ones(3)).program.questions
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda x: id(x), "id()"),
+        (lambda x: hash(x), "as a key"),
+        (lambda x: {x: 1}, "as a key"),
+        (lambda x: x._is_view(), "is a view"),
+        (lambda x: setattr(x, "k", 1), "sets the attribute k"),
+        (lambda x: delattr(x, "k"), "deletes the attribute k"),
+        (lambda x: vars(x), "all attributes"),
+        (lambda x: copy.deepcopy(x.expand(2, 3)), "part of a larger one"),
+        (lambda x: copy.deepcopy([x, x[:2]]), "shares memory"),
+    ],
+)
+def test_what_differs_from_call_to_call_is_refused(ask: Any, message: str) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        ask(x)
+        return x * 2
+
+    x = torch.ones(3)
+    with pytest.raises(UnsupportedError, match=re.escape(message)):
+        symshape.trace(fn, x)
+    assert not x.__dict__
+
+
+def test_a_result_of_the_programs_own_may_be_all_that() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        y.k = 3  # type: ignore[attr-defined]
+        return x * (y.k + {y: 2}[y] + (id(y) == id(x + 1)))  # type: ignore[attr-defined]
+
+    assert torch.equal(symshape.trace(fn, torch.ones(3))(torch.ones(3)), fn(torch.ones(3)))
+
+
+def test_deep_copies() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        y = copy.deepcopy(x)
+        y.add_(1)
+        return x, y
+
+    fast = symshape.compile(fn)
+    for x in (torch.ones(3), torch.ones(4), torch.arange(6.0).view(2, 3)):
+        for got, expected in zip(fast(x), fn(x), strict=True):
+            assert torch.equal(got, expected)
+            assert got.stride() == expected.stride()
+    with pytest.raises(UnsupportedError, match="requires gradients"):
+        symshape.trace(fn, torch.ones(3, requires_grad=True))
+
+
+def test_large_numbers_in_tensors() -> None:
+    def fn(x: torch.Tensor, k: int) -> Any:
+        return torch.tensor(k), torch.tensor([k, 1]), torch.as_tensor(k), x.new_tensor([k], dtype=torch.int64)
+
+    fast = symshape.compile(fn, dynamic=True)
+    for k in (5, 2**31, 2**53 + 1):
+        for got, expected in zip(fast(torch.ones(1), k), fn(torch.ones(1), k), strict=True):
+            assert torch.equal(got, expected)

@@ -13,6 +13,7 @@ from guards.sets.guard import Guard
 from guards.sets.sources import Size
 from guards.terms import arithmetic, boolean, division
 from symshape import DataDependentError, Dim, Policy, ProgramError, events
+from symshape.graph.messages import Message
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 
@@ -122,13 +123,13 @@ def test_an_unbacked_symbol_with_one_value_left(env: ShapeEnv) -> None:
 
 
 def test_checks_on_unbacked_symbols_are_assertions(env: ShapeEnv) -> None:
-    asserted: list[tuple[Guard, str]] = []
+    asserted: list[tuple[Guard, Message]] = []
     env.on_assertion = lambda guard, message: asserted.append((guard, message))
     u = env.new_unbacked(0, None)
     env.check(boolean.ge(u.term, 2), lambda: "at least two")
     env.check(boolean.ge(u.term, 1), "follows")
     env.check(boolean.ge(u.term, 0), "known")
-    assert [(str(guard.term), message) for guard, message in asserted] == [("u0 >= 2", "at least two")]
+    assert [(str(guard.term), str(message)) for guard, message in asserted] == [("u0 >= 2", "at least two")]
     assert env.evaluate(boolean.gt(u.term, 1)) is True
     assert env.guards == []
     with pytest.raises(ProgramError, match="too few"):

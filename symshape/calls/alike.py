@@ -1,0 +1,235 @@
+"""When two constants are alike: when no program can tell them apart, which ``==`` does not say.
+
+``1 == True``, ``0.0 == -0.0``, ``Decimal("1.0") == Decimal("1.00")`` and ``range(0, 3, 2) == range(0, 4, 2)``; a frozen
+dataclass compares its fields so, and may leave some out; a class of the user's may answer what it likes.  So a constant
+is known by its class and its parts, where the class is known to be nothing but its parts, and else by its identity.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import math
+import pathlib
+import sys
+import types
+import uuid
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+PLAIN: frozenset[type] = frozenset(
+    {
+        *(bool, int, str, bytes, type(None), types.EllipsisType),
+        *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+    }
+)
+"""Classes whose equal values are alike; whether two of them are one object is no question that a program may ask."""
+_MOST_NESTED = 16
+
+
+class Same:
+    """A key that only the very same object has; it does not keep the object alive, where that can be helped.
+
+    >>> class Owner: ...
+    >>> owner = Owner()
+    >>> Same(owner) == Same(owner), Same(owner) == Same(Owner())
+    (True, False)
+    """
+
+    __slots__ = ("_hash", "_reference")
+
+    def __init__(self, value: Any) -> None:
+        self._hash = id(value)
+        try:
+            self._reference: Callable[[], Any] = weakref.ref(value)
+        except TypeError:
+            self._reference = lambda: value
+
+    @property
+    def value(self) -> Any:
+        """The object; None when it is gone."""
+        return self._reference()
+
+    def when_gone(self, call: Callable[[Any], object]) -> weakref.ref[Any] | None:
+        """A reference that calls ``call`` when the object dies, for as long as the reference itself lives."""
+        value = self.value
+        return weakref.ref(value, call) if value is not None and isinstance(self._reference, weakref.ref) else None
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return type(other) is Same and self.value is not None and other.value is self.value
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"this {type(self.value).__name__}"
+
+
+class Equal:
+    """A key that equal objects of one class have: for what hangs on a container of the user's, made anew each time."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Equal and type(other.value) is type(self.value) and bool(other.value == self.value)
+
+    def __hash__(self) -> int:
+        return hash(type(self.value))
+
+
+def digits(value: float) -> str:
+    """A float's text, of which not even a NaN hides its sign.
+
+    >>> digits(0.1), digits(-0.0), digits(float("nan")), digits(-float("nan"))
+    ('0.1', '-0.0', 'nan', '-nan')
+    """
+    return repr(value) if value == value or math.copysign(1.0, value) > 0 else "-nan"
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    return tuple(value)
+
+
+def _pairs(value: Any) -> tuple[Any, ...]:
+    return tuple(part for pair in value.items() for part in pair)
+
+
+_PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    float: lambda v: (digits(v),),
+    complex: lambda v: (v.real, v.imag),
+    tuple: _items,
+    list: _items,
+    set: _items,  # in the order in which a program would meet them
+    frozenset: _items,
+    torch.Size: _items,
+    bytearray: lambda v: (bytes(v),),
+    dict: _pairs,
+    collections.OrderedDict: _pairs,
+    types.MappingProxyType: lambda v: (Same(v),),
+    range: lambda v: (v.start, v.stop, v.step),
+    slice: lambda v: (v.start, v.stop, v.step),
+    decimal.Decimal: lambda v: tuple(v.as_tuple()),
+    fractions.Fraction: lambda v: (v.numerator, v.denominator),
+    datetime.date: lambda v: (v.toordinal(),),
+    datetime.time: lambda v: (v.replace(tzinfo=None).isoformat(), v.fold, v.tzinfo),
+    datetime.datetime: lambda v: (v.replace(tzinfo=None).isoformat(), v.fold, v.tzinfo),
+    datetime.timedelta: lambda v: (v.days, v.seconds, v.microseconds),
+    datetime.timezone: lambda v: v.__getinitargs__(),
+    uuid.UUID: lambda v: (v.int, v.is_safe),
+    pathlib.PurePosixPath: lambda v: (str(v),),
+    pathlib.PureWindowsPath: lambda v: (str(v),),
+    type(pathlib.Path()): lambda v: (str(v),),
+}
+"""For classes that are nothing but their parts: the parts."""
+
+
+def alike(value: Any, unknown: Callable[[Any], Hashable] = Same) -> Hashable:
+    """A key that two constants share only if no program can tell them apart.
+
+    Args:
+        value: a constant; it need not be hashable.
+        unknown: makes the key of an object of a class that is not known to be nothing but its parts.
+
+    >>> alike(1) == alike(True), alike(0.0) == alike(-0.0), alike((1, 2)) == alike((1, 2))
+    (False, False, True)
+    """
+    return _alike(value, unknown, 0)
+
+
+def _alike(value: Any, unknown: Callable[[Any], Hashable], depth: int) -> Hashable:
+    kind = type(value)
+    if kind in PLAIN:
+        return (kind, value)
+    parts = parts_of(value) if depth < _MOST_NESTED else None
+    if parts is None:
+        return Same(value) if isinstance(value, (type, types.FunctionType, enum.Enum)) else unknown(value)
+    return (kind, *[_alike(part, unknown, depth + 1) for part in parts])
+
+
+def parts_of(value: Any) -> tuple[Any, ...] | None:
+    """What a value consists of, in order; None where its class may be more than its parts."""
+    kind = type(value)
+    known = _PARTS.get(kind)
+    if known is not None:
+        return known(value)
+    if kind.__module__ == "numpy" and isinstance(value, sys.modules["numpy"].generic):
+        return str(value.dtype), value.tobytes()
+    names = _field_names(kind)
+    if names is None or vars_beside(value, names):
+        return None
+    try:
+        return tuple([part for name in names for part in (name, getattr(value, name))])
+    except AttributeError:  # a field that was never set
+        return None
+
+
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass or attrs class, those that ``==`` leaves out too."""
+    if issubclass(kind, (int, str, float, tuple, list, dict, torch.Tensor, torch.nn.Module)):
+        return None
+    if dataclasses.is_dataclass(kind):
+        names = tuple(field.name for field in dataclasses.fields(kind))
+    elif attrs.has(kind):
+        names = tuple(field.name for field in attrs.fields(kind))
+    else:
+        return None
+    slots = [slot for each in kind.__mro__ for slot in _slots_of(each)]
+    return names if set(slots) <= {*names, "__dict__", "__weakref__"} else None
+
+
+def _slots_of(kind: type) -> tuple[str, ...]:
+    slots = kind.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def vars_beside(value: Any, names: tuple[str, ...]) -> bool:
+    """Whether an object has attributes of its own beside those of these names."""
+    return not getattr(value, "__dict__", {}).keys() <= set(names)
+
+
+def alike_nesting(tree: pytree.TreeSpec) -> Hashable:
+    """A key that two nestings share only if they are made of alike containers with alike keys."""
+    if tree.is_leaf():
+        return None
+    return (tree.type, alike(tree.context, Equal), *[alike_nesting(child) for child in tree.children()])
+
+
+def shared_containers(value: Any) -> tuple[int, ...]:
+    """For each container in a nested value, outermost first, the number of the first that is the same object.
+
+    Empty where no list, dictionary or other container that can be written to is there twice.
+
+    >>> a = []
+    >>> shared_containers((a, [], a)), shared_containers(([], []))
+    ((0, 1, 2, 1), ())
+    """
+    found: list[int] = []
+    first: dict[int, int] = {}
+    kept: list[Any] = []  # so that ids stay theirs
+
+    def walk(each: Any) -> None:
+        kind = pytree._get_node_type(each)
+        if kind not in pytree.SUPPORTED_NODES:
+            return
+        number = len(found)
+        found.append(number if isinstance(each, tuple) else first.setdefault(id(each), number))
+        kept.append(each)
+        for child in pytree.SUPPORTED_NODES[kind].flatten_fn(each)[0]:
+            walk(child)
+
+    walk(value)
+    return tuple(found) if any(number != i for i, number in enumerate(found)) else ()

@@ -1,0 +1,113 @@
+"""Which object a stand-in is, and of which class: for whoever sees ``is``, ``__class__`` and ``match`` in running code.
+
+Python answers these without asking the objects, so whoever runs the traced code has to call these functions instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from symshape.calls.alike import PLAIN, parts_of
+from symshape.calls.questions import Object, Question
+from symshape.errors import UnsupportedError
+from symshape.tracing.intercept.builtins import PlainType
+from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
+
+_NUMBERS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+_STAND_INS = frozenset((SymbolicTensor, *_NUMBERS))
+_type = type  # in traced code the name means ours
+_ONE_OBJECT = range(-5, 257)  # integers of which Python keeps one object each
+
+
+class Asked(Trace, Protocol):
+    """A trace that notes what was asked of any argument, tensor or not."""
+
+    def note(self, question: Question, leaf: Any) -> Any:
+        """The answer of this call, which later calls must give too."""
+
+
+class Identity:
+    """``is`` in one traced program.
+
+    Args:
+        trace: notes what was asked of arguments.
+        leaves: the call's own leaves, constants as they are.
+    """
+
+    def __init__(self, trace: Asked, leaves: Sequence[Any]) -> None:
+        self._trace = trace
+        self._positions: dict[int, int] = {}
+        for position, leaf in enumerate(leaves):  # constants that are known by their parts, not by identity
+            kind = _type(leaf)
+            if kind not in PLAIN and not isinstance(leaf, torch.Tensor) and parts_of(leaf) is not None:
+                self._positions.setdefault(id(leaf), position)
+        self._kept = tuple(leaves)  # so that ids stay theirs
+
+    def is_same(self, a: Any, b: Any) -> bool:
+        """``a is b``, as the plain function finds it; what depends on the call becomes a part of its key.
+
+        Raises:
+            UnsupportedError: Python says nothing about it (whether two equal large integers are one object).
+        """
+        if b is None or a is None:
+            return a is b
+        one, other = _type(a), _type(b)
+        if one in _NUMBERS or other in _NUMBERS:
+            return self._same_number(a, b)
+        if a is b:
+            return True
+        if one is SymbolicTensor or other is SymbolicTensor:
+            return self._same_tensor(a, b)
+        for mine, its in ((a, b), (b, a)):
+            position = self._positions.get(id(mine))
+            if position is not None:
+                return bool(self._trace.note(Question(position, "is", Object(its)), mine))
+        return False
+
+    def _same_tensor(self, a: Any, b: Any) -> bool:
+        stand_in, other = (a, b) if _type(a) is SymbolicTensor else (b, a)
+        if _type(other) is SymbolicTensor or not isinstance(other, torch.Tensor):
+            return False  # a tensor that is given twice has one stand-in
+        if stand_in._value not in self._trace.originals:
+            return False  # made by the program: nothing outside can be it
+        return bool(self._trace.ask(stand_in, "is", Object(other)))
+
+    @staticmethod
+    def _same_number(a: Any, b: Any) -> bool:
+        kinds = [_NUMBERS.get(_type(each), _type(each)) for each in (a, b)]
+        if kinds[0] is not kinds[1]:
+            return False
+        if kinds[0] is bool:
+            return bool(a) is bool(b)
+        if kinds[0] is int:
+            one, other = int(a), int(b)  # a guard fixes them
+            if one != other or one in _ONE_OBJECT:
+                return one == other
+        elif float(a) != float(b):
+            return False
+        raise UnsupportedError(
+            "the program asks with `is` whether two equal numbers are one object, which Python leaves open; "
+            "compare them with =="
+        )
+
+
+def class_of(value: Any) -> Any:
+    """``value.__class__``: of a symbolic number, the class of the number that it stands for.
+
+    >>> class_of(3) is int
+    True
+    """
+    return PlainType(value) if _type(value) in _STAND_INS else value.__class__
+
+
+def subject_of(value: Any) -> Any:
+    """What a class pattern of ``match`` looks at: of a symbolic number, the number, which a guard fixes.
+
+    >>> subject_of("a")
+    'a'
+    """
+    kind = _NUMBERS.get(_type(value))
+    return value if kind is None else kind(value)

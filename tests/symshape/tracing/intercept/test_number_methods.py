@@ -1,0 +1,65 @@
+"""Symbolic numbers have the methods of the numbers that they stand for, while a function is traced."""
+
+from __future__ import annotations
+
+import copy
+import fractions
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+import symshape
+from symshape.tracing.intercept.number_methods import number_methods
+
+METHODS: list[Any] = [
+    lambda k: k.bit_length() + k.bit_count(),
+    lambda k: k.to_bytes(3, "big")[2],
+    lambda k: k.real + k.imag + k.numerator + k.denominator,
+    lambda k: round(k, -1) + round(k, -2) + round(k) + round(k, 2),
+    lambda k: pickle.loads(pickle.dumps(k)) + pickle.loads(pickle.dumps(k / 4)) + pickle.loads(pickle.dumps(k > 3)),
+    lambda k: copy.copy(k) + copy.deepcopy([k])[0],
+    lambda k: len(f"{k:05d}") + len(f"{k}") + len(f"{k / 3:.7f}") + len(f"{k > 3!s:>9}") + len(format(k, "x")),
+    lambda k: len((k / 3).hex()) + (k / 4).as_integer_ratio()[1],
+    lambda k: float(fractions.Fraction(k, 3)),
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_as_the_plain_number_does(method: Any) -> None:
+    def fn(x: torch.Tensor, k: int) -> torch.Tensor:
+        return x * method(k)
+
+    fast = symshape.compile(fn)
+    for k in (14, 155, 7, 255, 14, 1000):
+        assert torch.equal(fast(torch.ones(2).double(), k), fn(torch.ones(2).double(), k)), k
+
+
+def test_a_copy_fixes_nothing() -> None:
+    traced = symshape.trace(lambda x: x * (copy.deepcopy(x.shape[0]) + x.shape[0].real), torch.ones(5))
+    assert not list(traced.guards)
+
+
+def test_what_numbers_do_not_have() -> None:
+    for name in ("nothing", "hex"):
+        with pytest.raises(AttributeError, match=name):
+            symshape.trace(lambda x, name=name: getattr(x.shape[0], name), torch.ones(5))
+
+
+def test_other_tracers_keep_torchs_methods() -> None:
+    class Foreign:
+        node = object()
+
+    theirs = torch.SymInt(Foreign.node)
+    before = {kind: dict(vars(kind)) for kind in (torch.SymInt, torch.SymFloat, torch.SymBool)}
+    with number_methods():
+        assert round(theirs, -1) is theirs
+        assert copy.copy(theirs) is theirs
+        with pytest.raises(AttributeError):
+            theirs.bit_count()
+        with pytest.raises(TypeError):
+            f"{theirs:05d}"
+    assert {kind: dict(vars(kind)) for kind in before} == before
+    assert ShapeEnv  # torch's own tracer, whose numbers these could be
