@@ -25,6 +25,10 @@ class ProgramError(SymShapeError, RuntimeError):
     """The program refuses these sizes: an operator or a ``torch._check`` failed while tracing, as it would in eager."""
 
 
+class FallbackWarning(UserWarning):
+    """A compiled function runs as it is, for calls that cannot be traced; the message has the reason and the line."""
+
+
 @attrs.define(auto_exc=True, str=False)
 class ConstraintViolation(SymShapeError):
     """The program needs more of a dimension than the caller declared for it; widen the declaration or the program.

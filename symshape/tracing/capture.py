@@ -22,6 +22,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.reshape_copies import settle
 from symshape.options import Options
+from symshape.tracing.given_up import generators_put_back, output_held
 from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
 from symshape.tracing.intercept.builtins import plain_numbers
 from symshape.tracing.intercept.function_mode import FunctionMode
@@ -42,8 +43,16 @@ _tracing_lock = threading.RLock()
 """Held while a function is traced: torch's ``is_compiling`` flag is global."""
 
 
-def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Options) -> Program:
+def capture(
+    fn: Callable[..., Any],
+    call: Call,
+    policies: Policies,
+    options: Options,
+    given_up: Callable[[states.State], object] | None = None,
+) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
+
+    If that fails, what the function did to the world is undone, and ``given_up`` is told the state that it read.
 
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
@@ -55,11 +64,19 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
         known = {address(each) for each in (torch.default_generator, *generators)}
         tracer = Tracer(ShapeEnv(), state.tensor_names(), known)
         arguments = SymbolicArguments(tracer, call, policies, options)
-        result = _run(fn, call, tracer, arguments, state, generators)
-        roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
-        outputs, specs, tree = outputs_of(tracer, result, roots)
-        settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
-        check_promises(tracer.env)
+        effects = SideEffects(state)
+        try:
+            with generators_put_back(), output_held():
+                result = _run(fn, call, tracer, arguments, effects, state, generators)
+                roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
+                outputs, specs, tree = outputs_of(tracer, result, roots)
+                settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
+                check_promises(tracer.env)
+        except BaseException:
+            effects.put_back()
+            if given_up is not None:
+                given_up(state)
+            raise
     lifted = tuple(tracer.lifting.lifted.values())
     graph = Graph(tuple(arguments.inputs), lifted, without_dead_code(tracer.steps, outputs), outputs, tree)
     guards = _guards(tracer.env, options)
@@ -77,12 +94,12 @@ def _run(
     call: Call,
     tracer: Tracer,
     arguments: SymbolicArguments,
+    effects: SideEffects,
     state: states.State,
     generators: Iterable[torch.Generator],
 ) -> Any:
     """The function's result on the symbolic arguments; whatever else it did is undone, and refused."""
     args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
-    effects = SideEffects(state)
     problems: list[str] = []
     try:
         with (

@@ -1,0 +1,95 @@
+"""What a trace that fails must not have done: the program runs again, as it is, from the world as it was.
+
+Attributes, globals, closures and containers are put back by :mod:`symshape.tracing.state`; here are random generators
+that no graph owns, and what was printed.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+_DEBUGGERS = ("pdb", "bdb", "code", "codeop")
+
+
+class _Held(io.TextIOBase):
+    """Standard output for one thread: what it writes is kept; other threads, and debuggers, write through."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._thread = threading.get_ident()
+        self.texts: list[str] = []
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() != self._thread or _debugging():
+            return int(self._stream.write(text))
+        self.texts.append(text)
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        """Nothing is written yet, but by others."""
+        self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _HeldText(_Held, io.StringIO):
+    """The same, where a program may ask whether its output is being caught."""
+
+
+def _debugging() -> bool:
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _DEBUGGERS:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+@contextmanager
+def output_held() -> Iterator[None]:
+    """What the thread prints inside is printed at the end, unless an error ends it: it will be printed again then."""
+    outer = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    held = {
+        name: (_HeldText if isinstance(each, io.StringIO) else _Held)(each)
+        for name, each in outer.items()
+        if each is not None
+    }
+    for name, each in held.items():
+        setattr(sys, name, each)
+    try:
+        yield
+        for name, each in held.items():
+            if each.texts:
+                outer[name].write("".join(each.texts))
+    finally:
+        for name, each in held.items():
+            if getattr(sys, name) is each:
+                setattr(sys, name, outer[name])
+
+
+@contextmanager
+def generators_put_back() -> Iterator[None]:
+    """If an error ends it, the generators of torch, Python and NumPy that everybody shares are as they were before."""
+    numpy = sys.modules.get("numpy")
+    ours, pythons = torch.get_rng_state(), random.getstate()
+    numpys = numpy.random.get_state() if numpy is not None else None
+    try:
+        yield
+    except BaseException:
+        torch.set_rng_state(ours)
+        random.setstate(pythons)
+        if numpy is not None:
+            numpy.random.set_state(numpys)
+        raise
