@@ -15,7 +15,7 @@ from guards.sets.guard_set import GuardSet
 from symshape import events
 from symshape.calls.arguments import Call
 from symshape.calls.modes import modes
-from symshape.errors import UnsupportedError
+from symshape.errors import SymShapeError, UnsupportedError
 from symshape.graph.codegen import compile_graph
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.graph import Graph
@@ -52,11 +52,16 @@ def capture(
 ) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
 
-    If that fails, what the function did to the world is undone, and ``given_up`` is told the state that it read.
+    If that fails, what the function did to the world is undone, and ``given_up`` is told the state that it read (without
+    it, nobody runs the function again: an error of its own leaves what it left).
 
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
     """
+
+    def undone(error: BaseException) -> bool:
+        return given_up is not None or isinstance(error, SymShapeError)  # an error of the program's own is its end
+
     start = time.perf_counter()
     with _tracing_lock:
         state = states.State(fn, call.leaves)
@@ -66,14 +71,15 @@ def capture(
         arguments = SymbolicArguments(tracer, call, policies, options)
         effects = SideEffects(state)
         try:
-            with generators_put_back(), output_held():
+            with generators_put_back(undone), output_held(undone):
                 result = _run(fn, call, tracer, arguments, effects, state, generators)
                 roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
                 outputs, specs, tree = outputs_of(tracer, result, roots)
                 settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
                 check_promises(tracer.env)
-        except BaseException:
-            effects.put_back()
+        except BaseException as error:
+            if undone(error):
+                effects.put_back()
             if given_up is not None:
                 given_up(state)
             raise

@@ -10,11 +10,14 @@ import io
 import random
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+Undone = Callable[[BaseException], bool]
+"""Whether what was done before this error is to be undone."""
 
 _DEBUGGERS = ("pdb", "bdb", "code", "codeop")
 
@@ -58,8 +61,8 @@ def _debugging() -> bool:
 
 
 @contextmanager
-def output_held() -> Iterator[None]:
-    """What the thread prints inside is printed at the end, unless an error ends it: it will be printed again then."""
+def output_held(undone: Undone) -> Iterator[None]:
+    """What the thread prints inside is printed at the end, unless an error to be undone ends it."""
     outer = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     held = {
         name: (_HeldText if isinstance(each, io.StringIO) else _Held)(each)
@@ -68,28 +71,33 @@ def output_held() -> Iterator[None]:
     }
     for name, each in held.items():
         setattr(sys, name, each)
+    lost = False
     try:
         yield
-        for name, each in held.items():
-            if each.texts:
-                outer[name].write("".join(each.texts))
+    except BaseException as error:
+        lost = undone(error)
+        raise
     finally:
+        for name, each in held.items():
+            if each.texts and not lost:
+                outer[name].write("".join(each.texts))
         for name, each in held.items():
             if getattr(sys, name) is each:
                 setattr(sys, name, outer[name])
 
 
 @contextmanager
-def generators_put_back() -> Iterator[None]:
-    """If an error ends it, the generators of torch, Python and NumPy that everybody shares are as they were before."""
+def generators_put_back(undone: Undone) -> Iterator[None]:
+    """If an error to be undone ends it, the generators of torch, Python and NumPy that everybody shares are as they were before."""
     numpy = sys.modules.get("numpy")
     ours, pythons = torch.get_rng_state(), random.getstate()
     numpys = numpy.random.get_state() if numpy is not None else None
     try:
         yield
-    except BaseException:
-        torch.set_rng_state(ours)
-        random.setstate(pythons)
-        if numpy is not None:
-            numpy.random.set_state(numpys)
+    except BaseException as error:
+        if undone(error):
+            torch.set_rng_state(ours)
+            random.setstate(pythons)
+            if numpy is not None:
+                numpy.random.set_state(numpys)
         raise
