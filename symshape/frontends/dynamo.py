@@ -83,7 +83,9 @@ def _settings(mode: str | None, options: Mapping[str, Any] | None) -> tuple[Runn
     known = {field.name for field in attrs.fields(Options)}
     unknown = sorted(set(rest) - known)
     if unknown:
-        raise InputError(f"backend symshape has no option {unknown[0]!r}; it has runner, fullgraph, {', '.join(sorted(known))}")
+        raise InputError(
+            f"backend symshape has no option {unknown[0]!r}; it has runner, fullgraph, {', '.join(sorted(known))}"
+        )
     return runner, fullgraph, Options(**rest)
 
 
@@ -127,9 +129,7 @@ def compile_graph(
 
     exact = chosen_key(len(inputs), sizes, integers)
     make = compiled_with(options)
-    compiled = make(
-        dynamo_graph, None, runner, options, fixed_policies=policies, exact=exact, fullgraph=fullgraph
-    )
+    compiled = make(dynamo_graph, None, runner, options, fixed_policies=policies, exact=exact, fullgraph=fullgraph)
     _alive.add(compiled)
     return compiled
 

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -58,6 +58,11 @@ class Refusal:
     def text(self) -> str:
         """The reason with its place."""
         return self.reason if self.place in self.reason else f"{self.reason} (at {self.place})"
+
+    def first_line(self) -> str:
+        """The first line of the reason, with its place."""
+        first = self.reason.partition("\n")[0]
+        return first if self.place in first else f"{first} (at {self.place})"
 
 
 class Refusals:
@@ -105,9 +110,7 @@ class Refusals:
         """The refusal that stands for a call whose arguments look as those of one that cannot be read."""
         return self.of_call(_outline_of(args, kwargs)) if self._unreadable else None
 
-    def add_unreadable(
-        self, args: Any, kwargs: Mapping[str, Any], error: BaseException, seconds: float
-    ) -> Refusal:
+    def add_unreadable(self, args: Any, kwargs: Mapping[str, Any], error: BaseException, seconds: float) -> Refusal:
         """Writes down that the arguments of a call cannot be read.
 
         What they look like is less than what they are, so calls that look alike count as untried.
@@ -126,7 +129,7 @@ class Refusals:
             self._by_call[key] = refusal, untried
 
     def forget_calls(self) -> None:
-        """A program was traced, which may serve calls that were refused before: they are looked up anew."""
+        """Has refused calls looked up anew: a program was traced, which may serve them, or the state has changed."""
         with self._lock:
             self._by_call = {}
 
@@ -142,6 +145,9 @@ class Refusals:
         start = self._clock()
         unchanged = refusal.state.unchanged()
         refusal.next_look = self.served + (self._clock() - start) / SHARE
+        if not unchanged:  # what was refused before says nothing about now
+            refusal.values.clear()
+            self.forget_calls()
         return unchanged
 
     # -- a new one
@@ -158,7 +164,8 @@ class Refusals:
         """Writes down that a trace, which took so long, was refused with this error.
 
         Args:
-            structure: of the call, with ``values``, its integers.
+            structure: of the call.
+            values: its integers.
             error: what was raised.
             seconds: what the attempt took.
             state: what the trace had read.
@@ -181,10 +188,8 @@ class Refusals:
             refusal.attempts += 1
             self.attempts += 1
             self.seconds += seconds
-            if free:
-                self._free -= 1
-            else:
-                self._earned_by_now = self.served + seconds / SHARE
+            self._free -= free
+            self._earned_by_now = self.served + seconds / SHARE
             return refusal
 
     # -- the call itself
@@ -232,8 +237,8 @@ class Refusals:
         name = name_of(self._fn)
         told: dict[str, tuple[int, int]] = {}
         for each in list(self._by_structure.values()):
-            before = told.get(each.text(), (0, 0))
-            told[each.text()] = before[0] + each.calls, before[1] + each.attempts
+            before = told.get(each.first_line(), (0, 0))
+            told[each.first_line()] = before[0] + each.calls, before[1] + each.attempts
         if not self.fallbacks:
             return f"Every call of {name} was traced: none fell back."
         lines = [f"{name} ran as it is (eager) in {_times(self.fallbacks, 'call')} of {calls:,}:"]
@@ -255,11 +260,11 @@ def _outline_of(args: Any, kwargs: Mapping[str, Any]) -> Hashable:
 
 
 def _outline(value: Any) -> Hashable:
-    kind = type(value)
+    kind: type[Any] = type(value)
     if kind in TENSOR_TYPES:
         return kind, value.layout, value.is_quantized, value.is_conj(), value.is_neg()
     if kind is tuple or kind is list:
         return kind, *map(_outline, value)
     if kind is dict:
         return kind, *map(_outline, value.values())
-    return kind
+    return cast(Hashable, kind)

@@ -15,7 +15,7 @@ from guards.sets.guard_set import GuardSet
 from symshape import events
 from symshape.calls.arguments import Call
 from symshape.calls.modes import modes
-from symshape.errors import SymShapeError, UnsupportedError
+from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.codegen import compile_graph
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.graph import Graph
@@ -52,8 +52,8 @@ def capture(
 ) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
 
-    If that fails, what the function did to the world is undone, and ``given_up`` is told the state that it read (without
-    it, nobody runs the function again: an error of its own leaves what it left).
+    If that fails, what the function did to the world is undone, and ``given_up`` is told the state that it read
+    (without it, nobody runs the function again: an error of its own leaves what it left).
 
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
@@ -71,8 +71,10 @@ def capture(
         arguments = SymbolicArguments(tracer, call, policies, options)
         effects = SideEffects(state)
         try:
-            with generators_put_back(undone), output_held(undone):
+            with generators_put_back(undone), output_held(undone), refusals_noted() as refusals:
                 result = _run(fn, call, tracer, arguments, effects, state, generators)
+                if refusals:  # caught by the program, which went another way than it goes in eager
+                    raise refusals[0]
                 roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
                 outputs, specs, tree = outputs_of(tracer, result, roots)
                 settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)

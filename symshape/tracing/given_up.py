@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -52,11 +53,11 @@ class _HeldText(_Held, io.StringIO):
 
 
 def _debugging() -> bool:
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_globals.get("__name__") in _DEBUGGERS:
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 
@@ -88,7 +89,7 @@ def output_held(undone: Undone) -> Iterator[None]:
 
 @contextmanager
 def generators_put_back(undone: Undone) -> Iterator[None]:
-    """If an error to be undone ends it, the generators of torch, Python and NumPy that everybody shares are as they were before."""
+    """If an error to be undone ends it, the generators that all share (torch's, Python's, NumPy's) are put back."""
     numpy = sys.modules.get("numpy")
     ours, pythons = torch.get_rng_state(), random.getstate()
     numpys = numpy.random.get_state() if numpy is not None else None
