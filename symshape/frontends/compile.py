@@ -21,7 +21,7 @@ from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic, policies
 from symshape.dims import Dim, Policy
-from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError
+from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError
 from symshape.frontends.differences import Miss
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
@@ -115,7 +115,7 @@ class Compiled:
     ) -> None:
         self.fn = fn
         self._fullgraph = fullgraph
-        self._refusals = Refusals(fn)
+        self._refusals = Refusals(fn, fullgraph)
         self._fixed_policies = fixed_policies
         self._dynamic = dynamic
         self._runner = runner
@@ -211,8 +211,6 @@ class Compiled:
         key: Hashable | None,
     ) -> tuple[Branch, Entry] | Refusal:
         """A program for the call, or why there is none; what the trace did is undone, so that the call can run."""
-        if self._fullgraph:
-            return self._miss(structure, values, args, kwargs)
         state: list[State] = []
         found = self._refusals.of_structure(structure, values)
         if found is None:
@@ -224,6 +222,8 @@ class Compiled:
             except _ALWAYS_RAISED:
                 raise
             except (Exception, SystemExit) as error:
+                if self._fullgraph and isinstance(error, SymShapeError):
+                    raise
                 seconds = time.perf_counter() - start
                 read_by_then = state[0] if state else None
                 found = self._refusals.add(structure, values, error, seconds, state=read_by_then), False

@@ -75,8 +75,11 @@ class Refusals:
         served: seconds that refused calls ran as they are.
     """
 
-    def __init__(self, fn: Callable[..., Any], clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], fullgraph: bool = False, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._fn = fn
+        self._fullgraph = fullgraph
         self._clock = clock
         self._lock = threading.Lock()
         self.clear()
@@ -197,6 +200,9 @@ class Refusals:
         """Runs the function itself, once, with the call's own arguments; tells of the refusal if it is one.
 
         An error that may be the program's own is told only if the program runs without it.
+
+        Raises:
+            UnsupportedError: it runs without it, and ``fullgraph`` was asked for.
         """
         if refusal.sure:
             self._tell(refusal)
@@ -207,6 +213,8 @@ class Refusals:
             result = fn(*args, **kwargs)
         finally:
             self.served += self._clock() - start
+        if self._fullgraph:
+            raise UnsupportedError(f"{name_of(self._fn)} cannot be traced, though it runs as it is: {refusal.text()}")
         if not refusal.sure:
             self._tell(refusal)
         return result

@@ -72,7 +72,7 @@ class Line:
     @property
     def tag(self) -> str:
         """One line that names it."""
-        return self.text.replace("\n    ", " ").strip()
+        return " ".join(self.text.split())
 
 
 def _lines(needs: str, *texts: str, gap: str = "") -> tuple[Line, ...]:
@@ -82,7 +82,7 @@ def _lines(needs: str, *texts: str, gap: str = "") -> tuple[Line, ...]:
 _UNSEEN = "read where the walk of names does not come"
 _REPEATS = "gives another value each time"
 _LOST = "written while tracing and never again"
-_KEEPS = "a stand-in is kept where the walk of names does not come"
+_LOG = "a log that is only added to is added to while tracing alone"
 
 BODY: tuple[Line, ...] = (
     *_lines("", "x = x + k", "x = x * 2", "x = x[: max(k, 1)]", "x = torch.cat([x, y])", "x = x.t().contiguous().t()"),
@@ -117,7 +117,7 @@ BODY: tuple[Line, ...] = (
         "x = x + sum(NUMBERS)",
     ),
     *_lines("NUMBERS", "if 5 in NUMBERS:\n    x = -x", "NUMBERS[0] += 1", "NUMBERS.append(len(NUMBERS))"),
-    *_lines("LOG", "LOG.append(1)", gap="a log that is only added to is added to while tracing alone"),
+    *_lines("LOG", "LOG.append(1)", gap=_LOG),
     *_lines("TABLE", 'x = x + TABLE["a"]', 'x = x + TABLE.get("c", 7)', 'if "c" in TABLE:\n    x = x * 2'),
     *_lines("TABLE", "for key, value in TABLE.items():\n    x = x * value", 'TABLE["n"] = TABLE.get("n", 0) + 1'),
     *_lines("NESTED", 'x = x + NESTED["in"][1]["deep"]', 'x = x * NESTED["pair"][1][0]', 'NESTED["in"][0] += 1'),
@@ -128,13 +128,14 @@ BODY: tuple[Line, ...] = (
     *_lines("CONFIG", 'x = x * getattr(CONFIG, "ga" + "in")', "x = x + (CONFIG == Config())", gap=_UNSEEN),
     *_lines("SLOT", "x = x + SLOT.value", 'if hasattr(SLOT, "other"):\n    x = x * 2', gap=_UNSEEN),
     *_lines("SLOT", "SLOT.value += 1", gap=_LOST),
-    *_lines("BOX", "x = x + BOX.value", "x = x + BOX()", "BOX.value += 1"),
-    *_lines("BOX", "x = x + len(BOX)", "x = x + BOX.double", gap=_UNSEEN),
-    *_lines("SETTINGS", "x = x + SETTINGS.level", "SETTINGS.level += 1"),
+    *_lines("BOX", "x = x + BOX.value", "BOX.value += 1"),
+    *_lines("BOX", "x = x + BOX()", "x = x + len(BOX)", "x = x + BOX.double", gap=_UNSEEN),
+    *_lines("SETTINGS", "x = x + SETTINGS.level"),
+    *_lines("SETTINGS", "SETTINGS.level += 1", gap="attributes of classes are not put back"),
     *_lines("ACT", "x = ACT(x)", gap=_UNSEEN),
     *_lines("W", "x = x + W", "x = x * W[0]", "W.add_(1)", "x = x.detach()\nW.mul_(x.sum())"),
     *_lines("GEN", "x = x + torch.rand(3, generator=GEN)"),
-    *_lines("GEN", "x = x + (GEN.initial_seed() % 7)"),
+    *_lines("GEN", "x = x + (GEN.initial_seed() % 7)", gap="what a generator was seeded with is not guarded"),
     *_lines("RNG", "x = x + RNG.random()", gap=_REPEATS),
     *_lines("ITER", "x = x + next(ITER)", gap=_REPEATS),
     *_lines("KEPT", "KEPT.append(x.detach())", "KEPT[:] = [x.detach()]", "if KEPT:\n    x = x + KEPT[-1].sum()"),
@@ -150,7 +151,8 @@ BODY: tuple[Line, ...] = (
         "NET.cache = x.detach()",
         "if NET.cache is not None:\n    x = x + NET.cache.sum()",
     ),
-    *_lines("NET", "NET.sizes.append(x.shape[0])", "x = x + sum(NET.sizes)", "NET.last = x.shape[0]"),
+    *_lines("NET", "x = x + sum(NET.sizes)", "NET.last = x.shape[0]"),
+    *_lines("NET", "NET.sizes.append(x.shape[0])", gap=_LOG),
     *_lines("NET", "for name, each in NET.named_parameters():\n    x = x + each.sum().detach()"),
 )
 """Statements of ``program(x, y, k=1, opts=None)``."""

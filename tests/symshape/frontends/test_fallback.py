@@ -210,6 +210,39 @@ class TestErrorsOfTheProgram:
         assert compiled.stats().refusals == 1
         assert same(compiled(torch.ones(2)), torch.ones(2) + 1)
 
+    @pytest.mark.parametrize("fullgraph", [True, False])
+    def test_what_it_did_before(self, fullgraph: bool) -> None:
+        log: list[int] = []
+        generator = torch.Generator()
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            log.append(x.size(0))
+            x.add_(torch.rand(1, generator=generator))
+            print("before")
+            raise LookupError
+
+        seen = []
+        for run in (f, symshape.compile(f, fullgraph=fullgraph)):
+            log.clear()
+            generator.manual_seed(3)
+            x = torch.ones(3)
+            with redirect_stdout(io.StringIO()) as printed, pytest.raises(LookupError):
+                run(x)
+            seen.append((x.tolist(), list(log), printed.getvalue(), generator.get_state().tolist()))
+        assert seen[0] == seen[1]
+
+    def test_one_that_only_tracing_meets(self) -> None:
+        class Odd(torch.nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                if type(x) is not torch.Tensor:
+                    raise TypeError("what is this?")
+                return x + 1
+
+        with pytest.warns(FallbackWarning, match="what is this"):
+            assert same(symshape.compile(Odd())(torch.ones(1)), torch.ones(1) + 1)
+        with pytest.raises(UnsupportedError, match="what is this"):
+            symshape.compile(Odd(), fullgraph=True)(torch.ones(1))
+
     def test_of_an_operator(self) -> None:
         f = symshape.compile(lambda x, y: x + y)
         with pytest.raises(RuntimeError, match="must match the size of tensor b") as raised:

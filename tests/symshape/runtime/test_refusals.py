@@ -56,7 +56,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def refusals(clock: Clock) -> Refusals:
-    return Refusals(fn, clock)
+    return Refusals(fn, clock=clock)
 
 
 def refuse(refusals: Refusals, structure: Any = "s", values: tuple[int, ...] = (3,), state: Any = None) -> Refusal:
