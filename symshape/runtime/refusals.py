@@ -27,7 +27,7 @@ SHARE = 0.025
 """Of the time that refused calls run as they are: what attempts may take, and again what looks at the state may."""
 FREE, FREE_IN_ALL = 3, 16
 """Attempts that need not be earned: for one structure, and for all structures of one function."""
-_MOST, _MOST_CALLS, _MOST_VALUES = 64, 1024, 64
+_MOST, _MOST_CALLS, _MOST_VALUES = 64, 4096, 64
 _LONGEST = 2000  # characters of a reason
 
 
