@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, Self
+
 import attrs
+
+_noted: ContextVar[list[SymShapeError] | None] = ContextVar("noted", default=None)
 
 
 class SymShapeError(Exception):
     """Root of symshape's own errors."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Notes the error for :func:`refusals_noted`."""
+        made = super().__new__(cls, *args, **kwargs)
+        noted = _noted.get()
+        if noted is not None and not issubclass(cls, ProgramError):
+            noted.append(made)
+        return made
+
+
+@contextlib.contextmanager
+def refusals_noted() -> Iterator[list[SymShapeError]]:
+    """The errors made inside, but for those that eager raises too: a program may catch what it was never to see."""
+    found: list[SymShapeError] = []
+    token = _noted.set(found)
+    try:
+        yield found
+    finally:
+        _noted.reset(token)
 
 
 class InputError(SymShapeError):
@@ -23,6 +49,10 @@ class UnsupportedError(SymShapeError):
 
 class ProgramError(SymShapeError, RuntimeError):
     """The program refuses these sizes: an operator or a ``torch._check`` failed while tracing, as it would in eager."""
+
+
+class FallbackWarning(UserWarning):
+    """A compiled function runs as it is, for calls that cannot be traced; the message has the reason and the line."""
 
 
 @attrs.define(auto_exc=True, str=False)

@@ -73,6 +73,15 @@ class Evicted(Event):
 
 
 @attrs.frozen
+class RanEagerly(Event):
+    """A call that cannot be traced ran the function itself: why, and the user's line."""
+
+    function: str
+    reason: str
+    place: str
+
+
+@attrs.frozen
 class RunnerFallback(Event):
     """An entry could not use the asked-for runner; which one serves instead, and why."""
 

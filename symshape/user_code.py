@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bdb
 import contextlib
+import inspect
 import linecache
 import logging
 import pdb
@@ -103,15 +104,23 @@ def user_location() -> Location | None:
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
 
 
-def raised_at(error: BaseException) -> str:
-    """The user's line that an error passed last."""
+def raised_at(error: BaseException, default: str = "an unknown place") -> str:
+    """The user's line that an error passed last; ``default`` if it passed none."""
     frames = [
         (frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_users(frame.f_code.co_filename)
     ]
     if not frames:
-        return "an unknown place"
+        return default
     frame, line = frames[-1]
     return str(origin_of((frame.f_code.co_filename, line, frame.f_code.co_qualname)))
+
+
+def defined_at(fn: Callable[..., Any]) -> str:
+    """The line that defines a function, or the ``forward`` of a module."""
+    code = getattr(inspect.unwrap(getattr(fn, "forward", fn)), "__code__", None)
+    if code is None:
+        return "an unknown place"
+    return str(origin_of((code.co_filename, code.co_firstlineno, code.co_qualname)))
 
 
 def origin(op: str = "", rule: str = "") -> Origin:

@@ -17,18 +17,20 @@ import torch
 from guards.sets.sources import Source
 from symshape import events
 from symshape.calls.arguments import Call, skeleton, sources_of, take_apart
-from symshape.calls.call_key import FLAT, ExactKey, read
+from symshape.calls.call_key import FLAT, ExactKey, Reading, read
 from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic, policies
 from symshape.calls.questions import Question, answers
 from symshape.dims import Dim, Policy
-from symshape.errors import InputError
+from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError
 from symshape.frontends.differences import Miss
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
+from symshape.graph.program import State
 from symshape.options import Options
 from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, check_name, make_runner
 from symshape.runtime.runners.cuda_graph import GraphStore
 from symshape.runtime.verify import Verifier
@@ -36,7 +38,11 @@ from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
 
+Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
+"""The entry that serves a call, the integers to run it with, and the call's leaves."""
+
 _CHANGED = object()
+_ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError)  # what was asked of us cannot be had
 _TIMED_MASK = 255
 
 
@@ -44,6 +50,7 @@ def compile(
     fn: Callable[..., Any] | None = None,
     *,
     dynamic: Dynamic = None,
+    fullgraph: bool = False,
     runner: RunnerName = "auto",
     options: Options | None = None,
 ) -> Any:
@@ -52,17 +59,25 @@ def compile(
     The first call is traced with static sizes; a call with other sizes is traced with those that changed as symbols;
     from then on no call is traced until the program takes another branch.
 
+    A call that cannot be traced runs ``fn`` itself, once, on the call's own arguments; the first such call warns
+    (:class:`symshape.FallbackWarning`) with the reason and the line.  Tracing is tried again for other sizes, another
+    structure of arguments, or a state that has changed, so rarely that it costs next to nothing.  Errors of the program
+    itself (a wrong keyword too) are raised by the program itself, as without ``compile``.
+
     Args:
         fn: a function or an ``nn.Module``; without it, a decorator.
         dynamic: ``None`` as above; ``True``: symbols from the first call on; ``False``: one program for each tuple of
             sizes; a description by argument as in :func:`symshape.trace`.
+        fullgraph: a call that cannot be traced raises the reason instead of running ``fn`` itself.
         runner: ``eager`` runs op by op, ``inductor`` compiles each program with Inductor, ``cudagraph`` replays a CUDA
             graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else
             ``eager``.
         options: see :class:`symshape.Options`.
 
     Raises:
-        InputError: ``fn`` is not callable, or (when called) an argument cannot be traced.
+        InputError: ``fn`` is not callable, or (when called with ``fullgraph=True``) an argument cannot be traced.
+        DimError, ConstraintViolation: (when called) ``dynamic`` does not fit the call or the program.
+        UnsupportedError, DataDependentError: (when called with ``fullgraph=True``) the program cannot be traced.
         RunnerError: there is no such runner.
 
     >>> import torch, symshape
@@ -73,14 +88,14 @@ def compile(
     2
     """
     if fn is None:
-        return functools.partial(compile, dynamic=dynamic, runner=runner, options=options)
+        return functools.partial(compile, dynamic=dynamic, fullgraph=fullgraph, runner=runner, options=options)
     if not callable(fn):
         raise InputError(f"symshape.compile needs a function or a module, not a {type(fn).__name__}")
     if isinstance(fn, Compiled):
         raise InputError("this function is compiled already")
     if options is not None and not isinstance(options, Options):
         raise InputError(f"options must be a symshape.Options, not {options!r}")
-    return compiled_with(options)(fn, dynamic, check_name(runner), options or Options())
+    return compiled_with(options)(fn, dynamic, check_name(runner), options or Options(), fullgraph=fullgraph)
 
 
 class Compiled:
@@ -98,8 +113,11 @@ class Compiled:
         options: Options,
         fixed_policies: Mapping[Source, Dim | Policy] | None = None,
         exact: ExactKey = FLAT,
+        fullgraph: bool = False,
     ) -> None:
         self.fn = fn
+        self._fullgraph = fullgraph
+        self._refusals = Refusals(fn, fullgraph)
         self._fixed_policies = fixed_policies
         self._dynamic = dynamic
         self._runner = runner
@@ -150,22 +168,79 @@ class Compiled:
         """A call that the memo does not know: nested arguments, new sizes, or a miss."""
         if is_tracing():  # a part of another program: its guards are that program's
             return self.fn(*args, **kwargs)
-        entry, values, leaves = self._find_slowly(args, kwargs, flat, key)
+        found = self._refusals.of_call(key) or self._find_slowly(args, kwargs, flat, key)
+        if isinstance(found, Refusal):
+            return self._refusals.run(found, self.fn, args, kwargs)
+        entry, values, leaves = found
         return entry.build(entry.run(leaves, values))
 
     def _find_slowly(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
-    ) -> tuple[Entry, tuple[int, ...], Sequence[Any]]:
-        leaves, structure, values = read(self.fn, args, kwargs)
-        found = self._cache.find(self._with_answers(structure, leaves), values)
-        branch, entry = found or self._miss(structure, values, args, kwargs)
+    ) -> Found | Refusal:
+        """The entry for a call, traced if need be, or why it cannot be (unless ``fullgraph`` was asked for)."""
+        reading = self._read(args, kwargs)
+        if isinstance(reading, Refusal):
+            return reading
+        leaves, structure, values = reading
+        found: tuple[Branch, Entry] | Refusal | None = self._cache.find(self._with_answers(structure, leaves), values)
+        if found is None:
+            found = self._miss_or_refusal(structure, values, args, kwargs, key)
+        if isinstance(found, Refusal):
+            return found
+        branch, entry = found
         if key is not None:
             self._cache.remember(branch, flat, key, entry, values)
         entry.last_used = self._cache.clock
         return entry, values, leaves
 
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reading | Refusal:
+        if self._fullgraph:
+            return read(self.fn, args, kwargs)
+        refusal = self._refusals.of_unreadable(args, kwargs)
+        if refusal is not None:
+            return refusal
+        start = time.perf_counter()
+        try:
+            return read(self.fn, args, kwargs)
+        except InputError as error:
+            return self._refusals.add_unreadable(args, kwargs, error, time.perf_counter() - start)
+
+    def _miss_or_refusal(
+        self,
+        structure: Hashable,
+        values: tuple[int, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: Hashable | None,
+    ) -> tuple[Branch, Entry] | Refusal:
+        """A program for the call, or why there is none; what the trace did is undone, so that the call can run."""
+        state: list[State] = []
+        found = self._refusals.of_structure(structure, values)
+        if found is None:
+            start = time.perf_counter()
+            try:
+                traced = self._miss(structure, values, args, kwargs, state.append)
+                self._refusals.forget_calls()
+                return traced
+            except _ALWAYS_RAISED:
+                raise
+            except (Exception, SystemExit) as error:
+                if self._fullgraph and isinstance(error, SymShapeError):
+                    raise
+                seconds = time.perf_counter() - start
+                read_by_then = state[0] if state else None
+                found = self._refusals.add(structure, values, error, seconds, state=read_by_then), False
+        if key is not None and not self._cache.admits(structure, values):
+            self._refusals.remember(key, *found)
+        return found[0]
+
     def _miss(
-        self, structure: Hashable, values: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        structure: Hashable,
+        values: tuple[int, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        given_up: Callable[[State], object] | None = None,
     ) -> tuple[Branch, Entry]:
         """Traces a program for the call.  Nothing changes if that fails."""
         with self._lock:
@@ -176,7 +251,7 @@ class Compiled:
             check_call(self.fn, args, kwargs)
             wanted, history = self._policies(full, values)
             miss = self._missed(full, values)
-            program = capture(self.fn, full, wanted, self._options)
+            program = capture(self.fn, full, wanted, self._options, given_up)
             runner_name, runner = make_runner(self._runner, program, self._graphs)
             entry = Entry(next(self._numbers), program, runner_name, runner, builder(program.graph.output_tree))
             self._ask(program.questions)
@@ -239,16 +314,19 @@ class Compiled:
     def stats(self) -> Stats:
         """Counters and times so far."""
         times = sorted(self._times)
+        refusals = self._refusals
         return Stats(
             calls=self._cache.clock,
             traces=self._traces,
-            hits=self._cache.clock - self._misses,
+            hits=self._cache.clock - self._misses - refusals.fallbacks,
             misses=self._misses,
             evictions=self._cache.evictions,
             entries=len(self.entries),
             cuda_graphs=len(self._graphs),
             dispatch_us=times[len(times) // 2] if times else None,
-            trace_ms=self._trace_ms,
+            trace_ms=self._trace_ms + refusals.seconds * 1e3,
+            fallbacks=refusals.fallbacks,
+            refusals=refusals.attempts,
         )
 
     def explain_miss(self) -> str:
@@ -257,11 +335,16 @@ class Compiled:
             return "There was no recompile: no call has missed since the first trace."
         return self._last_miss.explain()
 
+    def explain_fallback(self) -> str:
+        """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
+        return self._refusals.explain(self._cache.clock)
+
     def reset(self) -> None:
         """Forgets all entries, graphs, counters and what was learnt about changing sizes."""
         with self._lock:
             self._cache.clear()
             self._graphs.clear()
+            self._refusals.clear()
             self._history = {}
             self._traces = self._misses = 0
             self._trace_ms = 0.0
@@ -301,14 +384,24 @@ class Verified(Compiled):
         if not self._verifier.due() or is_tracing():
             return super().__call__(*args, **kwargs)
         self._cache.clock += 1
-        return self._verifier.call(self._find, args, kwargs)
+        found = self._find(args, kwargs)
+        if isinstance(found, Refusal):
+            return self._refusals.run(found, self.fn, args, kwargs)
+        return self._verifier.call(self._find_entry, args, kwargs)
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, tuple[int, ...], Sequence[Any]]:
-        """The entry that serves a call, its integers, and the call's leaves."""
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | Refusal:
         leaves = (*args, *kwargs.values()) if kwargs else args
         key = self._cache.makers[len(leaves)](leaves, kwargs)
         found = self._cache.find_exact(key)
-        return (*found, leaves) if found is not None else self._find_slowly(args, kwargs, leaves, key)
+        if found is not None:
+            return *found, leaves
+        return self._refusals.of_call(key) or self._find_slowly(args, kwargs, leaves, key)
+
+    def _find_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
+        """The entry that serves a call that one serves, its integers, and the call's leaves."""
+        found = self._find(args, kwargs)
+        assert not isinstance(found, Refusal)
+        return found
 
     def stats(self) -> Stats:
         """Counters and times so far."""

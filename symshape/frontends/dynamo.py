@@ -23,6 +23,7 @@ from symshape.errors import InputError
 from symshape.frontends.compile import Compiled, compiled_with
 from symshape.options import Options
 from symshape.runtime.runners.choice import RunnerName, check_name
+from symshape.tracing.mode import is_tracing
 from symshape.user_code import at, location_in
 
 _MODES: Mapping[str | None, RunnerName] = {
@@ -48,15 +49,18 @@ def symshape_backend(
         gm: the graph.
         example_inputs: its inputs, fake; sizes may be ``torch.SymInt``.
         mode: torch.compile's; ``reduce-overhead`` asks for CUDA graphs, ``max-autotune`` for Inductor.
-        options: ``runner`` (wins over ``mode``) and the fields of :class:`symshape.Options`.
+        options: ``runner`` (wins over ``mode``), ``fullgraph`` (as in :func:`symshape.compile`; torch.compile keeps its
+            own to itself) and the fields of :class:`symshape.Options`.
+
+    A graph that cannot be traced runs as it is.
 
     Raises:
         InputError: an unknown mode or option.
     """
-    runner, chosen = _settings(mode, options)
+    runner, fullgraph, chosen = _settings(mode, options)
 
     def boxed(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func(compile_graph(graph, inputs, runner, chosen))
+        return make_boxed_func(compile_graph(graph, inputs, runner, chosen, fullgraph))
 
     return aot_autograd(fw_compiler=boxed, bw_compiler=boxed)(gm, example_inputs)
 
@@ -70,16 +74,19 @@ def reset() -> None:
 symshape_backend.reset = reset  # type: ignore[attr-defined]
 
 
-def _settings(mode: str | None, options: Mapping[str, Any] | None) -> tuple[RunnerName, Options]:
+def _settings(mode: str | None, options: Mapping[str, Any] | None) -> tuple[RunnerName, bool, Options]:
     if mode not in _MODES:
         raise InputError(f"backend symshape knows no mode {mode!r}; choose one of {', '.join(map(str, _MODES))}")
     rest = dict(options or {})
     runner = check_name(rest.pop("runner", _MODES[mode]))
+    fullgraph = bool(rest.pop("fullgraph", False))
     known = {field.name for field in attrs.fields(Options)}
     unknown = sorted(set(rest) - known)
     if unknown:
-        raise InputError(f"backend symshape has no option {unknown[0]!r}; it has runner, {', '.join(sorted(known))}")
-    return runner, Options(**rest)
+        raise InputError(
+            f"backend symshape has no option {unknown[0]!r}; it has runner, fullgraph, {', '.join(sorted(known))}"
+        )
+    return runner, fullgraph, Options(**rest)
 
 
 class _Interpreter(torch.fx.Interpreter):
@@ -90,7 +97,13 @@ class _Interpreter(torch.fx.Interpreter):
             return super().run_node(n)
 
 
-def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], runner: RunnerName, options: Options) -> Compiled:
+def compile_graph(
+    graph: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    runner: RunnerName,
+    options: Options,
+    fullgraph: bool = False,
+) -> Compiled:
     """One ATen graph of AOTAutograd's: dispatches on the sizes that Dynamo left symbolic, and on nothing else.
 
     Dynamo's and AOTAutograd's own guards hold what is static (dtypes, devices, static sizes, layouts, the graph), so
@@ -112,10 +125,11 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], runner: Ru
                     sizes.append((position, d))
 
     def dynamo_graph(*inputs: Any) -> Any:
-        return _Interpreter(graph).run(*inputs)
+        return _Interpreter(graph).run(*inputs) if is_tracing() else graph(*inputs)
 
     exact = chosen_key(len(inputs), sizes, integers)
-    compiled = compiled_with(options)(dynamo_graph, None, runner, options, fixed_policies=policies, exact=exact)
+    make = compiled_with(options)
+    compiled = make(dynamo_graph, None, runner, options, fixed_policies=policies, exact=exact, fullgraph=fullgraph)
     _alive.add(compiled)
     return compiled
 

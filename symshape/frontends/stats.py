@@ -18,7 +18,9 @@ class Stats:
         entries: entries now.
         cuda_graphs: CUDA graphs now.
         dispatch_us: median µs of the look-up of a warm hit, sampled at every 256th call; None before the first sample.
-        trace_ms: milliseconds spent tracing, in all.
+        trace_ms: milliseconds spent tracing, in all, refused traces included.
+        fallbacks: calls that ran the function itself, since they could not be traced (or since it raised while traced).
+        refusals: traces that failed: at most a few for each structure of arguments, however many calls fell back.
         verified: calls that eager ran too and agreed with (``Options.verify``).
     """
 
@@ -31,4 +33,6 @@ class Stats:
     cuda_graphs: int
     dispatch_us: float | None
     trace_ms: float
+    fallbacks: int = 0
+    refusals: int = 0
     verified: int = 0

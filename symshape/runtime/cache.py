@@ -162,6 +162,11 @@ class EntryCache:
                 return branch, entry
         return None
 
+    def admits(self, structure: Hashable, values: tuple[int, ...]) -> bool:
+        """Whether an entry would serve a call of this structure with these integers in some state."""
+        families = [branch.families.get(structure) for branch in self.branches]
+        return any(each is not None and each.tree.lookup(values) is not None for each in families)
+
     def _to_front(self, branch: Branch) -> None:
         with self._changing():
             if branch in self.branches:

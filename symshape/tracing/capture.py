@@ -15,12 +15,14 @@ from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
 from symshape.dims import Policy
 from symshape.errors import SymShapeError, UnsupportedError
+from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.codegen import compile_graph
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.reshape_copies import settle
 from symshape.options import Options
+from symshape.tracing.given_up import generators_put_back, output_held
 from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
 from symshape.tracing.intercept.builtins import plain_numbers
 from symshape.tracing.intercept.function_mode import FunctionMode
@@ -42,10 +44,18 @@ _tracing_lock = threading.RLock()
 """Held while a function is traced: torch's ``is_compiling`` flag is global."""
 
 
-def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Options) -> Program:
+def capture(
+    fn: Callable[..., Any],
+    call: Call,
+    policies: Policies,
+    options: Options,
+    given_up: Callable[[states.State], object] | None = None,
+) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
 
     Where it fails with an error of its own, which may be one about symbols, it is traced once more with fixed sizes.
+    If that fails, what the function did to the world is undone, and ``given_up`` is told the state that it read
+    (without it, nobody runs the function again: an error of its own leaves what it left).
 
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
@@ -62,6 +72,10 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
 
 
 def _capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Options) -> Program:
+
+    def undone(error: BaseException) -> bool:
+        return given_up is not None or isinstance(error, SymShapeError)  # an error of the program's own is its end
+
     start = time.perf_counter()
     with _tracing_lock:
         state = states.State(fn, call.leaves)
@@ -69,11 +83,22 @@ def _capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Op
         known = {address(each) for each in (torch.default_generator, *generators)}
         tracer = Tracer(ShapeEnv(), state.tensor_names(), known)
         arguments = SymbolicArguments(tracer, call, policies, options)
-        result = _run(fn, call, tracer, arguments, state, generators)
-        roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
-        outputs, specs, tree = outputs_of(tracer, result, roots)
-        settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
-        check_promises(tracer.env)
+        effects = SideEffects(state)
+        try:
+            with generators_put_back(undone), output_held(undone), refusals_noted() as refusals:
+                result = _run(fn, call, tracer, arguments, effects, state, generators)
+                if refusals:  # caught by the program, which went another way than it goes in eager
+                    raise refusals[0]
+                roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
+                outputs, specs, tree = outputs_of(tracer, result, roots)
+                settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
+                check_promises(tracer.env)
+        except BaseException as error:
+            if undone(error):
+                effects.put_back()
+            if given_up is not None:
+                given_up(state)
+            raise
     lifted = tuple(tracer.lifting.lifted.values())
     graph = Graph(tuple(arguments.inputs), lifted, without_dead_code(tracer.steps, outputs), outputs, tree)
     guards = _guards(tracer.env, options)
@@ -92,12 +117,14 @@ def _run(
     call: Call,
     tracer: Tracer,
     arguments: SymbolicArguments,
+    effects: SideEffects,
     state: states.State,
     generators: Iterable[torch.Generator],
 ) -> Any:
     """The function's result on the symbolic arguments; whatever else it did is undone, and refused."""
     args, kwargs = call.nest(arguments.leaves)
     effects = SideEffects(state)
+    args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
     problems: list[str] = []
     try:
         with (

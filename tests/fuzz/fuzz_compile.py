@@ -288,7 +288,7 @@ def case(rng: random.Random) -> str:
     block = Block()
     program, name = make_program(rng, block)
     dynamic, chosen = options(rng)
-    compiled = symshape.compile(program, dynamic=dynamic, options=chosen)
+    compiled = symshape.compile(program, dynamic=dynamic, fullgraph=True, options=chosen)
     log: list[str] = [name, repr(dynamic), repr(chosen)]
     label = "equal"
     calls = [make_call(rng) for _ in range(6)]

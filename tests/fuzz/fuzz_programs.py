@@ -94,7 +94,7 @@ def compiled_case(rng: random.Random) -> str:
     """One program compiled and called at several sizes in turn."""
     program = random_program(rng)
     fn = program.function()
-    compiled = symshape.compile(fn, runner="eager", dynamic=rng.choice((None, True)))
+    compiled = symshape.compile(fn, fullgraph=True, runner="eager", dynamic=rng.choice((None, True)))
     label = "compiled"
     for number in range(CALLS):
         sizes = other_sizes(rng, program) if number else program.sizes

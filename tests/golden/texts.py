@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,6 +114,12 @@ def _wrong_entry() -> None:
     compiled(torch.ones(8))
 
 
+def _fallen_back() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", symshape.FallbackWarning)
+        symshape.compile(chosen)(torch.ones(8))
+
+
 FAILING: dict[str, Callable[[], object]] = {
     "guards.ParseError": lambda: guards.parse("s0 + import"),
     "guards.Contradiction": lambda: guards.prove("s0 > 1", assume=["s0 < s1", "s1 < s0"]),
@@ -129,6 +136,7 @@ FAILING: dict[str, Callable[[], object]] = {
     "symshape.GuardViolation": lambda: symshape.trace(larger, torch.ones(8))(torch.ones(3)),
     "symshape.RuntimeAssertionError": lambda: symshape.trace(asserted, torch.ones(8))(torch.zeros(8)),
     "symshape.VerificationError": _wrong_entry,
+    "symshape.FallbackWarning": _fallen_back,
     "symshape.RunnerError": lambda: symshape.compile(larger, runner="fast"),
 }
 
@@ -199,10 +207,16 @@ def _said_of_programs() -> list[tuple[str, str]]:
     compiled = symshape.compile(larger, runner="eager")
     for size in (8, 9, 3):
         compiled(torch.ones(size))
+    fallen = symshape.compile(chosen, runner="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", symshape.FallbackWarning)
+        for _ in range(3):
+            fallen(torch.ones(8))
     return [
         ("Traced", str(traced)),
         ("Traced.explain", "\n".join(traced.explain(torch.ones(3)))),
         ("Compiled.explain_miss", compiled.explain_miss()),
+        ("Compiled.explain_fallback", fallen.explain_fallback()),
     ]
 
 

@@ -22,7 +22,7 @@ from tests.worlds.world import GOOD, OUTCOMES, Program, Verdict, judge
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.worlds", description=__doc__)
-    parser.add_argument("--ways", default="ours,dynamo", help=f"of {', '.join(WAYS)}")
+    parser.add_argument("--ways", default="ours,default,dynamo", help=f"of {', '.join(WAYS)}")
     parser.add_argument("--json", type=Path, help="write every verdict here")
     parser.add_argument("-k", default="", help="only programs with this in their class or name")
     parser.add_argument("--slow", action="store_true", help="also the slow ones (Inductor)")

@@ -52,6 +52,7 @@ class SideEffects:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._all_containers = list(state.containers)
         self._namespaces: list[_Namespace] = []
         self._memos = [
             (each, each.cache_info().misses) for each in state.named if isinstance(each, functools._lru_cache_wrapper)
@@ -98,13 +99,26 @@ class SideEffects:
                 problems.append(problem)
         return problems + self._containers()
 
+    def put_back(self) -> None:
+        """Puts back everything, logs too: the trace is given up, and its function will run again."""
+        for namespace in (*self._namespaces, *self._globals):
+            for key, _, now in namespace.changes():
+                if namespace.own or holds_symbolic(now):
+                    namespace.put_back(key)
+        for cell in self._state.closure:
+            if cell.read() is not cell.value:
+                cell.owner.cell_contents = cell.value
+        for container in self._all_containers:
+            if not _as_it_was(container):
+                container.put_back()
+
     def _containers(self) -> list[str]:
         changed: list[Container] = []
         problems: list[str] = []
         for container in self._state.containers:
-            now = container.read()
-            if len(now) == len(container.items) and all(a is b for a, b in zip(now, container.items, strict=True)):
+            if _as_it_was(container):
                 continue
+            now = container.read()
             changed.append(container)
             if holds_symbolic(now):
                 container.put_back()
@@ -131,6 +145,12 @@ def _changes(where: str, then: str, now: str) -> str:
         f"changes {where} (from {then} to {now}), which a graph would not do again; "
         "keep it out of the function, or make it a buffer and write into it in place"
     )
+
+
+def _as_it_was(container: Container) -> bool:
+    """Whether a container holds the very items that it held."""
+    now, then = container.read(), container.items
+    return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
 
 
 def _only_grew(container: Container, now: tuple[Any, ...]) -> bool:

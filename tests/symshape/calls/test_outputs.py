@@ -63,4 +63,4 @@ def test_results_of_every_kind() -> None:
         assert str(now) == str(then)
         assert [type(each) for each in now] == [type(each) for each in then]
     with pytest.raises(symshape.UnsupportedError, match="result"):
-        symshape.compile(lambda x: object())(torch.ones(1))
+        symshape.compile(lambda x: object(), fullgraph=True)(torch.ones(1))

@@ -114,12 +114,12 @@ class TestArguments:
         assert same(ours, eager)
 
     def test_lazy_conjugates_and_negations_are_refused_by_name(self) -> None:
-        f = symshape.compile(lambda z: z * 2)
+        f = symshape.compile(lambda z: z * 2, fullgraph=True)
         z = torch.ones(2, dtype=torch.complex64) * 1j
         f(z)
         with pytest.raises(InputError, match=r"z .*conj"):
             f(z.conj())
-        g = symshape.compile(lambda x: x * 2)
+        g = symshape.compile(lambda x: x * 2, fullgraph=True)
         g(torch.ones(4)[1::2])
         with pytest.raises(InputError, match=r"x .*neg"):
             g(z.conj().imag)
@@ -135,7 +135,7 @@ class TestArguments:
         ids=["sparse", "subclass", "set", "bytearray"],
     )
     def test_arguments_that_cannot_be_traced_are_named(self, bad: Any) -> None:
-        f = symshape.compile(lambda x, extra: x * 2)
+        f = symshape.compile(lambda x, extra: x * 2, fullgraph=True)
         f(torch.ones(3), 1)
         before = f.entries
         with pytest.raises(InputError, match="extra"):
@@ -143,7 +143,7 @@ class TestArguments:
         assert f.entries == before
 
     def test_calls_that_do_not_fit_the_signature(self) -> None:
-        f = symshape.compile(lambda x, scale=1: x * scale)
+        f = symshape.compile(lambda x, scale=1: x * scale, fullgraph=True)
         with pytest.raises(InputError, match="did you mean 'scale'"):
             f(torch.ones(3), scal=2)
         with pytest.raises(InputError):

@@ -72,7 +72,9 @@ def _seeds(seed: Callable[[], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
         _own,
     ],
 )
-@pytest.mark.parametrize("wrap", [lambda fn: lambda x: symshape.trace(fn, x), symshape.compile])
+@pytest.mark.parametrize(
+    "wrap", [lambda fn: lambda x: symshape.trace(fn, x), lambda fn: symshape.compile(fn, fullgraph=True)]
+)
 def test_seeding_is_refused(fn: Any, wrap: Any) -> None:
     before = torch.get_rng_state(), GENERATOR.get_state()
     with pytest.raises(UnsupportedError, match=r"generator|Generator"):

@@ -1,0 +1,104 @@
+"""What a trace that fails must not have done: the program runs again, as it is, from the world as it was.
+
+Attributes, globals, closures and containers are put back by :mod:`symshape.tracing.state`; here are random generators
+that no graph owns, and what was printed.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import torch
+
+Undone = Callable[[BaseException], bool]
+"""Whether what was done before this error is to be undone."""
+
+_DEBUGGERS = ("pdb", "bdb", "code", "codeop")
+
+
+class _Held(io.TextIOBase):
+    """Standard output for one thread: what it writes is kept; other threads, and debuggers, write through."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._thread = threading.get_ident()
+        self.texts: list[str] = []
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() != self._thread or _debugging():
+            return int(self._stream.write(text))
+        self.texts.append(text)
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        """Nothing is written yet, but by others."""
+        self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _HeldText(_Held, io.StringIO):
+    """The same, where a program may ask whether its output is being caught."""
+
+
+def _debugging() -> bool:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _DEBUGGERS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def output_held(undone: Undone) -> Iterator[None]:
+    """What the thread prints inside is printed at the end, unless an error to be undone ends it."""
+    outer = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    held = {
+        name: (_HeldText if isinstance(each, io.StringIO) else _Held)(each)
+        for name, each in outer.items()
+        if each is not None
+    }
+    for name, each in held.items():
+        setattr(sys, name, each)
+    lost = False
+    try:
+        yield
+    except BaseException as error:
+        lost = undone(error)
+        raise
+    finally:
+        for name, each in held.items():
+            if each.texts and not lost:
+                outer[name].write("".join(each.texts))
+        for name, each in held.items():
+            if getattr(sys, name) is each:
+                setattr(sys, name, outer[name])
+
+
+@contextmanager
+def generators_put_back(undone: Undone) -> Iterator[None]:
+    """If an error to be undone ends it, the generators that all share (torch's, Python's, NumPy's) are put back."""
+    numpy = sys.modules.get("numpy")
+    ours, pythons = torch.get_rng_state(), random.getstate()
+    numpys = numpy.random.get_state() if numpy is not None else None
+    try:
+        yield
+    except BaseException as error:
+        if undone(error):
+            torch.set_rng_state(ours)
+            random.setstate(pythons)
+            if numpy is not None:
+                numpy.random.set_state(numpys)
+        raise

@@ -1,0 +1,235 @@
+"""What the fuzzer ``world`` makes programs of: things that hold state, statements that use them, changes between calls.
+
+Everything is source text, so that a counterexample is a script.  A line with a ``gap`` is one that the engine is known
+to get wrong today, with what it would take; only ``--gaps`` uses these.  The flags are only to go away.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+THINGS = {
+    "SCALE": "SCALE = 2.0",
+    "FLAG": "FLAG = True",
+    "COUNT": "COUNT = 0",
+    "NUMBERS": "NUMBERS = [2, 3]",
+    "TABLE": 'TABLE = {"a": 2, "b": 3}',
+    "NESTED": 'NESTED = {"in": [1, {"deep": 2.0}], "pair": (1, [5])}',
+    "NAMES": "NAMES = {1, 2}",
+    "QUEUE": "QUEUE = deque([1, 2, 3])",
+    "CONFIG": "@dataclass\nclass Inner:\n    shift: float = 0.5\n@dataclass\nclass Config:\n    gain: float = 2.0\n"
+    "    inner: Inner = field(default_factory=Inner)\nCONFIG = Config()",
+    "SLOT": 'class Slotted:\n    __slots__ = ("value", "other")\n    def __init__(self):\n        self.value = 2\n'
+    "SLOT = Slotted()",
+    "BOX": "class Box:\n    def __init__(self):\n        self.value = 3\n    def __call__(self):\n"
+    "        return self.value\n"
+    "    def __len__(self):\n        return self.value\n    @property\n"
+    "    def double(self):\n        return self.value * 2\n"
+    "BOX = Box()",
+    "SETTINGS": "class SETTINGS:\n    level = 1",
+    "ACT": "ACT = F.relu",
+    "W": "W = torch.arange(3.0) + 1",
+    "GEN": "GEN = torch.Generator().manual_seed(1)",
+    "RNG": "RNG = random.Random(1)",
+    "ITER": "ITER = iter(range(1000))",
+    "KEPT": "KEPT = []",
+    "LOG": "LOG = []",
+    "cell": "def make_cell():\n    held = 2\n    def get():\n        return held\n"
+    "    def put(value):\n        nonlocal held\n"
+    "        held = value\n    return get, put\nget_cell, put_cell = make_cell()",
+    "helper": "def helper(x, by=2, *, plus=1):\n    return x * by + plus",
+    "partial": "part = functools.partial(torch.mul, other=3)",
+    "NET": "class Leaf(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.weight = nn.Parameter(torch.ones(3))\n        self.scale = 2.0\n        self.calls = 0\n"
+    "    def forward(self, x):\n        return x * self.weight * self.scale\n"
+    "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.parts = nn.ModuleList([Leaf(), Leaf()])\n        self.drop = nn.Dropout(0.5)\n"
+    '        self.register_buffer("seen", torch.zeros(3))\n        self.flag = True\n        self.cache = None\n'
+    "        self.sizes = [1]\n"
+    "    def forward(self, x):\n        for part in self.parts:\n            x = part(x)\n"
+    "        return self.drop(x) if self.flag else x + self.seen\n"
+    "def double_hook(module, args, result):\n    return result * 2\n"
+    "def plus_hook(module, args):\n    return (args[0] + 1,)\nNET = Net()",
+}
+"""Definitions by name; a line says which it needs."""
+
+PRELUDE = (
+    "import functools, os, random\nfrom collections import deque\nfrom dataclasses import dataclass, field\n"
+    "import numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n"
+    "def t(n, by=1.0, grad=False):\n"
+    "    return ((torch.arange(n * 3.0) - 1.25) * by).reshape(n, 3).requires_grad_(grad)\n"
+)
+
+
+@attrs.frozen
+class Line:
+    """A statement: its source, the things that it needs, and why the engine is wrong about it today."""
+
+    text: str
+    needs: tuple[str, ...] = ()
+    gap: str = ""
+
+    @property
+    def tag(self) -> str:
+        """One line that names it."""
+        return " ".join(self.text.split())
+
+
+def _lines(needs: str, *texts: str, gap: str = "") -> tuple[Line, ...]:
+    return tuple(Line(text, tuple(needs.split()), gap) for text in texts)
+
+
+_UNSEEN = "read where the walk of names does not come"
+_REPEATS = "gives another value each time"
+_LOST = "written while tracing and never again"
+_LOG = "a log that is only added to is added to while tracing alone"
+
+BODY: tuple[Line, ...] = (
+    *_lines("", "x = x + k", "x = x * 2", "x = x[: max(k, 1)]", "x = torch.cat([x, y])", "x = x.t().contiguous().t()"),
+    *_lines("", "x = x.flip(0)", "x = x + y.sum()", "x = x.sum(0, keepdim=True) + x", "x = x.reshape(-1, 3)"),
+    *_lines("", "if x.shape[0] > 2:\n    x = x * 3", "if x.shape[0] % 2:\n    x = x - 1"),
+    *_lines("", "if x.shape[0] == y.shape[0]:\n    x = x + y", "if k:\n    x = -x", "if x is y:\n    x = x * 5"),
+    *_lines("", "if x.requires_grad:\n    x = x * 7", "if torch.is_grad_enabled():\n    x = x + 2"),
+    *_lines("", "if x.sum() > 0:\n    x = x * 2", "x = x * float(y.numel() + 1)", "x = x + x.shape[0]"),
+    *_lines("", 'if isinstance(opts, dict):\n    x = x * opts["by"]', "if opts is not None:\n    x = x + len(opts)"),
+    *_lines("", "x = x + torch.rand(3)", "y = y.clone()\ny.mul_(2)", "x = x.clone()\nx[:1] = 0"),
+    *_lines("", "if not y.requires_grad:\n    y.add_(1)", "if not x.requires_grad:\n    x.mul_(2)"),
+    *_lines("", "x = x + random.random()", "x = x + np.random.rand()"),
+    *_lines("", "if x.shape[0] == 4:\n    raise ValueError('four')", "assert x.shape[0] != 5, 'five'"),
+    *_lines("", "try:\n    x = x + torch.ones(4)\nexcept RuntimeError:\n    x = x + 4"),
+    *_lines("", "print('ran')", gap=_LOST),
+    *_lines(
+        "",
+        'if isinstance(opts, dict):\n    opts["seen"] = 1',
+        "if isinstance(opts, list):\n    opts.append(1)",
+        gap=_LOST,
+    ),
+    *_lines("", 'x = x + int(os.environ.get("WORLD_FUZZ", 1))', gap=_UNSEEN),
+    *_lines("SCALE", "x = x * SCALE", "if SCALE > 2:\n    x = x + 1"),
+    *_lines("SCALE", 'x = x * globals()["SCALE"]', gap=_UNSEEN),
+    *_lines("FLAG", "x = x + 1 if FLAG else x - 1"),
+    *_lines("COUNT", "x = x + COUNT", "global COUNT\nCOUNT += 1", "global COUNT\nCOUNT = x.shape[0]"),
+    *_lines(
+        "NUMBERS",
+        "x = x * NUMBERS[0]",
+        "x = x + len(NUMBERS)",
+        "for n in NUMBERS:\n    x = x + n",
+        "x = x + sum(NUMBERS)",
+    ),
+    *_lines("NUMBERS", "if 5 in NUMBERS:\n    x = -x", "NUMBERS[0] += 1", "NUMBERS.append(len(NUMBERS))"),
+    *_lines("LOG", "LOG.append(1)", gap=_LOG),
+    *_lines("TABLE", 'x = x + TABLE["a"]', 'x = x + TABLE.get("c", 7)', 'if "c" in TABLE:\n    x = x * 2'),
+    *_lines("TABLE", "for key, value in TABLE.items():\n    x = x * value", 'TABLE["n"] = TABLE.get("n", 0) + 1'),
+    *_lines("NESTED", 'x = x + NESTED["in"][1]["deep"]', 'x = x * NESTED["pair"][1][0]', 'NESTED["in"][0] += 1'),
+    *_lines("NAMES", "if 2 in NAMES:\n    x = -x", "x = x + len(NAMES)", "NAMES.add(9)"),
+    *_lines("QUEUE", "x = x + QUEUE[0]", "x = x + len(QUEUE)", "for each in QUEUE:\n    x = x + each", gap=_UNSEEN),
+    *_lines("QUEUE", "QUEUE.append(1)", "if QUEUE:\n    x = x + QUEUE.popleft()", gap=_LOST),
+    *_lines("CONFIG", "x = x * CONFIG.gain", "x = x + CONFIG.inner.shift", "CONFIG.gain += 1"),
+    *_lines("CONFIG", 'x = x * getattr(CONFIG, "ga" + "in")', "x = x + (CONFIG == Config())", gap=_UNSEEN),
+    *_lines("SLOT", "x = x + SLOT.value", 'if hasattr(SLOT, "other"):\n    x = x * 2', gap=_UNSEEN),
+    *_lines("SLOT", "SLOT.value += 1", gap=_LOST),
+    *_lines("BOX", "x = x + BOX.value", "BOX.value += 1"),
+    *_lines("BOX", "x = x + BOX()", "x = x + len(BOX)", "x = x + BOX.double", gap=_UNSEEN),
+    *_lines("SETTINGS", "x = x + SETTINGS.level"),
+    *_lines("SETTINGS", "SETTINGS.level += 1", gap="attributes of classes are not put back"),
+    *_lines("ACT", "x = ACT(x)", gap=_UNSEEN),
+    *_lines("W", "x = x + W", "x = x * W[0]", "W.add_(1)", "x = x.detach()\nW.mul_(x.sum())"),
+    *_lines("GEN", "x = x + torch.rand(3, generator=GEN)"),
+    *_lines("GEN", "x = x + (GEN.initial_seed() % 7)", gap="what a generator was seeded with is not guarded"),
+    *_lines("RNG", "x = x + RNG.random()", gap=_REPEATS),
+    *_lines("ITER", "x = x + next(ITER)", gap=_REPEATS),
+    *_lines("KEPT", "KEPT.append(x.detach())", "KEPT[:] = [x.detach()]", "if KEPT:\n    x = x + KEPT[-1].sum()"),
+    *_lines("cell", "x = x + get_cell()", "put_cell(get_cell() + 1)"),
+    *_lines("helper", "x = helper(x)", "x = helper(x, plus=3)"),
+    *_lines("helper", "helper.calls = getattr(helper, 'calls', 0) + 1", gap=_LOST),
+    *_lines("partial", "x = part(x)"),
+    *_lines("NET", "x = NET(x)", "x = NET.parts[0](x)", "x = x + NET.seen", "x = x * NET.parts[1].scale"),
+    *_lines("NET", "x = NET.eval()(x)", "x = x + len(NET.parts)", "NET.seen.add_(1)", "NET.flag = not NET.flag"),
+    *_lines(
+        "NET",
+        "NET.parts[0].calls += 1",
+        "NET.cache = x.detach()",
+        "if NET.cache is not None:\n    x = x + NET.cache.sum()",
+    ),
+    *_lines("NET", "x = x + sum(NET.sizes)", "NET.last = x.shape[0]"),
+    *_lines("NET", "NET.sizes.append(x.shape[0])", gap=_LOG),
+    *_lines("NET", "for name, each in NET.named_parameters():\n    x = x + each.sum().detach()"),
+)
+"""Statements of ``program(x, y, k=1, opts=None)``."""
+
+RESULTS = ("x", "(x, y)", '{"x": x, "n": x.shape[0]}', "[x, x[:1]]", "(x, None, k, 'text')")
+
+CHANGES: tuple[Line, ...] = (
+    *_lines("SCALE", "SCALE = 3.0", "SCALE = 2", "SCALE = float(repr(float(SCALE)))", "SCALE = -0.0"),
+    *_lines("FLAG", "FLAG = not FLAG", "FLAG = 1"),
+    *_lines("COUNT", "COUNT = 7", "COUNT = 0"),
+    *_lines(
+        "NUMBERS",
+        "NUMBERS[0] = 9",
+        "NUMBERS.append(5)",
+        "NUMBERS.reverse()",
+        "NUMBERS = list(NUMBERS)",
+        "NUMBERS = [4]",
+    ),
+    *_lines(
+        "TABLE", 'TABLE["a"] = 9', 'TABLE["c"] = 4', 'TABLE.pop("c", None)', "TABLE = dict(reversed(TABLE.items()))"
+    ),
+    *_lines("NESTED", 'NESTED["in"][1]["deep"] = 3.0', 'NESTED["pair"][1][0] = 6', 'NESTED["in"] = [1, {"deep": 4.0}]'),
+    *_lines("NAMES", "NAMES.add(2)", "NAMES.discard(2)", "NAMES = {3}"),
+    *_lines("QUEUE", "QUEUE.appendleft(4)", "QUEUE.rotate(1)", "QUEUE.extend([7, 8])"),
+    *_lines(
+        "CONFIG", "CONFIG.gain = 3.0", "CONFIG.inner.shift = 1.5", "CONFIG.inner = Inner(2.5)", "CONFIG = Config()"
+    ),
+    *_lines("SLOT", "SLOT.value = 5", "SLOT.other = 1", "SLOT = Slotted()"),
+    *_lines("BOX", "BOX.value = 5", "BOX = Box()", "BOX.extra = 1"),
+    *_lines("BOX", "Box.__call__ = lambda self: 11", gap=_UNSEEN),
+    *_lines("SETTINGS", "SETTINGS.level = 4"),
+    *_lines("ACT", "ACT = torch.tanh", "ACT = lambda x: x - 3"),
+    *_lines("W", "W = torch.ones(3)", "W.mul_(2)", "W.data = torch.full((3,), 4.0)", "W.requires_grad_()"),
+    *_lines("GEN", "GEN.manual_seed(3)", "GEN = torch.Generator().manual_seed(5)"),
+    *_lines("RNG", "RNG.seed(3)", "RNG = random.Random(2)"),
+    *_lines("ITER", "ITER = iter([7] * 100)", "next(ITER)"),
+    *_lines("KEPT", "KEPT.clear()", "KEPT.append(torch.ones(1))"),
+    *_lines("cell", "put_cell(9)"),
+    *_lines("helper", "helper.__defaults__ = (5,)", "helper.__kwdefaults__ = {'plus': 6}", gap=_UNSEEN),
+    *_lines("helper", "def helper(x, by=2, *, plus=1):\n    return x - by"),
+    *_lines("partial", "part = functools.partial(torch.mul, other=4)"),
+    *_lines("partial", "part.keywords['other'] = 5", gap=_UNSEEN),
+    *_lines(
+        "NET", "NET.eval()", "NET.train()", "NET.drop.eval()", "NET.flag = not NET.flag", "NET.parts[0].scale = 5.0"
+    ),
+    *_lines(
+        "NET",
+        "NET.parts[1] = Leaf()",
+        "NET.parts.append(Leaf())",
+        "NET.parts[0].weight = nn.Parameter(torch.ones(3) * 3)",
+    ),
+    *_lines(
+        "NET", "NET.parts[0].weight.data.mul_(2)", "NET.seen.fill_(2)", "NET.seen = torch.ones(3)", "NET.cache = None"
+    ),
+    *_lines(
+        "NET", "NET.parts[0].weight.requires_grad_(False)", "NET.to(torch.float64)", "NET.sizes = [2, 3]", "NET = Net()"
+    ),
+    *_lines("NET", "NET.parts[0].register_forward_hook(double_hook)", "NET.register_forward_pre_hook(plus_hook)"),
+    *_lines("NET", "NET.parts[0]._forward_hooks.clear()", "nn.init.zeros_(NET.parts[1].weight)"),
+    *_lines("NET", "NET.parts[0].forward = lambda x: x - 9", "Leaf.forward = lambda self, x: x - 8", gap=_UNSEEN),
+    *_lines("", "torch.manual_seed(2)", "random.seed(2)", "np.random.seed(2)"),
+    *_lines("", 'os.environ["WORLD_FUZZ"] = "3"', gap=_UNSEEN),
+)
+"""What happens to the world between calls."""
+
+CALLS = (
+    *("call(t(3), t(2))", "call(t(4), t(2), 2)", "call(t(5), t(5), k=3)", "call(t(1), t(0))"),
+    *("call(t(0), t(3), 0)", "call(t(2), t(2), True)", "call(t(6), t(1), 1.0)", "call(t(6)[::2], t(2))"),
+    *(
+        "a = t(4); call(a, a)",
+        "a = t(5); call(a, a[:3])",
+        "a = t(6); call(a[:3], a[3:], 2)",
+        "a = t(4); call(a[1:], a)",
+    ),
+    *("call(t(3, grad=True), t(2))", "call(t(3).double(), t(2).double())", "call(t(3, -1.0), t(2))"),
+    *('call(t(3), t(2), opts={"by": 3})', "call(t(4), t(2), opts=[1, 2])", "call(t(3), t(2), opts=(1,))"),
+    *("with torch.no_grad(): call(t(3), t(2))", "with torch.inference_mode(): call(t(4), t(3))"),
+    *("in_thread(t(4), t(3), 2)", "in_thread(t(2), t(2))", "call(t(7), t(3), -1)", "call(t(8), t(8), 2)"),
+)
+"""Calls; ``in_thread`` in a thread of its own."""
