@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -23,13 +24,13 @@ from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.reshape_copies import settle
 from symshape.options import Options
 from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
-from symshape.tracing.intercept.builtins import plain_numbers
 from symshape.tracing.intercept.function_mode import FunctionMode
-from symshape.tracing.intercept.random_state import address, repeatable
+from symshape.tracing.intercept.random_state import Draws
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of
-from symshape.tracing.state import snapshot as states
-from symshape.tracing.state.side_effects import SideEffects, refuse, undo_gradients
+from symshape.tracing.state import side_effects
+from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.state.snapshot import State
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
@@ -50,12 +51,13 @@ def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Opt
     """
     start = time.perf_counter()
     with _tracing_lock:
-        state = states.State(fn, call.leaves)
-        generators = state.generators(call.leaves)
-        known = {address(each) for each in (torch.default_generator, *generators)}
-        tracer = Tracer(ShapeEnv(), state.tensor_names(), known)
+        recorder = Recorder(fn, [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)])
+        draws = Draws(name_of(fn))
+        recorder.on_generator = draws.watch
+        tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
         arguments = SymbolicArguments(tracer, call, policies, options)
-        result = _run(fn, call, tracer, arguments, state, generators)
+        result = _run(fn, call, tracer, arguments, recorder, draws)
+        state = State(recorder.places, recorder.containers, recorder.tables.values())
         roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
         outputs, specs, tree = outputs_of(tracer, result, roots)
         settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
@@ -77,22 +79,22 @@ def _run(
     call: Call,
     tracer: Tracer,
     arguments: SymbolicArguments,
-    state: states.State,
-    generators: Iterable[torch.Generator],
+    recorder: Recorder,
+    draws: Draws,
 ) -> Any:
     """The function's result on the symbolic arguments; whatever else it did is undone, and refused."""
     args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
-    effects = SideEffects(state)
     problems: list[str] = []
     try:
         with (
-            repeatable(name_of(fn), generators, state.named),
+            draws.watched(),
             compiling(),
             without_autocast_cache(),
-            plain_numbers(state.asking),
             TracingMode(tracer),
             FunctionMode(),
             texts.values(),
+            _undone(recorder, problems),
+            recorder.recording(),
         ):
             result = fn(*args, **kwargs)
             found = histories(tracer, result)
@@ -101,12 +103,21 @@ def _run(
         raise
     finally:
         tracer.closed = True
-        problems += effects.undo()
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
-        problems += undo_gradients((*arguments.tensors(), *lifted))
-    refuse(problems, name_of(fn))
+        problems += side_effects.undo_gradients((*arguments.tensors(), *lifted))
+    side_effects.refuse(problems, name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)
     return result
+
+
+@contextmanager
+def _undone(recorder: Recorder, problems: list[str]) -> Iterator[None]:
+    """At its end the world is as it was; what was wrong with it is added to the problems, in words."""
+    try:
+        yield
+    finally:
+        problems += recorder.refusals
+        problems += side_effects.undo(recorder)
 
 
 def _guards(env: ShapeEnv, options: Options) -> GuardSet:

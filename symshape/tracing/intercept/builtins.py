@@ -8,8 +8,6 @@ code mean functions of ours for the time of the trace, as do ``len``, for which 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from types import GenericAlias
 from typing import Any
 
@@ -86,19 +84,3 @@ REPLACED = {
     "print": plain_print,
 }
 """Names of Python's that mean something of ours in traced code."""
-
-
-@contextmanager
-def plain_numbers(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
-    """Inside, these names mean ours in these globals, unless they are defined there already."""
-    changed: list[tuple[dict[str, Any], str]] = []
-    try:
-        for namespace in namespaces:
-            for name, ours in REPLACED.items():
-                if name not in namespace:
-                    namespace[name] = ours
-                    changed.append((namespace, name))
-        yield
-    finally:
-        for namespace, name in changed:
-            namespace.pop(name, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,46 +61,62 @@ def _default_generators_watched() -> Iterator[None]:
             setattr(owner, name, found)
 
 
-@contextmanager
-def repeatable(name: str, generators: Iterable[torch.Generator], named: Iterable[Any]) -> Iterator[None]:
-    """Inside, the function of this name is traced; ``generators`` and ``named`` are what it can reach.
+class Draws:
+    """What a traced function draws: it may draw from torch's generators, by operations that the graph repeats.
 
-    Raises:
-        UnsupportedError: it seeds a generator or reads a generator's state, or draws numbers of Python's or NumPy's.
+    Args:
+        name: of the function, for messages.
+
+    Attributes:
+        known: the addresses of the generators that were there before the trace.
     """
-    before = [(each, each.get_state()) for each in generators]
-    for generator, _ in before:
+
+    def __init__(self, name: str) -> None:
+        self.known = {address(torch.default_generator)}
+        self._name = name
+        self._before: list[tuple[torch.Generator, torch.Tensor, torch.Tensor]] = []
+
+    def watch(self, generator: torch.Generator) -> None:
+        """A generator that the function can reach: it must not be seeded, nor drawn from but by operations."""
+        if any(address(each) == address(generator) for each, _, _ in self._before):
+            return
+        self.known.add(address(generator))
+        state = generator.get_state()
         generator.manual_seed(_MARK)
-    marked = [each.get_state() for each, _ in before]
-    others = [(what, read, read()) for what, read in _other_sources(named)]
-    changed: list[str] = []
-    try:
-        with _default_generators_watched():
-            yield
-        changed = [what for what, read, state in others if read() != state]
-        if any(not torch.equal(each.get_state(), mark) for (each, _), mark in zip(before, marked, strict=True)):
-            raise UnsupportedError(f"{name} {_SEEDS}")
-    finally:
-        for generator, state in before:
-            generator.set_state(state)
-    if changed:
-        raise UnsupportedError(
-            f"{name} draws numbers from {changed[0]}, which a graph would repeat for ever; draw them with torch, "
-            "or pass them as arguments"
-        )
+        self._before.append((generator, state, generator.get_state()))
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Inside, the function is traced.
+
+        Raises:
+            UnsupportedError: it seeds a generator or reads a generator's state, or draws numbers of Python's or
+                NumPy's.
+        """
+        others = [(what, read, read()) for what, read in _other_sources()]
+        changed: list[str] = []
+        try:
+            with _default_generators_watched():
+                yield
+            changed = [what for what, read, state in others if read() != state]
+            if any(not torch.equal(each.get_state(), mark) for each, _, mark in self._before):
+                raise UnsupportedError(f"{self._name} {_SEEDS}")
+        finally:
+            for generator, state, _ in self._before:
+                generator.set_state(state)
+        if changed:
+            raise UnsupportedError(
+                f"{self._name} draws numbers from {changed[0]}, which a graph would repeat for ever; draw them with "
+                "torch, or pass them as arguments"
+            )
 
 
-def _other_sources(named: Iterable[Any]) -> list[tuple[str, Callable[[], Any]]]:
-    """Generators of Python's and NumPy's that the named objects lead to, with what reads their state."""
+def _other_sources() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Generators of Python's and NumPy's own, with what reads their state."""
+    yield "Python's random module", random.getstate
     numpy = sys.modules.get("numpy")
-    found: dict[str, Callable[[], Any]] = {}
-    for value in named:
-        owner = getattr(value, "__self__", None)
-        if value is random or owner is random._inst:
-            found["Python's random module"] = random.getstate
-        elif numpy is not None and (value is numpy or value is numpy.random or owner is numpy.random.mtrand._rand):
-            found["numpy.random"] = lambda: _numpy_state(numpy)
-    return list(found.items())
+    if numpy is not None and "numpy.random" in sys.modules:
+        yield "numpy.random", lambda: _numpy_state(numpy)
 
 
 def _numpy_state(numpy: Any) -> tuple[Any, ...]:

@@ -1,78 +1,58 @@
-"""What a traced function reads besides its arguments: modules, closures, globals, and torch's own modes.
+"""What a traced function read besides its arguments: the places that a recording found, compared at each call.
 
-Each place that ``reachable`` finds is compared with what it held: parameters, buffers, submodules and other objects by
-identity, plain values by value, lists and dictionaries item by item, hooks by presence.  A change is a miss.
+Parameters, buffers, submodules, functions and other objects are compared by identity, plain values by value, lists and
+dictionaries item by item.  A change is a miss.
 """
 
 from __future__ import annotations
 
+import keyword
 import types
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 from typing import Any
 
 import torch
 
 from symshape.calls.modes import modes
-from symshape.tracing.intercept.random_state import address
-from symshape.tracing.state.reachable import PLAIN, Container, Reachable, items_of
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+from symshape.tracing.state.places import Answer, Attribute, Container, Place, Table, items_of, same, same_items
 
 
 class State:
     """The state that one program was traced in; ``unchanged`` is what each call asks.
 
-    Attributes:
-        modules: the modules that the function can reach, with names.
-        containers: the lists, dictionaries and sets that it can reach.
-        namespaces: the attributes of other objects that it can reach: name, attributes, whether it is the user's.
-        globals: dictionaries of globals, with the names that its code uses.
-        closure: the closure cells that it can reach.
-        named: the values of the variables around its own code.
-        codes: its own code.
-        asking: globals of its code that uses names for which ``plain_numbers`` has its own.
+    Args:
+        places: what was read.
+        containers: lists, dictionaries, sets … that were read.
+        tables: dictionaries in which names were looked for in vain.
     """
 
     __slots__ = (
-        "_cells",
-        "_hooked",
+        "_known",
         "_metadata",
-        "_names",
+        "_places",
         "_quick",
         "_tables",
         "_tensor_checks",
         "_tensors",
-        "_unhooked",
         "_written",
-        "asking",
-        "closure",
-        "codes",
         "containers",
-        "globals",
-        "modules",
-        "named",
-        "namespaces",
     )
 
-    def __init__(self, fn: Callable[..., Any], constants: Iterable[Any] = ()) -> None:
-        found = Reachable(fn, constants)
-        self.modules = found.modules
-        self.containers = found.containers
-        self.namespaces = found.namespaces()
-        self.globals = found.globals
-        self.asking = list(found.asking.values())
-        self._cells = found.cells
-        self._names = found.names
-        self.named = found.named
-        self.codes = found.codes
-        self.closure = [cell for cell in self._cells if isinstance(cell.owner, types.CellType)]
-        self._tensors = list({id(c.value): c.value for c in self._cells if isinstance(c.value, torch.Tensor)}.values())
+    def __init__(
+        self, places: Iterable[Place] = (), containers: Iterable[Container] = (), tables: Iterable[Table] = ()
+    ) -> None:
+        self._places = list(places)
+        self.containers = list(containers)
+        self._tables = list(tables)
+        self._known = {(id(place.owner), place.key) for place in self._places}
+        self._known |= {(id(each.owner), "") for each in self.containers}
+        self._known |= {(id(each.owner), key) for each in self._tables for key in each.names or ("",)}
+        tensors = (each.value for each in self._places if isinstance(each.value, torch.Tensor))
+        items = (item for each in self.containers for item in each.items if isinstance(item, torch.Tensor))
+        self._tensors = list({id(each): each for each in (*tensors, *items)}.values())
         self._metadata = list(map(_metadata, self._tensors))
-        self._tables = [(name, table, frozenset(table), names) for name, table, names in found.tables()]
-        hooks = [getattr(module, name) for _, module in self.modules.values() for name in _HOOKS]
-        self._unhooked = [each for each in hooks if not each]
-        self._hooked = [(each, tuple(each.values())) for each in hooks if each]
         self._quick: Callable[[], bool] | None = None
         self._written: dict[str, Any] = {}
         self._tensor_checks: dict[Any, Callable[..., bool]] = {}
@@ -80,16 +60,18 @@ class State:
     @property
     def empty(self) -> bool:
         """Whether the function reads nothing that can change."""
-        return not self._cells and not self.containers and not self._tables
+        return not self._places and not self.containers and not self._tables
 
     def covers(self, other: State) -> bool:
         """Whether this state compares everything that another one compares."""
-        return other._places() <= self._places()
+        return other._known <= self._known
 
-    def _places(self) -> set[tuple[int, str]]:
-        places = {(id(cell.owner), cell.key) for cell in self._cells}
-        places |= {(id(each.owner), "") for each in self.containers}
-        return places | {(each, "") for each in self.modules}
+    def and_(self, other: State) -> State:
+        """What either compares; both hold now."""
+        known = self._known
+        places = [each for each in other._places if (id(each.owner), each.key) not in known]
+        containers = [each for each in other.containers if (id(each.owner), "") not in known]
+        return State((*self._places, *places), (*self.containers, *containers), (*self._tables, *other._tables))
 
     # -- the question of each call
     def unchanged(self) -> bool:
@@ -97,8 +79,8 @@ class State:
         try:
             if (self._quick or self._write())() and self._same_tensors():
                 return True
-        except (KeyError, ValueError):
-            return False  # a key or a variable is gone
+        except (KeyError, ValueError, AttributeError):
+            return False  # a key, an attribute or a variable is gone
         if self.changes():
             return False
         self._refresh()  # other objects, but equal ones: remembered, so that the next call is quick
@@ -109,24 +91,26 @@ class State:
         namespace: dict[str, Any] = {}
         owners: dict[int, str] = {}
         lines: list[str] = []
-        for i, cell in enumerate(self._cells):
-            owner = owners.setdefault(id(cell.owner), f"o{len(owners)}")
-            namespace[owner], namespace[f"v{i}"] = cell.owner, cell.value
-            read = f"{owner}.cell_contents" if isinstance(cell.owner, types.CellType) else f"{owner}[{cell.key!r}]"
-            lines.append(f"{read} is v{i}")
+        for i, place in enumerate(self._places):
+            owner = owners.setdefault(id(place.owner), f"o{len(owners)}")
+            namespace[owner], namespace[f"v{i}"] = place.owner, place.value
+            lines.append(f"{_reading(place, owner, namespace, i)} is v{i}")
         for i, container in enumerate(self.containers):
+            if not container.items and not isinstance(container.owner, bytearray):
+                continue
             namespace[f"c{i}"] = container.owner
             namespace[f"i{i}"] = container.items
-            items = f"c{i}" if not isinstance(container.owner, dict) else f"items(c{i})"
-            lines.append(f"len({items}) == {len(container.items)} and all(map(same, {items}, i{i}))")
+            if type(container.owner) in (list, tuple, set, deque):
+                lines.append(f"len(c{i}) == {len(container.items)} and all(map(same, c{i}, i{i}))")
+            else:
+                lines.append(f"all_same(items(c{i}), i{i})")
         namespace.update(all=all, map=map, len=len, any=any, same=is_, items=items_of, tuple=tuple)
-        filled = [(table, known) for _, table, known, _ in self._tables if known]
-        namespace["tables"], namespace["lengths"] = [table for table, _ in filled], tuple(len(k) for _, k in filled)
-        namespace["empty"] = [*self._unhooked, *(table for _, table, known, _ in self._tables if not known)]
-        namespace["hooks"] = self._same_hooks
+        namespace.update(getattr=getattr, all_same=same_items)
+        filled = [each for each in self._tables if each.known]
+        namespace["tables"], namespace["lengths"] = [t.owner for t in filled], tuple(len(t.known) for t in filled)
+        none = [each.owner for each in self.containers if not each.items and not isinstance(each.owner, bytearray)]
+        namespace["empty"] = [*none, *(each.owner for each in self._tables if not each.known)]
         lines.append("tuple(map(len, tables)) == lengths and not any(empty)")
-        if self._hooked:
-            lines.append("hooks()")
         source = "def quick():\n    return (\n        " + "\n        and ".join(lines) + "\n    )\n"
         exec(source, namespace)  # made of our own names, and of attributes' names as literals
         self._written = namespace
@@ -135,8 +119,8 @@ class State:
 
     def _refresh(self) -> None:
         namespace = self._written
-        for i, cell in enumerate(self._cells):
-            namespace[f"v{i}"] = cell.read()
+        for i, place in enumerate(self._places):
+            namespace[f"v{i}"] = place.read()
         for i, container in enumerate(self.containers):
             namespace[f"i{i}"] = container.read()
         namespace["lengths"] = tuple(map(len, namespace["tables"]))
@@ -154,41 +138,20 @@ class State:
         self._tensor_checks[now] = _tensor_check(self._tensors)
         return True
 
-    def _same_hooks(self) -> bool:
-        return all(tuple(table.values()) == hooks for table, hooks in self._hooked)
-
     def changes(self) -> list[str]:
         """What is different now, for people."""
-        found = [cell.name for cell in self._cells if not same(cell.read(), cell.value)]
-        found += [each.name for each in self.containers if not _same_items(each.read(), each.items)]
-        for name, table, known, names in self._tables:
-            new = table.keys() - known
-            found += [f"{name}.{key}" for key in sorted(new if names is None else new & names)]
-        if any(self._unhooked) or not self._same_hooks():
-            found.append("a module's hooks")
+        found = [place.name for place in self._places if not same(place.read(), place.value)]
+        found += [each.name for each in self.containers if not same_items(each.read(), each.items)]
+        for table in self._tables:
+            new = table.owner.keys() - table.known
+            keys = new if table.names is None else new & table.names
+            found += [f"{table.name}.{key}" if table.name else str(key) for key in sorted(keys)]
         if self._metadata != list(map(_metadata, self._tensors)):
             then = dict(zip(map(id, self._tensors), self._metadata, strict=True))
-            tensors = [cell for cell in self._cells if id(cell.value) in then and cell.name not in found]
-            found += [f"{cell.name}.data" for cell in tensors if _metadata(cell.value) != then[id(cell.value)]]
-        return found
-
-    def forget_containers(self, gone: Collection[Container]) -> None:
-        """Stops comparing some containers: those that the program itself changes."""
-        self.containers = [each for each in self.containers if each not in gone]
-
-    def generators(self, constants: Iterable[Any] = ()) -> list[torch.Generator]:
-        """The random generators that the function can reach, those among ``constants`` included."""
-        held = [cell.value for cell in self._cells] + [item for each in self.containers for item in each.items]
-        if "default_generator" in self._names:  # torch's own, by its own name
-            held.append(torch.default_generator)
-        return list({address(v): v for v in (*constants, *held) if isinstance(v, torch.Generator)}.values())
-
-    def tensor_names(self) -> dict[int, str]:
-        """The names of parameters, buffers and other tensors, by id."""
-        found: dict[int, str] = {}
-        for cell in self._cells:
-            if isinstance(cell.value, torch.Tensor):
-                found.setdefault(id(cell.value), cell.name)
+            tensors = [place for place in self._places if id(place.value) in then and place.name not in found]
+            changed = [each for each in self._tensors if _metadata(each) != then[id(each)]]
+            names = {id(place.value): place.name for place in tensors}
+            found += [f"{names.get(id(each), 'a tensor')}.data" for each in changed]
         return found
 
 
@@ -213,10 +176,17 @@ def _tensor_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
         return lambda *_: False
 
 
-def same(now: Any, then: Any) -> bool:
-    """Whether a place still holds what it held: the same object, or an equal plain value."""
-    return now is then or (type(now) is type(then) and isinstance(now, PLAIN) and repr(now) == repr(then))
-
-
-def _same_items(now: tuple[Any, ...], then: tuple[Any, ...]) -> bool:
-    return len(now) == len(then) and all(map(same, now, then))
+def _reading(place: Place, owner: str, namespace: dict[str, Any], number: int) -> str:
+    """The expression that reads a place again."""
+    if isinstance(place, Answer):
+        return f"{owner}()"
+    if isinstance(place, Attribute):
+        return f"{owner}.{place.key}" if place.key.isidentifier() and not keyword.iskeyword(place.key) else (
+            f"getattr({owner}, {place.key!r})"
+        )
+    if isinstance(place.owner, types.CellType):
+        return f"{owner}.cell_contents"
+    if isinstance(place.key, str):
+        return f"{owner}[{place.key!r}]"
+    namespace[f"k{number}"] = place.key
+    return f"{owner}[k{number}]"
