@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,13 +30,14 @@ from symshape.tracing.intercept.random_state import Draws
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of
 from symshape.tracing.state import side_effects
+from symshape.tracing.state.given import Given
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
-from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache
+from symshape.tracing.traced_modes import compiling, left_as_they_are, without_autocast, without_autocast_cache
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
@@ -43,20 +45,30 @@ _tracing_lock = threading.RLock()
 """Held while a function is traced: torch's ``is_compiling`` flag is global."""
 
 
-def capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Options) -> Program:
+def capture(
+    fn: Callable[..., Any], call: Call, policies: Policies, options: Options, *, serves: bool = True
+) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
+
+    Args:
+        fn: what is traced.
+        call: what it is called with.
+        policies: for sizes and numbers.
+        options: of the trace.
+        serves: whether the program serves calls of ``fn`` in its place: then ``fn`` may not print, log or warn.
 
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
     """
     start = time.perf_counter()
     with _tracing_lock:
-        recorder = Recorder(fn, [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)])
+        constants = [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]
+        recorder = Recorder(fn, constants, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
         arguments = SymbolicArguments(tracer, call, policies, options)
-        result = _run(fn, call, tracer, arguments, recorder, draws)
+        result = contextvars.copy_context().run(_run, fn, call, tracer, arguments, recorder, draws)
         state = State(recorder.places, recorder.containers, recorder.tables.values())
         roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
         outputs, specs, tree = outputs_of(tracer, result, roots)
@@ -84,6 +96,7 @@ def _run(
 ) -> Any:
     """The function's result on the symbolic arguments; whatever else it did is undone, and refused."""
     args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
+    given = Given(args, kwargs, call.tree, arguments.leaves)
     problems: list[str] = []
     try:
         with (
@@ -93,18 +106,22 @@ def _run(
             TracingMode(tracer),
             FunctionMode(),
             texts.values(),
+            left_as_they_are(problems),
             _undone(recorder, problems),
             recorder.recording(),
         ):
             result = fn(*args, **kwargs)
             found = histories(tracer, result)
-    except (TypeError, RuntimeError) as error:
+    except Exception as error:
+        if problems:  # not the error alone is missing in a replay
+            raise UnsupportedError(f"{name_of(fn)} {problems[0]}") from error
         _explain(error)
         raise
     finally:
         tracer.closed = True
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
         problems += side_effects.undo_gradients((*arguments.tensors(), *lifted))
+    problems += given.changes(result)
     side_effects.refuse(problems, name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)
     return result

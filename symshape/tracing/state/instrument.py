@@ -26,18 +26,22 @@ class Hooks:
 
     Attributes:
         enter: with the original code, when a function begins.
-        load_global: with the value and the name; answers the value to use.
+        load_global: with the name; answers the value.
         load_attr: with the object and the name; answers the attribute.
         load_super: with ``super``, the class, the object and the name; answers the attribute.
+        loaded: with a module and the name that it was imported by; answers the module.
         imported: with the module, the value and the name of a ``from`` import; answers the value to use.
+        store_attr: with an object and the name of an attribute that is about to be set.
         is_same: with the operands of ``is``.
     """
 
     enter: Callable[[types.CodeType], None]
-    load_global: Callable[[Any, str], Any]
+    load_global: Callable[[str], Any]
     load_attr: Callable[[Any, str], Any]
     load_super: Callable[[Any, Any, Any, str], Any]
+    loaded: Callable[[Any, str], Any]
     imported: Callable[[Any, Any, str], Any]
+    store_attr: Callable[[Any, str], None]
     is_same: Callable[[Any, Any], bool]
 
 
@@ -91,8 +95,7 @@ def _replaced(item: Instr, hooks: Hooks) -> Iterator[_Item]:
         called, key = arg
         if called and not _NULL_LAST:
             yield Instr("PUSH_NULL", location=at)
-        yield Instr("LOAD_GLOBAL", (False, key), location=at)
-        yield from _call_on_top(hooks.load_global, [key], item, 1)
+        yield from _call(hooks.load_global, [Instr("LOAD_CONST", key, location=at)], item)
         if called and _NULL_LAST:
             yield Instr("PUSH_NULL", location=at)
     elif name in ("LOAD_ATTR", "LOAD_METHOD"):
@@ -103,10 +106,19 @@ def _replaced(item: Instr, hooks: Hooks) -> Iterator[_Item]:
         called, _, key = arg
         yield from _call_on_top(hooks.load_super, [key], item, 3)
         yield from _as_method(called, item)
+    elif name == "IMPORT_NAME":
+        yield item
+        yield from _call_on_top(hooks.loaded, [arg], item, 1)
     elif name == "IMPORT_FROM":
         yield Instr("COPY", 1, location=at)
         yield item  # module, module, value
         yield from _call_on_top(hooks.imported, [arg], item, 2)
+    elif name in ("STORE_ATTR", "DELETE_ATTR"):
+        depth = 3  # below NULL and the function
+        copies = [Instr("COPY", depth, location=item.location), Instr("LOAD_CONST", arg, location=at)]
+        yield from _call(hooks.store_attr, copies, item)
+        yield Instr("POP_TOP", location=at)
+        yield item
     elif name == "IS_OP":
         yield from _call_on_top(hooks.is_same, [], item, 2)
         if arg:

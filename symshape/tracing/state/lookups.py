@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 from symshape.tracing.state import trusted
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Place
+from symshape.user_code import is_library
 
 _AS_THEY_ARE = (types.FunctionType, types.BuiltinFunctionType, type, *PLAIN)
 _NOT_CALLED = frozenset({"__class__", "__dict__", "__doc__", "__module__", "__weakref__", "__annotations__"})
@@ -69,19 +71,32 @@ def slots_of(kind: type) -> tuple[str, ...]:
 
 
 def functions_of(kind: type, everything: bool, tell: Callable[[Any, str], None]) -> None:
-    """Tells of the functions of a class that code may run: all, or those that Python calls by itself."""
-    for each in kind.__mro__:
-        if trusted.is_machinery(each.__module__):
-            continue
-        for key, value in list(each.__dict__.items()):
-            special = key.startswith("__") and key.endswith("__") and key not in _NOT_CALLED
-            if (everything or special) and isinstance(value, _FUNCTIONS):
-                tell(value, f"{each.__qualname__}.{key}")
+    """Tells of the functions that stand in a class: all, or those that Python calls by itself."""
+    for key, value in list(kind.__dict__.items()):
+        special = key.startswith("__") and key.endswith("__") and key not in _NOT_CALLED
+        if (everything or special) and isinstance(value, FUNCTIONS):
+            tell(value, f"{kind.__qualname__}.{key}")
 
 
-_FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
+FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
+_BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split()
+SPECIAL = frozenset(
+    {f"__{prefix}{name}__" for name in _BINARY for prefix in ("", "r", "i")}
+    | {
+        f"__{name}__"
+        for name in "call getitem setitem delitem len iter next contains bool float int index complex getattr "
+        "getattribute setattr enter exit eq ne lt le gt ge hash neg pos abs invert round trunc floor ceil repr str "
+        "format missing reversed length_hint get set".split()
+    }
+)
+"""Names of methods that Python calls by itself."""
 
 
-def special_methods_of(kind: type, tell: Callable[[Any, str], None]) -> None:
-    """Tells of the methods of a class that Python calls by itself: operators, ``__getattr__``, ``__call__`` …"""
-    functions_of(kind, False, tell)
+@functools.lru_cache(maxsize=4096)
+def _is_of_library(name: str) -> bool:
+    return is_library(getattr(sys.modules.get(name), "__file__", None) or "")
+
+
+def is_of_library(kind: type) -> bool:
+    """Whether a class stands in an installed library."""
+    return _is_of_library(kind.__module__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -83,20 +83,25 @@ class Container:
             dict.clear(self.owner)
             for key, value in zip(self.items[::2], self.items[1::2], strict=True):
                 dict.__setitem__(self.owner, key, value)
-        elif isinstance(self.owner, (list, bytearray)):
+        elif isinstance(self.owner, list):
             self.owner[:] = self.items
+        elif isinstance(self.owner, bytearray):
+            self.owner[:] = self.items[0]
         elif isinstance(self.owner, deque):
             self.owner.clear()
             self.owner.extend(self.items)
         elif isinstance(self.owner, set):
             self.owner.clear()
             self.owner.update(self.items)
+        else:  # a NumPy array
+            self.owner[...] = type(self.owner)(self.owner.shape, self.owner.dtype, self.items[3])
 
 
 def items_of(owner: Any) -> Any:
     """The items of a container; keys and values of a dictionary; the content of an array."""
     if isinstance(owner, dict):
-        return tuple(part for pair in dict.items(owner) for part in pair)
+        items = OrderedDict.items if isinstance(owner, OrderedDict) else dict.items
+        return tuple(part for pair in items(owner) for part in pair)
     if isinstance(owner, list):
         return tuple(list.__iter__(owner))
     if isinstance(owner, (set, frozenset, deque, tuple)):

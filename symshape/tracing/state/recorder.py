@@ -9,11 +9,15 @@ of numbers, a clock, an iterator, an object of C) is refused by name and never t
 from __future__ import annotations
 
 import contextvars
+import decimal
 import functools
+import logging
 import os
+import random
 import sys
 import threading
 import types
+import warnings
 from collections import deque
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,7 +59,7 @@ class Namespace:
 
 
 class Recorder:
-    """One recording: of ``fn``, called with ``constants`` among its arguments.
+    """One recording: of ``fn``, called with ``constants`` among its arguments; it may not print if a graph ``serves``.
 
     Attributes:
         places: what was read, each place once.
@@ -70,7 +74,8 @@ class Recorder:
         on_generator: told of each random generator that is loaded.
     """
 
-    def __init__(self, fn: Callable[..., Any], constants: Iterable[Any] = ()) -> None:
+    def __init__(self, fn: Callable[..., Any], constants: Iterable[Any] = (), *, serves: bool = True) -> None:
+        self.serves = serves
         self.places: list[Place] = []
         self.containers: list[Container] = []
         self.tables: dict[int, Table] = {}
@@ -81,13 +86,17 @@ class Recorder:
         self.memos: list[tuple[Any, int]] = []
         self.generators: list[torch.Generator] = []
         self.refusals: list[str] = []
+        self.asker = ""  # the file of the code that reads now
         self.on_generator: Callable[[torch.Generator], object] = self.generators.append
         self.known: dict[int, Any] = {}  # kept alive, so that ids stay theirs
         self._names: dict[int, str] = {}
+        self._kinds: set[int] = set()
         self._seen: set[tuple[int, Any]] = set()
         self._functions: dict[int, list[tuple[types.FunctionType, str]]] = {}
         self._swapped: list[tuple[types.FunctionType, types.CodeType]] = []
+        self.busy = False
         self.thread = threading.get_ident()
+        self._weakly = False
         self._root = fn
         self._constants = tuple(constants)
 
@@ -123,6 +132,15 @@ class Recorder:
         self.refusals.append(what)
         raise UnsupportedError(f"the program {what}")
 
+    def tells(self, what: str) -> None:
+        """The user's code is about to tell people something, which a graph would not do again.
+
+        Raises:
+            UnsupportedError: if the graph is to serve in the place of the function.
+        """
+        if self.serves and not is_library(self.asker):
+            self.refuse(f"{what}, which a graph would not do again; keep that out of the function")
+
     # -- values
     def touch(self, value: Any, name: str) -> None:
         """A value that was there before the trace, or may have been, was loaded: what it leads to is looked at."""
@@ -139,7 +157,7 @@ class Recorder:
         key = (id(place.owner), place.key)
         if key not in self._seen:
             self._seen.add(key)
-            if not isinstance(place.value, _SYMBOLIC):
+            if not issubclass(type(place.value), _SYMBOLIC):
                 self.places.append(place)
 
     def namespace(self, name: str, owner: Any, own: bool = True, kind: type | None = None) -> Namespace:
@@ -182,15 +200,26 @@ class Recorder:
                 self.place(Cell(cell, name, value, name))
                 self.touch(value, name)
 
-    def load_global(self, value: Any, name: str, namespace: dict[str, Any]) -> None:
-        """A global name was read."""
+    def load_global(self, name: str, namespace: dict[str, Any], builtins: dict[str, Any]) -> None:
+        """A global name is about to be read."""
         if (id(namespace), name) not in self._seen:
             before = self.namespace("", namespace)
             if name in namespace:
                 self.entry(namespace, name, name, before)
+                return
+            self.absent("", namespace, name, before)
+            if name in trusted.BUILTINS:
+                self.touch(builtins[name], name)
+            elif name in builtins:
+                self.entry(builtins, name, name, self.namespace("builtins", builtins))
             else:
-                self.absent("", namespace, name, before)
-                self.touch(value, name)
+                self.absent("builtins", builtins, name, self.namespace("builtins", builtins))
+
+    def load_module(self, module: Any, name: str) -> None:
+        """A module was imported while the function ran."""
+        full = name if name in sys.modules else getattr(module, "__name__", name)
+        if sys.modules.get(full) is module and not trusted.is_machinery(full):
+            self.place(Cell(sys.modules, full, module, f"the module {full}"))
 
     def load_attr(self, owner: Any, key: str) -> None:
         """An attribute is about to be read."""
@@ -201,6 +230,12 @@ class Recorder:
         if reader is None:
             reader = _readers[kind] = _reader_for(kind)
         reader(self, owner, key)
+
+    def setter(self, owner: Any, key: str) -> None:
+        """An attribute is about to be set."""
+        found = lookups.static(type(owner), key)
+        if found is not MISSING and hasattr(type(found), "__set__"):
+            self._touch_member(found, f"{type(owner).__qualname__}.{key}")
 
     def listed(self, owner: Any) -> None:
         """All attributes of an object are about to be listed."""
@@ -216,15 +251,39 @@ class Recorder:
         """An attribute of a value that never changes; of a method of such a value."""
 
     def of_tensor(self, owner: torch.Tensor, key: str) -> None:
-        """An attribute that was set on a tensor."""
+        """An attribute that was set on a tensor, or a method of tensors."""
+        self.of_every_tensor(owner, key)
+        name = self.tensors.get(id(owner), "a tensor")
+        before = self.namespace(name, owner.__dict__)
         if key in owner.__dict__:
-            name = f"{self.tensors.get(id(owner), 'a tensor')}.{key}"
-            self.entry(owner.__dict__, key, name, self.namespace(name, owner.__dict__))
+            self.entry(owner.__dict__, key, f"{name}.{key}", before)
+        elif not hasattr(torch.Tensor, key):
+            self.absent(name, owner.__dict__, key, before)
+
+    def of_every_tensor(self, owner: torch.Tensor, key: str) -> None:
+        """A method of tensors: nobody exchanges it, or if so, it is seen."""
+        methods = torch.Tensor.__dict__
+        if (id(methods), key) not in self._seen:
+            if key in methods:
+                self.place(Cell(methods, key, methods[key], f"Tensor.{key}"))
+            else:
+                self.absent("Tensor", methods, key, self.namespace("Tensor", methods, kind=torch.Tensor))
+            self._seen.add((id(methods), key))
 
     def of_python_module(self, owner: types.ModuleType, key: str) -> None:
         """An attribute of a module of Python's."""
         attributes = owner.__dict__
         name = f"{owner.__name__}.{key}"
+        if owner is warnings and key in trusted.WARNING:
+            self.tells("warns")
+        if owner is decimal:
+            self.place(Answer(_decimal_context, _decimal_context(), "the context of decimal"))
+        if key == "__dict__":
+            self.refuse(f"lists the names of the module {owner.__name__}, {_NOT_TO_SEE}")
+        if key in trusted.SETTERS and owner is torch:
+            self.refuse(f"calls torch.{key}, which a graph would not do again; do that around the function")
+        if key in attributes and str(getattr(attributes[key], "__module__", "")).startswith("symshape."):
+            return  # what stands for a function of torch's while tracing
         before = self.namespace(owner.__name__, attributes)
         if key in attributes:
             self.entry(attributes, key, name, before)
@@ -235,9 +294,13 @@ class Recorder:
             self.touch(value, name)
         else:
             self.absent(owner.__name__, attributes, key, before)
+            if "__getattr__" in attributes:
+                self.entry(attributes, "__getattr__", f"{owner.__name__}.__getattr__", before)
 
     def of_class(self, owner: type, key: str) -> None:
         """An attribute of a class."""
+        if key == "__subclasses__" or (key in trusted.CHANGING_METHODS and owner.__module__ == "datetime"):
+            self.refuse(f"asks for {owner.__qualname__}.{key}, {_NOT_TO_SEE}")
         if key in ("__dict__", "__mro__", "__bases__"):
             return
         self._look_up(owner, key, owner.__qualname__)
@@ -268,6 +331,8 @@ class Recorder:
     def of_object(self, owner: Any, key: str) -> None:
         """An attribute of an object of a class of Python's."""
         kind = type(owner)
+        if key in trusted.LOGGING and issubclass(kind, (logging.Logger, logging.LoggerAdapter)):
+            self.tells("logs, or asks what is logged")
         found = self._look_up(kind, key, kind.__qualname__)
         if id(owner) not in self.known:  # made while tracing: what it holds was loaded, or made, as well
             return
@@ -286,7 +351,7 @@ class Recorder:
         before = self.namespace(name, attributes, not trusted.is_machinery(kind.__module__))
         if key in attributes:
             self.entry(attributes, key, full, before)
-        elif isinstance(owner, torch.nn.Module):
+        elif issubclass(kind, torch.nn.Module):
             self._of_module(owner, key, found, name, before)
         else:
             self.absent(name or kind.__name__, attributes, key, before)
@@ -395,13 +460,15 @@ class Recorder:
         label = function.__name__
         self.place(Attribute(function, "__code__", code, f"{label}.__code__"))
         self.place(Attribute(function, "__defaults__", function.__defaults__, f"defaults of {label}"))
+        self.place(Attribute(function, "__kwdefaults__", function.__kwdefaults__, f"defaults of {label}"))
         if function.__kwdefaults__:
             self.touch_container(function.__kwdefaults__, f"defaults of {label}")
-        else:
-            self.place(Attribute(function, "__kwdefaults__", function.__kwdefaults__, f"defaults of {label}"))
+        self.namespace(label, function.__dict__)
 
     def touch_method(self, method: types.MethodType, name: str) -> None:
         """A bound method."""
+        if method.__self__ is random._inst:  # watched as a whole: see ``Draws``
+            return
         self.touch(method.__self__, "self" if method is self._root else name)
         self.touch(method.__func__, name)
 
@@ -419,11 +486,13 @@ class Recorder:
 
     def touch_c_function(self, value: Any, name: str) -> None:
         """A function of C."""
+        if value is warnings.warn:
+            self.tells("warns")
         hidden = trusted.hides(value)
         if hidden:
             self.refuse(f"calls {hidden}, {_NOT_TO_SEE}")
         owner = getattr(value, "__self__", None)
-        if owner is not None and not isinstance(owner, (type, types.ModuleType)):
+        if owner is not None and owner is not random._inst and not isinstance(owner, (type, types.ModuleType)):
             self.touch(owner, name)
 
     def touch_tuple(self, value: Any, name: str) -> None:
@@ -457,7 +526,7 @@ class Recorder:
         for item in value.values():
             self.touch(item, name)
         read = functools.partial(_items_of_proxy, value)
-        self.place(Answer(read, repr(read()), name))
+        self.place(Answer(read, read(), name))
 
     def touch_array(self, value: Any, name: str) -> None:
         """A NumPy array: by its content, as long as that is little."""
@@ -474,8 +543,10 @@ class Recorder:
     def touch_weak(self, value: Any, name: str) -> None:
         """A weak reference: that what it refers to is the same, and there."""
         target = value()
-        self.place(Answer(value, target, name))
+        self.place(Answer(functools.partial(_refers_to, value, id(target)), True, name))
+        outer, self._weakly = self._weakly, True
         self.touch(target, name)
+        self._weakly = outer
 
     def touch_generator(self, value: torch.Generator, name: str) -> None:
         """A random generator of torch's."""
@@ -484,6 +555,9 @@ class Recorder:
     def touch_tensor(self, value: torch.Tensor, name: str) -> None:
         """A real tensor: a parameter, a buffer, a global."""
         self.tensors.setdefault(id(value), name)
+        self.namespace(name, value.__dict__)
+        if value.requires_grad and torch.is_grad_enabled():
+            self.place(Attribute(value, "_backward_hooks", value._backward_hooks, f"hooks of {name}"))
         hooks = getattr(value, "_backward_hooks", None)
         if hooks:
             self._hook_table(f"hooks of {name}", hooks)
@@ -492,10 +566,15 @@ class Recorder:
         """A class: what making an object of it runs."""
         if trusted.is_machinery(value.__module__):
             return
-        everything = not is_library(getattr(sys.modules.get(value.__module__), "__file__", None) or "")
-        lookups.functions_of(value, everything or issubclass(value, torch.autograd.Function), self._touch_member)
-        for each in value.__mro__[:-1]:
-            if not trusted.is_machinery(each.__module__):
+        of_autograd = issubclass(value, torch.autograd.Function)
+        for each in value.__mro__:
+            if trusted.is_machinery(each.__module__):
+                continue
+            own = not lookups.is_of_library(each)
+            lookups.functions_of(each, own or of_autograd, self._touch_member)
+            if of_autograd:
+                self._class_as_it_is(each, True)
+            else:
                 self.namespace(each.__qualname__, each.__dict__, kind=each)
 
     def touch_compiled(self, value: Any, name: str) -> None:
@@ -527,8 +606,35 @@ class Recorder:
         for key in lookups.slots_of(kind):
             self.slots.append(Attribute(value, key, getattr(value, key, MISSING), f"{name}.{key}"))
         if not trusted.is_machinery(kind.__module__):
-            self.place(Attribute(value, "__class__", kind, f"the class of {name}"))
-            lookups.special_methods_of(kind, self._touch_member)
+            if not self._weakly:
+                self.place(Attribute(value, "__class__", kind, f"the class of {name}"))
+            self._special_methods(kind)
+
+    def _special_methods(self, kind: type) -> None:
+        """Methods that Python calls by itself: operators, ``__getattr__``, ``__call__`` …; that there are no others."""
+        if id(kind) in self._kinds:
+            return
+        self._kinds.add(id(kind))
+        self.known.setdefault(id(kind), kind)
+        for home in kind.__mro__:
+            if trusted.is_machinery(home.__module__):
+                continue
+            lookups.functions_of(home, False, self._touch_member)
+            if not lookups.is_of_library(home):
+                self._class_as_it_is(home, False)
+
+    def _class_as_it_is(self, home: type, everything: bool) -> None:
+        """The functions of a class stay, and no special method is added."""
+        before = self.namespace(home.__qualname__, home.__dict__, kind=home)
+        for key, value in before.before.items():
+            special = key.startswith("__") and key.endswith("__")
+            if isinstance(value, types.FunctionType if not everything else lookups.FUNCTIONS) and (special or everything):
+                self.place(Cell(home.__dict__, key, value, f"{home.__qualname__}.{key}"))
+        table = self.tables.setdefault(
+            id(home.__dict__), Table(home.__qualname__, home.__dict__, frozenset(before.before), set())
+        )
+        if table.names is not None:
+            table.names |= lookups.SPECIAL - before.before.keys()
 
     def touch_module(self, module: torch.nn.Module, name: str) -> None:
         """A module of torch's: its tables, its hooks, its ``forward``."""
@@ -557,7 +663,7 @@ _WALKS = frozenset(
 )
 """Methods of modules that read the tables of a whole tree."""
 _MOST_BYTES = 1 << 16
-_QUIET = frozenset({*_SYMBOLIC, str, int, float, bool, list, dict, tuple, set, torch.Size, type(None), bytes, slice})
+_QUIET = frozenset({*_SYMBOLIC[1:], str, int, float, bool, list, dict, tuple, set, torch.Size, type(None), bytes, slice})
 
 
 @contextmanager
@@ -568,8 +674,18 @@ def _nothing_there() -> Iterator[None]:
         pass
 
 
-def _items_of_proxy(proxy: Mapping[Any, Any]) -> list[tuple[Any, int]]:
-    return [(key, id(value)) for key, value in proxy.items()]
+def _decimal_context() -> str:
+    now = decimal.getcontext()
+    traps = sorted(each.__name__ for each, on in now.traps.items() if on)
+    return f"{now.prec} {now.rounding} {now.Emin} {now.Emax} {now.capitals} {now.clamp} {traps}"
+
+
+def _refers_to(reference: Callable[[], Any], target: int) -> bool:
+    return id(reference()) == target
+
+
+def _items_of_proxy(proxy: Mapping[Any, Any]) -> str:
+    return repr([(key, id(value)) for key, value in proxy.items()])
 
 
 # -- by the class of a value: what is done when it is loaded, and when an attribute of it is
@@ -618,6 +734,8 @@ _handlers: dict[type, Callable[[Recorder, Any, str], None] | None] = {}
 
 def _reader_for(kind: type) -> Callable[[Recorder, Any, str], None]:
     """What is done when an attribute of a value of a class is read."""
+    if issubclass(kind, SymbolicTensor):
+        return Recorder.of_every_tensor
     if issubclass(kind, torch.Tensor):
         return Recorder.of_tensor
     if issubclass(kind, types.ModuleType):
@@ -641,37 +759,68 @@ _readers: dict[type, Callable[[Recorder, Any, str], None]] = {}
 _active: Recorder | None = None
 
 
-def _here() -> Recorder | None:
-    """The recording of this thread, if there is one."""
+@contextmanager
+def _here() -> Iterator[Recorder | None]:
+    """The recording of this thread, if there is one, and if this is not a load that the recording itself makes."""
     active = _active
-    return active if active is not None and active.thread == threading.get_ident() else None
+    if active is None or active.busy or active.thread != threading.get_ident():
+        yield None
+        return
+    active.busy = True
+    try:
+        yield active
+    finally:
+        active.busy = False
+
+
+def _is_recorded() -> bool:
+    active = _active
+    return active is not None and not active.busy and active.thread == threading.get_ident()
 
 
 def _enter(code: types.CodeType) -> None:
-    here = _here()
-    if here is not None:
-        here.enter(code)
+    with _here() as here:
+        if here is not None:
+            here.enter(code)
 
 
-def _load_global(value: Any, name: str) -> Any:
-    here = _here()
-    if here is None:
-        return value
-    here.load_global(value, name, sys._getframe(1).f_globals)
-    return _substitutes.of(value)
+def _load_global(name: str) -> Any:
+    frame = sys._getframe(1)
+    names, builtins = frame.f_globals, frame.f_builtins
+    if _is_recorded():
+        with _here() as here:
+            if here is not None:
+                here.asker = frame.f_code.co_filename
+                here.load_global(name, names, builtins)
+        value = names[name] if name in names else builtins.get(name, MISSING)
+        value = _substitutes.of(value)
+    else:
+        value = names[name] if name in names else builtins.get(name, MISSING)
+    if value is MISSING:
+        raise NameError(f"name {name!r} is not defined", name=name)
+    return value
+
+
+def _import(module: Any, name: str) -> Any:
+    with _here() as here:
+        if here is not None:
+            here.load_module(module, name)
+    return module
 
 
 def _read(owner: Any, name: str) -> None:
-    here = _here()
-    if here is not None:
-        here.load_attr(owner, name)
+    with _here() as here:
+        if here is not None:
+            here.load_attr(owner, name)
 
 
 def _load_attr(owner: Any, name: str) -> Any:
-    here = _here()
-    if here is None:
+    if not _is_recorded():
         return getattr(owner, name)
-    here.load_attr(owner, name)
+    with _here() as here:
+        if here is not None:
+            here.asker = sys._getframe(1).f_code.co_filename
+            here.load_attr(owner, name)
     value = getattr(owner, name)
     if name == "__getattribute__":
         return _Reading(value, owner)
@@ -699,11 +848,17 @@ def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
 
 
 def _imported(module: Any, value: Any, name: str) -> Any:
-    here = _here()
-    if here is None:
+    if not _is_recorded():
         return value
-    here.load_attr(module, name)
+    _read(module, name)
     return _substitutes.of(value)
+
+
+def _store_attr(owner: Any, name: str) -> None:
+    """A property that is set runs code of its own."""
+    with _here() as here:
+        if here is not None and not isinstance(owner, (type, types.ModuleType)):
+            here.setter(owner, name)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -711,16 +866,22 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _listed(owner: Any) -> None:
-    here = _here()
-    if here is not None:
-        here.listed(owner)
+    with _here() as here:
+        if here is not None:
+            here.listed(owner)
+
+
+def _printed() -> None:
+    with _here() as here:
+        if here is not None:
+            here.tells("prints")
 
 
 def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
-    here = _here()
-    if here is not None:
-        here.place(Answer(question, answer, name))
+    with _here() as here:
+        if here is not None:
+            here.place(Answer(question, answer, name))
 
 
-_substitutes = Substitutes(_read, _listed, _answered)
-HOOKS = Hooks(_enter, _load_global, _load_attr, _load_super, _imported, _is_same)
+_substitutes = Substitutes(_read, _listed, _answered, _printed)
+HOOKS = Hooks(_enter, _load_global, _load_attr, _load_super, _import, _imported, _store_attr, _is_same)

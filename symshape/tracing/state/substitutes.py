@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from symshape.tracing.intercept.builtins import REPLACED
+from symshape.tracing.symbolic.nodes.texts import plain_print
 
 _FLAGS = (
     "are_deterministic_algorithms_enabled",
@@ -35,6 +36,7 @@ class Substitutes:
         read: told of an object and the name of an attribute that is about to be read.
         listed: told of an object whose attributes are about to be listed.
         answered: told of a question and its answer.
+        printed: told when something is about to be printed.
     """
 
     def __init__(
@@ -42,14 +44,16 @@ class Substitutes:
         read: Callable[[Any, str], None],
         listed: Callable[[Any], None],
         answered: Callable[[Callable[[], Any], Any, str], None],
+        printed: Callable[[], None],
     ) -> None:
-        self._read, self._listed, self._answered = read, listed, answered
+        self._read, self._listed, self._answered, self._printed = read, listed, answered, printed
         self.table: dict[int, Any] = {id(getattr(builtins, name)): ours for name, ours in REPLACED.items()}
         self.table |= {
             id(getattr): self.getattr,
             id(hasattr): self.hasattr,
             id(vars): self.vars,
             id(dir): self.dir,
+            id(print): self.print,
         }
         self._flags = [getattr(torch, name) for name in _FLAGS if hasattr(torch, name)]
         self.table |= {id(each): self._asking(each) for each in self._flags}
@@ -77,6 +81,11 @@ class Substitutes:
         if owner:
             self._listed(owner[0])
         return dir(*owner)
+
+    def print(self, *items: Any, **options: Any) -> None:
+        """``print``."""
+        self._printed()
+        plain_print(*items, **options)
 
     def _asking(self, question: Callable[[], Any]) -> Callable[..., Any]:
         def ask(*args: Any, **kwargs: Any) -> Any:

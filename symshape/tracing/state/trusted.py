@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import re
 import sys
@@ -54,12 +55,35 @@ def is_machinery(name: str) -> bool:
 
 
 _CHANGING = frozenset(
-    "time _time _random secrets _secrets uuid _uuid queue _queue socket _socket select tempfile subprocess io _io posix "
-    "nt os".split()
+    "time _time _random secrets _secrets uuid _uuid queue _queue socket _socket select tempfile subprocess io _io "
+    "posix nt os gc genericpath pathlib glob shutil fileinput locale platform getpass signal asyncio _thread "
+    "multiprocessing concurrent".split()
 )
 _CHANGING_CALLS = frozenset({"open", "input", "eval", "exec", "breakpoint", "globals", "memoryview"})
-_OF_THE_SYSTEM_BUT_STAYING = frozenset({"fspath", "getenv", "fsencode", "fsdecode", "get_exec_path"})
-_CHANGING_METHODS = frozenset({"now", "today", "utcnow"})
+_OF_THE_SYSTEM_BUT_STAYING = frozenset({"fspath", "getenv", "fsencode", "fsdecode", "get_exec_path", "allocate_lock"})
+CHANGING_METHODS = frozenset({"now", "today", "utcnow"})
+"""Methods of classes of ``datetime`` that read the clock."""
+_CHANGING_NAMES = frozenset(
+    "sys.getrecursionlimit sys.getrefcount sys._getframe sys.gettrace sys.getprofile sys.getswitchinterval "
+    "sys.getallocatedblocks sys.exc_info sys.setrecursionlimit inspect.stack inspect.currentframe inspect.trace "
+    "inspect.getouterframes traceback.extract_stack traceback.format_stack threading.current_thread "
+    "threading.get_ident threading.main_thread threading.active_count threading.enumerate decimal.getcontext "
+    "decimal.localcontext _decimal.getcontext importlib.import_module importlib.reload builtins.__import__".split()
+)
+SETTERS = frozenset(
+    "set_num_threads set_num_interop_threads use_deterministic_algorithms set_deterministic_debug_mode set_printoptions "
+    "set_float32_matmul_precision set_warn_always set_flush_denormal set_default_device "
+    "set_default_tensor_type set_autocast_enabled set_autocast_dtype set_anomaly_enabled".split()
+)
+"""Functions of torch that change how it works from then on."""
+
+
+WARNING = frozenset({"warn", "warn_explicit", "filters", "simplefilter", "filterwarnings", "catch_warnings"})
+LOGGING = frozenset(
+    "debug info warning warn error critical exception log level isEnabledFor getEffectiveLevel handlers disabled".split()
+)
+BUILTINS = frozenset(vars(builtins))
+"""The names that Python itself brings."""
 
 
 def hides(function: Any) -> str:
@@ -68,13 +92,10 @@ def hides(function: Any) -> str:
     name = getattr(function, "__name__", "")
     if name in _OF_THE_SYSTEM_BUT_STAYING or module == "posixpath":
         return ""
-    if module in _CHANGING:
+    if module.partition(".")[0] in _CHANGING or f"{module}.{name}" in _CHANGING_NAMES:
         return f"{module}.{name}"
     if module == "builtins" and name in _CHANGING_CALLS:
         return name
-    owner = getattr(function, "__self__", None)
-    if name in _CHANGING_METHODS and isinstance(owner, type) and owner.__module__ in ("datetime", "_datetime"):
-        return f"{owner.__name__}.{name}"
     return ""
 
 
@@ -103,14 +124,15 @@ _HARMLESS: tuple[type, ...] = (
     types.UnionType,
     re.Pattern,
     re.Match,
-    BaseException,
     torch.Size,
     torch.dtype,
     torch.device,
 )
-_STAYING = frozenset({"UUID", "SafeUUID"})
+_STAYING = frozenset({"UUID", "SafeUUID", "PurePath", "PurePosixPath", "PosixPath", "Path"})
 _SEEN_INTO = (list, dict, set, frozenset, tuple, deque, bytearray, type, torch.nn.Module, types.SimpleNamespace)
-_HARMLESS_NAMES = frozenset({"numpy.ufunc", "numpy._ArrayFunctionDispatcher", "_thread.lock", "_thread.RLock"})
+_HARMLESS_NAMES = frozenset(
+    "numpy.ufunc numpy._ArrayFunctionDispatcher _thread.lock _thread.RLock _collections._tuplegetter".split()
+)
 _HEAP_TYPE = 1 << 9
 _OF_C = frozenset({"operator.attrgetter", "operator.itemgetter", "operator.methodcaller"})
 
@@ -140,7 +162,7 @@ def is_hidden(kind: type) -> bool:
 @functools.lru_cache(maxsize=4096)
 def is_whole(kind: type) -> bool:
     """Whether the methods of a class read any of an object's attributes without telling: trusted code on values."""
-    return kind.__module__.startswith(("collections", "torch.distributions", "argparse", "configparser"))
+    return kind.__module__.startswith(("collections", "torch.distributions", "argparse", "configparser", "weakref", "contextlib"))
 
 
 def is_harmless(kind: type) -> bool:
