@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
-from bytecode import Bytecode, Instr, Label, SetLineno, TryBegin, TryEnd
+from bytecode import Bytecode, ConcreteBytecode, ConcreteInstr, Instr, Label, SetLineno, TryBegin, TryEnd
 
 _VERSION = sys.version_info[:2]
 _NULL_LAST = _VERSION >= (3, 13)  # where a call expects its NULL: after the function, or before it
@@ -86,7 +86,53 @@ def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
             out += _call(hooks.enter, [Instr("LOAD_CONST", code, location=item.location)], item)
             out.append(Instr("POP_TOP", location=item.location))
     source[:] = out
-    return source.to_code()
+    concrete = source.to_concrete_bytecode()
+    return concrete.to_code().replace(co_linetable=_line_table(concrete, code.co_firstlineno))
+
+
+_LINE, _NO_LINE = 13, 15  # kinds of entries: a line without columns, no line
+_LONGEST = 8  # code units of an entry
+
+
+def _line_table(concrete: ConcreteBytecode, first_line: int) -> bytes:
+    """The table of lines, exactly as long as the code.
+
+    (That of ``bytecode`` 0.19.1 can be longer, and a table that is longer than its code lets CPython write past the end
+    of its memory as soon as a profiler or debugger asks for lines.)  The format is that of CPython's
+    ``Objects/locations.md``, for which lines suffice.
+    """
+    runs: list[tuple[int | None, int]] = []
+    line: int | None = None
+    for item in concrete:
+        if not isinstance(item, ConcreteInstr):
+            continue
+        if item.location is not None:
+            line = item.location.lineno
+        units = item.size // 2
+        if runs and runs[-1][0] == line:
+            runs[-1] = line, runs[-1][1] + units
+        else:
+            runs.append((line, units))
+    table = bytearray()
+    before = first_line
+    for line, units in runs:
+        while units:
+            length = min(units, _LONGEST)
+            units -= length
+            table.append(0x80 | (_NO_LINE if line is None else _LINE) << 3 | length - 1)
+            if line is not None:
+                table.extend(_signed(line - before))
+                before = line
+    return bytes(table)
+
+
+def _signed(value: int) -> Iterator[int]:
+    """A signed number, six bits a byte."""
+    value = (-value << 1) | 1 if value < 0 else value << 1
+    while value >= 64:
+        yield 0x40 | value & 63
+        value >>= 6
+    yield value
 
 
 def _replaced(item: Instr, hooks: Hooks) -> Iterator[_Item]:
