@@ -61,7 +61,7 @@ def trace(
     check_call(fn, args, kwargs)
     call = take_apart(fn, args, kwargs)
     wanted = policies(fn, call, dynamic, Policy.AUTO)
-    return Traced(fn, capture(fn, call, wanted, options or Options()))
+    return Traced(fn, capture(fn, call, wanted, options or Options(), serves=False))
 
 
 def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -35,6 +35,9 @@ class State(Protocol):
     def covers(self, other: Any) -> bool:
         """Whether this state compares everything that another one compares."""
 
+    def and_(self, other: Any) -> Any:
+        """What either compares."""
+
     def changes(self) -> list[str]:
         """What is different now, for people."""
 

@@ -101,9 +101,17 @@ class Branch:
     def __init__(self, state: State, *, trusted: bool) -> None:
         self.state = state
         self.stateless = state.empty
+        self._trusted = trusted
         self.trusted = trusted or self.stateless
         self.memo: dict[Hashable, tuple[Entry, tuple[int, ...]]] = {}
         self.families: dict[Hashable, Family] = {}
+
+    def compare(self, state: State) -> None:
+        """From now on compares what another state does, too."""
+        if not self.state.covers(state):
+            self.state = self.state.and_(state)
+            self.stateless = False
+            self.trusted = self._trusted
 
     def entries(self) -> list[Entry]:
         """The entries for this state."""
@@ -241,9 +249,10 @@ class EntryCache:
         _release(gone)
 
     def _branch_of(self, state: State) -> Branch:
-        """The branch for a state that is the present one: one that reads no less, or a new one."""
+        """The branch for a state that is the present one: one that holds now, which then compares this one's too."""
         for branch in self.branches:
-            if branch.state.covers(state) and branch.state.unchanged():
+            if branch.state.unchanged():
+                branch.compare(state)
                 break
         else:
             branch = Branch(state, trusted=not self._exact.state)

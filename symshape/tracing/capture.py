@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,7 +16,6 @@ from symshape import events
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
 from symshape.dims import Policy
-from symshape.errors import SymShapeError, UnsupportedError
 from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.codegen import compile_graph
 from symshape.graph.dead_code import without_dead_code
@@ -24,24 +25,36 @@ from symshape.graph.reshape_copies import settle
 from symshape.options import Options
 from symshape.tracing.given_up import generators_put_back, output_held
 from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
-from symshape.tracing.intercept.builtins import plain_numbers
+from symshape.tracing.intercept.builtins import ids_of_stand_ins_refused
 from symshape.tracing.intercept.function_mode import FunctionMode
+from symshape.tracing.intercept.identity import Identity
 from symshape.tracing.intercept.number_methods import number_methods
-from symshape.tracing.intercept.random_state import address, repeatable
+from symshape.tracing.intercept.random_state import Draws
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of
-from symshape.tracing.state import snapshot as states
-from symshape.tracing.state.side_effects import SideEffects, refuse, undo_gradients
+from symshape.tracing.state import side_effects
+from symshape.tracing.state.given import Given
+from symshape.tracing.state.hooks import recorder_of, recording
+from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.state.snapshot import State
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
-from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache, without_dynamo
+from symshape.tracing.traced_modes import (
+    compiling,
+    left_as_they_are,
+    without_autocast,
+    without_autocast_cache,
+    without_dynamo,
+)
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
 _tracing_lock = threading.RLock()
 """Held while a function is traced: torch's ``is_compiling`` flag is global."""
+
+GivenUp = Callable[[State], object]
 
 
 def capture(
@@ -49,56 +62,63 @@ def capture(
     call: Call,
     policies: Policies,
     options: Options,
-    given_up: Callable[[states.State], object] | None = None,
+    given_up: GivenUp | None = None,
+    *,
+    serves: bool = True,
 ) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
 
-    Where it fails with an error of its own, which may be one about symbols, it is traced once more with fixed sizes.
-    If that fails, what the function did to the world is undone, and ``given_up`` is told the state that it read
-    (without it, nobody runs the function again: an error of its own leaves what it left).
+    What the function did to the world is undone.  Where it fails with an error of its own, which may be one about
+    symbols, it is traced once more with fixed sizes.
+
+    Args:
+        fn: what is traced.
+        call: what it is called with.
+        policies: for sizes and numbers.
+        options: of the trace.
+        given_up: told the state that was read if the trace fails.
+        serves: whether the program serves calls of ``fn`` in its place: then ``fn`` may not print, log or warn.
 
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
     """
     try:
-        return _capture(fn, call, policies, options)
+        return _capture(fn, call, policies, options, given_up, serves)
     except SymShapeError:
         raise
     except Exception:
         declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
         if len(declared) == len(policies):
             raise
-    return _capture(fn, call, declared, options)
+    return _capture(fn, call, declared, options, given_up, serves)
 
 
-def _capture(fn: Callable[..., Any], call: Call, policies: Policies, options: Options) -> Program:
-
-    def undone(error: BaseException) -> bool:
-        return given_up is not None or isinstance(error, SymShapeError)  # an error of the program's own is its end
-
+def _capture(
+    fn: Callable[..., Any], call: Call, policies: Policies, options: Options, given_up: GivenUp | None, serves: bool
+) -> Program:
     start = time.perf_counter()
     with _tracing_lock:
-        state = states.State(fn, call.leaves)
-        generators = state.generators(call.leaves)
-        known = {address(each) for each in (torch.default_generator, *generators)}
-        tracer = Tracer(ShapeEnv(), state.tensor_names(), known)
+        constants = [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]
+        recorder = recorder_of(fn, constants, serves=serves)
+        draws = Draws(name_of(fn))
+        recorder.on_generator = draws.watch
+        tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
+        recorder.is_same = Identity(tracer, call.leaves).is_same
         arguments = SymbolicArguments(tracer, call, policies, options)
-        effects = SideEffects(state)
         try:
-            with generators_put_back(undone), output_held(undone), refusals_noted() as refusals:
-                result = _run(fn, call, tracer, arguments, effects, state, generators)
+            with generators_put_back(), output_held(), refusals_noted() as refusals:
+                result = contextvars.copy_context().run(_run, fn, call, tracer, arguments, recorder, draws)
                 if refusals:  # caught by the program, which went another way than it goes in eager
                     raise refusals[0]
                 roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
                 outputs, specs, tree = outputs_of(tracer, result, roots)
                 settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
                 check_promises(tracer.env)
-        except BaseException as error:
-            if undone(error):
-                effects.put_back()
+        except BaseException:
             if given_up is not None:
-                given_up(state)
+                given_up(State(recorder.places, recorder.containers))
             raise
+    state = State(recorder.places, recorder.containers)
     lifted = tuple(tracer.lifting.lifted.values())
     graph = Graph(tuple(arguments.inputs), lifted, without_dead_code(tracer.steps, outputs), outputs, tree)
     guards = _guards(tracer.env, options)
@@ -117,26 +137,27 @@ def _run(
     call: Call,
     tracer: Tracer,
     arguments: SymbolicArguments,
-    effects: SideEffects,
-    state: states.State,
-    generators: Iterable[torch.Generator],
+    recorder: Recorder,
+    draws: Draws,
 ) -> Any:
     """The function's result on the symbolic arguments; whatever else it did is undone, and refused."""
     args, kwargs = call.nest(arguments.leaves)
-    effects = SideEffects(state)
-    args, kwargs = pytree.tree_unflatten(arguments.leaves, call.tree)
+    given = Given(args, kwargs, call.tree, arguments.leaves)
     problems: list[str] = []
     try:
         with (
-            repeatable(name_of(fn), generators, state.named),
+            draws.watched(),
             compiling(),
             without_dynamo(),
             without_autocast_cache(),
-            plain_numbers(state.asking),
+            ids_of_stand_ins_refused(),
             number_methods(),
             TracingMode(tracer),
             FunctionMode(),
             texts.values(),
+            left_as_they_are(problems),
+            _undone(recorder, problems),
+            recording(recorder),
         ):
             result = fn(*args, **kwargs)
             found = histories(tracer, result)
@@ -145,12 +166,22 @@ def _run(
         raise
     finally:
         tracer.close()
-        problems += effects.undo()
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
-        problems += undo_gradients((*arguments.tensors(), *lifted))
-    refuse(problems, name_of(fn))
+        problems += side_effects.undo_gradients((*arguments.tensors(), *lifted))
+    problems += given.changes(result)
+    side_effects.refuse(problems, name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)
     return result
+
+
+@contextmanager
+def _undone(recorder: Recorder, problems: list[str]) -> Iterator[None]:
+    """At its end the world is as it was; what was wrong with it is added to the problems, in words."""
+    try:
+        yield
+    finally:
+        problems += recorder.refusals
+        problems += side_effects.undo(recorder)
 
 
 def _guards(env: ShapeEnv, options: Options) -> GuardSet:

@@ -10,15 +10,12 @@ import io
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import torch
-
-Undone = Callable[[BaseException], bool]
-"""Whether what was done before this error is to be undone."""
 
 _DEBUGGERS = ("pdb", "bdb", "code", "codeop")
 
@@ -62,8 +59,8 @@ def _debugging() -> bool:
 
 
 @contextmanager
-def output_held(undone: Undone) -> Iterator[None]:
-    """What the thread prints inside is printed at the end, unless an error to be undone ends it."""
+def output_held() -> Iterator[None]:
+    """What the thread prints inside is printed at the end, unless an error ends it."""
     outer = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     held = {
         name: (_HeldText if isinstance(each, io.StringIO) else _Held)(each)
@@ -75,8 +72,8 @@ def output_held(undone: Undone) -> Iterator[None]:
     lost = False
     try:
         yield
-    except BaseException as error:
-        lost = undone(error)
+    except BaseException:
+        lost = True
         raise
     finally:
         for name, each in held.items():
@@ -88,17 +85,16 @@ def output_held(undone: Undone) -> Iterator[None]:
 
 
 @contextmanager
-def generators_put_back(undone: Undone) -> Iterator[None]:
-    """If an error to be undone ends it, the generators that all share (torch's, Python's, NumPy's) are put back."""
+def generators_put_back() -> Iterator[None]:
+    """If an error ends it, the generators that all share (torch's, Python's, NumPy's) are put back."""
     numpy = sys.modules.get("numpy")
     ours, pythons = torch.get_rng_state(), random.getstate()
     numpys = numpy.random.get_state() if numpy is not None else None
     try:
         yield
-    except BaseException as error:
-        if undone(error):
-            torch.set_rng_state(ours)
-            random.setstate(pythons)
-            if numpy is not None:
-                numpy.random.set_state(numpys)
+    except BaseException:
+        torch.set_rng_state(ours)
+        random.setstate(pythons)
+        if numpy is not None:
+            numpy.random.set_state(numpys)
         raise

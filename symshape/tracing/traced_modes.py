@@ -52,3 +52,27 @@ def without_autocast(run: Run, modes: Modes) -> Run:
 
     run_without.__symshape_source__ = run.__symshape_source__  # type: ignore[attr-defined]
     return run_without
+
+
+_DEVICES = ("cpu", "cuda")
+
+
+def _switches() -> list[Any]:
+    autocast = [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES]
+    return [torch.is_grad_enabled(), torch.get_default_dtype(), *autocast]
+
+
+@contextmanager
+def left_as_they_are(problems: list[str]) -> Iterator[None]:
+    """At its end torch's modes are as they were; that a function changed them is added to the problems, in words."""
+    before = _switches()
+    try:
+        yield
+    finally:
+        if _switches() != before:
+            torch.set_grad_enabled(before[0])
+            torch.set_default_dtype(before[1])
+            for device, (enabled, dtype) in zip(_DEVICES, before[2:], strict=True):
+                torch.set_autocast_enabled(device, enabled)
+                torch.set_autocast_dtype(device, dtype)
+            problems.append("leaves torch's modes changed (gradients, autocast or the default dtype); use `with`")

@@ -90,7 +90,7 @@ class Tracer:
     ) -> None:
         self.env = env
         self.steps: list[Step] = []
-        self.lifting = Lifting(self.new_value, names or {})
+        self.lifting = Lifting(self.new_value, {} if names is None else names)
         self.copies: list[Copied] = []
         self.arguments: set[Value] = set()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}

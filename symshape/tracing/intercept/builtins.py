@@ -1,14 +1,14 @@
 """While a function is traced, its own code takes symbolic numbers for plain ones: ``isinstance(n, int)`` is true.
 
 A size of a traced tensor, or an integer argument, is a ``torch.SymInt``, which is no ``int`` to Python.  A program that
-asks would take another branch than in eager.  So the names ``isinstance`` and ``type`` in the globals of the traced
-code mean functions of ours for the time of the trace, as do ``len``, for which Python takes nothing but a plain number,
-``divmod`` and ``print``; code of torch, and of modules that the walk of ``reachable`` does not come to, keeps Python's.
+asks would take another branch than in eager.  So the names ``isinstance`` and ``type`` in traced code mean functions of
+ours for the time of the trace, as do ``len``, for which Python takes nothing but a plain number, ``divmod`` and
+``print``; code that is not recorded (see ``state/trusted``) keeps Python's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import GenericAlias
 from typing import Any
@@ -107,17 +107,15 @@ REPLACED = {
 
 
 @contextmanager
-def plain_numbers(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
-    """Inside, these names mean ours in these globals, unless they are defined there already."""
-    changed: list[tuple[dict[str, Any], str]] = []
-    wanted = [(namespace, name, ours) for namespace in namespaces for name, ours in REPLACED.items()]
-    wanted.append((vars(torch.utils.weak), "id", plain_id))  # its dictionaries know tensors by their ids
+def ids_of_stand_ins_refused() -> Iterator[None]:
+    """Inside, torch's dictionaries that know tensors by their ids refuse the stand-ins of arguments."""
+    namespace = vars(torch.utils.weak)
+    before = namespace.get("id")
+    namespace["id"] = plain_id
     try:
-        for namespace, name, ours in wanted:
-            if name not in namespace:
-                namespace[name] = ours
-                changed.append((namespace, name))
         yield
     finally:
-        for namespace, name in changed:
-            namespace.pop(name, None)
+        if before is None:
+            del namespace["id"]
+        else:
+            namespace["id"] = before

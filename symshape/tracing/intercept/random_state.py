@@ -10,7 +10,7 @@ import random
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,80 +62,88 @@ def _default_generators_watched() -> Iterator[None]:
             setattr(owner, name, found)
 
 
-@contextmanager
-def repeatable(name: str, generators: Iterable[torch.Generator], named: Iterable[Any]) -> Iterator[None]:
-    """Inside, the function of this name is traced; ``generators`` and ``named`` are what it can reach.
+class Draws:
+    """What a traced function draws: it may draw from torch's generators, by operations that the graph repeats.
 
-    Raises:
-        UnsupportedError: it seeds a generator or reads a generator's state, or draws numbers of Python's or NumPy's.
+    A generator that it can reach gets a seed that no program has while it is traced: whoever seeds it changes that.
+    Where other threads run, which may draw meanwhile, the calls of this thread are watched instead.
+
+    Args:
+        name: of the function, for messages.
+
+    Attributes:
+        known: the addresses of the generators that were there before the trace.
     """
-    others = [(what, read, read()) for what, read in _other_sources(named)]
-    given = list(generators)
-    shared = threading.active_count() > 1 and sys.getprofile() is None
-    with _default_generators_watched(), _left_alone(name, given) if shared else _marked(name, given):
-        yield
-    changed = [what for what, read, state in others if read() != state]
-    if changed:
-        raise UnsupportedError(
-            f"{name} draws numbers from {changed[0]}, which a graph would repeat for ever; draw them with torch, "
-            "or pass them as arguments"
-        )
 
+    def __init__(self, name: str) -> None:
+        self.known = {address(torch.default_generator)}
+        self._name = name
+        self._marked: list[tuple[torch.Generator, torch.Tensor, torch.Tensor]] = []
+        self._watched: set[int] = set()
+        self._seeded: list[tuple[torch.Generator, torch.Tensor]] = []
+        self._shared = threading.active_count() > 1 and sys.getprofile() is None
 
-@contextmanager
-def _marked(name: str, generators: Sequence[torch.Generator]) -> Iterator[None]:
-    """Inside, the generators have a seed that no program has: whoever seeds one changes it."""
-    before = [(each, each.get_state()) for each in generators]
-    for generator, _ in before:
+    def watch(self, generator: torch.Generator) -> None:
+        """A generator that the function can reach: it must not be seeded, nor drawn from but by operations."""
+        found = address(generator)
+        if found in self._watched:
+            return
+        self._watched.add(found)
+        self.known.add(found)
+        if self._shared:
+            sys.setprofile(self._profile)
+            return
+        state = generator.get_state()
         generator.manual_seed(_MARK)
-    marked = [each.get_state() for each, _ in before]
-    try:
-        yield
-        if any(not torch.equal(each.get_state(), mark) for (each, _), mark in zip(before, marked, strict=True)):
-            raise UnsupportedError(f"{name} {_SEEDS}")
-    finally:
-        for generator, state in before:
-            generator.set_state(state)
+        self._marked.append((generator, state, generator.get_state()))
 
-
-@contextmanager
-def _left_alone(name: str, generators: Sequence[torch.Generator]) -> Iterator[None]:
-    """As :func:`_marked` where other threads may draw meanwhile: the calls of this thread are watched instead."""
-    ours = set(map(address, generators))
-    found: list[tuple[torch.Generator, torch.Tensor]] = []
-
-    def watch(frame: types.FrameType, event: str, called: Any) -> None:
+    def _profile(self, frame: types.FrameType, event: str, called: Any) -> None:
         if event != "c_call" or not isinstance(owner := getattr(called, "__self__", None), torch.Generator):
             return
         file = frame.f_code.co_filename.replace("\\", "/")
-        if called.__name__ in _REFUSED and address(owner) in ours and not any(each in file for each in _MAY_READ):
-            found.append((owner, owner.get_state()))
+        seeding = called.__name__ in _REFUSED and address(owner) in self._watched
+        if seeding and not any(each in file for each in _MAY_READ):
+            self._seeded.append((owner, owner.get_state()))
 
-    sys.setprofile(watch)
-    try:
-        yield
-        if sys.getprofile() is not watch:
-            raise UnsupportedError(f"{name} changes the profile function, so that its seeding cannot be watched")
-        sys.setprofile(None)
-        if found:
-            raise UnsupportedError(f"{name} {_SEEDS}")
-    finally:
-        sys.setprofile(None)
-        for generator, state in reversed(found):  # as it was before it was first seeded
-            generator.set_state(state)
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Inside, the function is traced.
+
+        Raises:
+            UnsupportedError: it seeds a generator or reads a generator's state, or draws numbers of Python's or
+                NumPy's.
+        """
+        others = [(what, read, read()) for what, read in _other_sources()]
+        changed: list[str] = []
+        try:
+            with _default_generators_watched():
+                yield
+            changed = [what for what, read, state in others if read() != state]
+            if self._shared and self._watched and sys.getprofile() != self._profile:
+                raise UnsupportedError(f"{self._name} changes the profile function, so that seeding cannot be watched")
+            touched = any(not torch.equal(each.get_state(), mark) for each, _, mark in self._marked)
+            if touched or self._seeded:
+                raise UnsupportedError(f"{self._name} {_SEEDS}")
+        finally:
+            if self._shared and self._watched:
+                sys.setprofile(None)
+            for generator, state, _ in self._marked:
+                generator.set_state(state)
+            for generator, state in reversed(self._seeded):  # as it was before it was first seeded
+                generator.set_state(state)
+        if changed:
+            raise UnsupportedError(
+                f"{self._name} draws numbers from {changed[0]}, which a graph would repeat for ever; draw them with "
+                "torch, or pass them as arguments"
+            )
 
 
-def _other_sources(named: Iterable[Any]) -> list[tuple[str, Callable[[], Any]]]:
-    """Generators of Python's and NumPy's that the named objects lead to, with what reads their state."""
+def _other_sources() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Generators of Python's and NumPy's own, with what reads their state."""
+    yield "Python's random module", random.getstate
     numpy = sys.modules.get("numpy")
-    found: dict[str, Callable[[], Any]] = {}
-    for value in named:
-        owner = getattr(value, "__self__", None)
-        if value is random or owner is random._inst:
-            found["Python's random module"] = random.getstate
-        elif numpy is not None and (value is numpy or value is numpy.random or owner is numpy.random.mtrand._rand):
-            found["numpy.random"] = lambda: _numpy_state(numpy)
-    return list(found.items())
+    if numpy is not None and "numpy.random" in sys.modules:
+        yield "numpy.random", lambda: _numpy_state(numpy)
 
 
 def _numpy_state(numpy: Any) -> tuple[Any, ...]:

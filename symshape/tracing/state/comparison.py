@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import keyword
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_
@@ -15,9 +16,9 @@ from typing import Any, Protocol
 
 import attrs
 
-from symshape.tracing.state.reachable import MISSING, PLAIN, Cell, Container, items_of
+from symshape.tracing.state.places import MISSING, Attribute, Cell, Container, items_of, same
 
-UNREADABLE = (LookupError, ValueError, RuntimeError)
+UNREADABLE = (LookupError, ValueError, RuntimeError, AttributeError)
 """What reading a place may raise that is gone (a key, a variable), or that another thread is writing."""
 
 
@@ -53,15 +54,15 @@ class Places:
     """The places that one program read, by kind.
 
     Attributes:
-        cells: one value each: the item ``key`` of a mapping, or the contents of a closure cell; ``MISSING`` where there
-            was none.
+        cells: one value each: the item ``key`` of a mapping, the contents of a closure cell, or an attribute that stands
+            in no dictionary; ``MISSING`` where there was none.
         containers: lists, sets and dictionaries with all their items, in order.
         tables: mappings in which new keys count.
         hooks: dictionaries of hooks.
         others: whatever else can say for itself.
     """
 
-    cells: Sequence[Cell] = ()
+    cells: Sequence[Cell | Attribute] = ()
     containers: Sequence[Container] = ()
     tables: Sequence[Table] = ()
     hooks: Sequence[Hooks] = ()
@@ -73,11 +74,6 @@ class Places:
         return Places(
             cells, containers, list(filter(chosen, self.tables)), list(filter(chosen, self.hooks)), self.others
         )
-
-
-def same(now: Any, then: Any) -> bool:
-    """Whether a place still holds what it held: the same object, or an equal plain value."""
-    return now is then or (type(now) is type(then) and isinstance(now, PLAIN) and repr(now) == repr(then))
 
 
 class Comparison:
@@ -95,7 +91,7 @@ class Comparison:
         self._places = places
         self._by_keys: list[Table] = []
         self._names: dict[str, Any] = {
-            "all": all, "any": any, "len": len, "list": list, "map": map, "tuple": tuple,
+            "all": all, "any": any, "getattr": getattr, "len": len, "list": list, "map": map, "tuple": tuple,
             "chain": itertools.chain.from_iterable, "identical": _identical, "items": items_of,
             "missing": MISSING, "same": is_,
         }  # fmt: skip
@@ -117,7 +113,10 @@ class Comparison:
             key = repr(cell.key) if type(cell.key) is str else f"k{i}"
             if key == f"k{i}":
                 self._names[key] = cell.key
-            if isinstance(cell.owner, types.CellType):
+            if isinstance(cell, Attribute):
+                spelt = cell.key.isidentifier() and not keyword.iskeyword(cell.key) and cell.value is not MISSING
+                yield f"{owner}.{cell.key} is v{i}" if spelt else f"getattr({owner}, {key}, missing) is v{i}"
+            elif isinstance(cell.owner, types.CellType):
                 if cell.value is MISSING:
                     self._names[f"r{i}"] = lambda cell=cell: _read(cell) is MISSING
                     yield f"r{i}()"
@@ -223,7 +222,9 @@ class Comparison:
         return all(place.holds() for place in self._places.others)
 
 
-def _read(cell: Cell) -> Any:
+def _read(cell: Cell | Attribute) -> Any:
+    if isinstance(cell, Attribute):
+        return cell.read()
     if isinstance(cell.owner, types.CellType):
         try:
             return cell.owner.cell_contents

@@ -1,0 +1,171 @@
+"""What instrumented code calls, and the recording that it tells of its loads: one at a time, in one thread."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_modules
+
+from symshape.tracing.intercept.identity import class_of, subject_of
+from symshape.tracing.state import loads
+from symshape.tracing.state.instrument import Hooks
+from symshape.tracing.state.places import MISSING, Answer
+from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.state.substitutes import Substitutes
+from symshape.tracing.state.values import handler_for, hook_table
+
+_GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
+_active: Recorder | None = None
+
+
+def recorder_of(fn: Callable[..., Any], constants: Iterable[Any] = (), *, serves: bool = True) -> Recorder:
+    """A recording of ``fn``, called with ``constants`` among its arguments; see :class:`Recorder`."""
+    return Recorder(fn, constants, HOOKS, handler_for, serves=serves)
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Inside, what runs in this thread is recorded."""
+    global _active
+    outer, _active = _active, recorder
+    try:
+        for name in _GLOBAL_HOOKS:
+            hook_table(recorder, "global hooks of modules", getattr(torch_modules, name))
+        fn = recorder.root
+        recorder.touch(fn, "" if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", "the function"))
+        for i, constant in enumerate(recorder.constants):
+            recorder.touch(constant, f"argument{i}")
+        yield
+    finally:
+        _active = outer
+        for function, code in reversed(recorder.swapped):
+            function.__code__ = code
+        recorder.swapped.clear()
+
+
+def _is_recorded() -> bool:
+    """Whether this thread records, and this is not a load that the recording itself makes."""
+    active = _active
+    return active is not None and not active.busy and active.thread == threading.get_ident()
+
+
+def _tell(what: Callable[..., None], *args: Any, asker: str = "") -> None:
+    """Calls ``what`` with the recording of this thread, if there is one."""
+    active = _active
+    if active is None or active.busy or active.thread != threading.get_ident():
+        return
+    active.busy = True
+    if asker:
+        active.asker = asker
+    try:
+        what(active, *args)
+    finally:
+        active.busy = False
+
+
+def _enter(code: types.CodeType) -> None:
+    _tell(Recorder.enter, code)
+
+
+def _load_global(name: str) -> Any:
+    frame = sys._getframe(1)
+    names, builtins = frame.f_globals, frame.f_builtins
+    recorded = _is_recorded()
+    if recorded:
+        _tell(loads.load_global, name, names, builtins, asker=frame.f_code.co_filename)
+    value = names[name] if name in names else builtins.get(name, MISSING)
+    if value is MISSING:
+        raise NameError(f"name {name!r} is not defined", name=name)
+    return _substitutes.of(value) if recorded else value
+
+
+def _load_attr(owner: Any, name: str) -> Any:
+    if not _is_recorded():
+        return getattr(owner, name)
+    _tell(loads.load_attr, owner, name, asker=sys._getframe(1).f_code.co_filename)
+    if name == "__class__":
+        return class_of(owner)
+    value = getattr(owner, name)
+    if name == "__getattribute__":
+        return _Reading(value, owner)
+    return _substitutes.of(value)
+
+
+def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
+    return _load_attr(kind(start, owner), name)
+
+
+def _read(owner: Any, name: str) -> None:
+    _tell(loads.load_attr, owner, name)
+
+
+class _Reading:
+    """``object.__getattribute__`` as a class's own look-up calls it: by names that no code spells."""
+
+    __slots__ = ("_owner", "_read")
+
+    def __init__(self, read: Callable[..., Any], owner: Any) -> None:
+        self._read, self._owner = read, owner
+
+    def __call__(self, *args: Any) -> Any:
+        if len(args) == 2:
+            _read(*args)
+        elif not isinstance(self._owner, type):
+            _read(getattr(self._read, "__self__", self._owner), args[0])
+        return self._read(*args)
+
+
+def _import(module: Any, name: str) -> Any:
+    _tell(loads.load_module, module, name)
+    return module
+
+
+def _imported(module: Any, value: Any, name: str) -> Any:
+    if not _is_recorded():
+        return value
+    _read(module, name)
+    return _substitutes.of(value)
+
+
+def _store_attr(owner: Any, name: str) -> None:
+    """A property that is set runs code of its own."""
+    if not isinstance(owner, (type, types.ModuleType)):
+        _tell(loads.setter, owner, name)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    active = _active
+    if active is None or active.thread != threading.get_ident():
+        return one is other
+    return active.is_same(one, other)
+
+
+def _subject(value: Any) -> Any:
+    return subject_of(value) if _is_recorded() else value
+
+
+def _listed(owner: Any) -> None:
+    _tell(loads.listed, owner)
+
+
+def _printed() -> None:
+    _tell(Recorder.tells, "prints")
+
+
+def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
+    _tell(Recorder.place, Answer(question, answer, name))
+
+
+_substitutes = Substitutes(_read, _listed, _answered, _printed)
+HOOKS = Hooks(_enter, _load_global, _load_attr, _load_super, _import, _imported, _store_attr, _is_same, _subject)

@@ -1,0 +1,301 @@
+"""What is done when code reads a global name or an attribute, by the class of what it reads from."""
+
+from __future__ import annotations
+
+import decimal
+import functools
+import logging
+import sys
+import types
+import warnings
+from typing import Any
+
+import torch
+
+from symshape.tracing.state import lookups, trusted
+from symshape.tracing.state.classes import class_entry, look_up, touch_member
+from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
+from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Namespace, Recorder
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+
+_OF_TENSORS = 0  # no object has this id
+_WALKS = frozenset(
+    [
+        "modules",
+        "named_modules",
+        "children",
+        "named_children",
+        "parameters",
+        "named_parameters",
+        "buffers",
+        "named_buffers",
+        "state_dict",
+        "get_submodule",
+        "get_parameter",
+        "get_buffer",
+        "apply",
+        "train",
+        "eval",
+        "zero_grad",
+        "requires_grad_",
+        "to",
+        "half",
+        "float",
+        "double",
+        "cuda",
+    ]
+)
+"""Methods of modules that read the tables of a whole tree."""
+_QUIET = frozenset(
+    {
+        torch.SymInt,
+        torch.SymFloat,
+        torch.SymBool,
+        str,
+        int,
+        float,
+        bool,
+        list,
+        dict,
+        tuple,
+        set,
+        torch.Size,
+        type(None),
+        bytes,
+        slice,
+    }
+)
+
+
+def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builtins: dict[str, Any]) -> None:
+    """A global name is about to be read."""
+    if (id(namespace), name) not in recorder.seen:
+        before = recorder.namespace("", namespace)
+        if name in namespace:
+            recorder.entry(namespace, name, name, before)
+            return
+        recorder.absent("", namespace, name, before)
+        if name in trusted.BUILTINS:
+            recorder.touch(builtins[name], name)
+        elif name in builtins:
+            recorder.entry(builtins, name, name, recorder.namespace("builtins", builtins))
+        else:
+            recorder.absent("builtins", builtins, name, recorder.namespace("builtins", builtins))
+
+
+def load_module(recorder: Recorder, module: Any, name: str) -> None:
+    """A module was imported while the function ran."""
+    full = name if name in sys.modules else getattr(module, "__name__", name)
+    if sys.modules.get(full) is module and not trusted.is_machinery(full):
+        recorder.place(Cell(sys.modules, full, module, f"the module {full}"))
+
+
+def load_attr(recorder: Recorder, owner: Any, key: str) -> None:
+    """An attribute is about to be read."""
+    kind = type(owner)
+    if kind in _QUIET:
+        return
+    reader = _readers.get(kind)
+    if reader is None:
+        reader = _readers[kind] = _reader_for(kind)
+    reader(recorder, owner, key)
+
+
+def setter(recorder: Recorder, owner: Any, key: str) -> None:
+    """An attribute is about to be set."""
+    found = lookups.static(type(owner), key)
+    if found is not MISSING and hasattr(type(found), "__set__"):
+        touch_member(recorder, found, f"{type(owner).__qualname__}.{key}")
+
+
+def listed(recorder: Recorder, owner: Any) -> None:
+    """All attributes of an object are about to be listed."""
+    recorder.touch(owner, type(owner).__name__)
+    attributes = lookups.attributes_of(owner)
+    if attributes is not None:
+        name = recorder.names.get(id(owner), type(owner).__name__)
+        before = recorder.namespace(name, attributes)
+        recorder.place(Keys(attributes, tuple(before.before), f"the attributes of {name}"))
+
+
+def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
+    """An attribute of a value that never changes; of a method of such a value."""
+
+
+def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
+    """An attribute that was set on a tensor, or a method of tensors."""
+    of_every_tensor(recorder, owner, key)
+    name = recorder.tensors.get(id(owner), "a tensor")
+    before = recorder.namespace(name, owner.__dict__)
+    if key in owner.__dict__:
+        recorder.entry(owner.__dict__, key, f"{name}.{key}", before)
+    elif not hasattr(torch.Tensor, key):
+        recorder.absent(name, owner.__dict__, key, before)
+
+
+def of_every_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
+    """A method of tensors: nobody exchanges it, or if so, it is seen."""
+    if (_OF_TENSORS, key) not in recorder.seen:
+        recorder.seen[_OF_TENSORS, key] = None
+        before = recorder.class_namespace(torch.Tensor)
+        if key in before.owner:
+            recorder.place(Cell(before.owner, key, before.owner[key], f"Tensor.{key}"))
+        else:
+            recorder.absent("Tensor", before.owner, key, before)
+
+
+def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> None:
+    """An attribute of a module of Python's."""
+    attributes = owner.__dict__
+    name = f"{owner.__name__}.{key}"
+    if owner is warnings and key in trusted.WARNING:
+        recorder.tells("warns")
+    if owner is decimal:
+        recorder.place(Answer(_decimal_context, _decimal_context(), "the context of decimal"))
+    if key == "__dict__":
+        recorder.refuse(f"lists the names of the module {owner.__name__}, {NOT_TO_SEE}")
+    if key in trusted.SETTERS and owner is torch:
+        recorder.refuse(f"calls torch.{key}, which a graph would not do again; do that around the function")
+    if key in attributes and str(getattr(attributes[key], "__module__", "")).startswith("symshape."):
+        return  # what stands for a function of torch's while tracing
+    before = recorder.namespace(owner.__name__, attributes)
+    if key in attributes:
+        recorder.entry(attributes, key, name, before)
+    elif type(owner) is not types.ModuleType:  # torch.backends and its like: flags behind descriptors
+        value = getattr(owner, key, MISSING)
+        if isinstance(value, PLAIN):
+            recorder.place(Answer(functools.partial(getattr, owner, key, MISSING), value, name, key))
+        recorder.touch(value, name)
+    else:
+        recorder.absent(owner.__name__, attributes, key, before)
+        if "__getattr__" in attributes:
+            recorder.entry(attributes, "__getattr__", f"{owner.__name__}.__getattr__", before)
+
+
+def of_class(recorder: Recorder, owner: type, key: str) -> None:
+    """An attribute of a class."""
+    if key == "__subclasses__" or (key in trusted.CHANGING_METHODS and owner.__module__ == "datetime"):
+        recorder.refuse(f"asks for {owner.__qualname__}.{key}, {NOT_TO_SEE}")
+    if key in ("__dict__", "__mro__", "__bases__"):
+        return
+    look_up(recorder, owner, key, owner.__qualname__)
+    if type(owner) is not type:
+        look_up(recorder, type(owner), key, type(owner).__qualname__)
+
+
+def of_super(recorder: Recorder, owner: Any, key: str) -> None:
+    """An attribute found after a class in the order of a method's look-up."""
+    start, kind = owner.__thisclass__, owner.__self_class__
+    order = kind.__mro__
+    for each in order[order.index(start) + 1 :]:
+        if key in each.__dict__:
+            class_entry(recorder, each, key, f"{each.__qualname__}.{key}")
+            return
+
+
+def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None:
+    """An attribute of a function."""
+    name = f"{owner.__name__}.{key}"
+    attributes = owner.__dict__
+    before = recorder.namespace(owner.__name__, attributes)
+    if key in attributes:
+        recorder.entry(attributes, key, name, before)
+    elif key in ("__dict__",):
+        recorder.touch(attributes, owner.__name__)
+    elif not hasattr(types.FunctionType, key):
+        recorder.absent(owner.__name__, attributes, key, before)
+
+
+def of_object(recorder: Recorder, owner: Any, key: str) -> None:
+    """An attribute of an object of a class of Python's."""
+    kind = type(owner)
+    if key in trusted.LOGGING and issubclass(kind, (logging.Logger, logging.LoggerAdapter)):
+        recorder.tells("logs, or asks what is logged")
+    found = look_up(recorder, kind, key, kind.__qualname__)
+    if id(owner) not in recorder.known:  # made while tracing: what it holds was loaded, or made, as well
+        return
+    name = recorder.names.get(id(owner), kind.__name__)
+    full = f"{name}.{key}" if name else key
+    data = found is not MISSING and hasattr(type(found), "__set__")
+    if data and isinstance(found, types.MemberDescriptorType):
+        read_slot(recorder, owner, key, full)
+        return
+    attributes = lookups.attributes_of(owner)
+    if attributes is None or (data and key != "__dict__"):
+        return
+    if key == "__dict__":
+        recorder.touch(attributes, name)
+        return
+    before = recorder.namespace(name, attributes, not trusted.is_machinery(kind.__module__))
+    if key in attributes:
+        recorder.entry(attributes, key, full, before)
+    elif issubclass(kind, torch.nn.Module):
+        _of_module(recorder, owner, key, found, name, before)
+    else:
+        recorder.absent(name or kind.__name__, attributes, key, before)
+
+
+def _of_module(recorder: Recorder, owner: torch.nn.Module, key: str, found: Any, name: str, before: Namespace) -> None:
+    """A method, parameter, buffer or submodule of a module, or nothing."""
+    full = f"{name}.{key}" if name else key
+    label = name or type(owner).__name__
+    recorder.absent(label, owner.__dict__, key, before)
+    if found is not MISSING:
+        if key in _WALKS:
+            for path, module in owner.named_modules():
+                _whole_module(recorder, f"{name}.{path}".strip("."), module)
+        return
+    for each in TABLES:
+        table = owner.__dict__.get(each)
+        if table is None:
+            continue
+        then = recorder.namespace(label, table)
+        if key in table:
+            recorder.entry(table, key, full, then)
+            return
+        recorder.absent(label, table, key, then)
+
+
+def _whole_module(recorder: Recorder, name: str, module: torch.nn.Module) -> None:
+    recorder.touch(module, name)
+    for each in TABLES:
+        table = module.__dict__.get(each)
+        if table is not None:
+            recorder.touch(table, name)
+
+
+def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
+    """An attribute that stands in a slot."""
+    value = getattr(owner, key, MISSING)
+    then = next((each.value for each in recorder.slots if each.owner is owner and each.key == key), value)
+    if then is value:
+        recorder.place(Attribute(owner, key, value, name))
+    recorder.touch(value, name)
+
+
+def _decimal_context() -> str:
+    now = decimal.getcontext()
+    traps = sorted(each.__name__ for each, on in now.traps.items() if on)
+    return f"{now.prec} {now.rounding} {now.Emin} {now.Emax} {now.capitals} {now.clamp} {traps}"
+
+
+def _reader_for(kind: type) -> Handler:
+    """What is done when an attribute of a value of a class is read."""
+    if issubclass(kind, SymbolicTensor):
+        return of_every_tensor
+    if issubclass(kind, torch.Tensor):
+        return of_tensor
+    if issubclass(kind, types.ModuleType):
+        return of_python_module
+    if issubclass(kind, type):
+        return of_class
+    if kind is super:
+        return of_super
+    if kind is types.FunctionType:
+        return of_function
+    if kind.__module__.partition(".")[0] == "symshape" or (trusted.is_of_c(kind) and kind is not types.SimpleNamespace):
+        return of_nothing
+    return of_object
+
+
+_readers: dict[type, Handler] = {}

@@ -1,0 +1,90 @@
+"""What classes answer: attributes found in the classes of an object, slots, and methods that Python calls by itself."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from symshape.tracing.state import trusted
+from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Place
+from symshape.user_code import is_library
+
+_AS_THEY_ARE = (types.FunctionType, types.BuiltinFunctionType, type, *PLAIN)
+_NOT_CALLED = frozenset({"__class__", "__dict__", "__doc__", "__module__", "__weakref__", "__annotations__"})
+_of_object = object.__getattribute__
+
+
+def attributes_of(value: Any) -> dict[str, Any] | None:
+    """The dictionary of an object's own attributes, past whatever its class does about look-ups; None without one."""
+    try:
+        found = _of_object(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def static(kind: type, key: str) -> Any:
+    """What stands under a name in a class or its bases, as it stands there."""
+    for each in kind.__mro__:
+        if key in each.__dict__:
+            return each.__dict__[key]
+    return MISSING
+
+
+def place_of(kind: type, key: str, found: Any, name: str) -> Place:
+    """The place of a look-up in a class: the quick look-up where that answers what stands there."""
+    plain = isinstance(found, _AS_THEY_ARE) and type(kind).__getattribute__ is type.__getattribute__
+    if plain and not hasattr(type(static(type(kind), key)), "__set__"):
+        return Attribute(kind, key, found, name)
+    return Answer(_Lookup(kind, key), found, name, key)
+
+
+class _Lookup:
+    """Asks a class for what stands there."""
+
+    __slots__ = ("key", "kind")
+
+    def __init__(self, kind: type, key: str) -> None:
+        self.kind, self.key = kind, key
+
+    def __call__(self) -> Any:
+        return static(self.kind, self.key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _slots_of(kind: type) -> tuple[str, ...]:
+    return tuple(
+        key
+        for each in kind.__mro__
+        if not trusted.is_of_c(each)
+        for key, value in each.__dict__.items()
+        if isinstance(value, types.MemberDescriptorType)
+    )
+
+
+def slots_of(kind: type) -> tuple[str, ...]:
+    """The names of the slots that classes of Python code give to their objects."""
+    return _slots_of(kind)
+
+
+def functions_of(kind: type, everything: bool, tell: Callable[[Any, str], None]) -> None:
+    """Tells of the functions that stand in a class: all, or those that Python calls by itself."""
+    for key, value in list(kind.__dict__.items()):
+        special = key.startswith("__") and key.endswith("__") and key not in _NOT_CALLED
+        if (everything or special) and isinstance(value, FUNCTIONS):
+            tell(value, f"{kind.__qualname__}.{key}")
+
+
+FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
+
+@functools.lru_cache(maxsize=4096)
+def _is_of_library(name: str) -> bool:
+    return is_library(getattr(sys.modules.get(name), "__file__", None) or "")
+
+
+def is_of_library(kind: type) -> bool:
+    """Whether a class stands in an installed library."""
+    return _is_of_library(kind.__module__)

@@ -1,0 +1,143 @@
+"""The places that a program reads: how to read each again, what was found there, and its name for people."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+"""Values that are compared by value; everything else is compared by identity."""
+MISSING = object()
+
+
+@attrs.frozen(eq=False)
+class Cell:
+    """An entry of a dictionary, or the variable of a closure."""
+
+    owner: Any  # a mapping or a closure cell
+    key: Any
+    value: Any
+    name: str
+
+    def read(self) -> Any:
+        """What is there now."""
+        if isinstance(self.owner, types.CellType):
+            try:
+                return self.owner.cell_contents
+            except ValueError:
+                return MISSING
+        return self.owner.get(self.key, MISSING)
+
+
+@attrs.frozen(eq=False)
+class Attribute:
+    """An attribute that stands in no dictionary: a slot, what a class answers, ``__code__`` of a function."""
+
+    owner: Any
+    key: str
+    value: Any
+    name: str
+
+    def read(self) -> Any:
+        """What is there now."""
+        return getattr(self.owner, self.key, MISSING)
+
+
+@attrs.frozen(eq=False)
+class Answer:
+    """The answer to a question that is asked again: a flag of torch's, a context variable, a look-up of its own."""
+
+    owner: Callable[[], Any]
+    value: Any
+    name: str
+    key: str = ""
+
+    def read(self) -> Any:
+        """The answer now."""
+        return self.owner()
+
+    def holds(self) -> bool:
+        """Whether the answer is what it was."""
+        return same(self.owner(), self.value)
+
+
+@attrs.frozen(eq=False)
+class Keys:
+    """All keys of a dictionary, in order: the names of attributes that were listed, or that a class must not gain."""
+
+    owner: Any
+    value: tuple[Any, ...]
+    name: str
+    key: str = "its keys"
+
+    def read(self) -> tuple[Any, ...]:
+        """The keys now."""
+        return tuple(self.owner)
+
+    def holds(self) -> bool:
+        """Whether they are those that there were."""
+        return tuple(self.owner) == self.value
+
+
+Place = Cell | Attribute | Answer | Keys
+
+
+@attrs.frozen(eq=False)
+class Container:
+    """A list, dictionary, set or deque, or the bytes of an array, with the items that it held."""
+
+    owner: Any
+    items: Any
+    name: str
+
+    def read(self) -> Any:
+        """The items that it holds now."""
+        return items_of(self.owner)
+
+    def put_back(self) -> None:
+        """Gives it its old items back."""
+        if isinstance(self.owner, dict):
+            dict.clear(self.owner)
+            for key, value in zip(self.items[::2], self.items[1::2], strict=True):
+                dict.__setitem__(self.owner, key, value)
+        elif isinstance(self.owner, list):
+            self.owner[:] = self.items
+        elif isinstance(self.owner, bytearray):
+            self.owner[:] = self.items[0]
+        elif isinstance(self.owner, deque):
+            self.owner.clear()
+            self.owner.extend(self.items)
+        elif isinstance(self.owner, set):
+            self.owner.clear()
+            self.owner.update(self.items)
+        else:  # a NumPy array
+            self.owner[...] = type(self.owner)(self.owner.shape, self.owner.dtype, self.items[3])
+
+
+def items_of(owner: Any) -> Any:
+    """The items of a container; keys and values of a dictionary; the content of an array."""
+    if isinstance(owner, dict):
+        items = OrderedDict.items if isinstance(owner, OrderedDict) else dict.items
+        return tuple(part for pair in items(owner) for part in pair)
+    if isinstance(owner, list):
+        return tuple(list.__iter__(owner))
+    if isinstance(owner, (set, frozenset, deque, tuple)):
+        return tuple(owner)
+    if isinstance(owner, bytearray):
+        return (bytes(owner),)
+    return (str(owner.dtype), owner.shape, owner.strides, owner.tobytes())  # a NumPy array
+
+
+def same(now: Any, then: Any) -> bool:
+    """Whether a place still holds what it held: the same object, or an equal plain value."""
+    return now is then or (type(now) is type(then) and isinstance(now, PLAIN) and repr(now) == repr(then))
+
+
+def same_items(now: Any, then: Any) -> bool:
+    """Whether a container still holds the items that it held."""
+    return len(now) == len(then) and all(map(same, now, then))

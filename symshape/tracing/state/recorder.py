@@ -1,0 +1,192 @@
+"""What a program reads besides its arguments, written down while it runs.
+
+Whatever code reads it has to load first: a global name, an attribute, the variable of a closure, an item of something
+loaded.  The functions that run are instrumented (:mod:`instrument`) where they are loaded; each load of something that
+may change becomes a place, with the value that was there before the trace.  What a recording cannot see into (a
+generator of numbers, a clock, an iterator, an object of C) is refused by name and never taken to stay.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from symshape.errors import UnsupportedError
+from symshape.tracing.state.instrument import Hooks
+from symshape.tracing.state.places import MISSING, Attribute, Cell, Container, Place
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.user_code import is_library
+
+TABLES = ("_parameters", "_buffers", "_modules")
+"""The dictionaries of a module of torch's."""
+SYMBOLIC = (SymbolicTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+NOT_TO_SEE = "of which symshape cannot see what it gives; pass what it gives as an argument"
+
+
+class Namespace:
+    """A dictionary of attributes or globals as it was before the trace.
+
+    Attributes:
+        name: for people.
+        owner: the dictionary; of a class, a view of it.
+        before: what it held.
+        own: whether plain values count: what objects of Python's and torch's own note is their own affair.
+        kind: the class, if it is of one.
+    """
+
+    __slots__ = ("before", "kind", "name", "own", "owner")
+
+    def __init__(self, name: str, owner: Any, own: bool, kind: type | None = None) -> None:
+        self.name, self.owner, self.before, self.own, self.kind = name, owner, dict(owner), own, kind
+
+
+class Recorder:
+    """One recording.
+
+    Args:
+        fn: what is traced.
+        constants: what it is called with, but for tensors.
+        hooks: what instrumented code calls.
+        handler_for: what is done when a value of a class is loaded; None for nothing.
+        serves: whether a graph is to serve in the place of ``fn``, which then may not print.
+
+    Attributes:
+        places: what was read, each place once.
+        containers: lists, dictionaries, sets … that were loaded.
+        tensors: names of real tensors, by id.
+        names: names of objects, by id.
+        namespaces: by id of the dictionary or class: how it was.
+        slots: values of attributes that stand in no dictionary, before.
+        memos: functions with a memo (``lru_cache``), with the misses that they had.
+        refusals: what was read that cannot be seen into, in words.
+        asker: the file of the code that reads now.
+        on_generator: told of each random generator that is loaded.
+        is_same: what ``is`` means.
+        known: by id, what was loaded.
+        seen: the places noted, by the ids of their owners, which are kept alive.
+        kinds: the classes of which special methods were noted.
+        functions: by id of their code, the functions that may begin.
+        swapped: the functions that are instrumented, with their own code.
+        busy: whether the recording itself loads something.
+        weakly: whether what is loaded must not be kept alive.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        constants: Iterable[Any],
+        hooks: Hooks,
+        handler_for: Callable[[type], Handler | None],
+        *,
+        serves: bool = True,
+    ) -> None:
+        self.root = fn
+        self.constants = tuple(constants)
+        self.hooks = hooks
+        self.serves = serves
+        self.places: list[Place] = []
+        self.containers: list[Container] = []
+        self.tensors: dict[int, str] = {}
+        self.names: dict[int, str] = {}
+        self.namespaces: dict[int, Namespace] = {}
+        self.slots: list[Attribute] = []
+        self.memos: list[tuple[Any, int]] = []
+        self.refusals: list[str] = []
+        self.asker = ""
+        self.on_generator: Callable[[torch.Generator], object] = lambda _: None
+        self.is_same: Callable[[Any, Any], bool] = lambda one, other: one is other
+        self.known: dict[int, Any] = {}
+        self.seen: dict[tuple[int, Any], Any] = {}
+        self.kinds: set[int] = set()
+        self.functions: dict[int, list[types.FunctionType]] = {}
+        self.swapped: list[tuple[types.FunctionType, types.CodeType]] = []
+        self.busy = False
+        self.weakly = False
+        self.thread = threading.get_ident()
+        self._handler_for = handler_for
+
+    def refuse(self, what: str) -> None:
+        """Notes what cannot be recorded.
+
+        Raises:
+            UnsupportedError: always; if the program catches it, the trace is refused at its end.
+        """
+        self.refusals.append(what)
+        raise UnsupportedError(f"the program {what}")
+
+    def tells(self, what: str) -> None:
+        """The user's code is about to tell people something, which a graph would not do again.
+
+        Raises:
+            UnsupportedError: if the graph is to serve in the place of the function.
+        """
+        if self.serves and not is_library(self.asker):
+            self.refuse(f"{what}, which a graph would not do again; keep that out of the function")
+
+    # -- values
+    def touch(self, value: Any, name: str) -> None:
+        """A value that was there before the trace, or may have been, was loaded: what it leads to is looked at."""
+        if id(value) in self.known:
+            return
+        handler = self._handler_for(type(value))
+        if handler is not None:
+            self.known[id(value)] = value
+            handler(self, value, name)
+
+    # -- places
+    def place(self, place: Place) -> None:
+        """Notes a place, once."""
+        key = (id(place.owner), place.key)
+        if key not in self.seen:
+            self.seen[key] = place.owner
+            if not issubclass(type(place.value), SYMBOLIC):
+                self.places.append(place)
+
+    def namespace(self, name: str, owner: Any, own: bool = True) -> Namespace:
+        """How a dictionary was when it was first met."""
+        found = self.namespaces.get(id(owner))
+        if found is None:
+            found = self.namespaces[id(owner)] = Namespace(name, owner, own)
+        return found
+
+    def class_namespace(self, kind: type) -> Namespace:
+        """How the attributes of a class were when it was first met."""
+        found = self.namespaces.get(id(kind))
+        if found is None:
+            self.known.setdefault(id(kind), kind)
+            found = self.namespaces[id(kind)] = Namespace(kind.__qualname__, kind.__dict__, True, kind)
+        return found
+
+    def entry(self, owner: Any, key: Any, name: str, namespace: Namespace) -> None:
+        """An entry of a dictionary was read; it is no place if the trace itself wrote there before it read."""
+        if (id(owner), key) in self.seen:
+            return
+        value = owner.get(key, MISSING)
+        if namespace.before.get(key, MISSING) is value:
+            self.place(Cell(owner, key, value, name))
+        self.touch(value, name)
+
+    def absent(self, name: str, owner: Any, key: str, namespace: Namespace) -> None:
+        """A name was looked for in a dictionary and was not there."""
+        if key not in namespace.before:
+            self.place(Cell(owner, key, MISSING, f"{name}.{key}" if name else key))
+
+    def enter(self, code: types.CodeType) -> None:
+        """A function begins: the variables around it may be read."""
+        for function in self.functions.pop(id(code), ()):
+            self.namespace("", function.__globals__)
+            for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+                try:
+                    value = cell.cell_contents
+                except ValueError:
+                    continue
+                self.place(Cell(cell, name, value, name))
+                self.touch(value, name)
+
+
+Handler = Callable[[Recorder, Any, str], None]
+"""What is done with a value (or an attribute of it) that is called so."""

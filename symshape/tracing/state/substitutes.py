@@ -1,0 +1,101 @@
+"""Functions that a traced program means otherwise: they take symbolic numbers, or the recording must see their answer.
+
+A name of Python's or torch's that code loads while it is recorded is exchanged for the function here: for kinds of
+numbers see ``intercept/builtins``; ``getattr`` and its like read attributes by names that no code spells; flags of
+torch's are answers to questions that each call asks again.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.tracing.intercept.builtins import REPLACED
+from symshape.tracing.symbolic.nodes.texts import plain_print
+
+_FLAGS = (
+    "are_deterministic_algorithms_enabled",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "get_deterministic_debug_mode",
+    "get_float32_matmul_precision",
+    "get_num_threads",
+    "get_num_interop_threads",
+    "is_warn_always_enabled",
+    "is_anomaly_enabled",
+    "get_default_device",
+)
+
+
+class Substitutes:
+    """By ``id`` of the original: what code gets instead.
+
+    Args:
+        read: told of an object and the name of an attribute that is about to be read.
+        listed: told of an object whose attributes are about to be listed.
+        answered: told of a question and its answer.
+        printed: told when something is about to be printed.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Any, str], None],
+        listed: Callable[[Any], None],
+        answered: Callable[[Callable[[], Any], Any, str], None],
+        printed: Callable[[], None],
+    ) -> None:
+        self._read, self._listed, self._answered, self._printed = read, listed, answered, printed
+        self.table: dict[int, Any] = {id(getattr(builtins, name)): ours for name, ours in REPLACED.items()}
+        self.table |= {
+            id(getattr): self.getattr,
+            id(hasattr): self.hasattr,
+            id(vars): self.vars,
+            id(dir): self.dir,
+            id(print): self.print,
+        }
+        self._flags = [getattr(torch, name) for name in _FLAGS if hasattr(torch, name)]
+        self.table |= {id(each): self._asking(each) for each in self._flags}
+
+    def getattr(self, owner: Any, name: str, *default: Any) -> Any:
+        """``getattr``."""
+        if type(name) is str:
+            self._read(owner, name)
+        return self.of(getattr(owner, name, *default))
+
+    def hasattr(self, owner: Any, name: str) -> bool:
+        """``hasattr``."""
+        if type(name) is str:
+            self._read(owner, name)
+        return hasattr(owner, name)
+
+    def vars(self, *owner: Any) -> Any:
+        """``vars`` of an object."""
+        if owner:
+            self._read(owner[0], "__dict__")
+        return vars(*owner)
+
+    def dir(self, *owner: Any) -> Any:
+        """``dir`` of an object."""
+        if owner:
+            self._listed(owner[0])
+        return dir(*owner)
+
+    def print(self, *items: Any, **options: Any) -> None:
+        """``print``."""
+        self._printed()
+        plain_print(*items, **options)
+
+    def _asking(self, question: Callable[[], Any]) -> Callable[..., Any]:
+        def ask(*args: Any, **kwargs: Any) -> Any:
+            answer = question(*args, **kwargs)
+            if not args and not kwargs:
+                self._answered(question, answer, question.__name__)
+            return answer
+
+        return ask
+
+    def of(self, value: Any) -> Any:
+        """What code gets for a value that it loads."""
+        return self.table.get(id(value), value)

@@ -1,0 +1,308 @@
+"""What is done with a value that code loads, by its class: what it leads to, and what of it can be read."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import os
+import random
+import types
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from symshape.tracing.state import lookups, trusted
+from symshape.tracing.state.classes import class_as_it_is, special_methods, touch_member
+from symshape.tracing.state.instrument import instrumented, is_instrumented
+from symshape.tracing.state.loads import of_object
+from symshape.tracing.state.modules import refuse_untraceable
+from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Container, items_of
+from symshape.tracing.state.recorder import NOT_TO_SEE, SYMBOLIC, TABLES, Handler, Recorder
+from symshape.user_code import is_library
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_CONTAINERS = (list, dict, set, deque, bytearray)
+_FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
+_MOST_BYTES = 1 << 16
+
+
+def touch_function(recorder: Recorder, function: types.FunctionType, name: str) -> None:
+    """A function of Python's: it will tell what it reads, unless it is taken to stay."""
+    code = function.__code__
+    if is_instrumented(code, recorder.hooks):  # made by a function that runs now
+        return
+    hidden = trusted.hides(function)
+    if hidden:
+        recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}")
+    if function is os.getenv:
+        recorder.touch(os.environ, "os.environ")
+    if trusted.is_trusted(code.co_filename):
+        for cell in function.__closure__ or ():
+            with contextlib.suppress(ValueError):  # an empty variable
+                recorder.touch(cell.cell_contents, name)
+    else:
+        recorder.functions.setdefault(id(code), []).append(function)
+        recorder.known[id(code)] = code
+        recorder.swapped.append((function, code))
+        function.__code__ = instrumented(code, recorder.hooks)
+        if not is_library(code.co_filename):
+            _function_places(recorder, function, code, name)
+        for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            recorder.touch(value, f"a default of {function.__name__}")
+    wrapped = function.__dict__.get("__wrapped__")
+    if wrapped is not None:
+        recorder.touch(wrapped, name)
+
+
+def _function_places(recorder: Recorder, function: types.FunctionType, code: types.CodeType, name: str) -> None:
+    label = function.__name__
+    recorder.place(Attribute(function, "__code__", code, f"{label}.__code__"))
+    recorder.place(Attribute(function, "__defaults__", function.__defaults__, f"defaults of {label}"))
+    recorder.place(Attribute(function, "__kwdefaults__", function.__kwdefaults__, f"defaults of {label}"))
+    if function.__kwdefaults__:
+        touch_container(recorder, function.__kwdefaults__, f"defaults of {label}")
+    recorder.namespace(label, function.__dict__)
+
+
+def touch_method(recorder: Recorder, method: types.MethodType, name: str) -> None:
+    """A bound method."""
+    if method.__self__ is random._inst:  # watched as a whole: see ``Draws``
+        return
+    recorder.touch(method.__self__, "recorder" if method is recorder.root else name)
+    recorder.touch(method.__func__, name)
+
+
+def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
+    """A ``functools.partial``: its function and arguments stay, its keywords need not."""
+    recorder.touch(value.func, name)
+    for i, each in enumerate(value.args):
+        recorder.touch(each, f"{name or 'partial'} argument {i}")
+    touch_container(recorder, value.keywords, f"keywords of {name or 'partial'}")
+
+
+def touch_memo(recorder: Recorder, value: Any, name: str) -> None:
+    """A function with a memo: what it answers from the memo was computed by nobody that we saw."""
+    recorder.memos.append((value, value.cache_info().misses))
+    recorder.touch(value.__wrapped__, name)
+
+
+def touch_c_function(recorder: Recorder, value: Any, name: str) -> None:
+    """A function of C."""
+    if value is warnings.warn:
+        recorder.tells("warns")
+    hidden = trusted.hides(value)
+    if hidden:
+        recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}")
+    owner = getattr(value, "__self__", None)
+    if owner is not None and owner is not random._inst and not isinstance(owner, (type, types.ModuleType)):
+        recorder.touch(owner, name)
+
+
+def touch_tuple(recorder: Recorder, value: Any, name: str) -> None:
+    """Items that stay; what they lead to need not."""
+    for i, item in enumerate(value):
+        if type(item) not in PLAIN:
+            recorder.touch(item, f"{name}[{i}]")
+    if not trusted.is_of_c(type(value)):
+        touch_instance(recorder, value, name)
+
+
+def touch_container(recorder: Recorder, value: Any, name: str) -> None:
+    """A list, dictionary, set … of which any item may be read."""
+    recorder.known.setdefault(id(value), value)
+    items = items_of(value)
+    recorder.containers.append(Container(value, items, name))
+    if isinstance(value, bytearray):
+        return
+    table = recorder.names.get(id(value))  # of a module: its entries are called like attributes
+    if table is not None:
+        for key, item in zip(items[::2], items[1::2], strict=True):
+            recorder.touch(item, f"{table}.{key}" if table else key)
+    else:
+        for i, item in enumerate(items):
+            if type(item) not in PLAIN:
+                recorder.touch(item, f"{name}[{i}]")
+    if not trusted.is_of_c(type(value)):
+        touch_instance(recorder, value, name)
+
+
+def touch_mapping_proxy(recorder: Recorder, value: Any, name: str) -> None:
+    """A view of a dictionary that cannot be reached."""
+    for item in value.values():
+        recorder.touch(item, name)
+    read = functools.partial(_items_of_proxy, value)
+    recorder.place(Answer(read, read(), name))
+
+
+def touch_array(recorder: Recorder, value: Any, name: str) -> None:
+    """A NumPy array: by its content, as long as that is little."""
+    if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
+        recorder.refuse(f"reads the NumPy array {name}, of {value.nbytes:,} bytes; pass it as a tensor")
+    recorder.containers.append(Container(value, items_of(value), name))
+
+
+def touch_context_variable(recorder: Recorder, value: Any, name: str) -> None:
+    """A context variable: asked again."""
+    ask = functools.partial(value.get, MISSING)
+    recorder.place(Answer(ask, ask(), name))
+    recorder.touch(ask(), name)
+
+
+def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
+    """A weak reference: that what it refers to is the same, and there."""
+    target = value()
+    recorder.place(Answer(functools.partial(_refers_to, value, id(target)), True, name))
+    outer, recorder.weakly = recorder.weakly, True
+    recorder.touch(target, name)
+    recorder.weakly = outer
+
+
+def touch_generator(recorder: Recorder, value: torch.Generator, name: str) -> None:
+    """A random generator of torch's."""
+    recorder.on_generator(value)
+
+
+def touch_tensor(recorder: Recorder, value: torch.Tensor, name: str) -> None:
+    """A real tensor: a parameter, a buffer, a global."""
+    recorder.tensors.setdefault(id(value), name)
+    recorder.namespace(name, value.__dict__)
+    if value.requires_grad and torch.is_grad_enabled():
+        recorder.place(Attribute(value, "_backward_hooks", value._backward_hooks, f"hooks of {name}"))
+    hooks = getattr(value, "_backward_hooks", None)
+    if hooks:
+        hook_table(recorder, f"hooks of {name}", hooks)
+
+
+def touch_class(recorder: Recorder, value: type, name: str) -> None:
+    """A class: what making an object of it runs."""
+    if trusted.is_machinery(value.__module__):
+        return
+    of_autograd = issubclass(value, torch.autograd.Function)
+    for each in value.__mro__:
+        if trusted.is_machinery(each.__module__):
+            continue
+        own = not lookups.is_of_library(each)
+        lookups.functions_of(each, own or of_autograd, functools.partial(touch_member, recorder))
+        if of_autograd:
+            class_as_it_is(recorder, each, True)
+        else:
+            recorder.class_namespace(each)
+
+
+def touch_compiled(recorder: Recorder, value: Any, name: str) -> None:
+    """A compiled function inside another: its own code runs."""
+    recorder.touch(value.fn, name)
+
+
+def touch_environment(recorder: Recorder, value: Any, name: str) -> None:
+    """The environment of the process."""
+    touch_container(recorder, value._data, name)
+
+
+def touch_hidden(recorder: Recorder, value: Any, name: str) -> None:
+    """What no recording can see into."""
+    kind = type(value)
+    recorder.refuse(f"reads {name}, of class {kind.__module__}.{kind.__qualname__}, {NOT_TO_SEE}")
+
+
+def touch_object(recorder: Recorder, value: Any, name: str) -> None:
+    """An object of a class of Python's."""
+    touch_instance(recorder, value, name)
+    attributes = lookups.attributes_of(value)
+    if attributes is not None and trusted.is_whole(type(value)):
+        recorder.touch(attributes, name)
+
+
+def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
+    """What an object of a class of Python's holds, before anything writes to it, and what Python may call of it."""
+    kind = type(value)
+    recorder.names[id(value)] = name
+    attributes = lookups.attributes_of(value)
+    if attributes is not None:
+        recorder.namespace(name, attributes, not trusted.is_machinery(kind.__module__))
+    for key in lookups.slots_of(kind):
+        recorder.slots.append(Attribute(value, key, getattr(value, key, MISSING), f"{name}.{key}"))
+    if not trusted.is_machinery(kind.__module__):
+        if not recorder.weakly and not lookups.is_of_library(kind):
+            recorder.place(Attribute(value, "__class__", kind, f"the class of {name}"))
+        special_methods(recorder, kind)
+
+
+def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None:
+    """A module of torch's: its tables, its hooks, its ``forward``."""
+    refuse_untraceable(module, name)
+    touch_instance(recorder, module, name)
+    label = name or type(module).__name__
+    for each in TABLES:
+        table = module.__dict__.get(each)
+        if table is not None:
+            recorder.namespace(label, table)
+            recorder.names[id(table)] = name
+    for each in _HOOKS:
+        hook_table(recorder, f"hooks of {label}", module.__dict__.get(each, {}))
+    of_object(recorder, module, "forward")
+
+
+def hook_table(recorder: Recorder, name: str, hooks: Any) -> None:
+    """A dictionary of hooks: those that there are, and no others."""
+    recorder.known.setdefault(id(hooks), hooks)
+    recorder.containers.append(Container(hooks, items_of(hooks), name))
+    for hook in hooks.values():
+        recorder.touch(hook, name)
+
+
+def _touch_descriptor(recorder: Recorder, value: Any, name: str) -> None:
+    touch_member(recorder, value, name)
+
+
+def _refers_to(reference: Callable[[], Any], target: int) -> bool:
+    return id(reference()) == target
+
+
+def _items_of_proxy(proxy: Mapping[Any, Any]) -> str:
+    return repr([(key, id(value)) for key, value in proxy.items()])
+
+
+def handler_for(kind: type) -> Handler | None:
+    """What is done with a value of a class that was loaded; None for nothing."""
+    if issubclass(kind, SYMBOLIC) or kind in PLAIN or issubclass(kind, types.ModuleType):
+        return None
+    for base, handler in _BY_CLASS:
+        if issubclass(kind, base):
+            return handler
+    if kind.__module__ == "symshape.frontends.compile":
+        return touch_compiled
+    if kind.__module__.partition(".")[0] == "symshape":
+        return None
+    if kind.__module__ == "numpy" and kind.__qualname__ == "ndarray":
+        return touch_array
+    if trusted.is_hidden(kind):
+        return touch_hidden
+    if trusted.is_of_c(kind) and kind is not types.SimpleNamespace:
+        return None
+    return touch_object
+
+
+_BY_CLASS: tuple[tuple[Any, Handler], ...] = (
+    (torch.Tensor, touch_tensor),
+    (torch.nn.Module, touch_module),
+    (types.FunctionType, touch_function),
+    (types.MethodType, touch_method),
+    (functools.partial, touch_partial),
+    (functools._lru_cache_wrapper, touch_memo),
+    (_FUNCTIONS_OF_C, touch_c_function),
+    (type, touch_class),
+    (os._Environ, touch_environment),
+    (torch.Generator, touch_generator),
+    ((tuple, frozenset), touch_tuple),
+    (_CONTAINERS, touch_container),
+    (types.MappingProxyType, touch_mapping_proxy),
+    (contextvars.ContextVar, touch_context_variable),
+    (weakref.ref, touch_weak),
+    ((staticmethod, classmethod, property, functools.cached_property), _touch_descriptor),
+)
