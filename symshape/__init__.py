@@ -9,7 +9,7 @@ The floors, from the ground: ``dims``, ``options``, ``events`` and ``errors`` ar
 what a call is, with the one maker of its keys; ``graph`` what a traced program is; ``tracing`` makes one; ``runtime``
 keeps and runs them; ``explore`` shows them; ``frontends`` are the ways in.
 
-A warm call of a compiled function passes ``frontends/compile.py`` (``Compiled.__call__``), ``calls/call_key.py`` and
+A warm call of a compiled function passes ``frontends/compiled.py`` (``Compiled.__call__``), ``calls/call_key.py`` and
 ``calls/modes.py`` (its exact key), ``runtime/cache.py`` (``find_exact``) and the entry's runner in ``runtime/runners``.
 Sizes that are new but fit an entry go by ``call_key.read`` and the dispatch tree (``EntryCache.find``).  On a miss
 ``calls/arguments.py`` names the arguments, ``calls/policies.py`` says which sizes become symbols,

@@ -1,7 +1,7 @@
 """What programs asked of an argument beside what every key says: attributes of its own, which object it is.
 
 Most programs ask nothing of the kind, and their calls pay nothing for it.  Where a trace had to answer such a question,
-the answer becomes a part of the key of every later call of that function: see ``frontends/compile.py``.
+the answer becomes a part of the key of every later call of that function: see ``frontends/compiled.py``.
 """
 
 from __future__ import annotations

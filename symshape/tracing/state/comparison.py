@@ -54,8 +54,8 @@ class Places:
     """The places that one program read, by kind.
 
     Attributes:
-        cells: one value each: the item ``key`` of a mapping, the contents of a closure cell, or an attribute that stands
-            in no dictionary; ``MISSING`` where there was none.
+        cells: one value each: the item ``key`` of a mapping, the contents of a closure cell, or an attribute that
+            stands in no dictionary; ``MISSING`` where there was none.
         containers: lists, sets and dictionaries with all their items, in order.
         tables: mappings in which new keys count.
         hooks: dictionaries of hooks.

@@ -118,6 +118,12 @@ def listed(recorder: Recorder, owner: Any) -> None:
         recorder.place(Keys(attributes, tuple(before.before), f"the attributes of {name}"))
 
 
+def of_memo(recorder: Recorder, owner: Any, key: str) -> None:
+    """An attribute of a function with a memo: what it counts changes with every call."""
+    if key.startswith("cache_"):
+        recorder.refuse(f"asks for {key} of the memo of {owner.__name__}, {NOT_TO_SEE}")
+
+
 def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of a value that never changes; of a method of such a value."""
 
@@ -148,6 +154,8 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     """An attribute of a module of Python's."""
     attributes = owner.__dict__
     name = f"{owner.__name__}.{key}"
+    if owner is sys and key in ("stdout", "stderr"):
+        recorder.tells("writes to the screen")
     if owner is warnings and key in trusted.WARNING:
         recorder.tells("warns")
     if owner is decimal:
@@ -289,6 +297,8 @@ def _reader_for(kind: type) -> Handler:
         return of_python_module
     if issubclass(kind, type):
         return of_class
+    if kind is functools._lru_cache_wrapper:
+        return of_memo
     if kind is super:
         return of_super
     if kind is types.FunctionType:

@@ -71,14 +71,30 @@ def slots_of(kind: type) -> tuple[str, ...]:
 
 
 def functions_of(kind: type, everything: bool, tell: Callable[[Any, str], None]) -> None:
-    """Tells of the functions that stand in a class: all, or those that Python calls by itself."""
+    """Tells of the functions that stand in a class: all, or those that Python calls by itself.
+
+    What a library's classes do when an object is made, shown or pickled is taken to stay.
+    """
+    wanted = _USED.__contains__ if is_of_library(kind) else _is_special
     for key, value in list(kind.__dict__.items()):
-        special = key.startswith("__") and key.endswith("__") and key not in _NOT_CALLED
-        if (everything or special) and isinstance(value, FUNCTIONS):
+        if isinstance(value, FUNCTIONS) and (everything or wanted(key)):
             tell(value, f"{kind.__qualname__}.{key}")
 
 
+def _is_special(key: str) -> bool:
+    return key.startswith("__") and key.endswith("__") and key not in _NOT_CALLED
+
+
 FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
+_BINARY = trusted.words("add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or")
+_UNARY = trusted.words(
+    "call getitem len iter next contains bool float int index getattr getattribute enter exit get set "
+    "eq ne lt le gt ge hash neg pos abs invert round missing reversed"
+)
+_USED = frozenset(f"__{prefix}{name}__" for name in _BINARY for prefix in ("", "r", "i")) | frozenset(
+    f"__{name}__" for name in _UNARY
+)
+
 
 @functools.lru_cache(maxsize=4096)
 def _is_of_library(name: str) -> bool:

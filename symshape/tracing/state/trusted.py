@@ -52,8 +52,8 @@ def is_trusted(filename: str) -> bool:
 @functools.lru_cache(maxsize=4096)
 def is_machinery(name: str) -> bool:
     """Whether a module of this name is of Python or of torch: what its classes have is taken to stay."""
-    if name.startswith("torch.nn.modules.") and name != "torch.nn.modules.module":
-        return False
+    if name.startswith(("torch.nn.modules.", "torch.nn.utils.", "torch.optim.")):
+        return name == "torch.nn.modules.module"
     if name.partition(".")[0] in sys.stdlib_module_names or name in ("builtins", "torch") or name.startswith("torch."):
         return name != "__main__"
     module = sys.modules.get(name)
@@ -82,8 +82,8 @@ _CHANGING_NAMES = frozenset(
 )
 SETTERS = frozenset(
     words(
-        "set_num_threads set_num_interop_threads use_deterministic_algorithms set_deterministic_debug_mode set_printoptions "
-        "set_float32_matmul_precision set_warn_always set_flush_denormal set_default_device "
+        "set_num_threads set_num_interop_threads use_deterministic_algorithms set_deterministic_debug_mode "
+        "set_printoptions set_float32_matmul_precision set_warn_always set_flush_denormal set_default_device "
         "set_default_tensor_type set_autocast_enabled set_autocast_dtype set_anomaly_enabled"
     )
 )

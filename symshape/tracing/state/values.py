@@ -275,7 +275,7 @@ def handler_for(kind: type) -> Handler | None:
     for base, handler in _BY_CLASS:
         if issubclass(kind, base):
             return handler
-    if kind.__module__ == "symshape.frontends.compile":
+    if kind.__module__ in ("symshape.frontends.compile", "symshape.frontends.compiled"):
         return touch_compiled
     if kind.__module__.partition(".")[0] == "symshape":
         return None
