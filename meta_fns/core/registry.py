@@ -73,8 +73,8 @@ class Rule:
     ``name`` is what a user reads beside the op where a guard comes from the rule: its subject in words, by default the
     name of the function (``aten::mv: mv``, ``aten::add.Tensor: broadcast and promote``).
 
-    ``padding`` is the op's padding rule (``meta_fns.padding``), or None: it is not padded.  ``functional`` is the overload
-    that the row was written for, where this one is derived from it (in place, ``out=``, copying).
+    ``padding`` is the op's padding rule (``meta_fns.padding``), or None: it is not padded.  ``functional`` is the
+    overload that the row was written for, where this one is derived from it (in place, ``out=``, copying).
     """
 
     overload: str

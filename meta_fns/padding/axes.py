@@ -104,9 +104,7 @@ def regroup(axes: Sequence[Axis], sizes: Sequence[Size]) -> tuple[Axis, ...]:
             raise Refuse("a view of an empty tensor", *(size for size in sizes if varies(size)))
         return tuple(normal((size,)) for size in sizes)
     stack = list(normal(size for axis in axes for size in axis))
-    found = []
-    for size in reversed(sizes):
-        found.append(normal(_take(stack, size, sizes)))
+    found = [normal(_take(stack, size, sizes)) for size in reversed(sizes)]
     if any(varies(left) or left != 1 for left in stack):
         raise Refuse(f"a view leaves {show(stack)} over", *padded_sizes((tuple(stack),)))
     return tuple(reversed(found))

@@ -1,4 +1,4 @@
-"""Convolutions of padded tensors: the batch passes, and positions beyond the true size are zeros, as in the op itself."""
+"""Convolutions of padded tensors: the batch passes, and positions beyond the true size are zeros, as in the op."""
 
 from __future__ import annotations
 

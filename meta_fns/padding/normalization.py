@@ -34,7 +34,7 @@ def _with_statistics(made: Any, x: Padded, axes: tuple[Axis, ...]) -> tuple[Padd
 
 def group_norm(
     emit: Emitter,
-    input: Padded,
+    input: Padded,  # noqa: A002 - name of the schema
     weight: Any,
     bias: Any,
     N: Size,

@@ -29,6 +29,7 @@ from symshape.options import Options
 from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.runners.choice import RunnerName, check_name, make_runner
 from symshape.runtime.runners.cuda_graph import GraphStore
+from symshape.runtime.runners.padded import PaddedRunner
 from symshape.runtime.verify import Verifier
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
@@ -56,7 +57,7 @@ def compile(
             sizes; a description by argument as in :func:`symshape.trace`.
         runner: ``eager`` runs op by op, ``inductor`` compiles each program with Inductor, ``cudagraph`` replays a CUDA
             graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else
-            ``eager``.
+            ``eager``; ``padded`` serves ranges of sizes by one program each, where that is proven to be right.
         options: see :class:`symshape.Options`.
 
     Raises:
@@ -240,6 +241,15 @@ class Compiled:
         if self._last_miss is None:
             return "There was no recompile: no call has missed since the first trace."
         return self._last_miss.explain()
+
+    def report(self) -> str:
+        """For each entry: what runs it, and, where it is padded, what came of each symbol."""
+        lines = []
+        for entry in self.entries:
+            lines.append(f"entry {entry.number}: {entry.runner.describe()}")
+            if isinstance(entry.runner, PaddedRunner):
+                lines += [f"  {line}" for line in str(entry.runner.padding()).splitlines()]
+        return "\n".join(lines) or "no entries"
 
     def reset(self) -> None:
         """Forgets all entries, graphs, counters and what was learnt about changing sizes."""

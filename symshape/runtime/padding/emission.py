@@ -116,5 +116,3 @@ def _key(arg: Any) -> Any:
 
 def _specs(args: Any) -> Any:
     return map_argument(args, lambda leaf: leaf.spec)
-
-

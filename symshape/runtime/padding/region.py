@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from guards.asking.ladder import Effort
@@ -107,11 +107,14 @@ class Region:
         caps: symbols with all values from 0 to a capacity that the conditions allow; the capacities satisfy them.
     """
 
-    def __init__(self, conditions: Iterable[Term], exact: Mapping[str, int], caps: Mapping[str, int]) -> None:
+    def __init__(self, conditions: Sequence[Term], exact: Mapping[str, int], caps: Mapping[str, int]) -> None:
         self.exact = dict(exact)
         self.caps = dict(caps)
         self._constants = {arithmetic.symbol(name): arithmetic.const(value) for name, value in exact.items()}
         self.conditions = tuple(fold.substitute(term, self._constants) for term in conditions)
+        at_caps = {**self.exact, **self.caps}
+        if not all(fold.evaluate(term, at_caps) for term in conditions):
+            raise ValueError(f"the capacities {at_caps} are outside of the guards")
         ranges = {arithmetic.symbol(name): (0, cap) for name, cap in caps.items()}
         self.facts = Facts.make(ranges, self.conditions)
         self._sizes: dict[Term, Any] = {}

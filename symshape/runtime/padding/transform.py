@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
 from guards.terms.term import Term
@@ -25,7 +24,7 @@ from symshape.graph.steps import Input, Lifted, Node, Value, draws_random_number
 from symshape.runtime.padding.emission import Emission, Repair
 from symshape.runtime.padding.region import Region
 
-__all__ = ["PaddedGraph", "Refusal", "pad"]
+__all__ = ["PaddedGraph", "Refusal", "device_of", "pad"]
 
 
 @attrs.frozen
@@ -59,7 +58,8 @@ class PaddedGraph:
         graph: its inputs are the inputs of the program at their capacities, then the true sizes as 0-d int64 tensors.
         axes: of each input of the program, which of its positions are valid.
         sizes: the true sizes, as formulas, in the order of the inputs that hold them.
-        outputs: the tensors that it returns, in order, by the value of the traced graph that they stand for.
+        outputs: the tensors that it returns: by the value of the traced graph that one stands for, its place and what
+            is known of it.
         region: the sizes that it serves.
         repairs: what was inserted.
     """
@@ -67,7 +67,7 @@ class PaddedGraph:
     graph: Graph
     axes: tuple[tuple[Axis, ...], ...]
     sizes: tuple[Term, ...]
-    outputs: Mapping[Value, tuple[int, tuple[Axis, ...]]]
+    outputs: Mapping[Value, tuple[int, Padded]]
     region: Region
     repairs: tuple[Repair, ...]
 
@@ -151,8 +151,9 @@ class _Transform:
         kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
         if written:
             self._need_unshared(position, node, written)
-            kwargs = {n: a for n, a in kwargs.items() if not any(x.name == n and x.is_out for x in node.op._schema.arguments)}  # fmt: skip
-        op, made = self._made(node, args, kwargs, written)
+            outs = {argument.name for argument in node.op._schema.arguments if argument.is_out}
+            kwargs = {name: arg for name, arg in kwargs.items() if name not in outs}
+        made = self._made(node, args, kwargs, written)
         results = list(made) if isinstance(made, (list, tuple)) else [made]
         for value, result in zip(written, results, strict=False):
             self._bind(value, self._cast(result, value), torch.Tag.inplace_view not in node.op.tags)
@@ -161,23 +162,21 @@ class _Transform:
                 if output is not None and result is not None:
                     self._bind(output, result)
 
-    def _made(
-        self, node: Node, args: list[Any], kwargs: dict[str, Any], written: Sequence[Value]
-    ) -> tuple[OpOverload, Any]:
+    def _made(self, node: Node, args: list[Any], kwargs: dict[str, Any], written: Sequence[Value]) -> Any:
         rule = lookup(node.op)
         plain = not written and not any(_has_padding(arg) for arg in (*args, *kwargs.values()))
         if rule is not None and rule.padding is not None:
             op = resolve(rule.functional)
             results = tuple(map(self._true, written or node.outputs))
             self.emission.begin(node, op, results)
-            return op, rule.padding(self.emission, *args, **kwargs)
+            return rule.padding(self.emission, *args, **kwargs)
         if not plain or node.op._schema.is_mutable:
             reason = "it has no padding rule" if rule is not None else "nothing is known of it"
             raise Refuse(reason, remedy="a padding rule beside its shape rule")
         self.emission.begin(node, node.op, ())
         made = self.emission.call(node.op, *map(_tensor, args), **{name: _tensor(arg) for name, arg in kwargs.items()})
         tensors = made if isinstance(made, list) else [made]
-        return node.op, [Padded(each, tuple(normal((size,)) for size in each.spec.sizes)) for each in tensors]
+        return [Padded(each, tuple(normal((size,)) for size in each.spec.sizes)) for each in tensors]
 
     def _argument(self, arg: Any) -> Any:
         if type(arg) is Value:
@@ -186,7 +185,7 @@ class _Transform:
                 raise Refuse("it reads a result of another op that is not known to be valid")
             return found
         if type(arg) is Term:
-            return self._size_or_number(arg)
+            return self.region.size(arg)
         if type(arg) is FloatTerm:
             names = {symbol.name for symbol in arg.symbols()}
             if arg.unbacked() or not names <= self.region.exact.keys():
@@ -195,9 +194,6 @@ class _Transform:
         if isinstance(arg, (list, tuple)):
             return [self._argument(item) for item in arg]
         return arg
-
-    def _size_or_number(self, term: Term) -> Any:
-        return self.region.size(term)
 
     def _need_unshared(self, position: int, node: Node, written: Sequence[Value]) -> None:
         """Raises: Refuse if a write could be seen through another tensor, an argument or a parameter."""
@@ -258,7 +254,7 @@ class _Transform:
             Graph(tuple(inputs), lifted, steps, tensors, tree),
             tuple(self.axes),
             tuple(sizes),
-            {value: (i, self.padded[value].axes) for i, value in enumerate(wanted)},
+            {value: (i, self.padded[value]) for i, value in enumerate(wanted)},
             self.region,
             tuple(self.emission.repairs),
         )
@@ -292,3 +288,11 @@ def _tensor(arg: Any) -> Any:
     if isinstance(arg, Padded):
         return arg.tensor
     return [_tensor(item) for item in arg] if isinstance(arg, (list, tuple)) else arg
+
+
+def device_of(graph: Graph) -> torch.device:
+    """Where a graph computes, as far as its tensors tell: the first device that is not the CPU, or the CPU."""
+    values = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
+    values += [output for node in graph.nodes for output in node.outputs if output is not None]
+    devices = dict.fromkeys(value.spec.device for value in values)
+    return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
