@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.sizes import Size, known, same
+from meta_fns.core.sizes import Size, known, same, sym_max
 from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, length, normal, prefix, varies
 from meta_fns.padding.padded import Emitter, Padded, apply
 from meta_fns.padding.refusals import Refuse
@@ -55,13 +55,9 @@ def slice_of(
 def _from_start(start: Size, whole: Size, kept: Size, step: int) -> Size:
     """Where a slice begins, counted from the start."""
     if not varies(start) and start < 0:
-        start = whole + start
+        start = sym_max(whole, -start) + start  # a tensor shorter than that is taken whole
     if not varies(start):
-        if not varies(whole):
-            return min(start, whole)
-        if known(start <= whole) or start == 0:
-            return start
-        raise Refuse(f"whether a slice from {start} is empty depends on the sizes", whole)
+        return start if varies(whole) else min(start, whole)  # beyond the end nothing is kept that could be wrong
     if step == 1 and known(start >= 0) and known(start + kept <= whole):
         return start
     raise Refuse(f"where a slice from {start} begins is not known", start, kept)

@@ -8,7 +8,7 @@ from typing import Any
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.facts.facts import Facts
-from guards.terms import arithmetic, boolean, division, fold
+from guards.terms import arithmetic, boolean, division, extremes, fold
 from guards.terms.term import Op, Term
 from meta_fns.padding.refusals import Refuse
 from symshape.tracing.symbolic.nodes.choices import tidy
@@ -88,6 +88,10 @@ class Extent:
 
     def __ge__(self, other: Any) -> Any:
         return self._compared(boolean.ge, other)
+
+    def sym_max(self, other: Any) -> Any:
+        """The larger of two sizes."""
+        return self._combined(extremes.maximum, self, other)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from guards.terms.term import Term
 from meta_fns import TensorSpec
 from meta_fns.core.layout import contiguous_strides
+from meta_fns.core.derived import functional_rule
 from meta_fns.core.registry import lookup, resolve
 from meta_fns.core.sizes import same
 from meta_fns.padding.axes import Axis, capacity_of, length, normal, varies
@@ -164,6 +165,8 @@ class _Transform:
 
     def _made(self, node: Node, args: list[Any], kwargs: dict[str, Any], written: Sequence[Value]) -> Any:
         rule = lookup(node.op)
+        if written and (rule is None or rule.padding is None):
+            rule = functional_rule(node.op) or rule
         plain = not written and not any(_has_padding(arg) for arg in (*args, *kwargs.values()))
         if rule is not None and rule.padding is not None:
             op = resolve(rule.functional)
