@@ -73,7 +73,7 @@ def _functional_of(op: OpOverload, name: str) -> Rule | None:
 
 
 def functional_rule(op: OpOverload) -> Rule | None:
-    """The rule of the functional variant of an in-place overload that has a rule of its own; None where there is none."""
+    """The rule of the functional variant of an in-place overload that has a rule of its own, if there is one."""
     name = op._schema.name.removeprefix("aten::")
     if op.namespace != "aten" or not name.endswith("_") or name.endswith("__"):
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import torch
 
 from meta_fns.core.sizes import Size
-from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, length, prefix, varies
+from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, length, padded_sizes, prefix, varies
 from meta_fns.padding.fills import FINITE, Fill, constant
 from meta_fns.padding.padded import Emitter, Handle, Padded
 from meta_fns.padding.refusals import Refuse
@@ -85,7 +85,7 @@ def masked(emit: Emitter, x: Padded, value: bool | int | float, dims: Iterable[i
     mask = valid_mask(emit, x.axes, wanted, x.device)
     tensor = emit.call(_aten.where.self, mask, x.tensor, number(emit, value, x))
     where = ", ".join(str(length(x.axes[dim])) for dim in sorted(wanted))
-    emit.repaired(f"mask: {value} beyond {where}", *x.sizes)
+    emit.repaired(f"mask: {value} beyond {where}", *padded_sizes(x.axes[dim] for dim in wanted))
     fill: Fill = constant(value) if wanted == padded else constant(value).join(x.fill)
     return x.with_(tensor=tensor, fill=fill)
 

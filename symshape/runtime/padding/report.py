@@ -7,6 +7,7 @@ from itertools import groupby
 
 import attrs
 
+from guards.terms import boolean
 from symshape.graph.program import Program
 from symshape.runtime.padding.emission import Repair
 from symshape.runtime.padding.planning import Plan, candidates, plan
@@ -21,13 +22,15 @@ class SymbolPadding:
 
     Attributes:
         name: the symbol.
-        capacity: up to which one program serves all its values; None where it is refused.
+        capacity: up to which one program serves all its values; None where it is exact.
+        fixed: whether the guards leave it one value.
         repairs: what was inserted for it, in the order of the program.
         refusal: why it keeps its exact value; None where it is padded, or is none that could be.
     """
 
     name: str
     capacity: int | None
+    fixed: bool = False
     repairs: tuple[Repair, ...] = ()
     refusal: Refusal | None = None
 
@@ -39,6 +42,8 @@ class SymbolPadding:
     def __str__(self) -> str:
         if self.refusal is not None:
             return f"{self.name}: refused by {self.refusal}"
+        if self.fixed:
+            return f"{self.name}: fixed by the guards"
         if self.capacity is None:
             return f"{self.name}: exact (it is no size of an argument alone)"
         lines = [f"{self.name}: padded to {self.capacity}" + ("" if self.repairs else ", no repair needed")]
@@ -72,7 +77,10 @@ def report_of(program: Program, made: Plan) -> PaddingReport:
         if symbol.backed:
             own = tuple(each for each in repairs if symbol.name in each.symbols)
             refusal = made.refusals.get(symbol.name)
-            found[symbol.name] = SymbolPadding(symbol.name, made.caps.get(symbol.name), own, refusal)
+            cap = made.caps.get(symbol.name)
+            region = made.padded.region if made.padded is not None else None
+            fixed = cap is not None and region is not None and region.known(boolean.eq(symbol.term, cap))
+            found[symbol.name] = SymbolPadding(symbol.name, None if fixed else cap, fixed, own, refusal)
     return PaddingReport(found)
 
 

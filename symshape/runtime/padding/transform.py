@@ -11,8 +11,8 @@ from torch.utils import _pytree as pytree
 
 from guards.terms.term import Term
 from meta_fns import TensorSpec
-from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.derived import functional_rule
+from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.registry import lookup, resolve
 from meta_fns.core.sizes import same
 from meta_fns.padding.axes import Axis, capacity_of, length, normal, varies

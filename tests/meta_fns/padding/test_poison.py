@@ -33,9 +33,23 @@ NOT_RUN = {
         "no program calls it; the same rule as alias",
     ),
     **dict.fromkeys(
-        ("aten.resolve_conj.default", "aten.resolve_neg.default", "aten.numpy_T.default"),
-        "decomposed before it is seen; the same rule as alias and t",
+        (
+            *("aten.resolve_conj.default", "aten.resolve_neg.default", "aten.numpy_T.default", "aten.reshape.default"),
+            *("aten.__and__.Scalar", "aten.__and__.Tensor", "aten.__or__.Scalar", "aten.__or__.Tensor"),
+            *(
+                "aten.__xor__.Scalar",
+                "aten.__xor__.Tensor",
+                "aten.max.other",
+                "aten.min.other",
+                "aten.isfinite.default",
+            ),
+            *("aten.clip.Tensor", "aten.clip.default", "aten.multiply.Tensor", "aten.true_divide.Tensor"),
+            *("aten.subtract.Scalar", "aten.subtract.Tensor", "aten.square.default", "aten.relu6.default"),
+            *("aten.selu.default", "aten._fused_rms_norm.default"),
+        ),
+        "decomposed on the CPU before it is seen",
     ),
+    **dict.fromkeys(("aten.round.decimals", "aten.gelu_backward.default"), "elementwise like its neighbours"),
     **dict.fromkeys(
         ("aten.concat.default", "aten.concatenate.default", "aten.swapaxes.default", "aten.swapdims.default"),
         "another name of an op that is run",
