@@ -98,19 +98,43 @@ def flash_for_cpu(
 def fused_on_cuda(
     emit: Emitter, query: Padded, key: Padded, value: Padded, *args: Any, **kwargs: Any
 ) -> tuple[Any, ...]:
-    """The fused kernels on CUDA with a causal mask, or without padded keys; only their first result is valid.
+    """The fused kernels on CUDA; only their first result is valid.
 
-    Raises: Refuse for padded keys without a causal mask, and where another result is used.
+    Padded keys are hidden by the causal mask, or by one that the memory-efficient kernel adds: the others take none.
+
+    Raises: Refuse for a causal mask with padded keys that are not as many as the queries.
     """
     names = [argument.name for argument in emit.op._schema.arguments]
     given = dict(zip(names[3:], args, strict=False)) | kwargs
     causal, bias = bool(given.get("is_causal", False)), given.get("attn_bias")
     key, value = _prepared(emit, query, key, value, causal)
-    if is_padded(key.axes[2]) and not causal:
-        raise Refuse("padded keys need a mask, which this kernel does not take", *key.sizes, remedy="give a mask")
     if bias is not None:
         _need_mask(query, key.axes[2], bias)
+    if is_padded(key.axes[2]):
+        if causal:  # kernels align it differently for other numbers of queries
+            need_agreement(query.axes[2], key.axes[2])
+        else:
+            return _masked_on_cuda(emit, query, key, value, given)
     plain = {name: each.tensor if isinstance(each, Padded) else each for name, each in given.items()}
     positional = [plain.pop(name) for name in names[3 : 3 + len(args)]]
     made = emit.call(emit.op, query.tensor, key.tensor, value.tensor, *positional, **plain)
     return (Padded(made[0], query.axes), *(None for _ in made[1:]))
+
+
+def _masked_on_cuda(
+    emit: Emitter, query: Padded, key: Padded, value: Padded, given: dict[str, Any]
+) -> tuple[Padded | None, ...]:
+    """The memory-efficient kernel with a mask, whose rows lie 16 elements aligned, as it wants them."""
+    if given.get("dropout_p"):
+        raise Refuse("attention with dropout", *key.sizes)
+    mask = _mask(emit, query, key.axes[2], given.get("attn_bias"))
+    assert mask is not None
+    keys = capacity_of(key.axes[2])
+    sizes = [*map(capacity_of, query.axes[:3]), keys]
+    if mask.spec.dtype is not query.dtype:
+        mask = emit.call(_aten._to_copy.default, mask, dtype=query.dtype)
+    wide = emit.call(_aten.constant_pad_nd.default, mask, [0, -keys % 16], 0)
+    bias = emit.call(_aten.expand.default, emit.call(_aten.slice.Tensor, wide, -1, 0, keys), sizes)
+    op = _aten._scaled_dot_product_efficient_attention.default
+    made = emit.call(op, query.tensor, key.tensor, value.tensor, bias, False, scale=given.get("scale"))
+    return (Padded(made[0], query.axes), *(None for _ in emit.results[1:]))

@@ -81,7 +81,8 @@ class Emission:
         except MetaError as error:
             raise Refuse(f"at the capacities {error}") from error
         single = isinstance(specs, TensorSpec)
-        outputs = [self.value(spec) for spec in ([specs] if single else specs)]
+        found = [specs] if single else specs
+        outputs = [self.value(spec) if isinstance(spec, TensorSpec) else None for spec in found]
         location: Location | None = None if self._source is None else self._source.location
         self.nodes.append(Node(op, args, dict(kwargs), tuple(outputs), single, location=location))
         return outputs[0] if single else outputs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -10,14 +10,18 @@ import torch
 
 from guards.terms import fold
 from guards.terms.term import Term
-from meta_fns.padding.axes import Axis, capacity
+from meta_fns.padding.axes import Axis, capacity, length
 from meta_fns.padding.padded import Padded
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Value
 from symshape.runtime.padding.transform import Refusal
 
-__all__ = ["Results", "aliased_storages", "amount", "narrowed"]
+__all__ = ["Results", "aliased_storages", "amount", "narrower"]
+
+Answer = Callable[[Sequence[torch.Tensor], Sequence[Any]], list[Any]]
+"""``answer(tensors, leaves)``: the flat results of a call."""
+Maker = Callable[[Sequence[torch.Tensor], Sequence[Any]], torch.Tensor]
 
 
 def amount(size: Any, values: Mapping[str, int]) -> int:
@@ -28,21 +32,21 @@ def amount(size: Any, values: Mapping[str, int]) -> int:
     return int(found)
 
 
-def narrowed(tensor: torch.Tensor, axes: Sequence[Axis], values: Mapping[str, int]) -> torch.Tensor:
-    """The valid part of a tensor at its capacities; a view where no dimension is made of several sizes."""
-    apart = [capacity(size) for axis in axes for size in (axis or (1,))]
-    part = tensor if len(apart) == len(axes) else tensor.reshape(apart)
-    place = 0
-    sizes = []
-    for axis in axes:
-        length = 1
-        for size in axis or (1,):
-            true = amount(size, values)
-            part = part.narrow(place, 0, true)
-            length *= true
-            place += 1
-        sizes.append(length)
-    return part if len(apart) == len(axes) else part.reshape(sizes)
+def narrower(axes: Sequence[Axis], values: Mapping[str, int]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What answers the valid part of tensors with these axes; a view where no dimension is made of several sizes."""
+    apart = [size for axis in axes for size in (axis or (1,))]
+    caps, true = [capacity(size) for size in apart], [amount(size, values) for size in apart]
+    whole = tuple(amount(length(axis), values) for axis in axes)
+    cut = [(dim, size) for dim, (cap, size) in enumerate(zip(caps, true, strict=True)) if cap != size]
+    merged = len(apart) != len(axes)
+
+    def narrow(tensor: torch.Tensor) -> torch.Tensor:
+        part = tensor.reshape(caps) if merged else tensor
+        for dim, size in cut:
+            part = part.narrow(dim, 0, size)
+        return part.reshape(whole) if merged else part
+
+    return narrow
 
 
 def aliased_storages(graph: Graph) -> frozenset[int]:
@@ -58,6 +62,9 @@ class Layout:
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
+    plain: bool = attrs.field(
+        init=False, default=attrs.Factory(lambda self: not self.offset and 0 not in self.strides, takes_self=True)
+    )
 
     @staticmethod
     def of(value: Value, values: Mapping[str, int]) -> Layout:
@@ -73,8 +80,8 @@ class Layout:
 
     def holding(self, part: torch.Tensor) -> torch.Tensor:
         """A fresh tensor of this layout with the elements of ``part``."""
-        if not part.numel():
-            return torch.empty_strided(self.sizes, self.strides, dtype=part.dtype, device=part.device)
+        if self.plain or not part.numel():
+            return torch.empty_strided(self.sizes, self.strides, dtype=part.dtype, device=part.device).copy_(part)
         reach = 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
         memory = torch.empty(self.offset + reach, dtype=part.dtype, device=part.device)
         repeated = [stride == 0 for stride in self.strides]
@@ -90,7 +97,7 @@ def _refused(reason: str, symbols: frozenset[str]) -> Refusal:
 
 
 class Results:
-    """Answers the flat results of a call from the tensors of a padded program.
+    """Makes the flat results of calls from the tensors of a padded program.
 
     Args:
         graph: the traced program.
@@ -118,34 +125,41 @@ class Results:
             if root is None and seen.setdefault(id(value.storage), value) is not value:
                 raise _refused("two of them share memory", symbols)
 
-    def answer(self, tensors: Sequence[torch.Tensor], leaves: Sequence[Any], values: Mapping[str, int]) -> list[Any]:
-        """The flat results of a call with these leaves and sizes."""
-        made: dict[Value, torch.Tensor] = {}
-        found: list[Any] = []
+    def at(self, values: Mapping[str, int]) -> Answer:
+        """The answer of calls with these sizes: ``answer(tensors, leaves)`` gives their flat results."""
+        places: dict[Value, int] = {}
+        makers: list[Maker] = []
+        order: list[tuple[int, Any]] = []  # which made tensor, or (-1) which value
         for each in self._flat:
             if isinstance(each, Value):
-                if each not in made:
-                    made[each] = self._tensor(each, tensors, leaves, values)
-                found.append(made[each])
+                if each not in places:
+                    places[each] = len(makers)
+                    makers.append(self._maker(each, values))
+                order.append((places[each], None))
             elif isinstance(each, Term):
-                found.append(fold.evaluate(each, values))
+                order.append((-1, fold.evaluate(each, values)))
             else:
-                found.append(each.evaluate(values) if isinstance(each, FloatTerm) else each)
-        return found
+                order.append((-1, each.evaluate(values) if isinstance(each, FloatTerm) else each))
 
-    def _tensor(
-        self, value: Value, tensors: Sequence[torch.Tensor], leaves: Sequence[Any], values: Mapping[str, int]
-    ) -> torch.Tensor:
+        def answer(tensors: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[Any]:
+            made = [maker(tensors, leaves) for maker in makers]
+            return [made[place] if place >= 0 else known for place, known in order]
+
+        return answer
+
+    def _maker(self, value: Value, values: Mapping[str, int]) -> Maker:
         layout = Layout.of(value, values)
         own = self._inputs.get(id(value.storage))
         if own is not None:
-            leaf: torch.Tensor = leaves[own.position]
+            position = own.position
             if value is own.value:
-                return leaf
-            start = int(leaf.storage_offset()) - amount(own.value.spec.storage_offset, values)
-            return layout.view(leaf, start + layout.offset)
+                return lambda tensors, leaves: leaves[position]
+            offset = layout.offset - amount(own.value.spec.storage_offset, values)
+            return lambda tensors, leaves: layout.view(leaves[position], leaves[position].storage_offset() + offset)
         lifted = self._lifted.get(id(value.storage))
         if lifted is not None:
-            return lifted.tensor if value is lifted.value else layout.view(lifted.tensor, layout.offset)
+            tensor, whole = lifted.tensor, value is lifted.value
+            return lambda tensors, leaves: tensor if whole else layout.view(tensor, layout.offset)
         place, padded = self._outputs[value]
-        return layout.holding(narrowed(tensors[place], padded.axes, values))
+        narrow = narrower(padded.axes, values)
+        return lambda tensors, leaves: layout.holding(narrow(tensors[place]))

@@ -145,6 +145,8 @@ class _Transform:
     def _node(self, position: int, node: Node) -> None:
         if node.bindings:
             raise Refuse("its result has sizes or values that depend on data")
+        if torch.Tag.inplace_view in node.op.tags:
+            raise Refuse("it changes the sizes of a tensor in place", remedy="call it without the underscore")
         if draws_random_numbers(node):
             raise Refuse("it draws random numbers, as many as the tensor has elements in memory")
         written = list(written_values(node))
@@ -157,7 +159,7 @@ class _Transform:
         made = self._made(node, args, kwargs, written)
         results = list(made) if isinstance(made, (list, tuple)) else [made]
         for value, result in zip(written, results, strict=False):
-            self._bind(value, self._cast(result, value), torch.Tag.inplace_view not in node.op.tags)
+            self._bind(value, self._cast(result, value))
         if not written:
             for output, result in zip(node.outputs, results, strict=True):
                 if output is not None and result is not None:
@@ -215,14 +217,14 @@ class _Transform:
         made = self.emission.call(torch.ops.aten._to_copy.default, result.tensor, dtype=value.spec.dtype)
         return Padded(made, result.axes)
 
-    def _bind(self, value: Value, result: Padded, checked: bool = True) -> None:
+    def _bind(self, value: Value, result: Padded) -> None:
         """Raises: Refuse if a rule's answer is not what the shape rule says, or not what lies in memory."""
         spec = self._true(value)
         assert spec is not None
         fits = len(result.axes) == len(spec.sizes) and result.dtype is spec.dtype
         fits = fits and all(same(length(axis), size) for axis, size in zip(result.axes, spec.sizes, strict=True))
         in_memory = tuple(map(capacity_of, result.axes)) == tuple(result.tensor.spec.sizes)
-        if not in_memory or (checked and not fits):
+        if not in_memory or not fits:
             raise Refuse(f"its padding rule and its shape rule disagree: {result.axes} for {spec}")
         self.padded[value] = result
 

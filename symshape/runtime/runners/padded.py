@@ -19,9 +19,10 @@ import torch
 from symshape import events
 from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
+from symshape.graph.steps import values_in
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
-from symshape.runtime.padding.results import amount, narrowed
+from symshape.runtime.padding.results import Answer, amount, narrower
 from symshape.runtime.padding.transform import Refusal, device_of
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.protocol import Runner, Unfit
@@ -37,11 +38,17 @@ _RESTING = 8  # a bucket leaves when this many calls for each bucket have passed
 
 @attrs.frozen(eq=False)
 class Placement:
-    """Where a call of certain sizes goes in a bucket: the valid parts of its buffers, and the sizes to be written."""
+    """Where a call of certain sizes goes in a bucket.
 
-    values: Mapping[str, int]
+    Attributes:
+        inputs: the valid parts of the buffers.
+        sizes: the sizes to be written.
+        answer: makes the results.
+    """
+
     inputs: list[torch.Tensor]
     sizes: torch.Tensor
+    answer: Answer
 
 
 class Bucket:
@@ -81,9 +88,10 @@ class Bucket:
     def place(self, values: Mapping[str, int]) -> Placement:
         """Where a call with these sizes goes."""
         pairs = zip(self.buffers, self._padded.axes, strict=True)
-        parts = [narrowed(buffer, axes, values) for buffer, axes in pairs]
+        parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
         sizes = [amount(term, values) for term in self._padded.sizes]
-        return Placement(values, parts, torch.tensor(sizes, dtype=torch.int64).to(self.sizes.device))
+        written = torch.tensor(sizes, dtype=torch.int64).to(self.sizes.device)
+        return Placement(parts, written, self._results.at(values))
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
@@ -94,7 +102,7 @@ class Bucket:
             if self.replay is None or self._addresses != [tensor.data_ptr() for tensor in self._lifted]:
                 self._prepare()
             assert self.replay is not None
-            return self._results.answer(self.replay(), leaves, placement.values)
+            return placement.answer(self.replay(), leaves)
 
     def _prepare(self) -> None:
         self._addresses = [tensor.data_ptr() for tensor in self._lifted]
@@ -164,6 +172,8 @@ class PaddedRunner:
                         return bucket.call(leaves, [leaves[position] for position in self._positions], placement)
                     except torch.OutOfMemoryError as error:
                         self._give_up(bucket, f"out of memory: {error}")
+                    except IndexError:
+                        pass  # eager refuses the index in its own words, or reads nothing with it
         return self._eager(leaves, values)
 
     def release(self) -> None:
@@ -278,8 +288,10 @@ def _check_fit(program: Program) -> torch.device:
     if not program.modes.plain:
         raise Unfit("it runs under autocast or a default device")
     device = device_of(graph)
-    devices = {each.value.spec.device for each in graph.inputs} | {each.value.spec.device for each in graph.lifted}
-    devices |= {output.spec.device for node in graph.nodes for output in node.outputs if output is not None}
+    read = {value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))}
+    read.update(values_in(graph.outputs), (each.value for each in graph.inputs))
+    read.update(node.outputs[0] for node in graph.nodes if node.outputs and node.outputs[0] is not None)
+    devices = {value.spec.device for value in read}  # what nobody reads may lie anywhere: random states do
     if len(devices) > 1:
         raise Unfit(f"it computes on {', '.join(sorted(map(str, devices)))}, not on one device")
     if not candidates(program):

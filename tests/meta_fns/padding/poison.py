@@ -21,7 +21,7 @@ from guards.terms import fold
 from meta_fns.padding.fills import Fill
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan, plan
-from symshape.runtime.padding.results import amount, narrowed
+from symshape.runtime.padding.results import amount, narrower
 from symshape.runtime.runners.padded import Bucket
 
 CPU = torch.device("cpu")
@@ -139,7 +139,7 @@ def _sample(program: Program, made: Plan, rng: random.Random, number: int) -> di
         same = rng.random() < 0.3  # sizes that have to be equal
         one = rng.randint(0, min(made.caps.values()))
         for name, cap in made.caps.items():
-            edge = rng.choice((0, 1, cap - 1, cap)) if rng.random() < 0.4 else rng.randint(0, cap)
+            edge = rng.choice((0, min(1, cap), max(0, cap - 1), cap)) if rng.random() < 0.4 else rng.randint(0, cap)
             values[name] = cap if number == 0 and attempt == 0 else min(one, cap) if same else edge
         if all(_holds(term, values) for term in terms):
             return values
@@ -221,7 +221,7 @@ def assert_fills(bucket: Bucket, values: Mapping[str, int]) -> None:
         inside = inside.reshape(tensor.shape)
         _assert_fill(tensor[inside], padded.valid, "valid elements")
         _assert_fill(tensor[~inside], padded.fill, "padding")
-        assert narrowed(tensor, padded.axes, values).numel() == int(inside.sum())
+        assert narrower(padded.axes, values)(tensor).numel() == int(inside.sum())
 
 
 def _assert_fill(elements: torch.Tensor, fill: Fill, what: str) -> None:

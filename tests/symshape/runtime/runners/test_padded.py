@@ -17,6 +17,7 @@ from symshape.options import Options
 from symshape.runtime.padding.buckets import bucket_guards
 from symshape.runtime.runners.padded import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same, poison
+from tests.models import MODELS, Model
 
 Call = Callable[[int, int], tuple[torch.Tensor, ...]]
 SIZES = ((6, 23), (5, 17), (2, 9), (6, 24), (5, 18), (2, 12), (5, 21), (2, 10), (6, 19), (2, 11))
@@ -419,3 +420,39 @@ def test_threads_share_buckets() -> None:
     with ThreadPoolExecutor(4) as pool:
         for mine, x in zip(pool.map(compiled, tensors), tensors, strict=True):
             assert_same(mine, x.cumsum(0), f"{x.shape}")
+
+
+def test_sizes_changed_in_place_are_refused() -> None:
+    compiled = _check(lambda x: (x * 2).t_() + 1, [(torch.randn(n, n + 1),) for n in (4, 5, 4)])
+    assert "in place" in _runner(compiled)._refusals["s0"].reason
+
+
+def test_an_index_that_eager_refuses_is_refused() -> None:
+    compiled = symshape.compile(lambda x, i: x[i], dynamic=True, runner="padded")
+    x = torch.arange(5.0)
+    assert compiled(x, torch.tensor([4, -5])).tolist() == [4.0, 0.0]
+    for wrong in (5, -6):
+        with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for dimension 0 with size 5"):
+            compiled(x, torch.tensor([0, wrong]))
+    assert len(_runner(compiled).buckets) == 1
+
+
+REAL = ("gpt2", "llama", "llama, mask", "bert", "vit")
+
+
+@pytest.mark.parametrize("model", [each for each in MODELS if each.name in REAL], ids=lambda model: model.name)
+def test_real_architectures(model: Model) -> None:
+    pytest.importorskip("transformers")
+    module = model.build()
+    compiled = symshape.compile(module, dynamic=True, runner="padded")
+    with torch.no_grad():
+        for number, sizes in enumerate(((6, 23), (5, 17), (6, 24), (2, 11), (5, 19))):
+            torch.manual_seed(number)
+            arguments = model.call(*sizes)
+            _poison(compiled, number)
+            for mine, theirs in zip(_flat(compiled(**arguments)), _flat(module(**arguments)), strict=True):
+                assert_same(mine, theirs, f"{sizes}", tolerance=1e-4)
+    padded = _runner(compiled).padding().padded
+    assert "s0" in padded
+    assert "s1" in padded or model.name == "vit", "images have one size there"
+    assert len(_runner(compiled).buckets) <= 2
