@@ -25,6 +25,7 @@ from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.results import Answer, amount, narrower
 from symshape.runtime.padding.transform import Refusal, device_of
 from symshape.runtime.runners.fitness import check_recordable
+from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.protocol import Runner, Unfit
 
 Replay = Callable[[], Sequence[torch.Tensor]]
@@ -51,6 +52,10 @@ class Placement:
     answer: Answer
 
 
+class CaptureFailed(Exception):
+    """A padded program that cannot be captured as a CUDA graph, and why."""
+
+
 class Bucket:
     """One padded program with its buffers.
 
@@ -72,7 +77,7 @@ class Bucket:
         specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
         self.buffers = [torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device) for spec in specs]
         self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
-        self._run = compile_graph(graph, {})
+        self._run = compile_graph(fuse(graph) if device.type == "cuda" else graph, {})
         self._arguments = [*self.buffers, *self.sizes.unbind()]
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
@@ -120,10 +125,16 @@ class Bucket:
             self._again()
         torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                tensors = self._again()
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
+                with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                    tensors = self._again()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            torch.cuda.synchronize(device)
+            raise CaptureFailed(str(error)) from error
 
         def replay() -> Sequence[torch.Tensor]:
             graph.replay()
@@ -172,6 +183,9 @@ class PaddedRunner:
                         return bucket.call(leaves, [leaves[position] for position in self._positions], placement)
                     except torch.OutOfMemoryError as error:
                         self._give_up(bucket, f"out of memory: {error}")
+                    except CaptureFailed as error:
+                        self.release()
+                        events.emit(events.RunnerFallback("padded", "eager", f"capture failed: {error}"))
                     except IndexError:
                         pass  # eager refuses the index in its own words, or reads nothing with it
         return self._eager(leaves, values)

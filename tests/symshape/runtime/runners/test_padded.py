@@ -86,7 +86,9 @@ class Decoder(nn.Module):
         batch, length = tokens.shape
         x = self.words(tokens)
         size = x.shape[-1] // self.heads
-        angles = torch.arange(length)[:, None] * (1e4 ** -(torch.arange(0, size, 2) / size))
+        device = tokens.device
+        steps = 1e4 ** -(torch.arange(0, size, 2, device=device) / size)
+        angles = torch.arange(length, device=device)[:, None] * steps
         cos, sin = torch.cat((angles, angles), -1).cos(), torch.cat((angles, angles), -1).sin()
         for layer in self.layers:
             q, k, v = (
@@ -112,7 +114,7 @@ class Encoder(nn.Module):
     def forward(self, tokens: torch.Tensor, keep: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         batch, length = tokens.shape
         x = self.words(tokens) + self.places(self.positions[:, :length])
-        mask = None if keep is None else torch.zeros(batch, 1, 1, length).masked_fill(~keep[:, None, None], -1e9)
+        mask = None if keep is None else x.new_zeros(batch, 1, 1, length).masked_fill(~keep[:, None, None], -1e9)
         for layer in self.layers:
             attention = layer.self_attn
             projected = F.linear(x, attention.in_proj_weight, attention.in_proj_bias)
@@ -120,7 +122,7 @@ class Encoder(nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(batch, length, -1)
             x = layer.norm1(x + attention.out_proj(y))
             x = layer.norm2(x + layer.linear2(F.gelu(layer.linear1(x))))
-        weights = torch.ones(batch, length) if keep is None else keep.to(x.dtype)
+        weights = x.new_ones(batch, length) if keep is None else keep.to(x.dtype)
         return x, (x * weights[..., None]).sum(1) / weights.sum(1, keepdim=True)
 
 
