@@ -83,7 +83,7 @@ def squeeze(emit: Emitter, self: Padded, dim: Any = None) -> Padded:
     spec = emit.results[0]
     assert spec is not None
     dims = range(self.ndim) if dim is None else wrap_dims([dim] if isinstance(dim, int) else dim, self.ndim)
-    gone = {i for i in dims if not self.axes[i]}
+    gone = {i for i in dims if i < self.ndim and not self.axes[i]}
     if self.ndim - len(gone) != len(spec.sizes):
         raise Refuse("whether a padded dimension is of size 1 depends on the sizes", *self.sizes)
     return reshaped(emit, self, tuple(axis for i, axis in enumerate(self.axes) if i not in gone))

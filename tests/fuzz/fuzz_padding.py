@@ -48,24 +48,40 @@ def case(rng: random.Random) -> str:
             except SymShapeError:
                 return "not traced"
             except Exception as error:
+                if not _padded(compiled):
+                    return "wrong without padding"  # which other fuzzers look for
                 raise Counterexample(_shown(program, sizes, f"{type(error).__name__}: {error}")) from error
-            _compare(program, sizes, got, expected)
-            padded = any(
-                bucket.replay is not None
-                for entry in compiled.entries
-                if isinstance(entry.runner, PaddedRunner)
-                for bucket in entry.runner.buckets
-            )
-            seen = "padded" if padded else seen
+            for refusal in _refusals(compiled):
+                if "failed" in refusal:
+                    raise Counterexample(_shown(program, sizes, refusal))
+            if _padded(compiled):
+                seen = "padded"
+                _compare(program, sizes, got, expected)
     return seen
 
 
+def _runners(compiled: Any) -> list[PaddedRunner]:
+    return [entry.runner for entry in compiled.entries if isinstance(entry.runner, PaddedRunner)]
+
+
+def _padded(compiled: Any) -> bool:
+    """Whether a bucket served the last call."""
+    clocks = [
+        max((bucket.last_used for bucket in each.buckets), default=0) == each._clock for each in _runners(compiled)
+    ]
+    last = max(compiled.entries, key=lambda entry: entry.last_used, default=None)
+    return last is not None and isinstance(last.runner, PaddedRunner) and clocks[_runners(compiled).index(last.runner)]
+
+
+def _refusals(compiled: Any) -> list[str]:
+    return [str(refusal) for each in _runners(compiled) for refusal in each._refusals.values()]
+
+
 def _poison(compiled: Any, number: int) -> None:
-    for entry in compiled.entries:
-        if isinstance(entry.runner, PaddedRunner):
-            for bucket in entry.runner.buckets:
-                for buffer in bucket.buffers:
-                    poison(buffer, number)
+    for runner in _runners(compiled):
+        for bucket in runner.buckets:
+            for buffer in bucket.buffers:
+                poison(buffer, number)
 
 
 def _compare(program: Program, sizes: Any, got: Any, expected: Any) -> None:

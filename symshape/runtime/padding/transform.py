@@ -73,6 +73,16 @@ class PaddedGraph:
     repairs: tuple[Repair, ...]
 
 
+_READS_MEMORY = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("as_strided", "as_strided_copy", "as_strided_scatter", "set", "resize", "resize_as", "view"),
+        *("empty_strided", "new_empty_strided", "_reshape_alias", "_nested_view_from_buffer", "_sparse_resize"),
+    )
+)
+"""Ops whose result depends on strides or storage, which differ at capacities even where no size does."""
+
+
 def pad(graph: Graph, region: Region, device: torch.device, aliased: frozenset[int] = frozenset()) -> PaddedGraph:
     """The padded program for a region of sizes.
 
@@ -112,6 +122,9 @@ class _Transform:
                 self._node(position, step)
             except Refuse as refuse:
                 raise self._refusal(step, refuse) from refuse
+            except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+                failed = Refuse(f"its padding rule failed: {type(error).__name__}: {error}")
+                raise self._refusal(step, failed) from error
         return self._finish()
 
     def _roots(self) -> None:
@@ -175,6 +188,8 @@ class _Transform:
             results = tuple(map(self._true, written or node.outputs))
             self.emission.begin(node, op, results)
             return rule.padding(self.emission, *args, **kwargs)
+        if node.op._schema.name in _READS_MEMORY or node.op.namespace != "aten":
+            raise Refuse("it may look at how a tensor lies in memory, which is not as in eager")
         if not plain or node.op._schema.is_mutable:
             reason = "it has no padding rule" if rule is not None else "nothing is known of it"
             raise Refuse(reason, remedy="a padding rule beside its shape rule")

@@ -458,3 +458,20 @@ def test_real_architectures(model: Model) -> None:
     assert "s0" in padded
     assert "s1" in padded or model.name == "vit", "images have one size there"
     assert len(_runner(compiled).buckets) <= 2
+
+
+def test_ops_that_read_strides_are_refused() -> None:
+    compiled = symshape.compile(
+        lambda x: x.as_strided(x.shape, x.stride()) * 2, dynamic={"x": {0: None, 1: None}}, runner="padded"
+    )
+    for _ in range(2):
+        x = torch.randn(3, 8)[:, ::2]
+        assert_same(compiled(x), x * 2, "strided")
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x.as_strided((3, 4), (8, 2)) * 2, y * 2
+
+    mixed = _check(program, [(torch.randn(3, 8)[:, ::2], torch.randn(n)) for n in (5, 6, 4)])
+    for entry in mixed.entries:
+        refusals = entry.runner._refusals if isinstance(entry.runner, PaddedRunner) else {}
+        assert all("memory" in each.reason for each in refusals.values())
