@@ -240,6 +240,8 @@ class PaddedRunner:
         found = self._buckets.get(_key(stream, chosen))
         if found is not None:
             return found
+        if len(self._buckets) >= self._limit and not self._resting():
+            return next((each for (s, *_), each in self._buckets.items() if s == stream and each.covers(sizes)), None)
         made = plan(self._program, sizes, self._refusals)
         self._tell(made)
         if made.padded is None:
@@ -248,8 +250,8 @@ class PaddedRunner:
         found = self._buckets.get(key)
         if found is not None:
             return found
-        if len(self._buckets) >= self._limit and not self._make_room():
-            return next((each for (s, *_), each in self._buckets.items() if s == stream and each.covers(sizes)), None)
+        while len(self._buckets) >= self._limit:
+            self._forget(*self._oldest())
         bucket = self._buckets[key] = Bucket(self._program, made, self._device, self._pool(stream))
         events.emit(events.BucketMade(dict(made.caps), dict(made.exact), (time.perf_counter() - start) * 1e3))
         return bucket
@@ -267,13 +269,13 @@ class PaddedRunner:
             self._pools[stream] = torch.cuda.graph_pool_handle()
         return self._pools[stream]
 
-    def _make_room(self) -> bool:
-        """Lets the bucket go that was used longest ago, if that was long ago."""
-        key, oldest = min(self._buckets.items(), key=lambda item: item[1].last_used)
-        if self._clock - oldest.last_used <= _RESTING * self._limit:
-            return False
-        self._forget(key, oldest)
-        return True
+    def _oldest(self) -> tuple[Any, Bucket]:
+        """The bucket that was used longest ago."""
+        return min(self._buckets.items(), key=lambda item: item[1].last_used)
+
+    def _resting(self) -> bool:
+        """Whether a bucket has not been used for so long that another one may take its place."""
+        return self._clock - self._oldest()[1].last_used > _RESTING * self._limit
 
     def _forget(self, key: Any, bucket: Bucket) -> None:
         del self._buckets[key]
