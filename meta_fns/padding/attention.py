@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from meta_fns.core.sizes import Size, known
-from meta_fns.padding.axes import Axis, agree, capacity_of, is_padded, prefix
+from meta_fns.padding.axes import Axis, agree, capacity_of, is_padded, length, padded_sizes, prefix
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
 from meta_fns.padding.padded import Emitter, Handle, Padded
 from meta_fns.padding.refusals import Refuse
@@ -34,11 +34,12 @@ def _prepared(emit: Emitter, query: Padded, key: Padded, value: Padded, causal: 
     need_agreement(key.axes[2], value.axes[2])
     if any(map(is_padded, (query.axes[3], key.axes[3], value.axes[3]))):
         raise Refuse("the size of a head is padded", *query.sizes)
-    keys, queries = prefix(key.axes[2]), prefix(query.axes[2])
     if is_padded(key.axes[2]):
-        _need_keys(keys)
-        if causal and not known(queries <= keys):
-            raise Refuse("a causal mask with more queries than keys", queries, keys)
+        _need_keys(length(key.axes[2]))
+        if causal:
+            keys, queries = prefix(key.axes[2]), prefix(query.axes[2])
+            if not known(queries <= keys):
+                raise Refuse("a causal mask with more queries than keys", queries, keys)
     return masked(emit, key, 0, {2}), masked(emit, value, 0, {2})
 
 
@@ -57,7 +58,7 @@ def _mask(emit: Emitter, query: Padded, keys: Axis, given: Padded | None) -> Han
     mask = valid_along(emit, keys, query.device)
     dtype = query.dtype if given is None else given.dtype
     never = emit.call(_aten.scalar_tensor.default, -math.inf, dtype=dtype, device=query.device)
-    emit.repaired(f"attention mask: keys beyond {prefix(keys)}", prefix(keys))
+    emit.repaired(f"attention mask: keys beyond {length(keys)}", *padded_sizes((keys,)))
     if given is not None:
         made: Handle = emit.call(_aten.where.self, mask, given.tensor, never)
         return made

@@ -40,7 +40,8 @@ def convolution(
     assert spec is not None
     spatial = [dim for dim in input.padded_dims() if dim >= 2]
     if transposed and spatial:
-        raise Refuse("a transposed convolution writes padding over valid positions", *input.sizes)
+        written = padded_sizes(input.axes[2:])
+        raise Refuse("a transposed convolution writes padding over valid positions", *written)
     for dim in spatial:
         prefix(input.axes[dim])
     filled = masked(emit, input, 0, spatial)
@@ -56,7 +57,8 @@ def pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Any:
     """Pools over positions that are not padded; batch and channels may be."""
     pooled = 3 if "3d" in emit.op._schema.name else 2
     if any(map(is_padded, self.axes[-pooled:])):
-        raise Refuse("pooled positions are padded", *self.sizes, remedy="pool with a mean over the dimension")
+        remedy = "pool with a mean over the dimension"
+        raise Refuse("pooled positions are padded", *padded_sizes(self.axes[-pooled:]), remedy=remedy)
     made = emit.call(emit.op, *map(lowered, (self, *args)), **{name: lowered(arg) for name, arg in kwargs.items()})
     axes = self.axes[:-pooled]
 

@@ -15,7 +15,7 @@ from meta_fns.padding.broadcasting import need_agreement
 from meta_fns.padding.fills import Fill, constant
 from meta_fns.padding.padded import Emitter, Handle, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import masked, positions
+from meta_fns.padding.repairs import compacted, masked, positions
 
 __all__ = ["cat", "margin", "stack"]
 
@@ -34,9 +34,8 @@ def cat(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
         for i, axis in enumerate(each.axes):
             if i != at:
                 need_agreement(axes[i], axis)
+    tensors = [compacted(emit, each, at) for each in tensors]
     along = [each.axes[at] for each in tensors]
-    for axis in along:
-        prefix(axis)
     axes[at] = normal((spec.sizes[at],))
     tensor = apply(emit, tensors, at)
     if capacity_of(axes[at]) != sum(map(capacity_of, along)):

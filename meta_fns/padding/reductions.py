@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from meta_fns.core.dims import wrap_dim, wrap_dims
-from meta_fns.padding.axes import Axis, padded_sizes, prefix
+from meta_fns.padding.axes import Axis, padded_sizes
 from meta_fns.padding.fills import GARBAGE, ZERO
 from meta_fns.padding.padded import Emitter, Padded, apply
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import count, highest, lowest, masked
+from meta_fns.padding.repairs import compacted, count, highest, lowest, masked
 
 __all__ = ["IDENTITIES", "extreme_along", "mean", "position", "reduction", "scan", "softmax", "whole"]
 
@@ -112,7 +112,7 @@ def position(emit: Emitter, self: Padded, dim: int | None = None, keepdim: bool 
         remedy = "name a dimension"
         raise Refuse("a position in the flattened tensor depends on the sizes", *self.sizes, remedy=remedy)
     for each in padded:
-        prefix(self.axes[each])
+        self = compacted(emit, self, each)
     return Padded(apply(emit, _neutral(emit, self, dims), dim, keepdim), _left(self, dims, keepdim))
 
 
@@ -120,7 +120,7 @@ def extreme_along(emit: Emitter, self: Padded, dim: int, keepdim: bool = False) 
     """``max`` and ``min`` along a dimension: values, and the positions of the first ones."""
     dims = _dims(self, dim)
     for each in self.padded_dims() & dims:
-        prefix(self.axes[each])
+        self = compacted(emit, self, each)
     axes = _left(self, dims, keepdim)
     return tuple(Padded(each, axes) for each in apply(emit, _neutral(emit, self, dims), dim, keepdim))
 
@@ -147,5 +147,5 @@ def softmax(emit: Emitter, self: Padded, dim: int, *rest: Any, **kwargs: Any) ->
 def scan(emit: Emitter, self: Padded, dim: int, **kwargs: Any) -> Padded:
     """A running sum or product: it goes forward, and padding comes after what is valid."""
     if self.ndim:
-        prefix(self.axes[wrap_dim(dim, self.ndim)])
+        self = compacted(emit, self, wrap_dim(dim, self.ndim))
     return Padded(apply(emit, self, dim, **kwargs), self.axes)

@@ -11,12 +11,13 @@ from collections.abc import Iterable
 import torch
 
 from meta_fns.core.sizes import Size
-from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, length, padded_sizes, prefix, varies
+from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, length, normal, padded_sizes, prefix, varies
 from meta_fns.padding.fills import FINITE, Fill, constant
 from meta_fns.padding.padded import Emitter, Handle, Padded
 from meta_fns.padding.refusals import Refuse
 
 __all__ = [
+    "compacted",
     "count",
     "highest",
     "index_in",
@@ -136,6 +137,33 @@ def index_in(emit: Emitter, index: Padded, axis: Axis, *, wraps: bool) -> Padded
     tensor = emit.call(_aten.where.self, inside, tensor, number(emit, capacity(size), index))
     emit.repaired(f"index: counted from {size}", size)
     return masked(emit, index.with_(tensor=tensor, fill=FINITE), 0)
+
+
+def compacted(emit: Emitter, x: Padded, dim: int) -> Padded:
+    """``x`` with the valid positions of a dimension first, in their order, where it is made of several sizes.
+
+    Position ``p`` of ``h * w`` is row ``p // w``, column ``p % w``, which lies at ``row * capacity(w) + column``.
+    """
+    axis = x.axes[dim]
+    if len(axis) < 2:
+        return x
+    total = capacity_of(axis)
+    rest = positions(emit, total, x.device)
+    index: Handle | None = None
+    stride = 1
+    for place in range(len(axis) - 1, -1, -1):
+        column = rest
+        if place:
+            true = emit.call(_aten.clamp.default, emit.size(axis[place]), 1)  # nothing is valid where it is 0
+            column = emit.call(_aten.remainder.Tensor, rest, true)
+            rest = emit.call(_aten.floor_divide.default, rest, true)
+        part = emit.call(_aten.mul.Tensor, column, stride)
+        index = part if index is None else emit.call(_aten.add.Tensor, index, part)
+        stride *= capacity(axis[place])
+    index = emit.call(_aten.clamp.default, index, None, total - 1)
+    emit.repaired(f"gather: the valid of {' times '.join(map(str, axis))} first", *padded_sizes((axis,)))
+    axes = (*x.axes[:dim], normal((length(axis),)), *x.axes[dim + 1 :])
+    return x.with_(tensor=take(emit, x, dim, index), axes=axes, fill=x.fill.join(x.valid))
 
 
 def take(emit: Emitter, x: Padded, dim: int, index: Handle) -> Handle:

@@ -11,7 +11,7 @@ from meta_fns.core.sizes import Size, known, same, sym_max
 from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, length, normal, prefix, varies
 from meta_fns.padding.padded import Emitter, Padded, apply
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import positions, take
+from meta_fns.padding.repairs import compacted, positions, take
 from meta_fns.padding.views import reshaped
 
 __all__ = ["pieces", "select", "slice_of", "unbind"]
@@ -33,7 +33,8 @@ def slice_of(
         raise Refuse("a step that depends on the sizes", step)
     if step == 1 and same(kept, whole):
         return self
-    prefix(axis)
+    self = compacted(emit, self, at)
+    axis = self.axes[at]
     first = _from_start(0 if start is None else start, whole, kept, step)
     axes = (*self.axes[:at], normal((kept,)), *self.axes[at + 1 :])
     if varies(first):
@@ -74,8 +75,8 @@ def _read_from(emit: Emitter, x: Padded, dim: int, first: Size, n: int) -> Any:
 def select(emit: Emitter, self: Padded, dim: int, index: Size) -> Padded:
     """One position of a dimension; one that counts from the end, or depends on the sizes, is read at run time."""
     at = wrap_dim(dim, self.ndim)
-    axis = self.axes[at]
-    whole = prefix(axis)
+    self = compacted(emit, self, at)
+    whole = prefix(self.axes[at])
     left: tuple[Axis, ...] = (*self.axes[:at], *self.axes[at + 1 :])
     if not varies(index) and index < 0:
         index = whole + index
