@@ -33,7 +33,7 @@ def _with_positions(values: TensorSpec) -> Pair:
     return values, values.with_(dtype=torch.int64)
 
 
-@rule("aten.max_pool2d_with_indices.default", padding=padded_convolution.pooling)
+@rule("aten.max_pool2d_with_indices.default", padding=padded_convolution.max_pooling)
 def max_pool2d_with_indices(
     self: TensorSpec,
     kernel_size: Sequence[int],
