@@ -1,4 +1,4 @@
-"""Convolutions and pools of padded tensors: the batch passes; positions beyond the true size are as outside in the op."""
+"""Convolutions and pools of padded tensors: the batch passes; beyond the true size is as outside in the op."""
 
 from __future__ import annotations
 

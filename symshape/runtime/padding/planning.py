@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from guards.sets.sources import Size
+from guards.terms.term import Term
 from symshape.graph.program import Program
 from symshape.runtime.padding.buckets import capacities
 from symshape.runtime.padding.region import Region
@@ -55,8 +56,13 @@ class Choice:
 def choose(program: Program, values: Mapping[str, int], refused: Collection[str]) -> Choice:
     """The bucket of a call with these values of symbols, where some symbols are refused."""
     padded = candidates(program) - set(refused)
-    caps = capacities([guard.term for guard in program.guards], values, sorted(padded))
+    caps = capacities(_conditions(program, values), values, sorted(padded))
     return Choice({name: value for name, value in values.items() if name not in padded}, caps)
+
+
+def _conditions(program: Program, values: Mapping[str, int]) -> list[Term]:
+    """The guards on symbols that have a value before the program runs."""
+    return [guard.term for guard in program.guards if {symbol.name for symbol in guard.term.symbols} <= values.keys()]
 
 
 def plan(program: Program, values: Mapping[str, int], refusals: Mapping[str, Refusal] | None = None) -> Plan:
@@ -65,7 +71,7 @@ def plan(program: Program, values: Mapping[str, int], refusals: Mapping[str, Ref
     ``refusals`` are those of an earlier plan: their symbols are not tried again.
     """
     found = dict(refusals or {})
-    terms = [guard.term for guard in program.guards]
+    terms = _conditions(program, values)
     aliased = aliased_storages(program.graph)
     device = device_of(program.graph)
     padded = candidates(program) - found.keys()

@@ -38,3 +38,21 @@ def test_integer_arguments_are_exact() -> None:
 
 def test_nothing_to_say() -> None:
     assert str(symshape.trace(lambda x: x, torch.ones(3), dynamic=False).padding()) == "no symbols"
+
+
+def test_data_dependent_programs_say_so() -> None:
+    padding = symshape.trace(lambda x: x.nonzero().sum(0), torch.ones(3, 4)).padding()
+    assert padding.padded == ()
+    refusal = padding.symbols["s0"].refusal
+    assert refusal is not None
+    assert refusal.op == "aten.nonzero.default"
+    assert "data" in refusal.reason
+
+
+def test_checks_of_data_are_refused() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        n = x.sum().int().item()
+        torch._check(n >= 1)
+        return x * n
+
+    assert symshape.trace(program, torch.ones(3)).padding().padded == ()
