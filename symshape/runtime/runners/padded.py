@@ -186,8 +186,9 @@ class PaddedRunner:
                     except CaptureFailed as error:
                         self.release()
                         events.emit(events.RunnerFallback("padded", "eager", f"capture failed: {error}"))
-                    except IndexError:
-                        pass  # eager refuses the index in its own words, or reads nothing with it
+                    except (IndexError, RuntimeError) as error:
+                        # eager refuses the data in its own words, or, for an empty result, does not look at it
+                        events.emit(events.RunnerFallback("padded", "eager", f"for one call: {error}"))
         return self._eager(leaves, values)
 
     def release(self) -> None:

@@ -23,8 +23,8 @@ def check(first: int, step: int, most: int) -> int:
         for case in cases.values():
             try:
                 compared += bool(poisoned(case.fn, *case.arguments, samples=6, tolerance=case.tolerance).compared)
-            except IndexError:  # an index out of range that eager does not look at, since its result is empty
-                assert "index" in case.name
+            except (IndexError, RuntimeError):  # data that eager does not look at, since its result is empty
+                assert "index" in case.name or "remainder" in case.name
             except AssertionError as error:
                 raise AssertionError(f"{case.name}: {error}") from error
     return compared
