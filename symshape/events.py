@@ -116,6 +116,23 @@ class GraphCaptured(Event):
     milliseconds: float
 
 
+@attrs.frozen
+class BucketMade(Event):
+    """A padded program was made: capacities of its padded symbols, values of the others, and how long it took in ms."""
+
+    capacities: dict[str, int]
+    exact: dict[str, int]
+    milliseconds: float
+
+
+@attrs.frozen
+class PaddingRefused(Event):
+    """A symbol keeps its exact value in padded programs, and why."""
+
+    symbol: str
+    reason: str
+
+
 Subscriber = Callable[[Event], object]
 _subscribers: tuple[Subscriber, ...] = ()
 

@@ -28,7 +28,8 @@ class Options:
         duck_shape: input sizes with equal hints share a symbol (PyTorch's habit); off by default.
         max_entries: entries kept by one compiled function; the least recently used leaves first.
         memo_size: exact argument tuples remembered for the quickest look-up.
-        max_cuda_graphs: CUDA graphs kept by one compiled function; the least recently used leaves first.
+        max_cuda_graphs: CUDA graphs kept by one compiled function; the least recently used leaves first.  Also padded
+            buckets kept by one program; one that has not been used for long leaves.
         verify: the fraction of calls (0 to 1) for which eager runs too and is compared; a difference raises
             :class:`symshape.VerificationError`. 0.01 costs about two eager calls in a hundred.
         minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).

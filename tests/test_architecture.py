@@ -36,12 +36,12 @@ CONFINED = {
 # files directly in a folder stand above the folder's own sub-folders.
 FLOORS = {
     "guards": ("errors", "terms", "domains", "text", "facts", "deciders", "asking", "regions", "sets", "dispatch"),
-    "meta_fns": ("errors", "core", "ops"),
+    "meta_fns": ("errors", "core", "padding", "ops"),
     "symshape": (
         *("errors", "options", "dims", "events", "user_code", "data"),
         *("calls", "graph"),
         *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
-        *("runtime.runners", "runtime"),
+        *("runtime.padding", "runtime.runners", "runtime"),
         *("explore", "frontends", "frontends.cli"),
     ),
 }

@@ -14,7 +14,7 @@ from meta_fns.core.sizes import check, empty, same, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 
-__all__ = ["derive", "into", "need_writable", "written"]
+__all__ = ["derive", "functional_rule", "into", "need_writable", "written"]
 
 # In-place ops whose write converts to any dtype, so that the dtype of the functional result does not matter.
 _CONVERTING = frozenset({"copy_", "fill_", "masked_fill_", "index_put_", "index_fill_", "masked_scatter_", "zero_"})
@@ -70,6 +70,14 @@ def _functional_of(op: OpOverload, name: str) -> Rule | None:
                 continue
             return lookup(candidate)
     return None
+
+
+def functional_rule(op: OpOverload) -> Rule | None:
+    """The rule of the functional variant of an in-place overload that has a rule of its own, if there is one."""
+    name = op._schema.name.removeprefix("aten::")
+    if op.namespace != "aten" or not name.endswith("_") or name.endswith("__"):
+        return None
+    return _functional_of(op, name[:-1])
 
 
 def _signature(op: OpOverload) -> list[tuple[str, str]]:

@@ -72,11 +72,16 @@ class Rule:
 
     ``name`` is what a user reads beside the op where a guard comes from the rule: its subject in words, by default the
     name of the function (``aten::mv: mv``, ``aten::add.Tensor: broadcast and promote``).
+
+    ``padding`` is the op's padding rule (``meta_fns.padding``), or None: it is not padded.  ``functional`` is the
+    overload that the row was written for, where this one is derived from it (in place, ``out=``, copying).
     """
 
     overload: str
     fn: Callable[..., Any]
     data_dependent: bool = False
+    padding: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
+    functional: str = attrs.field(kw_only=True, default=attrs.Factory(lambda self: self.overload, takes_self=True))
     name: str = attrs.field(kw_only=True, default=attrs.Factory(lambda self: _in_words(self.fn), takes_self=True))
 
 
@@ -89,7 +94,14 @@ _by_op: dict[OpOverload, Rule | None] = {}
 _derivers: list[Callable[[OpOverload], Rule | None]] = []
 
 
-def register(overload: str, fn: Callable[..., Any], *, name: str | None = None, data_dependent: bool = False) -> Rule:
+def register(
+    overload: str,
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    data_dependent: bool = False,
+    padding: Callable[..., Any] | None = None,
+) -> Rule:
     """Register ``fn`` as the rule of one overload (``"aten.mm.default"``), under a name for people (see ``Rule``).
 
     Raises: ValueError if the overload has a rule already, or if ``fn`` was made inside a function, so that what it is
@@ -99,18 +111,24 @@ def register(overload: str, fn: Callable[..., Any], *, name: str | None = None, 
         raise ValueError(f"two rules for {overload}: {_rules[overload].fn.__qualname__} and {fn.__qualname__}")
     if name is None and "<" in fn.__qualname__:
         raise ValueError(f"the rule of {overload}, {fn.__qualname__}, needs a name")
-    made = Rule(overload, fn, data_dependent, name=name) if name else Rule(overload, fn, data_dependent)
+    named = {"name": name} if name else {}
+    made = Rule(overload, fn, data_dependent, padding=padding, **named)
     _rules[overload] = made
     _by_op.clear()
     return made
 
 
-def rule(*overloads: str, name: str | None = None, data_dependent: bool = False) -> Callable[[_F], _F]:
+def rule(
+    *overloads: str,
+    name: str | None = None,
+    data_dependent: bool = False,
+    padding: Callable[..., Any] | None = None,
+) -> Callable[[_F], _F]:
     """Decorator form of ``register`` for one or several overloads that share a signature."""
 
     def wrap(fn: _F) -> _F:
         for overload in overloads:
-            register(overload, fn, name=name, data_dependent=data_dependent)
+            register(overload, fn, name=name, data_dependent=data_dependent, padding=padding)
         return fn
 
     return wrap

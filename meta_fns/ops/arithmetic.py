@@ -14,6 +14,7 @@ from meta_fns.core.pointwise import PROMOTES, accepted, nary, not_implemented, u
 from meta_fns.core.registry import register, rule
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import pointwise as padded_pointwise
 
 __all__: list[str] = []
 
@@ -23,7 +24,7 @@ _floor = nary(2, "same", "uihf")
 _trunc = nary(2, "same", "uihf")
 
 
-@rule("aten.div.Tensor_mode", "aten.div.Scalar_mode", name="rounded division")
+@rule("aten.div.Tensor_mode", "aten.div.Scalar_mode", name="rounded division", padding=padded_pointwise.pointwise)
 def div_mode(self: Any, other: Any, *, rounding_mode: str | None) -> TensorSpec:
     """``self / other``, rounded as told."""
     if rounding_mode is None:
@@ -36,7 +37,13 @@ def div_mode(self: Any, other: Any, *, rounding_mode: str | None) -> TensorSpec:
 _clamp = nary(3, "same", "uihf", numbers=False)
 
 
-@rule("aten.clamp.default", "aten.clip.default", "aten.clamp.Tensor", "aten.clip.Tensor")
+@rule(
+    "aten.clamp.default",
+    "aten.clip.default",
+    "aten.clamp.Tensor",
+    "aten.clip.Tensor",
+    padding=padded_pointwise.pointwise,
+)
 def clamp(self: TensorSpec, min: Any = None, max: Any = None) -> TensorSpec:  # noqa: A002 - names of the schema
     """``self`` within bounds, which promote and broadcast with it."""
     if min is None and max is None:
@@ -52,7 +59,7 @@ _clamp_one = nary(2, "same", "buihf", numbers=False)
 _power = nary(2, "same", "buihfc", numbers=False)
 
 
-@rule("aten.pow.Tensor_Scalar")
+@rule("aten.pow.Tensor_Scalar", padding=padded_pointwise.pointwise)
 def power(self: TensorSpec, exponent: Any) -> TensorSpec:
     """``self ** exponent``."""
     if type(exponent) is int and exponent < 0 and not promote.is_float(self.dtype):
@@ -60,7 +67,7 @@ def power(self: TensorSpec, exponent: Any) -> TensorSpec:
     return _power(self, exponent)
 
 
-@rule("aten.square.default")
+@rule("aten.square.default", padding=padded_pointwise.pointwise)
 def square(self: TensorSpec) -> TensorSpec:
     """``self ** 2``."""
     return _power(self, 2)
@@ -71,7 +78,7 @@ _double_power = nary(2, "double", "buihfcz")
 _double_power_number = nary(2, "double", "buihfcz", numbers=False)
 
 
-@rule("aten.pow.Scalar")
+@rule("aten.pow.Scalar", padding=padded_pointwise.pointwise)
 def power_of_number(self: Any, exponent: TensorSpec) -> TensorSpec:
     """A number to the power of a tensor; contiguous whatever the layout of the tensor."""
     return _power_of_number(self, exponent).fresh()
@@ -121,7 +128,7 @@ register("aten.heaviside.default", _one_dtype(nary(2, "same", "buihf"), 2), name
 register("aten.lerp.Scalar", _one_dtype(nary(2, "same", "hfc"), 2), name="broadcast in one dtype")
 
 
-@rule("aten.lerp.Tensor")
+@rule("aten.lerp.Tensor", padding=padded_pointwise.pointwise)
 def lerp(self: TensorSpec, end: TensorSpec, weight: TensorSpec) -> TensorSpec:
     """``self + weight * (end - self)``; only a 0-d weight may be of another dtype."""
     if self.dtype is not end.dtype or (weight.sizes and weight.dtype is not self.dtype):
@@ -157,7 +164,7 @@ _product = nary(2, "same", "buihfcz")
 _float = unary("float", "buihfc")
 
 
-@rule("aten.addcdiv.default")
+@rule("aten.addcdiv.default", padding=padded_pointwise.pointwise)
 def addcdiv(self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, *, value: Any = 1) -> TensorSpec:
     """``self + value * tensor1 / tensor2``."""
     if not promote.is_float(tensor1.dtype) and not promote.is_float(tensor2.dtype):

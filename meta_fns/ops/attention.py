@@ -10,11 +10,12 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, at_least_one, check, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import attention as padded_attention
 
 __all__ = ["flash_attention_for_cpu"]
 
 
-@rule("aten._scaled_dot_product_flash_attention_for_cpu.default")
+@rule("aten._scaled_dot_product_flash_attention_for_cpu.default", padding=padded_attention.flash_for_cpu)
 def flash_attention_for_cpu(
     query: TensorSpec,
     key: TensorSpec,

@@ -14,6 +14,7 @@ from meta_fns.core.sizes import Shape, Size, at_least_one, ceil_div, same_shape
 from meta_fns.core.spec import CPU, TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.attention_backward import heads_inside
+from meta_fns.padding import attention as padded_attention
 
 __all__: list[str] = []
 
@@ -65,7 +66,7 @@ def _rng(query: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     return number, number
 
 
-@rule("aten._scaled_dot_product_flash_attention.default")
+@rule("aten._scaled_dot_product_flash_attention.default", padding=padded_attention.fused_on_cuda)
 def flash_attention(
     query: TensorSpec,
     key: TensorSpec,
@@ -93,7 +94,7 @@ def flash_attention(
     return laid_out_like(query), _float32(query, (b, h, s)), None, None, s, t, state, unused, debug
 
 
-@rule("aten._scaled_dot_product_efficient_attention.default")
+@rule("aten._scaled_dot_product_efficient_attention.default", padding=padded_attention.fused_on_cuda)
 def efficient_attention(
     query: TensorSpec,
     key: TensorSpec,
@@ -118,7 +119,7 @@ def efficient_attention(
     return output, _float32(query, (b, h, rows)), *_rng(query)
 
 
-@rule("aten._scaled_dot_product_cudnn_attention.default")
+@rule("aten._scaled_dot_product_cudnn_attention.default", padding=padded_attention.fused_on_cuda)
 def cudnn_attention(
     query: TensorSpec,
     key: TensorSpec,

@@ -13,6 +13,7 @@ from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import known
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import pointwise as padded_pointwise
 
 __all__: list[str] = []
 
@@ -27,7 +28,7 @@ def equal(ctx: Context, self: TensorSpec, other: TensorSpec) -> Any:
     return ctx.new_bool()
 
 
-@rule("aten.isfinite.default")
+@rule("aten.isfinite.default", padding=padded_pointwise.pointwise)
 def isfinite(self: TensorSpec) -> TensorSpec:
     """True where neither infinite nor NaN: laid out like integers, as ``(self == self) * (abs(self) != inf)`` else."""
     if not promote.is_float(self.dtype):
@@ -39,7 +40,7 @@ def isfinite(self: TensorSpec) -> TensorSpec:
     return iterate((iterate((parts, parts), torch.bool), iterate((size,), torch.bool, numbers=True)), torch.bool)
 
 
-@rule("aten.isinf.default")
+@rule("aten.isinf.default", padding=padded_pointwise.pointwise)
 def isinf(self: TensorSpec) -> TensorSpec:
     """True where infinite: laid out like integers, as ``abs(self) == inf`` else."""
     if not promote.is_float(self.dtype):
@@ -55,7 +56,7 @@ def _bool_like(self: TensorSpec) -> TensorSpec:
     return TensorSpec(self.sizes, strides, 0, torch.bool, self.device)
 
 
-@rule("aten.where.self")
+@rule("aten.where.self", padding=padded_pointwise.pointwise)
 def where(condition: TensorSpec, self: Any, other: Any) -> TensorSpec:
     """``self`` where the condition holds, else ``other``; the three broadcast, the last two promote."""
     if condition.dtype is not torch.bool and condition.dtype is not torch.uint8:
@@ -72,7 +73,7 @@ def where(condition: TensorSpec, self: Any, other: Any) -> TensorSpec:
     return iterate(tensors, common)
 
 
-@rule("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+@rule("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", padding=padded_pointwise.pointwise)
 def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
     """``value`` where the mask holds, else ``self``, which broadcast; contiguous whatever the layout of ``self``."""
     if mask.dtype is not torch.bool:

@@ -14,6 +14,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, check, empty, known, same, same_shape, show, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import convolution as padded_convolution
 
 __all__ = ["conv_sizes", "convolution"]
 
@@ -55,7 +56,7 @@ def conv_sizes(
     return tuple(out)
 
 
-@rule("aten.convolution.default", "aten.convolution_overrideable.default")
+@rule("aten.convolution.default", "aten.convolution_overrideable.default", padding=padded_convolution.convolution)
 def convolution(
     input: TensorSpec,  # noqa: A002 - name of the schema
     weight: TensorSpec,

@@ -15,11 +15,12 @@ from meta_fns.core.sizes import Size, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError, UnsupportedOp
 from meta_fns.ops.factories import Device, like, need_number_fits
+from meta_fns.padding import pointwise as padded_pointwise
 
 __all__: list[str] = []
 
 
-@rule("aten._to_copy.default")
+@rule("aten._to_copy.default", padding=padded_pointwise.pointwise)
 def to_copy(
     self: TensorSpec,
     *,
@@ -34,20 +35,20 @@ def to_copy(
     return like(self, dtype, device, layout, memory_format)
 
 
-@rule("aten.clone.default")
+@rule("aten.clone.default", padding=padded_pointwise.pointwise)
 def clone(self: TensorSpec, *, memory_format: torch.memory_format | None = None) -> TensorSpec:
     """A copy; dense layouts are kept unless a memory format is given."""
     return like(self, None, None, None, memory_format)
 
 
-@rule("aten.copy.default")
+@rule("aten.copy.default", padding=padded_pointwise.pointwise)
 def copy(self: TensorSpec, src: TensorSpec, non_blocking: bool = False) -> TensorSpec:
     """``src``, which must broadcast to the sizes of ``self``, in the likeness of ``self``."""
     expand(src.sizes, src.strides, self.sizes)
     return like(self, None, None, None, None)
 
 
-@rule("aten.fill.Scalar", "aten.fill.Tensor")
+@rule("aten.fill.Scalar", "aten.fill.Tensor", padding=padded_pointwise.pointwise)
 def fill(self: TensorSpec, value: Any) -> TensorSpec:
     """A number, or a 0-d tensor, in the likeness of ``self``."""
     if type(value) is not TensorSpec:
@@ -57,7 +58,7 @@ def fill(self: TensorSpec, value: Any) -> TensorSpec:
     return like(self, None, None, None, None)
 
 
-@rule("aten.zero.default")
+@rule("aten.zero.default", padding=padded_pointwise.pointwise)
 def zero(self: TensorSpec) -> TensorSpec:
     """Zeros in the likeness of ``self``."""
     return like(self, None, None, None, None)

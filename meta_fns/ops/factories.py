@@ -13,6 +13,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, show
 from meta_fns.core.spec import CPU, TensorSpec
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
+from meta_fns.padding import factories as padded_factories
 
 __all__ = ["Device", "fresh", "like", "need_number_fits", "need_strided", "target_device"]
 
@@ -62,7 +63,7 @@ def fresh(
     return TensorSpec(sizes, layout.strides_of_format(sizes, memory_format), 0, dtype, where)
 
 
-@rule("aten.empty.memory_format")
+@rule("aten.empty.memory_format", padding=padded_factories.filled)
 def empty(
     size: Sequence[Size],
     *,
@@ -76,7 +77,7 @@ def empty(
     return fresh(size, dtype, device, layout, memory_format)
 
 
-@rule("aten.zeros.default", "aten.ones.default", name="new tensor")
+@rule("aten.zeros.default", "aten.ones.default", name="new tensor", padding=padded_factories.filled)
 def zeros(
     size: Sequence[Size],
     *,
@@ -89,7 +90,7 @@ def zeros(
     return fresh(size, dtype, device, layout)
 
 
-@rule("aten.full.default")
+@rule("aten.full.default", padding=padded_factories.filled)
 def full(
     size: Sequence[Size],
     fill_value: Any,
@@ -130,7 +131,7 @@ def need_number_fits(value: Any, dtype: torch.dtype | None) -> None:
         raise DtypeError(f"{value} cannot be converted to {dtype}")
 
 
-@rule("aten.scalar_tensor.default")
+@rule("aten.scalar_tensor.default", padding=padded_factories.number)
 def scalar_tensor(
     s: Any,
     *,
@@ -161,7 +162,13 @@ def like(
     return TensorSpec(self.sizes, strides, 0, dtype, where)
 
 
-@rule("aten.empty_like.default", "aten.zeros_like.default", "aten.ones_like.default", name="new tensor like another")
+@rule(
+    "aten.empty_like.default",
+    "aten.zeros_like.default",
+    "aten.ones_like.default",
+    name="new tensor like another",
+    padding=padded_factories.like,
+)
 def zeros_like(
     self: TensorSpec,
     *,
@@ -175,7 +182,7 @@ def zeros_like(
     return like(self, dtype, device, layout, memory_format)
 
 
-@rule("aten.full_like.default")
+@rule("aten.full_like.default", padding=padded_factories.like)
 def full_like(
     self: TensorSpec,
     fill_value: Any,
@@ -196,7 +203,13 @@ def _new(self: TensorSpec, size: Sequence[Size], dtype: torch.dtype | None, devi
     return TensorSpec.contiguous(_sizes(size), dtype or self.dtype, target_device(device, self.device))
 
 
-@rule("aten.new_empty.default", "aten.new_zeros.default", "aten.new_ones.default", name="new tensor")
+@rule(
+    "aten.new_empty.default",
+    "aten.new_zeros.default",
+    "aten.new_ones.default",
+    name="new tensor",
+    padding=padded_factories.filled,
+)
 def new_zeros(
     self: TensorSpec,
     size: Sequence[Size],
@@ -210,7 +223,7 @@ def new_zeros(
     return _new(self, size, dtype, device, layout)
 
 
-@rule("aten.new_full.default")
+@rule("aten.new_full.default", padding=padded_factories.filled)
 def new_full(
     self: TensorSpec,
     size: Sequence[Size],

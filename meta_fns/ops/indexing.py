@@ -15,6 +15,7 @@ from meta_fns.core.sizes import Shape, Size, check, empty, known, product, same,
 from meta_fns.core.spec import TensorSpec
 from meta_fns.core.view_strides import view_strides
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
+from meta_fns.padding import indexing as padded_indexing
 
 __all__ = ["IndexPlan", "embedding", "gather", "index", "index_plan"]
 
@@ -28,7 +29,7 @@ def need_index_dtype(name: str, spec: TensorSpec) -> None:
         raise DtypeError(f"{name} must be int64 or int32, got {spec.dtype}")
 
 
-@rule("aten.embedding.default")
+@rule("aten.embedding.default", padding=padded_indexing.embedding)
 def embedding(
     weight: TensorSpec,
     indices: TensorSpec,
@@ -45,7 +46,7 @@ def embedding(
     return TensorSpec.contiguous((*indices.sizes, weight.sizes[1]), weight.dtype, weight.device)
 
 
-@rule("aten.index_select.default")
+@rule("aten.index_select.default", padding=padded_indexing.index_select)
 def index_select(self: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
     """The slices along ``dim`` at the given indices (a vector, or a 0-d tensor for one of them)."""
     if len(index.sizes) > 1:
@@ -62,7 +63,7 @@ def index_select(self: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
     return TensorSpec.contiguous((*self.sizes[:at], size, *self.sizes[at + 1 :]), self.dtype, self.device)
 
 
-@rule("aten.gather.default")
+@rule("aten.gather.default", padding=padded_indexing.gather)
 def gather(self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = False) -> TensorSpec:
     """``self`` along ``dim`` at the positions in ``index``, whose sizes the result has.
 
@@ -193,7 +194,7 @@ def _mask_vectors(ctx: Context, self: TensorSpec, mask: TensorSpec, at: int) -> 
     return [TensorSpec((count,), (step,), i, torch.int64, mask.device) for i in range(step)]
 
 
-@rule("aten.index.Tensor", "aten._unsafe_index.Tensor", data_dependent=True)
+@rule("aten.index.Tensor", "aten._unsafe_index.Tensor", data_dependent=True, padding=padded_indexing.index)
 def index(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | None]) -> TensorSpec:
     """``self[indices]``: index sizes broadcast and stand where the first index stood, or in front if the indices are
     not adjacent.

@@ -14,11 +14,12 @@ from meta_fns.core.sizes import Size, check, known, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.core.view_strides import view_strides
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import joining as padded_joining
 
 __all__ = ["cat", "common_format", "repeat", "stack"]
 
 
-@rule("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
+@rule("aten.cat.default", "aten.concat.default", "aten.concatenate.default", padding=padded_joining.cat)
 def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
     """The tensors side by side along ``dim``, where their sizes add; all other sizes must agree.
 
@@ -81,7 +82,7 @@ def common_format(tensors: Sequence[TensorSpec]) -> torch.memory_format:
     return common or torch.contiguous_format
 
 
-@rule("aten.stack.default")
+@rule("aten.stack.default", padding=padded_joining.stack)
 def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
     """The tensors, of equal sizes, along a new dimension."""
     if not tensors:

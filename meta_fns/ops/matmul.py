@@ -12,6 +12,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import matmul as padded_matmul
 
 
 def need_dim(name: str, spec: TensorSpec, dim: int) -> None:
@@ -40,7 +41,7 @@ def inner(a: Size, b: Size, left: TensorSpec, right: TensorSpec) -> None:
         check(a == b, lambda: f"contracted sizes differ: {show(left.sizes)} @ {show(right.sizes)}")
 
 
-@rule("aten.mm.default")
+@rule("aten.mm.default", padding=padded_matmul.product)
 def mm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
     """``(n, k) @ (k, m) -> (n, m)``."""
     need_dim("self", self, 2)
@@ -53,7 +54,7 @@ def mm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
     return TensorSpec.contiguous((n, m), self.dtype, self.device)
 
 
-@rule("aten.bmm.default")
+@rule("aten.bmm.default", padding=padded_matmul.product)
 def bmm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
     """``(b, n, k) @ (b, k, m) -> (b, n, m)``."""
     need_dim("self", self, 3)
@@ -72,7 +73,7 @@ def bmm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
     return TensorSpec.contiguous((b, n, m), mat2.dtype, self.device)
 
 
-@rule("aten.addmm.default")
+@rule("aten.addmm.default", padding=padded_matmul.added_product)
 def addmm(self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
     """``(n, m) + (n, k) @ (k, m) -> (n, m)``, the first expanded to that."""
     need_dim("mat1", mat1, 2)

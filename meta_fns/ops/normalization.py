@@ -13,11 +13,13 @@ from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Size, check, empty, known, same, show, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import normalization as padded_normalization
+from meta_fns.padding import reductions as padded_reductions
 
 __all__ = ["batch_norm", "batch_norm_like", "layer_norm", "softmax"]
 
 
-@rule("aten._softmax.default", "aten._log_softmax.default")
+@rule("aten._softmax.default", "aten._log_softmax.default", padding=padded_reductions.softmax)
 def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
     """Softmax along ``dim``, contiguous; ``half_to_float`` (CUDA) reads float16 and gives float32."""
     wrap_dim(dim, len(self.sizes))
@@ -30,7 +32,7 @@ def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
     return self.fresh()
 
 
-@rule("aten._safe_softmax.default")
+@rule("aten._safe_softmax.default", padding=padded_reductions.softmax)
 def safe_softmax(self: TensorSpec, dim: int, dtype: torch.dtype | None = None) -> TensorSpec:
     """Softmax along ``dim`` that gives zeros for rows that are all -inf."""
     wrap_dim(dim, len(self.sizes))
@@ -64,7 +66,7 @@ def _stat_dtype(input: TensorSpec, *parameters: TensorSpec | None) -> torch.dtyp
     return input.dtype
 
 
-@rule("aten.native_layer_norm.default")
+@rule("aten.native_layer_norm.default", padding=padded_normalization.layer_norm)
 def layer_norm(
     input: TensorSpec,  # noqa: A002 - name of the schema
     normalized_shape: Sequence[Size],
@@ -102,7 +104,7 @@ def layer_norm(
     return input.fresh(), stat, stat
 
 
-@rule("aten.native_batch_norm.default")
+@rule("aten.native_batch_norm.default", padding=padded_normalization.batch_norm)
 def batch_norm(
     input: TensorSpec,  # noqa: A002 - name of the schema
     weight: TensorSpec | None,
@@ -179,7 +181,7 @@ def batch_norm_like(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of th
     return TensorSpec(input.sizes, layout.channels_last_strides(input.sizes), 0, input.dtype, input.device)
 
 
-@rule("aten._fused_rms_norm.default")
+@rule("aten._fused_rms_norm.default", padding=padded_normalization.layer_norm)
 def fused_rms_norm(
     input: TensorSpec,  # noqa: A002 - name of the schema
     normalized_shape: Sequence[Size],

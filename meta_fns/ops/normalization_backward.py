@@ -23,6 +23,7 @@ from meta_fns.core.sizes import Size, check, known, product, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.normalization import batch_norm_like
+from meta_fns.padding.normalization import group_norm
 
 __all__ = ["stat_dtype"]
 
@@ -134,7 +135,7 @@ def batch_norm_backward(
     )
 
 
-@rule("aten.native_group_norm.default")
+@rule("aten.native_group_norm.default", padding=group_norm)
 def native_group_norm(
     input: TensorSpec,  # noqa: A002 - name of the schema
     weight: TensorSpec | None,

@@ -15,6 +15,8 @@ from meta_fns.core.sizes import Size, ceil_div, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.ops.factories import Device, fresh, need_strided, target_device
+from meta_fns.padding import factories as padded_factories
+from meta_fns.padding import views as padded_views
 
 __all__: list[str] = []
 
@@ -147,7 +149,7 @@ def _indices(
     return fresh((2, _triangle(row, col, offset, lower)), dtype, device, layout_)
 
 
-@rule("aten.tril.default", "aten.triu.default", name="triangle")
+@rule("aten.tril.default", "aten.triu.default", name="triangle", padding=padded_views.triangle)
 def tril(self: TensorSpec, diagonal: Size = 0) -> TensorSpec:
     """The lower (upper) triangle of matrices, zeros elsewhere; contiguous."""
     if len(self.sizes) < 2:
@@ -223,7 +225,7 @@ def diag_embed(self: TensorSpec, offset: int = 0, dim1: int = -2, dim2: int = -1
     return self.fresh(tuple(sizes))
 
 
-@rule("aten.arange.default")
+@rule("aten.arange.default", padding=padded_factories.range_of)
 def arange(
     end: Any,
     *,
@@ -236,7 +238,7 @@ def arange(
     return arange_start_step(0, end, 1, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.arange.start", name="arange")
+@rule("aten.arange.start", name="arange", padding=padded_factories.range_of)
 def arange_start(
     start: Any,
     end: Any,
@@ -250,7 +252,7 @@ def arange_start(
     return arange_start_step(start, end, 1, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.arange.start_step", name="arange")
+@rule("aten.arange.start_step", name="arange", padding=padded_factories.range_of)
 def arange_start_step(
     start: Any,
     end: Any,

@@ -13,11 +13,12 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import joining as padded_joining
 
 __all__ = ["constant_pad_nd"]
 
 
-@rule("aten.constant_pad_nd.default")
+@rule("aten.constant_pad_nd.default", padding=padded_joining.margin)
 def constant_pad_nd(self: TensorSpec, pad: Sequence[Size], value: Any = 0) -> TensorSpec:
     """Elements of a number before and after the last dimensions; negative ones cut.
 

@@ -13,6 +13,7 @@ from meta_fns.core.registry import register
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError
 from meta_fns.ops.pointwise_table import BINARY, LIKE, SCALED, TERNARY, UNARY
+from meta_fns.padding.pointwise import pointwise
 
 __all__: list[str] = []
 
@@ -51,13 +52,18 @@ def _without_bool(fn: Callable[..., TensorSpec]) -> Callable[..., TensorSpec]:
 def _register_tables() -> None:
     for names, kind, letters in UNARY:
         for name in names.split():
-            register(f"aten.{name if '.' in name else name + '.default'}", unary(kind, letters), name=POINTWISE)
+            register(
+                f"aten.{name if '.' in name else name + '.default'}",
+                unary(kind, letters),
+                name=POINTWISE,
+                padding=pointwise,
+            )
     for names, kind, letters in SCALED:
         for name in names.split():
-            register(f"aten.{name}.default", nary(2, kind, letters, numbers=False), name=PROMOTES)
+            register(f"aten.{name}.default", nary(2, kind, letters, numbers=False), name=PROMOTES, padding=pointwise)
     for names, kind, letters in LIKE:
         for name in names.split():
-            register(f"aten.{name}.default", like(kind, letters), name=POINTWISE)
+            register(f"aten.{name}.default", like(kind, letters), name=POINTWISE, padding=pointwise)
     for rows, count in ((BINARY, 2), (TERNARY, 3)):
         for names, kind, letters in rows:
             for name in names.split():
@@ -66,7 +72,7 @@ def _register_tables() -> None:
                     fn = _without_bool(fn)
                 if name.startswith(("add.", "sub.", "rsub.", "subtract.")):
                     fn = _with_alpha(fn)
-                register(f"aten.{name if '.' in name else name + '.default'}", fn, name=PROMOTES)
+                register(f"aten.{name if '.' in name else name + '.default'}", fn, name=PROMOTES, padding=pointwise)
 
 
 _register_tables()

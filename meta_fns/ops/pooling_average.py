@@ -19,6 +19,7 @@ from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.pooling import formatted, need_gradient, pair, window_sizes
+from meta_fns.padding.convolution import average_pooling, pooling
 
 __all__: list[str] = []
 
@@ -79,7 +80,7 @@ def _register_average(n: int) -> None:
 
     average.__doc__ = f"The average over windows of the last {n} dimensions."
     backward.__doc__ = f"The gradient of avg_pool{n}d."
-    register(f"aten.avg_pool{n}d.default", average, name="average pooling")
+    register(f"aten.avg_pool{n}d.default", average, name="average pooling", padding=average_pooling)
     register(f"aten.avg_pool{n}d_backward.default", backward, name="gradient of average pooling")
 
 
@@ -110,7 +111,7 @@ def _register_adaptive(n: int) -> None:
 
     adaptive.__doc__ = f"The average over as many windows as `output_size` says, in the last {n} dimensions."
     backward.__doc__ = f"The gradient of adaptive_avg_pool{n}d."
-    register(f"aten._adaptive_avg_pool{n}d.default", adaptive, name="adaptive average pooling")
+    register(f"aten._adaptive_avg_pool{n}d.default", adaptive, name="adaptive average pooling", padding=pooling)
     register(f"aten._adaptive_avg_pool{n}d_backward.default", backward, name="gradient of adaptive average pooling")
 
 

@@ -22,6 +22,7 @@ from meta_fns.core.sizes import Shape, Size, check, known, product, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.pooling import formatted, need_gradient, need_window, pair, pooled_size, window_sizes
+from meta_fns.padding import convolution as padded_convolution
 
 __all__: list[str] = []
 
@@ -32,7 +33,7 @@ def _with_positions(values: TensorSpec) -> Pair:
     return values, values.with_(dtype=torch.int64)
 
 
-@rule("aten.max_pool2d_with_indices.default")
+@rule("aten.max_pool2d_with_indices.default", padding=padded_convolution.max_pooling)
 def max_pool2d_with_indices(
     self: TensorSpec,
     kernel_size: Sequence[int],

@@ -16,6 +16,7 @@ from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.joining import common_format
 from meta_fns.ops.slicing import split, split_with_sizes
+from meta_fns.padding import slicing as padded_slicing
 
 __all__: list[str] = []
 
@@ -93,13 +94,13 @@ def narrow_copy(self: TensorSpec, dim: int, start: Size, length: Size) -> Tensor
     return self.fresh((*self.sizes[:at], length, *self.sizes[at + 1 :]))
 
 
-@rule("aten.unsafe_split.Tensor")
+@rule("aten.unsafe_split.Tensor", padding=padded_slicing.pieces)
 def unsafe_split(self: TensorSpec, split_size: Size, dim: int = 0) -> list[TensorSpec]:
     """``split`` whose pieces do not count as views."""
     return list(split(self, split_size, dim))
 
 
-@rule("aten.unsafe_split_with_sizes.default")
+@rule("aten.unsafe_split_with_sizes.default", padding=padded_slicing.pieces)
 def unsafe_split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0) -> list[TensorSpec]:
     """``split_with_sizes`` whose pieces do not count as views."""
     return list(split_with_sizes(self, split_sizes, dim))

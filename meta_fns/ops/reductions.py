@@ -15,6 +15,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, check, empty, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError
+from meta_fns.padding import reductions as padded_reductions
 
 __all__ = ["need_nonempty", "reduce_to", "reduced_dims", "reduced_sizes"]
 
@@ -51,19 +52,19 @@ def need_nonempty(self: TensorSpec, dims: frozenset[int], name: str) -> None:
             check(self.sizes[i] != 0, lambda: f"{name} over a dimension of size 0 has no value: {show(self.sizes)}")
 
 
-@rule("aten.sum.default", name="reduce everything")
+@rule("aten.sum.default", name="reduce everything", padding=padded_reductions.reduction)
 def sum_all(self: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """The sum of all elements; int64 for bools and integers unless told."""
     return TensorSpec((), (), 0, sum_dtype(self.dtype, dtype), self.device, torch.strided, True)
 
 
-@rule("aten.prod.default", name="reduce everything")
+@rule("aten.prod.default", name="reduce everything", padding=padded_reductions.reduction)
 def prod_all(self: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """The product of all elements."""
     return TensorSpec((), (), 0, sum_dtype(self.dtype, dtype), self.device, torch.strided, True)
 
 
-@rule("aten.sum.dim_IntList")
+@rule("aten.sum.dim_IntList", padding=padded_reductions.reduction)
 def sum_dim(
     self: TensorSpec, dim: Sequence[int] | None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> TensorSpec:
@@ -71,7 +72,7 @@ def sum_dim(
     return reduce_to(self, dim, keepdim, sum_dtype(self.dtype, dtype))
 
 
-@rule("aten.nansum.default")
+@rule("aten.nansum.default", padding=padded_reductions.reduction)
 def nansum(
     self: TensorSpec, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> TensorSpec:
@@ -82,7 +83,7 @@ def nansum(
     return reduce_to(self, dim, keepdim, sum_dtype(self.dtype, dtype))
 
 
-@rule("aten.prod.dim_int")
+@rule("aten.prod.dim_int", padding=padded_reductions.reduction)
 def prod_dim(self: TensorSpec, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """The product over one dimension."""
     return reduce_to(self, dim, keepdim, sum_dtype(self.dtype, dtype))
@@ -95,13 +96,13 @@ def _mean_dtype(self: TensorSpec, dtype: torch.dtype | None) -> torch.dtype:
     return found
 
 
-@rule("aten.mean.default", name="reduce everything")
+@rule("aten.mean.default", name="reduce everything", padding=padded_reductions.mean)
 def mean_all(self: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """The mean of all elements."""
     return TensorSpec((), (), 0, _mean_dtype(self, dtype), self.device, torch.strided, True)
 
 
-@rule("aten.mean.dim")
+@rule("aten.mean.dim", padding=padded_reductions.mean)
 def mean_dim(
     self: TensorSpec, dim: Sequence[int] | None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> TensorSpec:
@@ -114,19 +115,19 @@ def _truth_dtype(self: TensorSpec) -> torch.dtype:
     return torch.uint8 if self.dtype is torch.uint8 else torch.bool
 
 
-@rule("aten.all.default", "aten.any.default", name="reduce everything")
+@rule("aten.all.default", "aten.any.default", name="reduce everything", padding=padded_reductions.reduction)
 def all_all(self: TensorSpec) -> TensorSpec:
     """Whether all (any) elements are true."""
     return TensorSpec((), (), 0, _truth_dtype(self), self.device, torch.strided, True)
 
 
-@rule("aten.all.dim", "aten.any.dim", name="reduce a dimension")
+@rule("aten.all.dim", "aten.any.dim", name="reduce a dimension", padding=padded_reductions.reduction)
 def all_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> TensorSpec:
     """Whether all (any) elements are true, over one dimension."""
     return reduce_to(self, dim, keepdim, _truth_dtype(self))
 
 
-@rule("aten.all.dims", "aten.any.dims", name="reduce dimensions")
+@rule("aten.all.dims", "aten.any.dims", name="reduce dimensions", padding=padded_reductions.reduction)
 def all_dims(self: TensorSpec, dim: Sequence[int] | None = None, keepdim: bool = False) -> TensorSpec:
     """Whether all (any) elements are true, over dimensions; an empty list reduces nothing."""
     if dim is not None and not dim:
@@ -140,7 +141,7 @@ def _real(self: TensorSpec, name: str) -> torch.dtype:
     return self.dtype
 
 
-@rule("aten.amax.default", "aten.amin.default", name="extremes over dimensions")
+@rule("aten.amax.default", "aten.amin.default", name="extremes over dimensions", padding=padded_reductions.reduction)
 def amax(self: TensorSpec, dim: Sequence[int] = (), keepdim: bool = False) -> TensorSpec:
     """The largest (smallest) elements over dimensions, which may not be empty."""
     dtype = self.dtype if empty(self.sizes) else _real(self, "amax")
@@ -148,7 +149,7 @@ def amax(self: TensorSpec, dim: Sequence[int] = (), keepdim: bool = False) -> Te
     return reduce_to(self, dim, keepdim, dtype)
 
 
-@rule("aten.max.default", "aten.min.default", name="reduce everything")
+@rule("aten.max.default", "aten.min.default", name="reduce everything", padding=padded_reductions.reduction)
 def max_all(self: TensorSpec) -> TensorSpec:
     """The largest (smallest) of all elements."""
     dtype = _real(self, "max")
@@ -156,7 +157,7 @@ def max_all(self: TensorSpec) -> TensorSpec:
     return TensorSpec((), (), 0, dtype, self.device, torch.strided, True)
 
 
-@rule("aten.max.dim", "aten.min.dim", name="extremes along a dimension")
+@rule("aten.max.dim", "aten.min.dim", name="extremes along a dimension", padding=padded_reductions.extreme_along)
 def max_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> tuple[TensorSpec, TensorSpec]:
     """The largest (smallest) elements over one dimension, and their int64 positions."""
     dtype = _real(self, "max")
@@ -165,7 +166,7 @@ def max_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> tuple[TensorSp
     return values, TensorSpec(values.sizes, values.strides, 0, torch.int64, self.device, torch.strided, True)
 
 
-@rule("aten.argmax.default", "aten.argmin.default", name="positions of extremes")
+@rule("aten.argmax.default", "aten.argmin.default", name="positions of extremes", padding=padded_reductions.position)
 def argmax(self: TensorSpec, dim: int | None = None, keepdim: bool = False) -> TensorSpec:
     """The int64 position of the largest (smallest) element, over one dimension or in the flattened tensor."""
     if _real(self, "argmax") is torch.bool:
@@ -189,7 +190,7 @@ def _var_dtype(self: TensorSpec) -> torch.dtype:
     return to_real(self.dtype)
 
 
-@rule("aten.var.correction", "aten.std.correction", name="variance")
+@rule("aten.var.correction", "aten.std.correction", name="variance", padding=padded_reductions.whole)
 def var(
     self: TensorSpec, dim: Sequence[int] | None = None, *, correction: Any = None, keepdim: bool = False
 ) -> TensorSpec:
@@ -197,7 +198,7 @@ def var(
     return reduce_to(self, dim, keepdim, _var_dtype(self))
 
 
-@rule("aten.var_mean.correction", "aten.std_mean.correction", name="variance and mean")
+@rule("aten.var_mean.correction", "aten.std_mean.correction", name="variance and mean", padding=padded_reductions.whole)
 def var_mean(
     self: TensorSpec, dim: Sequence[int] | None = None, *, correction: Any = None, keepdim: bool = False
 ) -> tuple[TensorSpec, TensorSpec]:
@@ -205,20 +206,20 @@ def var_mean(
     return reduce_to(self, dim, keepdim, _var_dtype(self)), reduce_to(self, dim, keepdim, self.dtype)
 
 
-@rule("aten.logsumexp.default")
+@rule("aten.logsumexp.default", padding=padded_reductions.reduction)
 def logsumexp(self: TensorSpec, dim: Sequence[int], keepdim: bool = False) -> TensorSpec:
     """The logarithm of the sum of exponentials over dimensions."""
     dtype = self.dtype if is_float(self.dtype) else torch.get_default_dtype()
     return reduce_to(self, dim, keepdim, dtype)
 
 
-@rule("aten.count_nonzero.dim_IntList")
+@rule("aten.count_nonzero.dim_IntList", padding=padded_reductions.reduction)
 def count_nonzero(self: TensorSpec, dim: Sequence[int]) -> TensorSpec:
     """How many elements are not 0, over dimensions."""
     return reduce_to(self, dim, False, torch.int64)
 
 
-@rule("aten.cumsum.default", "aten.cumprod.default", name="cumulative")
+@rule("aten.cumsum.default", "aten.cumprod.default", name="cumulative", padding=padded_reductions.scan)
 def cumsum(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """Running sums (products) along ``dim``; int64 for bools and integers unless told."""
     wrap_dim(dim, len(self.sizes))

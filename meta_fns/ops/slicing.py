@@ -9,6 +9,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, ceil_div, check, clamp_index, known, same, sym_max, sym_min
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError, UnsupportedOp
+from meta_fns.padding import slicing as padded_slicing
 
 __all__ = ["count_of", "diagonal", "select", "slice_dim", "slice_tensor", "split", "split_with_sizes"]
 
@@ -56,7 +57,7 @@ def _at_least_zero(n: Size) -> Size:
     return n if known(n >= 0) else sym_max(n, 0)
 
 
-@rule("aten.slice.Tensor", name="slice")
+@rule("aten.slice.Tensor", name="slice", padding=padded_slicing.slice_of)
 def slice_tensor(
     self: TensorSpec, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
 ) -> TensorSpec:
@@ -75,7 +76,7 @@ def slice_tensor(
     return self.view(sizes, strides, offset)
 
 
-@rule("aten.select.int")
+@rule("aten.select.int", padding=padded_slicing.select)
 def select(self: TensorSpec, dim: int, index: Size) -> TensorSpec:
     """``self[..., index, ...]`` along ``dim``, which disappears."""
     if not self.sizes:
@@ -103,7 +104,7 @@ def _piece(self: TensorSpec, at: int, start: Size, size: Size) -> TensorSpec:
     return self.view((*self.sizes[:at], size, *self.sizes[at + 1 :]), self.strides, offset)
 
 
-@rule("aten.split.Tensor")
+@rule("aten.split.Tensor", padding=padded_slicing.pieces)
 def split(self: TensorSpec, split_size: Size, dim: int = 0) -> list[TensorSpec]:
     """Views of ``split_size`` along ``dim``, the last one smaller if it must be.
 
@@ -125,7 +126,7 @@ def split(self: TensorSpec, split_size: Size, dim: int = 0) -> list[TensorSpec]:
     return [*pieces, _piece(self, at, start, size - start)]
 
 
-@rule("aten.split_with_sizes.default")
+@rule("aten.split_with_sizes.default", padding=padded_slicing.pieces)
 def split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0) -> list[TensorSpec]:
     """Views of the given sizes along ``dim``, which must add up."""
     if not self.sizes:
@@ -143,7 +144,7 @@ def split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0
     return pieces
 
 
-@rule("aten.unbind.int")
+@rule("aten.unbind.int", padding=padded_slicing.unbind)
 def unbind(self: TensorSpec, dim: int = 0) -> list[TensorSpec]:
     """Every ``select`` along ``dim``; its size must be known (or is guarded)."""
     if not self.sizes:

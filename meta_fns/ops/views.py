@@ -13,6 +13,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, at_least_one, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import views as padded_views
 
 __all__ = ["as_strided", "view"]
 
@@ -27,6 +28,7 @@ __all__ = ["as_strided", "view"]
     "aten.resolve_neg.default",
     "aten._fw_primal.default",
     name="same metadata",
+    padding=padded_views.same,
 )
 def alias(self: TensorSpec, *rest: Any) -> TensorSpec:
     """The same metadata."""
@@ -41,7 +43,7 @@ def conj(self: TensorSpec) -> TensorSpec:
     return self
 
 
-@rule("aten.t.default", "aten.numpy_T.default", name="transpose")
+@rule("aten.t.default", "aten.numpy_T.default", name="transpose", padding=padded_views.transposed_matrix)
 def t(self: TensorSpec) -> TensorSpec:
     """The transpose of a matrix; vectors and scalars as they are."""
     n = len(self.sizes)
@@ -50,7 +52,7 @@ def t(self: TensorSpec) -> TensorSpec:
     return self if n < 2 else self.view(self.sizes[::-1], self.strides[::-1])
 
 
-@rule("aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default")
+@rule("aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default", padding=padded_views.transpose)
 def transpose(self: TensorSpec, dim0: int, dim1: int) -> TensorSpec:
     """Two dimensions swapped."""
     n = len(self.sizes)
@@ -63,7 +65,7 @@ def transpose(self: TensorSpec, dim0: int, dim1: int) -> TensorSpec:
     return self.view(tuple(sizes), tuple(strides))
 
 
-@rule("aten.permute.default")
+@rule("aten.permute.default", padding=padded_views.permute)
 def permute(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
     """Dimension i of the result is dimension ``dims[i]``."""
     n = len(self.sizes)
@@ -74,7 +76,7 @@ def permute(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
     return self.view(tuple([sizes[i] for i in order]), tuple([strides[i] for i in order]))
 
 
-@rule("aten.view.default", "aten._unsafe_view.default")
+@rule("aten.view.default", "aten._unsafe_view.default", padding=padded_views.view)
 def view(self: TensorSpec, size: Sequence[Size]) -> TensorSpec:
     """The same elements under other sizes, one of which may be -1, without copying.
 
@@ -101,7 +103,7 @@ def view(self: TensorSpec, size: Sequence[Size]) -> TensorSpec:
     return self.view(sizes, strides)
 
 
-@rule("aten.reshape.default")
+@rule("aten.reshape.default", padding=padded_views.view)
 def reshape(self: TensorSpec, shape: Sequence[Size]) -> TensorSpec:
     """A view where one exists, else a contiguous copy."""
     sizes = view_strides.infer_sizes(self.sizes, shape)
@@ -109,26 +111,26 @@ def reshape(self: TensorSpec, shape: Sequence[Size]) -> TensorSpec:
     return self.fresh(sizes) if strides is None else self.view(sizes, strides)
 
 
-@rule("aten.view_copy.default")
+@rule("aten.view_copy.default", padding=padded_views.view)
 def view_copy(self: TensorSpec, size: Sequence[Size]) -> TensorSpec:
     """A contiguous copy under other sizes."""
     return self.fresh(view_strides.infer_sizes(self.sizes, size))
 
 
-@rule("aten._reshape_alias.default")
+@rule("aten._reshape_alias.default", padding=padded_views.view)
 def reshape_alias(self: TensorSpec, size: Sequence[Size], stride: Sequence[Size]) -> TensorSpec:
     """The view that the caller worked out."""
     return self.view(tuple(size), tuple(stride))
 
 
-@rule("aten.expand.default")
+@rule("aten.expand.default", padding=padded_views.expand)
 def expand(self: TensorSpec, size: Sequence[Size], *, implicit: bool = False) -> TensorSpec:
     """Dimensions of size 1, and new leading ones, repeated without copying."""
     sizes, strides = broadcasting.expand(self.sizes, self.strides, size)
     return self.view(sizes, strides)
 
 
-@rule("aten.unsqueeze.default")
+@rule("aten.unsqueeze.default", padding=padded_views.unsqueeze)
 def unsqueeze(self: TensorSpec, dim: int) -> TensorSpec:
     """A new dimension of size 1."""
     sizes, strides = self.sizes, self.strides
@@ -141,19 +143,19 @@ def unsqueeze(self: TensorSpec, dim: int) -> TensorSpec:
     return self.view((*sizes[:at], 1, *sizes[at:]), (*strides[:at], stride, *strides[at:]))
 
 
-@rule("aten.squeeze.default")
+@rule("aten.squeeze.default", padding=padded_views.squeeze)
 def squeeze(self: TensorSpec) -> TensorSpec:
     """Without the dimensions of size 1; asks of each symbolic size whether it is 1."""
     return _without_ones(self, range(len(self.sizes)))
 
 
-@rule("aten.squeeze.dim", name="squeeze")
+@rule("aten.squeeze.dim", name="squeeze", padding=padded_views.squeeze)
 def squeeze_dim(self: TensorSpec, dim: int) -> TensorSpec:
     """Without dimension ``dim`` if its size is 1."""
     return _without_ones(self, [wrap_dim(dim, len(self.sizes))])
 
 
-@rule("aten.squeeze.dims", name="squeeze")
+@rule("aten.squeeze.dims", name="squeeze", padding=padded_views.squeeze)
 def squeeze_dims(self: TensorSpec, dim: Sequence[int]) -> TensorSpec:
     """Without those of the dimensions whose size is 1."""
     return _without_ones(self, wrap_dims(dim, len(self.sizes)))

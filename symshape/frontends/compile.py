@@ -47,7 +47,7 @@ def compile(
         fullgraph: a call that cannot be traced raises the reason instead of running ``fn`` itself.
         runner: ``eager`` runs op by op, ``inductor`` compiles each program with Inductor, ``cudagraph`` replays a CUDA
             graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else
-            ``eager``.
+            ``eager``; ``padded`` serves ranges of sizes by one program each, where that is proven to be right.
         options: see :class:`symshape.Options`.
 
     Raises:

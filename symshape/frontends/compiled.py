@@ -32,6 +32,7 @@ from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.cuda_graph import GraphStore
+from symshape.runtime.runners.padded import PaddedRunner
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -294,6 +295,15 @@ class Compiled:
     def explain_fallback(self) -> str:
         """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
         return self._refusals.explain(self._cache.clock)
+
+    def report(self) -> str:
+        """For each entry: what runs it, and, where it is padded, what came of each symbol."""
+        lines = []
+        for entry in self.entries:
+            lines.append(f"entry {entry.number}: {entry.runner.describe()}")
+            if isinstance(entry.runner, PaddedRunner):
+                lines += [f"  {line}" for line in str(entry.runner.padding()).splitlines()]
+        return "\n".join(lines) or "no entries"
 
     def reset(self) -> None:
         """Forgets all entries, graphs, counters and what was learnt about changing sizes."""

@@ -20,6 +20,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Symbol, slot_names
 from symshape.graph.text import text
 from symshape.options import Options
+from symshape.runtime.padding.report import PaddingReport, padding_of
 from symshape.tracing.capture import capture
 from symshape.user_code import name_of
 
@@ -162,6 +163,15 @@ class Traced:
             )
         flat = self.program.run(call.leaves, values)
         return unflatten(flat, self.program.graph.output_tree)
+
+    def padding(self) -> PaddingReport:
+        """For each symbol: which repairs let one program serve a range of its values, or which op refuses, and why.
+
+        >>> import torch, symshape
+        >>> print(symshape.trace(lambda x: x.mean(), torch.ones(5)).padding().symbols["s0"].padded)
+        True
+        """
+        return padding_of(self.program)
 
     def to_fx(self) -> torch.fx.GraphModule:
         """The program as an FX graph of ATen ops, sizes computed from the inputs' sizes."""

@@ -16,9 +16,10 @@ from symshape.graph.program import Program
 from symshape.runtime.runners.cuda_graph import CudaGraphRunner, GraphStore
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.inductor import InductorRunner
+from symshape.runtime.runners.padded import PaddedRunner
 from symshape.runtime.runners.protocol import Runner, Unfit
 
-RunnerName = Literal["auto", "eager", "inductor", "cudagraph"]
+RunnerName = Literal["auto", "eager", "inductor", "cudagraph", "padded"]
 """The rows of ``RUNNERS``, and ``auto``."""
 
 
@@ -62,6 +63,7 @@ RUNNERS: Mapping[str, Row] = {
     "cudagraph": Row(
         lambda order: CudaGraphRunner(order.program, order.eager, order.graphs, patient=order.patient), auto=_on_cuda
     ),
+    "padded": Row(lambda order: PaddedRunner(order.program, order.eager, order.graphs.limit)),
 }
 """By name.  A new runner is a file and a row here (and its name above, for type checkers)."""
 

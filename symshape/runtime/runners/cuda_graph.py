@@ -19,7 +19,8 @@ import torch
 from symshape import events
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.program import Program
-from symshape.graph.steps import Value, values_in
+from symshape.graph.steps import values_in
+from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
@@ -91,6 +92,11 @@ class GraphStore:
         self._pools: dict[int, Any] = {}
         self._programs = 0
         self.lock = threading.RLock()
+
+    @property
+    def limit(self) -> int:
+        """How many graphs are kept at most."""
+        return self._limit
 
     def number(self) -> int:
         """A number for a program, unique in this store."""
@@ -309,30 +315,8 @@ def _check_fit(program: Program) -> torch.device:
     devices |= {node.outputs[0].spec.device for node in graph.nodes if node.outputs and node.outputs[0] is not None}
     if len(devices) != 1 or next(iter(devices)).type != "cuda":
         raise Unfit(f"it computes on {', '.join(sorted(map(str, devices))) or 'no device'}, not on one CUDA device")
-    if any(node.bindings for node in graph.nodes):
-        raise Unfit("it reads data on the host (data-dependent sizes or item())")
-    if any(node.inference is not None for node in graph.nodes):
-        raise Unfit("it turns inference mode on or off inside")
-    if graph.uses_randomness:
-        raise Unfit("it draws random numbers")
-    records = program.modes.grad and any(_requires_grad(program, value) for value in _roots(program))
-    if records:
-        raise Unfit("gradients are recorded; run it under torch.no_grad() or train through torch.compile")
+    check_recordable(program)
     return next(iter(devices))
-
-
-def _roots(program: Program) -> list[Value]:
-    return [*(each.value for each in program.graph.inputs), *(each.value for each in program.graph.lifted)]
-
-
-def _requires_grad(program: Program, value: Value) -> bool:
-    for lifted in program.graph.lifted:
-        if lifted.value is value:
-            return lifted.tensor.requires_grad
-    for each in program.graph.inputs:
-        if each.value is value:
-            return bool(getattr(program.call.keys[each.position], "requires_grad", False))
-    return False
 
 
 def _static_copy(tensor: torch.Tensor) -> torch.Tensor:

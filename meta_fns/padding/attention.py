@@ -1,0 +1,141 @@
+"""Fused attention of padded tensors: padded keys weigh nothing, and what weighs nothing is a finite number.
+
+Padded queries and batches make results that are padding.  Padded keys are left out by the causal mask where every valid
+query comes before them, else by a mask; their keys and values become 0, since a weight of 0 times NaN is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from meta_fns.core.sizes import Size, known
+from meta_fns.padding.axes import Axis, agree, capacity_of, is_padded, length, padded_sizes, prefix
+from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
+from meta_fns.padding.padded import Emitter, Handle, Padded
+from meta_fns.padding.refusals import Refuse
+from meta_fns.padding.repairs import masked, valid_along
+
+__all__ = ["flash_for_cpu", "fused_on_cuda"]
+
+_aten = torch.ops.aten
+
+
+def _prepared(emit: Emitter, query: Padded, key: Padded, value: Padded, causal: bool) -> tuple[Padded, Padded]:
+    """Keys and values whose padding is 0.
+
+    Raises: Refuse where dimensions do not fit, or a causal mask does not hide the padded keys.
+    """
+    for each in (key, value):
+        need_agreement(query.axes[0], each.axes[0])
+        need_agreement(query.axes[1], each.axes[1])
+    need_agreement(key.axes[2], value.axes[2])
+    if any(map(is_padded, (query.axes[3], key.axes[3], value.axes[3]))):
+        raise Refuse("the size of a head is padded", *query.sizes)
+    if is_padded(key.axes[2]):
+        _need_keys(length(key.axes[2]))
+        if causal:
+            keys, queries = prefix(key.axes[2]), prefix(query.axes[2])
+            if not known(queries <= keys):
+                raise Refuse("a causal mask with more queries than keys", queries, keys)
+    return masked(emit, key, 0, {2}), masked(emit, value, 0, {2})
+
+
+def _need_keys(keys: Size) -> None:
+    if not known(keys >= 1):
+        raise Refuse("attention to no key at all is not known to be avoided", keys)
+
+
+def _mask(emit: Emitter, query: Padded, keys: Axis, given: Padded | None) -> Handle | None:
+    """What is added to the scores: minus infinity for padded keys, the given mask for others.
+
+    Raises: Refuse where the given mask is padded otherwise than the scores.
+    """
+    if not is_padded(keys):
+        return None if given is None else given.tensor
+    mask = valid_along(emit, keys, query.device)
+    dtype = query.dtype if given is None else given.dtype
+    never = emit.call(_aten.scalar_tensor.default, -math.inf, dtype=dtype, device=query.device)
+    emit.repaired(f"attention mask: keys beyond {length(keys)}", *padded_sizes((keys,)))
+    if given is not None:
+        made: Handle = emit.call(_aten.where.self, mask, given.tensor, never)
+        return made
+    always = emit.call(_aten.scalar_tensor.default, 0.0, dtype=dtype, device=query.device)
+    row = emit.call(_aten.where.self, mask, always, never)
+    shaped: Handle = emit.call(_aten.reshape.default, row, [1, 1, 1, capacity_of(keys)])
+    return shaped
+
+
+def _need_mask(query: Padded, keys: Axis, mask: Padded) -> None:
+    broadcast_axes([mask.axes, (*query.axes[:3], keys)[-mask.ndim :]])
+    if is_padded(keys) and mask.axes[-1] and not agree(mask.axes[-1], keys):
+        raise Refuse("the mask is padded otherwise than the keys", *mask.sizes)
+
+
+def flash_for_cpu(
+    emit: Emitter,
+    query: Padded,
+    key: Padded,
+    value: Padded,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Padded | None = None,
+    scale: float | None = None,
+) -> tuple[Padded, Padded]:
+    """``(b, h, s, d), (b, h, t, d), (b, h, t, d) -> (b, h, s, d), (b, h, s)``."""
+    key, value = _prepared(emit, query, key, value, is_causal)
+    if attn_mask is not None:
+        _need_mask(query, key.axes[2], attn_mask)
+    mask = (attn_mask and attn_mask.tensor) if is_causal else _mask(emit, query, key.axes[2], attn_mask)
+    out, logsumexp = emit.call(
+        emit.op, query.tensor, key.tensor, value.tensor, dropout_p, is_causal, attn_mask=mask, scale=scale
+    )
+    return Padded(out, query.axes), Padded(logsumexp, query.axes[:3])
+
+
+def fused_on_cuda(
+    emit: Emitter, query: Padded, key: Padded, value: Padded, *args: Any, **kwargs: Any
+) -> tuple[Any, ...]:
+    """The fused kernels on CUDA; only their first result is valid.
+
+    Padded keys are hidden by the causal mask, or by one that the memory-efficient kernel adds: the others take none.
+
+    Raises: Refuse for a causal mask with padded keys that are not as many as the queries.
+    """
+    names = [argument.name for argument in emit.op._schema.arguments]
+    given = dict(zip(names[3:], args, strict=False)) | kwargs
+    causal, bias = bool(given.get("is_causal", False)), given.get("attn_bias")
+    key, value = _prepared(emit, query, key, value, causal)
+    if bias is not None:
+        _need_mask(query, key.axes[2], bias)
+    if is_padded(key.axes[2]):
+        if causal:  # kernels align it differently for other numbers of queries
+            need_agreement(query.axes[2], key.axes[2])
+        else:
+            return _masked_on_cuda(emit, query, key, value, given)
+    plain = {name: each.tensor if isinstance(each, Padded) else each for name, each in given.items()}
+    positional = [plain.pop(name) for name in names[3 : 3 + len(args)]]
+    made = emit.call(emit.op, query.tensor, key.tensor, value.tensor, *positional, **plain)
+    return (Padded(made[0], query.axes), *(None for _ in made[1:]))
+
+
+def _masked_on_cuda(
+    emit: Emitter, query: Padded, key: Padded, value: Padded, given: dict[str, Any]
+) -> tuple[Padded | None, ...]:
+    """The memory-efficient kernel with a mask, whose rows lie 16 elements aligned, as it wants them."""
+    if given.get("dropout_p"):
+        raise Refuse("attention with dropout", *key.sizes)
+    mask = _mask(emit, query, key.axes[2], given.get("attn_bias"))
+    assert mask is not None
+    keys = capacity_of(key.axes[2])
+    sizes = [*map(capacity_of, query.axes[:3]), keys]
+    if mask.spec.dtype is not query.dtype:
+        mask = emit.call(_aten._to_copy.default, mask, dtype=query.dtype)
+    wide = emit.call(_aten.constant_pad_nd.default, mask, [0, -keys % 16], 0)
+    bias = emit.call(_aten.expand.default, emit.call(_aten.slice.Tensor, wide, -1, 0, keys), sizes)
+    op = _aten._scaled_dot_product_efficient_attention.default
+    made = emit.call(op, query.tensor, key.tensor, value.tensor, bias, False, scale=given.get("scale"))
+    return (Padded(made[0], query.axes), *(None for _ in emit.results[1:]))

@@ -1,0 +1,39 @@
+"""The axes of a broadcast of padded tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meta_fns.padding.axes import Axis, agree, padded_sizes
+from meta_fns.padding.refusals import Refuse
+
+__all__ = ["broadcast_axes", "need_agreement"]
+
+
+def broadcast_axes(operands: Sequence[tuple[Axis, ...]]) -> tuple[Axis, ...]:
+    """The axes of the broadcast of tensors with these axes, aligned at the last dimension.
+
+    Raises: Refuse where two of them have their valid positions at different places.
+    """
+    ndim = max((len(axes) for axes in operands), default=0)
+    found: list[Axis] = [()] * ndim
+    for axes in operands:
+        for dim, axis in enumerate(axes, ndim - len(axes)):
+            if not axis:
+                continue
+            if found[dim]:
+                need_agreement(found[dim], axis)
+            else:
+                found[dim] = axis
+    return tuple(found)
+
+
+def need_agreement(a: Axis, b: Axis) -> None:
+    """Raises: Refuse if two axes do not have their valid positions at the same places, provably."""
+    if not agree(a, b):
+        text = f"dimensions of {_text(a)} and of {_text(b)} are not known to be padded alike"
+        raise Refuse(text, *padded_sizes((a, b)))
+
+
+def _text(axis: Axis) -> str:
+    return "*".join(map(str, axis)) or "1"

@@ -1,0 +1,125 @@
+"""Convolutions and pools of padded tensors: the batch passes; beyond the true size is as outside in the op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from meta_fns.core.sizes import Size
+from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, padded_sizes, prefix, varies
+from meta_fns.padding.padded import Emitter, Padded, apply, lowered
+from meta_fns.padding.refusals import Refuse
+from meta_fns.padding.repairs import lowest, masked
+
+__all__ = ["average_pooling", "convolution", "max_pooling", "pooling"]
+
+_aten = torch.ops.aten
+
+
+def convolution(
+    emit: Emitter,
+    input: Padded,  # noqa: A002 - name of the schema
+    weight: Padded,
+    bias: Padded | None,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: Size,
+) -> Padded:
+    """A convolution with whole kernels and channels.
+
+    Padding of the positions becomes 0 always: kernels by transforms mix positions, so that NaN would spread.
+    """
+    if weight.sizes or (bias is not None and bias.sizes):
+        raise Refuse("a kernel of a convolution is padded", *weight.sizes)
+    if input.ndim != weight.ndim:
+        raise Refuse("a convolution without a batch dimension", *input.sizes)
+    if is_padded(input.axes[1]):
+        raise Refuse("channels of a convolution are padded", *padded_sizes((input.axes[1],)))
+    spec = emit.results[0]
+    assert spec is not None
+    spatial = [dim for dim in input.padded_dims() if dim >= 2]
+    if transposed and spatial:
+        written = padded_sizes(input.axes[2:])
+        raise Refuse("a transposed convolution writes padding over valid positions", *written)
+    for dim in spatial:
+        prefix(input.axes[dim])
+    filled = masked(emit, input, 0, spatial)
+    rest = [lowered(each) for each in (stride, padding, dilation, transposed, output_padding, groups)]
+    tensor = emit.call(emit.op, filled.tensor, weight.tensor, lowered(bias), *rest)
+    axes = (input.axes[0], *(normal((size,)) for size in spec.sizes[1:]))
+    if [capacity_of(axis) for axis in axes] != list(tensor.spec.sizes):
+        raise Refuse("the size of the result in memory is another one than its formula says", *input.sizes)
+    return Padded(tensor, axes)
+
+
+def max_pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Any:
+    """The maximum over windows of the last two dimensions, and its positions: padding is lower than anything.
+
+    A window whose result is valid begins before the true end, so that it has a valid element.
+    """
+    if not any(map(is_padded, self.axes[-2:])):
+        return pooling(emit, self, *args, **kwargs)
+    filled = _masked_positions(emit, self, lowest(self.dtype), 2)
+    values, places = apply(emit, filled, *args, **kwargs)
+    axes = _pooled_axes(emit, self, values, 2)
+    width = prefix(self.axes[-1])
+    if varies(width):  # a position is row * width + column, of the true width
+        row = emit.call(_aten.div.Tensor_mode, places, capacity(width), rounding_mode="floor")
+        column = emit.call(_aten.remainder.Scalar, places, capacity(width))
+        places = emit.call(_aten.add.Tensor, emit.call(_aten.mul.Tensor, row, emit.size(width)), column)
+        emit.repaired(f"index: counted by rows of {width}", width)
+    return Padded(values, axes), Padded(places, axes)
+
+
+def average_pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Any:
+    """The average over windows: padding is 0, as the op's own, where that counts in the divisor (or there is none).
+
+    Raises: Refuse where the divisor of a window depends on where the true size ends.
+    """
+    pooled = 3 if "3d" in emit.op._schema.name else 2
+    if not any(map(is_padded, self.axes[-pooled:])):
+        return pooling(emit, self, *args, **kwargs)
+    names = [argument.name for argument in emit.op._schema.arguments]
+    given = dict(zip(names[1:], args, strict=False)) | kwargs
+    margin = given.get("padding", 0)
+    wide = any(margin) if isinstance(margin, (list, tuple)) else bool(margin)
+    counted = given.get("count_include_pad", True) or given.get("divisor_override") is not None
+    if given.get("ceil_mode", False) or (wide and not counted):
+        raise Refuse("the divisor of the last window depends on the size", *padded_sizes(self.axes[-pooled:]))
+    made = apply(emit, _masked_positions(emit, self, 0, pooled), *args, **kwargs)
+    return Padded(made, _pooled_axes(emit, self, made, pooled))
+
+
+def _masked_positions(emit: Emitter, x: Padded, value: bool | int | float, pooled: int) -> Padded:
+    for axis in x.axes[-pooled:]:
+        prefix(axis)
+    return masked(emit, x, value, range(x.ndim - pooled, x.ndim))
+
+
+def _pooled_axes(emit: Emitter, x: Padded, made: Any, pooled: int) -> tuple[Axis, ...]:
+    spec = emit.results[0]
+    assert spec is not None
+    axes = (*x.axes[:-pooled], *(normal((size,)) for size in spec.sizes[-pooled:]))
+    if [capacity_of(axis) for axis in axes] != list(made.spec.sizes):
+        raise Refuse("the size of the result in memory is another one than its formula says", *x.sizes)
+    return axes
+
+
+def pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Any:
+    """Pools over positions that are not padded; batch and channels may be."""
+    pooled = 3 if "3d" in emit.op._schema.name else 2
+    if any(map(is_padded, self.axes[-pooled:])):
+        remedy = "pool with a mean over the dimension"
+        raise Refuse("pooled positions are padded", *padded_sizes(self.axes[-pooled:]), remedy=remedy)
+    made = emit.call(emit.op, *map(lowered, (self, *args)), **{name: lowered(arg) for name, arg in kwargs.items()})
+    axes = self.axes[:-pooled]
+
+    def padded(tensor: Any) -> Padded:
+        return Padded(tensor, (*axes, *(normal((size,)) for size in tensor.spec.sizes[-pooled:])))
+
+    return tuple(map(padded, made)) if isinstance(made, (list, tuple)) else padded(made)

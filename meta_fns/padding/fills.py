@@ -1,0 +1,68 @@
+"""What is known of the elements of a region: nothing, that they are finite, or that each is one known number.
+
+>>> constant(0).join(constant(0)), constant(0).join(constant(1)), constant(0).join(GARBAGE)
+(Fill(kind='constant', value=0), Fill(kind='finite', value=None), Fill(kind='garbage', value=None))
+>>> constant(float("-inf")).join(ZERO)
+Fill(kind='garbage', value=None)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import attrs
+import torch
+
+__all__ = ["FALSE", "FINITE", "GARBAGE", "MINUS_INF", "ONE", "PLUS_INF", "ZERO", "Fill", "constant", "of_dtype"]
+
+Number = bool | int | float
+
+
+@attrs.frozen
+class Fill:
+    """What every element of a region is: ``garbage`` (anything, NaN too), ``finite``, or a ``constant`` (``value``)."""
+
+    kind: Literal["garbage", "finite", "constant"]
+    value: Number | None = None
+
+    def join(self, other: Fill) -> Fill:
+        """What is known of elements of which some are like this and the others like that."""
+        if self.kind == other.kind == "constant" and self.is_constant(other.value):
+            return self
+        return FINITE if self.finite and other.finite else GARBAGE
+
+    @property
+    def finite(self) -> bool:
+        """Whether no element is infinite or NaN."""
+        return self.kind == "finite" or (self.kind == "constant" and math.isfinite(self.value or 0))
+
+    def is_constant(self, value: Number | None) -> bool:
+        """Whether every element is this number; zeros of either sign are two numbers."""
+        if self.kind != "constant" or value is None or self.value is None or self.value != value:
+            return False
+        return math.copysign(1.0, float(self.value)) == math.copysign(1.0, float(value))
+
+    def __str__(self) -> str:
+        return self.kind if self.value is None else str(self.value)
+
+
+def constant(value: Number) -> Fill:
+    """Every element is ``value``; garbage for NaN."""
+    return GARBAGE if value != value else Fill("constant", value)
+
+
+def of_dtype(fill: Fill, dtype: torch.dtype) -> Fill:
+    """The same with what the dtype tells: integers and truth values are always finite."""
+    if fill.kind == "garbage" and not (dtype.is_floating_point or dtype.is_complex):
+        return FINITE
+    return fill
+
+
+GARBAGE = Fill("garbage")
+FINITE = Fill("finite")
+ZERO = constant(0)
+ONE = constant(1)
+FALSE = constant(False)
+MINUS_INF = constant(-math.inf)
+PLUS_INF = constant(math.inf)

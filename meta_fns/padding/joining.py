@@ -1,0 +1,110 @@
+"""Padded tensors put together: behind each other, beside each other, with a margin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import torch
+
+from meta_fns.core.dims import wrap_dim
+from meta_fns.core.sizes import Size
+from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, prefix, varies
+from meta_fns.padding.broadcasting import need_agreement
+from meta_fns.padding.fills import Fill, constant
+from meta_fns.padding.padded import Emitter, Handle, Padded, apply, lowered
+from meta_fns.padding.refusals import Refuse
+from meta_fns.padding.repairs import compacted, masked, positions
+
+__all__ = ["cat", "margin", "stack"]
+
+_aten = torch.ops.aten
+
+
+def cat(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
+    """Tensors behind each other; padding between two of them is closed by reading at positions known at run time."""
+    spec = emit.results[0]
+    assert spec is not None
+    if any(each.ndim != tensors[0].ndim for each in tensors):
+        raise Refuse("an empty tensor without dimensions is left out")
+    at = wrap_dim(dim, tensors[0].ndim)
+    axes = list(tensors[0].axes)
+    for each in tensors[1:]:
+        for i, axis in enumerate(each.axes):
+            if i != at:
+                need_agreement(axes[i], axis)
+    tensors = [compacted(emit, each, at) for each in tensors]
+    along = [each.axes[at] for each in tensors]
+    axes[at] = normal((spec.sizes[at],))
+    tensor = apply(emit, tensors, at)
+    if capacity_of(axes[at]) != sum(map(capacity_of, along)):
+        raise Refuse(f"a size of {spec.sizes[at]} has another capacity than its parts", *each_padded(along))
+    fill = _joined([each.fill for each in tensors])
+    if any(map(is_padded, along[:-1])):
+        tensor = _closed(emit, tensor, at, along)
+        fill = _joined([fill, *(each.valid for each in tensors)])
+    return Padded(tensor, tuple(axes), fill, _joined([each.valid for each in tensors]))
+
+
+def each_padded(along: Sequence[Axis]) -> list[Size]:
+    """The padded sizes of these axes."""
+    return [size for axis in along for size in axis if varies(size)]
+
+
+def _joined(fills: Sequence[Fill]) -> Fill:
+    return reduce(Fill.join, fills)
+
+
+def _closed(emit: Emitter, tensor: Handle, dim: int, along: Sequence[Axis]) -> Handle:
+    """Reads past the padding of each part: where the parts before are over, positions move on by what they lack."""
+    total = sum(map(capacity_of, along))
+    place = positions(emit, total, tensor.spec.device)
+    index = place
+    end: Size = 0
+    for axis in along[:-1]:
+        size = prefix(axis)
+        end = end + size
+        if not varies(size):
+            continue
+        over = emit.call(_aten.ge.Tensor, place, emit.size(end)) if varies(end) else None
+        assert over is not None
+        lacking = emit.call(_aten.rsub.Scalar, emit.size(size), capacity(size))
+        index = emit.call(_aten.add.Tensor, index, emit.call(_aten.mul.Tensor, over, lacking))
+    index = emit.call(_aten.clamp.default, index, None, total - 1)
+    emit.repaired(
+        f"gather: past the padding of {', '.join(str(prefix(axis)) for axis in along[:-1])}", *each_padded(along[:-1])
+    )
+    made: Handle = emit.call(_aten.index_select.default, tensor, dim, index)
+    return made
+
+
+def stack(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
+    """Tensors beside each other in a new dimension."""
+    first = tensors[0]
+    for each in tensors[1:]:
+        for a, b in zip(first.axes, each.axes, strict=True):
+            need_agreement(a, b)
+    at = wrap_dim(dim, first.ndim + 1)
+    axes = (*first.axes[:at], normal((len(tensors),)), *first.axes[at:])
+    fill, valid = _joined([each.fill for each in tensors]), _joined([each.valid for each in tensors])
+    return Padded(apply(emit, tensors, at), axes, fill, valid)
+
+
+def margin(emit: Emitter, self: Padded, pad: Sequence[Size], value: Any = 0) -> Padded:
+    """``constant_pad_nd``: padding behind a dimension that gets a margin holds the margin's number already."""
+    spec = emit.results[0]
+    assert spec is not None
+    if any(varies(each) for each in (*pad, value)):
+        raise Refuse("a margin that depends on the sizes", *(each for each in pad if varies(each)))
+    wide = {self.ndim - 1 - i // 2 for i, each in enumerate(pad) if each}
+    for dim in wide:
+        prefix(self.axes[dim])
+    if any(pad[2 * (self.ndim - 1 - dim) + 1] < 0 for dim in wide & self.padded_dims()):
+        raise Refuse("where a margin that cuts off ends depends on the sizes", *self.sizes)
+    filled = masked(emit, self, value, wide)
+    axes = tuple(normal((size,)) if dim in wide else self.axes[dim] for dim, size in enumerate(spec.sizes))
+    tensor = emit.call(_aten.constant_pad_nd.default, filled.tensor, list(pad), lowered(value))
+    if [capacity_of(axis) for axis in axes] != list(tensor.spec.sizes):
+        raise Refuse("a margin that leaves nothing for some sizes", *self.sizes)
+    return Padded(tensor, axes, filled.fill.join(constant(value)), self.valid.join(constant(value)))

@@ -1,0 +1,70 @@
+"""Norms of padded tensors, where the elements that are normed together are all valid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from meta_fns.core.sizes import Size
+from meta_fns.padding.axes import Axis, capacity, is_padded, padded_sizes, varies
+from meta_fns.padding.padded import Emitter, Padded, apply, lowered
+from meta_fns.padding.refusals import Refuse
+
+__all__ = ["batch_norm", "group_norm", "layer_norm"]
+
+
+def _need_whole(axes: Sequence[Axis], what: str) -> None:
+    if any(map(is_padded, axes)):
+        raise Refuse(f"{what} are padded", *padded_sizes(axes))
+
+
+def layer_norm(emit: Emitter, input: Padded, normalized_shape: Sequence[Size], *rest: Any, **kwargs: Any) -> Any:  # noqa: A002 - name of the schema
+    """Norms over the last dimensions, which may not be padded; statistics for each of the others."""
+    kept = input.ndim - len(normalized_shape)
+    _need_whole(input.axes[kept:], "elements that are normed together")
+    made = apply(emit, input, normalized_shape, *rest, **kwargs)
+    return _with_statistics(made, input, (*input.axes[:kept], *[()] * len(normalized_shape)))
+
+
+def _with_statistics(made: Any, x: Padded, axes: tuple[Axis, ...]) -> tuple[Padded | None, ...]:
+    out, *statistics = made
+    fitting = [each if len(each.spec.sizes) == len(axes) else None for each in statistics]
+    return (Padded(out, x.axes), *(each and Padded(each, axes) for each in fitting))
+
+
+def group_norm(
+    emit: Emitter,
+    input: Padded,  # noqa: A002 - name of the schema
+    weight: Any,
+    bias: Any,
+    N: Size,
+    C: Size,
+    HxW: Size,
+    group: int,
+    eps: float,
+) -> Any:
+    """Norms over groups of channels and all positions, which may not be padded; the batch may."""
+    _need_whole(input.axes[1:], "elements that are normed together")
+    if varies(C) or varies(HxW):
+        raise Refuse("elements that are normed together are padded", *(each for each in (C, HxW) if varies(each)))
+    made = emit.call(emit.op, input.tensor, lowered(weight), lowered(bias), capacity(N), C, HxW, group, eps)
+    return (
+        Padded(made[0], input.axes),
+        Padded(made[1], (input.axes[0], (group,))),
+        Padded(made[2], (input.axes[0], (group,))),
+    )
+
+
+def batch_norm(emit: Emitter, input: Padded, *args: Any, **kwargs: Any) -> Any:  # noqa: A002 - name of the schema
+    """Norms by stored statistics of each channel, which may not be padded.
+
+    Raises: Refuse in training: statistics would be taken over the padding.
+    """
+    names = [argument.name for argument in emit.op._schema.arguments]
+    given = dict(zip(names[1:], args, strict=False)) | kwargs
+    if given.get("training", False) and input.sizes:
+        remedy = "evaluate the model: model.eval()"
+        raise Refuse("batch norm in training takes statistics over the padding", *input.sizes, remedy=remedy)
+    _need_whole(input.axes[1:2], "channels")
+    made = apply(emit, input, *args, **kwargs)
+    return (Padded(made[0], input.axes), *(None for _ in made[1:]))

@@ -1,0 +1,172 @@
+"""What is inserted around an op to make it right on padded tensors: masks, true counts, positions known at run time.
+
+Sizes reach these repairs as 0-d tensors (``Emitter.size``), so one program serves every size up to the capacities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+
+from meta_fns.core.sizes import Size
+from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, length, normal, padded_sizes, prefix, varies
+from meta_fns.padding.fills import FINITE, Fill, constant
+from meta_fns.padding.padded import Emitter, Handle, Padded
+from meta_fns.padding.refusals import Refuse
+
+__all__ = [
+    "compacted",
+    "count",
+    "highest",
+    "index_in",
+    "lowest",
+    "masked",
+    "number",
+    "positions",
+    "take",
+    "valid_along",
+    "valid_mask",
+]
+
+_aten = torch.ops.aten
+
+
+def number(emit: Emitter, value: bool | int | float, like: Padded) -> Handle:
+    """A 0-d tensor of ``like``'s dtype and device."""
+    made: Handle = emit.call(_aten.scalar_tensor.default, value, dtype=like.dtype, device=like.device)
+    return made
+
+
+def positions(emit: Emitter, n: int, device: torch.device) -> Handle:
+    """``0 … n - 1`` as int64."""
+    made: Handle = emit.call(_aten.arange.default, n, dtype=torch.int64, device=device)
+    return made
+
+
+def valid_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
+    """Which positions of one padded dimension are valid: a bool vector as long as the dimension is in memory."""
+    found: Handle | None = None
+    caps = [capacity(size) for size in axis]
+    for place, size in enumerate(axis):
+        if not varies(size):
+            continue
+        shape = [1] * place + [caps[place]] + [1] * (len(caps) - place - 1)
+        part = emit.call(_aten.lt.Tensor, positions(emit, caps[place], device), emit.size(size))
+        part = emit.call(_aten.view.default, part, shape)
+        found = part if found is None else emit.call(_aten.bitwise_and.Tensor, found, part)
+    assert found is not None, "a dimension without padding has no mask"
+    if len(caps) > 1:
+        whole = emit.call(_aten.expand.default, found, caps)
+        found = emit.call(_aten.reshape.default, whole, [capacity_of(axis)])
+    assert found is not None
+    return found
+
+
+def valid_mask(emit: Emitter, axes: tuple[Axis, ...], dims: Iterable[int], device: torch.device) -> Handle:
+    """Which elements are valid as far as these dimensions go: bool, of size 1 in the others.  One of them is padded."""
+    found: Handle | None = None
+    for dim in sorted(dims):
+        if not is_padded(axes[dim]):
+            continue
+        shape = [1] * dim + [capacity_of(axes[dim])] + [1] * (len(axes) - dim - 1)
+        part = emit.call(_aten.view.default, valid_along(emit, axes[dim], device), shape)
+        found = part if found is None else emit.call(_aten.bitwise_and.Tensor, found, part)
+    assert found is not None
+    return found
+
+
+def masked(emit: Emitter, x: Padded, value: bool | int | float, dims: Iterable[int] | None = None) -> Padded:
+    """``x`` with ``value`` at the padding of these dimensions (all of them if not given)."""
+    padded = x.padded_dims()
+    wanted = padded if dims is None else padded & frozenset(dims)
+    if not wanted or x.fill.is_constant(value):
+        return x
+    mask = valid_mask(emit, x.axes, wanted, x.device)
+    tensor = emit.call(_aten.where.self, mask, x.tensor, number(emit, value, x))
+    where = ", ".join(str(length(x.axes[dim])) for dim in sorted(wanted))
+    emit.repaired(f"mask: {value} beyond {where}", *padded_sizes(x.axes[dim] for dim in wanted))
+    fill: Fill = constant(value) if wanted == padded else constant(value).join(x.fill)
+    return x.with_(tensor=tensor, fill=fill)
+
+
+def lowest(dtype: torch.dtype) -> bool | int | float:
+    """What is no larger than any element: the identity of ``max``."""
+    if dtype is torch.bool:
+        return False
+    return -math.inf if dtype.is_floating_point else int(torch.iinfo(dtype).min)
+
+
+def highest(dtype: torch.dtype) -> bool | int | float:
+    """What is no smaller than any element: the identity of ``min``."""
+    if dtype is torch.bool:
+        return True
+    return math.inf if dtype.is_floating_point else int(torch.iinfo(dtype).max)
+
+
+def count(emit: Emitter, axes: Iterable[Axis]) -> Handle:
+    """How many positions of these dimensions are valid, as a 0-d int64 tensor."""
+    total: Size = 1
+    for axis in axes:
+        total = total * length(axis)
+    emit.repaired(f"divisor: {total}", total)
+    return emit.size(total)
+
+
+def index_in(emit: Emitter, index: Padded, axis: Axis, *, wraps: bool) -> Padded:
+    """Indices into a dimension: their padding becomes 0, and what eager refuses stays out of range.
+
+    ``wraps``: negative ones count from the end, the true one.  What is out of range becomes the capacity, beyond which
+    nothing is.
+
+    Raises: Refuse for masks, and for a dimension whose valid positions do not come first.
+    """
+    if index.dtype not in (torch.int64, torch.int32):
+        raise Refuse(f"an index of {index.dtype} selects by its values")
+    size = prefix(axis)
+    if not varies(size):
+        return masked(emit, index, 0)
+    tensor, end = index.tensor, emit.size(size)
+    if wraps:
+        wrapped = emit.call(_aten.add.Tensor, tensor, end)
+        tensor = emit.call(_aten.where.self, emit.call(_aten.lt.Scalar, tensor, 0), wrapped, tensor)
+    inside = emit.call(
+        _aten.bitwise_and.Tensor, emit.call(_aten.ge.Scalar, tensor, 0), emit.call(_aten.lt.Tensor, tensor, end)
+    )
+    tensor = emit.call(_aten.where.self, inside, tensor, number(emit, capacity(size), index))
+    emit.repaired(f"index: counted from {size}", size)
+    return masked(emit, index.with_(tensor=tensor, fill=FINITE), 0)
+
+
+def compacted(emit: Emitter, x: Padded, dim: int) -> Padded:
+    """``x`` with the valid positions of a dimension first, in their order, where it is made of several sizes.
+
+    Position ``p`` of ``h * w`` is row ``p // w``, column ``p % w``, which lies at ``row * capacity(w) + column``.
+    """
+    axis = x.axes[dim]
+    if len(axis) < 2:
+        return x
+    total = capacity_of(axis)
+    rest = positions(emit, total, x.device)
+    index: Handle | None = None
+    stride = 1
+    for place in range(len(axis) - 1, -1, -1):
+        column = rest
+        if place:
+            true = emit.call(_aten.clamp.default, emit.size(axis[place]), 1)  # nothing is valid where it is 0
+            column = emit.call(_aten.remainder.Tensor, rest, true)
+            rest = emit.call(_aten.floor_divide.default, rest, true)
+        part = emit.call(_aten.mul.Tensor, column, stride)
+        index = part if index is None else emit.call(_aten.add.Tensor, index, part)
+        stride *= capacity(axis[place])
+    index = emit.call(_aten.clamp.default, index, None, total - 1)
+    emit.repaired(f"gather: the valid of {' times '.join(map(str, axis))} first", *padded_sizes((axis,)))
+    axes = (*x.axes[:dim], normal((length(axis),)), *x.axes[dim + 1 :])
+    return x.with_(tensor=take(emit, x, dim, index), axes=axes, fill=x.fill.join(x.valid))
+
+
+def take(emit: Emitter, x: Padded, dim: int, index: Handle) -> Handle:
+    """``index_select`` in memory."""
+    made: Handle = emit.call(_aten.index_select.default, x.tensor, dim, index)
+    return made

@@ -1,0 +1,119 @@
+"""Views of padded tensors: dimensions swapped, added, merged and split; what is padding stays padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from meta_fns.core.dims import wrap_dim, wrap_dims
+from meta_fns.core.sizes import Size
+from meta_fns.padding.axes import Axis, capacity_of, is_padded, normal, regroup
+from meta_fns.padding.fills import ZERO
+from meta_fns.padding.padded import Emitter, Padded, lowered
+from meta_fns.padding.refusals import Refuse
+
+__all__ = [
+    "expand",
+    "permute",
+    "reshaped",
+    "same",
+    "squeeze",
+    "transpose",
+    "transposed_matrix",
+    "triangle",
+    "unsqueeze",
+    "view",
+]
+
+_aten = torch.ops.aten
+
+
+def same(emit: Emitter, self: Padded, *rest: Any, **kwargs: Any) -> Padded:
+    """The tensor itself."""
+    return self
+
+
+def view(emit: Emitter, self: Padded, size: Sequence[Size], *rest: Any) -> Padded:
+    """The same elements under other sizes; a copy in memory where the capacities do not lie as the sizes would."""
+    spec = emit.results[0]
+    assert spec is not None
+    return reshaped(emit, self, regroup(self.axes, spec.sizes))
+
+
+def reshaped(emit: Emitter, x: Padded, axes: tuple[Axis, ...]) -> Padded:
+    """``x`` under other axes of the same padded sizes."""
+    return x.with_(tensor=emit.call(_aten.reshape.default, x.tensor, list(map(capacity_of, axes))), axes=axes)
+
+
+def permute(emit: Emitter, self: Padded, dims: Sequence[int]) -> Padded:
+    """Dimension i of the result is dimension ``dims[i]``."""
+    order = wrap_dims(dims, self.ndim)
+    tensor = emit.call(_aten.permute.default, self.tensor, list(order))
+    return self.with_(tensor=tensor, axes=tuple(self.axes[i] for i in order))
+
+
+def transpose(emit: Emitter, self: Padded, dim0: int, dim1: int) -> Padded:
+    """Two dimensions swapped."""
+    a, b = wrap_dim(dim0, self.ndim), wrap_dim(dim1, self.ndim)
+    order = list(range(self.ndim))
+    if order:
+        order[a], order[b] = order[b], order[a]
+    return permute(emit, self, order)
+
+
+def transposed_matrix(emit: Emitter, self: Padded) -> Padded:
+    """The transpose of a matrix; vectors and scalars as they are."""
+    return self if self.ndim < 2 else permute(emit, self, (1, 0))
+
+
+def unsqueeze(emit: Emitter, self: Padded, dim: int) -> Padded:
+    """A new dimension of size 1."""
+    at = wrap_dim(dim, self.ndim + 1)
+    tensor = emit.call(_aten.unsqueeze.default, self.tensor, at)
+    return self.with_(tensor=tensor, axes=(*self.axes[:at], (), *self.axes[at:]))
+
+
+def squeeze(emit: Emitter, self: Padded, dim: Any = None) -> Padded:
+    """Without dimensions of size 1: those that the true result lacks.
+
+    Raises: Refuse where a padded dimension is one of them.
+    """
+    spec = emit.results[0]
+    assert spec is not None
+    dims = range(self.ndim) if dim is None else wrap_dims([dim] if isinstance(dim, int) else dim, self.ndim)
+    gone = {i for i in dims if i < self.ndim and not self.axes[i]}
+    if self.ndim - len(gone) != len(spec.sizes):
+        raise Refuse("whether a padded dimension is of size 1 depends on the sizes", *self.sizes)
+    return reshaped(emit, self, tuple(axis for i, axis in enumerate(self.axes) if i not in gone))
+
+
+def expand(emit: Emitter, self: Padded, size: Sequence[Size], **kwargs: Any) -> Padded:
+    """Dimensions of size 1, and new leading ones, repeated: padding made so repeats what is valid."""
+    spec = emit.results[0]
+    assert spec is not None
+    offset = len(spec.sizes) - self.ndim
+    axes: list[Axis] = []
+    fill = self.fill
+    for dim, wanted in enumerate(spec.sizes):
+        old = self.axes[dim - offset] if dim >= offset else ()
+        if old:
+            axes.append(old)
+            continue
+        axes.append(normal((wanted,)))
+        if is_padded(axes[-1]):
+            fill = self.fill.join(self.valid) if self.sizes else self.valid
+    tensor = emit.call(_aten.expand.default, self.tensor, list(map(capacity_of, axes)))
+    return self.with_(tensor=tensor, axes=tuple(axes), fill=fill)
+
+
+def triangle(emit: Emitter, self: Padded, diagonal: Any = 0) -> Padded:
+    """``tril`` and ``triu``: what is kept depends on the position alone."""
+    for axis in self.axes[-2:]:
+        if len(axis) > 1:
+            raise Refuse("a triangle over merged dimensions", *self.sizes)
+    if not isinstance(diagonal, int):
+        raise Refuse("a diagonal that depends on the sizes", diagonal)
+    tensor = emit.call(emit.op, self.tensor, lowered(diagonal))
+    return self.with_(tensor=tensor, fill=self.fill.join(ZERO), valid=self.valid.join(ZERO))

@@ -1,0 +1,88 @@
+"""Which symbols of a program are padded, and which keep their value because an op refused: tried until it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from guards.sets.sources import Size
+from guards.terms.term import Term
+from symshape.graph.program import Program
+from symshape.runtime.padding.buckets import capacities
+from symshape.runtime.padding.region import Region
+from symshape.runtime.padding.results import Results, aliased_storages
+from symshape.runtime.padding.transform import PaddedGraph, Refusal, device_of, pad
+
+__all__ = ["Choice", "Plan", "candidates", "choose", "plan"]
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """A padded program for the sizes of one call and others like it.
+
+    Attributes:
+        padded: the program; None where every symbol was refused.
+        results: from its tensors to the results of a call; None like the program.
+        exact: the symbols that keep their value.
+        caps: the capacities of the others.
+        refusals: why a symbol is exact, by symbol.
+    """
+
+    padded: PaddedGraph | None
+    results: Results | None
+    exact: Mapping[str, int]
+    caps: Mapping[str, int]
+    refusals: Mapping[str, Refusal]
+
+
+def candidates(program: Program) -> frozenset[str]:
+    """The symbols that may be padded: sizes of arguments that no integer argument or stride names."""
+    found = set()
+    for symbol in program.symbols.values():
+        if symbol.backed and symbol.sources and all(isinstance(source, Size) for source in symbol.sources):
+            found.add(symbol.name)
+    return frozenset(found)
+
+
+@attrs.frozen
+class Choice:
+    """Which symbols keep their value, and the capacities of the others."""
+
+    exact: Mapping[str, int]
+    caps: Mapping[str, int]
+
+
+def choose(program: Program, values: Mapping[str, int], refused: Collection[str]) -> Choice:
+    """The bucket of a call with these values of symbols, where some symbols are refused."""
+    padded = candidates(program) - set(refused)
+    caps = capacities(_conditions(program, values), values, sorted(padded))
+    return Choice({name: value for name, value in values.items() if name not in padded}, caps)
+
+
+def _conditions(program: Program, values: Mapping[str, int]) -> list[Term]:
+    """The guards on symbols that have a value before the program runs."""
+    return [guard.term for guard in program.guards if {symbol.name for symbol in guard.term.symbols} <= values.keys()]
+
+
+def plan(program: Program, values: Mapping[str, int], refusals: Mapping[str, Refusal] | None = None) -> Plan:
+    """The padded program with as many symbols as possible, for a call with these values of symbols.
+
+    ``refusals`` are those of an earlier plan: their symbols are not tried again.
+    """
+    found = dict(refusals or {})
+    terms = _conditions(program, values)
+    aliased = aliased_storages(program.graph)
+    device = device_of(program.graph)
+    padded = candidates(program) - found.keys()
+    while padded:
+        chosen = choose(program, values, found)
+        try:
+            made = pad(program.graph, Region(terms, chosen.exact, chosen.caps), device, aliased)
+            results = Results(program.graph, made.outputs, frozenset(padded))
+        except Refusal as refusal:
+            found.update(dict.fromkeys(refusal.symbols & padded, refusal))
+            padded -= refusal.symbols
+            continue
+        return Plan(made, results, chosen.exact, chosen.caps, found)
+    return Plan(None, None, dict(values), {}, found)

@@ -1,0 +1,159 @@
+"""The sizes that one padded program serves: exact values of some symbols, all values up to a capacity of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
+from guards.facts.facts import Facts
+from guards.terms import arithmetic, boolean, division, extremes, fold
+from guards.terms.term import Op, Term
+from meta_fns.padding.refusals import Refuse
+from symshape.tracing.symbolic.nodes.choices import tidy
+
+__all__ = ["Condition", "Extent", "Region"]
+
+
+class Condition:
+    """A condition on sizes.  It can be asked for what is known; its truth differs from call to call."""
+
+    def __init__(self, region: Region, term: Term) -> None:
+        self._region = region
+        self._term = term
+
+    def known(self) -> bool:
+        """Whether it holds for every size of the region, provably."""
+        return self._region.known(self._term)
+
+    def __bool__(self) -> bool:
+        raise Refuse(f"whether {self._term} holds differs from size to size")
+
+
+class Extent:
+    """A size that differs from call to call: ``term`` is its true value, ``capacity`` its largest."""
+
+    __slots__ = ("capacity", "region", "term")
+
+    def __init__(self, region: Region, term: Term, capacity: int) -> None:
+        self.region = region
+        self.term = term
+        self.capacity = capacity
+
+    def _combined(self, function: Callable[..., Term], *operands: Any) -> Any:
+        terms = [each.term if isinstance(each, Extent) else arithmetic.integer(each) for each in operands]
+        return self.region.size(function(*terms))
+
+    def _compared(self, function: Callable[..., Term], other: Any) -> Any:
+        other = other.term if isinstance(other, Extent) else arithmetic.integer(other)
+        term = function(self.term, other)
+        return term is boolean.TRUE if term in (boolean.TRUE, boolean.FALSE) else Condition(self.region, term)
+
+    def __add__(self, other: Any) -> Any:
+        return self._combined(arithmetic.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._combined(arithmetic.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._combined(arithmetic.sub, self, other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._combined(arithmetic.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._combined(arithmetic.mul, other, self)
+
+    def __floordiv__(self, other: int) -> Any:
+        return self._combined(division.floordiv, self, other)
+
+    def __mod__(self, other: int) -> Any:
+        return self._combined(division.mod, self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(boolean.eq, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(boolean.ne, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(boolean.lt, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(boolean.le, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(boolean.gt, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(boolean.ge, other)
+
+    def sym_max(self, other: Any) -> Any:
+        """The larger of two sizes."""
+        return self._combined(extremes.maximum, self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return str(self.term)
+
+    def __repr__(self) -> str:
+        return f"{self.term} <= {self.capacity}"
+
+
+class Region:
+    """The values of symbols that a padded program serves.
+
+    Args:
+        conditions: what holds of the symbols (an entry's guards).
+        exact: symbols with one value.
+        caps: symbols with all values from 0 to a capacity that the conditions allow; the capacities satisfy them.
+    """
+
+    def __init__(self, conditions: Sequence[Term], exact: Mapping[str, int], caps: Mapping[str, int]) -> None:
+        self.exact = dict(exact)
+        self.caps = dict(caps)
+        self._constants = {arithmetic.symbol(name): arithmetic.const(value) for name, value in exact.items()}
+        self.conditions = tuple(fold.substitute(term, self._constants) for term in conditions)
+        at_caps = {**self.exact, **self.caps}
+        if not all(fold.evaluate(term, at_caps) for term in conditions):
+            raise ValueError(f"the capacities {at_caps} are outside of the guards")
+        ranges = {arithmetic.symbol(name): (0, cap) for name, cap in caps.items()}
+        self.facts = Facts.make(ranges, self.conditions)
+        self._sizes: dict[Term, Any] = {}
+
+    def known(self, condition: Term) -> bool:
+        """Whether a condition holds for every size of the region, provably."""
+        return ask(self.facts, condition, effort=Effort.CHEAP, only=True) is True
+
+    def size(self, term: Term | int) -> Any:
+        """A formula as a size: an int where it is the same for all, else an :class:`Extent`.
+
+        Raises:
+            Refuse: it is not known to be within 0 and what it is at the capacities.
+        """
+        if isinstance(term, int):
+            return term
+        found = self._sizes.get(term)
+        if found is None:
+            found = self._sizes[term] = self._size(term)
+        return found
+
+    def _size(self, term: Term) -> Any:
+        term = tidy(self.known, fold.substitute(term, self._constants))
+        if term.op is Op.CONST:
+            return term.value
+        try:
+            cap = fold.evaluate(term, self.caps)
+        except (KeyError, ZeroDivisionError) as error:
+            raise Refuse(f"the size {term} has no value at the capacities") from error
+        assert isinstance(cap, int)
+        if self.known(boolean.eq(term, cap)):
+            return cap
+        made = Extent(self, term, cap)
+        if not self.known(boolean.le(term, cap)):
+            raise Refuse(f"the size {term} is not known to be largest ({cap}) at the capacities", made)
+        if not self.known(boolean.ge(term, 0)):
+            raise Refuse(f"the size {term} is not known to be at least 0", made)
+        return made

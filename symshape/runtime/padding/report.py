@@ -1,0 +1,92 @@
+"""What came of each symbol: padded, with the repairs that were inserted, or refused, by which op and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+
+import attrs
+
+from guards.terms import boolean
+from symshape.graph.program import Program
+from symshape.runtime.padding.emission import Repair
+from symshape.runtime.padding.planning import Plan, candidates, plan
+from symshape.runtime.padding.transform import Refusal
+
+__all__ = ["PaddingReport", "SymbolPadding", "padding_of", "report_of"]
+
+
+@attrs.frozen
+class SymbolPadding:
+    """One symbol of a program.
+
+    Attributes:
+        name: the symbol.
+        capacity: up to which one program serves all its values; None where it is exact.
+        fixed: whether the guards leave it one value.
+        repairs: what was inserted for it, in the order of the program.
+        refusal: why it keeps its exact value; None where it is padded, or is none that could be.
+    """
+
+    name: str
+    capacity: int | None
+    fixed: bool = False
+    repairs: tuple[Repair, ...] = ()
+    refusal: Refusal | None = None
+
+    @property
+    def padded(self) -> bool:
+        """Whether one program serves a range of its values."""
+        return self.capacity is not None
+
+    def __str__(self) -> str:
+        if self.refusal is not None:
+            return f"{self.name}: refused by {self.refusal}"
+        if self.fixed:
+            return f"{self.name}: fixed by the guards"
+        if self.capacity is None:
+            return f"{self.name}: exact (it is no size of an argument alone)"
+        lines = [f"{self.name}: padded to {self.capacity}" + ("" if self.repairs else ", no repair needed")]
+        for (what, op), found in groupby(self.repairs, key=lambda each: (each.what, each.op)):
+            places = [each.where for each in found]
+            more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+            lines.append(f"  {what} for {op} at {places[0]}{more}")
+        return "\n".join(lines)
+
+
+@attrs.frozen
+class PaddingReport:
+    """What came of the symbols of a program, by name."""
+
+    symbols: Mapping[str, SymbolPadding]
+
+    @property
+    def padded(self) -> tuple[str, ...]:
+        """The symbols that are padded."""
+        return tuple(name for name, each in self.symbols.items() if each.padded)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.symbols.values())) or "no symbols"
+
+
+def report_of(program: Program, made: Plan) -> PaddingReport:
+    """The report of a plan."""
+    repairs = made.padded.repairs if made.padded is not None else ()
+    found = {}
+    for symbol in program.symbols.values():
+        if symbol.backed:
+            own = tuple(each for each in repairs if symbol.name in each.symbols)
+            refusal = made.refusals.get(symbol.name)
+            cap = made.caps.get(symbol.name)
+            region = made.padded.region if made.padded is not None else None
+            fixed = cap is not None and region is not None and region.known(boolean.eq(symbol.term, cap))
+            found[symbol.name] = SymbolPadding(symbol.name, None if fixed else cap, fixed, own, refusal)
+    return PaddingReport(found)
+
+
+def padding_of(program: Program) -> PaddingReport:
+    """What padding makes of a program, tried at the capacities around its example call."""
+    values = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
+    if not candidates(program):
+        return report_of(program, Plan(None, None, values, {}, {}))
+    return report_of(program, plan(program, values))

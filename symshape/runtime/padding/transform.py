@@ -1,0 +1,318 @@
+"""From a traced graph to one that serves a whole region of sizes: each op by its padding rule, or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from guards.terms.term import Term
+from meta_fns import TensorSpec
+from meta_fns.core.derived import functional_rule
+from meta_fns.core.layout import contiguous_strides
+from meta_fns.core.registry import lookup, resolve
+from meta_fns.core.sizes import same
+from meta_fns.padding.axes import Axis, capacity_of, length, normal, varies
+from meta_fns.padding.padded import Padded
+from meta_fns.padding.refusals import Refuse
+from symshape.graph.dead_code import without_dead_code
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Graph
+from symshape.graph.steps import Input, Lifted, Node, Value, draws_random_numbers, values_in, written_values
+from symshape.runtime.padding.emission import Emission, Repair
+from symshape.runtime.padding.region import Region
+
+__all__ = ["PaddedGraph", "Refusal", "device_of", "pad"]
+
+
+@attrs.frozen
+class Refusal(Exception):
+    """Why a graph cannot be padded for a region.
+
+    Attributes:
+        op: the overload that refused; empty where it was no op.
+        where: the user's line.
+        reason: why.
+        remedy: what would make it possible; may be empty.
+        symbols: which of the padded symbols it concerns.
+    """
+
+    op: str
+    where: str
+    reason: str
+    remedy: str
+    symbols: frozenset[str]
+
+    def __str__(self) -> str:
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.op}: {self.reason} ({self.where}){remedy}"
+
+
+@attrs.frozen(eq=False)
+class PaddedGraph:
+    """A program on tensors at their capacities.
+
+    Attributes:
+        graph: its inputs are the inputs of the program at their capacities, then the true sizes as 0-d int64 tensors.
+        axes: of each input of the program, which of its positions are valid.
+        sizes: the true sizes, as formulas, in the order of the inputs that hold them.
+        outputs: the tensors that it returns: by the value of the traced graph that one stands for, its place and what
+            is known of it.
+        region: the sizes that it serves.
+        repairs: what was inserted.
+    """
+
+    graph: Graph
+    axes: tuple[tuple[Axis, ...], ...]
+    sizes: tuple[Term, ...]
+    outputs: Mapping[Value, tuple[int, Padded]]
+    region: Region
+    repairs: tuple[Repair, ...]
+
+
+_READS_MEMORY = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("as_strided", "as_strided_copy", "as_strided_scatter", "set", "resize", "resize_as", "view"),
+        *("empty_strided", "new_empty_strided", "_reshape_alias", "_nested_view_from_buffer", "_sparse_resize"),
+    )
+)
+"""Ops whose result depends on strides or storage, which differ at capacities even where no size does."""
+
+
+def pad(graph: Graph, region: Region, device: torch.device, aliased: frozenset[int] = frozenset()) -> PaddedGraph:
+    """The padded program for a region of sizes.
+
+    Args:
+        graph: a traced program.
+        region: the sizes to serve.
+        device: where it computes.
+        aliased: ids of storages of which an output is answered from the call's own tensors, so that nothing is needed.
+
+    Raises:
+        Refusal: an op refuses.
+    """
+    return _Transform(graph, region, device, aliased).run()
+
+
+class _Transform:
+    """One walk over a graph."""
+
+    def __init__(self, graph: Graph, region: Region, device: torch.device, aliased: frozenset[int]) -> None:
+        self.graph = graph
+        self.region = region
+        self.emission = Emission(device)
+        self.aliased = aliased
+        self.padded: dict[Value, Padded] = {}
+        self.axes: list[tuple[Axis, ...]] = []
+        self.inputs: list[Value] = []
+        self.lifted: list[Lifted] = []
+        self.roots: set[int] = set()
+        self.last = _last_uses(graph)
+
+    def run(self) -> PaddedGraph:
+        self._roots()
+        for position, step in enumerate(self.graph.steps):
+            if not isinstance(step, Node):
+                raise Refusal("", str(step.guard.origin), "a check of data at run time", "", self._all())
+            try:
+                self._node(position, step)
+            except Refuse as refuse:
+                raise self._refusal(step, refuse) from refuse
+            except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+                failed = Refuse(f"its padding rule failed: {type(error).__name__}: {error}")
+                raise self._refusal(step, failed) from error
+        return self._finish()
+
+    def _roots(self) -> None:
+        for each in self.graph.inputs:
+            spec = each.value.spec
+            try:
+                axes = tuple(normal((self._size(size),)) for size in spec.sizes)
+            except Refuse as refuse:
+                raise Refusal("", each.path, refuse.message, refuse.remedy, self._all()) from refuse
+            value = self.emission.value(_at_capacity(axes, spec))
+            self.inputs.append(value)
+            self.axes.append(axes)
+            self.padded[each.value] = Padded(value, axes)
+            self.roots.add(id(each.value.storage))
+        for lifted in self.graph.lifted:
+            value = self.emission.value(TensorSpec.of(lifted.tensor))
+            self.lifted.append(attrs.evolve(lifted, value=value, constant=False))
+            self.padded[lifted.value] = Padded(value, tuple(normal((size,)) for size in lifted.tensor.size()))
+            self.roots.add(id(lifted.value.storage))
+
+    def _size(self, size: Any) -> Any:
+        return size if isinstance(size, int) else self.region.size(getattr(size, "term", size))
+
+    def _true(self, value: Value | None) -> TensorSpec | None:
+        """The true metadata of a result, with the region's sizes; strides play no part in padding."""
+        if value is None:
+            return None
+        sizes = tuple(map(self._size, value.spec.sizes))
+        return TensorSpec(sizes, (), 0, value.spec.dtype, value.spec.device, value.spec.layout)
+
+    def _node(self, position: int, node: Node) -> None:
+        if node.bindings:
+            raise Refuse("its result has sizes or values that depend on data")
+        if torch.Tag.inplace_view in node.op.tags:
+            raise Refuse("it changes the sizes of a tensor in place", remedy="call it without the underscore")
+        if draws_random_numbers(node):
+            raise Refuse("it draws random numbers, as many as the tensor has elements in memory")
+        written = list(written_values(node))
+        args = [self._argument(arg) for arg in node.args]
+        kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
+        if written:
+            self._need_unshared(position, node, written)
+            outs = {argument.name for argument in node.op._schema.arguments if argument.is_out}
+            kwargs = {name: arg for name, arg in kwargs.items() if name not in outs}
+        made = self._made(node, args, kwargs, written)
+        results = list(made) if isinstance(made, (list, tuple)) else [made]
+        for value, result in zip(written, results, strict=False):
+            self._bind(value, self._cast(result, value))
+        if not written:
+            for output, result in zip(node.outputs, results, strict=True):
+                if output is not None and result is not None:
+                    self._bind(output, result)
+
+    def _made(self, node: Node, args: list[Any], kwargs: dict[str, Any], written: Sequence[Value]) -> Any:
+        rule = lookup(node.op)
+        if written and (rule is None or rule.padding is None):
+            rule = functional_rule(node.op) or rule
+        plain = not written and not any(_has_padding(arg) for arg in (*args, *kwargs.values()))
+        if rule is not None and rule.padding is not None:
+            op = resolve(rule.functional)
+            results = tuple(map(self._true, written or node.outputs))
+            self.emission.begin(node, op, results)
+            return rule.padding(self.emission, *args, **kwargs)
+        if node.op._schema.name in _READS_MEMORY or node.op.namespace != "aten":
+            raise Refuse("it may look at how a tensor lies in memory, which is not as in eager")
+        if not plain or node.op._schema.is_mutable:
+            reason = "it has no padding rule" if rule is not None else "nothing is known of it"
+            raise Refuse(reason, remedy="a padding rule beside its shape rule")
+        self.emission.begin(node, node.op, ())
+        made = self.emission.call(node.op, *map(_tensor, args), **{name: _tensor(arg) for name, arg in kwargs.items()})
+        tensors = made if isinstance(made, list) else [made]
+        return [Padded(each, tuple(normal((size,)) for size in each.spec.sizes)) for each in tensors]
+
+    def _argument(self, arg: Any) -> Any:
+        if type(arg) is Value:
+            found = self.padded.get(arg)
+            if found is None:
+                raise Refuse("it reads a result of another op that is not known to be valid")
+            return found
+        if type(arg) is Term:
+            return self.region.size(arg)
+        if type(arg) is FloatTerm:
+            names = {symbol.name for symbol in arg.symbols()}
+            if arg.unbacked() or not names <= self.region.exact.keys():
+                raise Refuse("a fraction depends on the sizes", *(self._size(symbol) for symbol in arg.symbols()))
+            return arg.evaluate(self.region.exact)
+        if isinstance(arg, (list, tuple)):
+            return [self._argument(item) for item in arg]
+        return arg
+
+    def _need_unshared(self, position: int, node: Node, written: Sequence[Value]) -> None:
+        """Raises: Refuse if a write could be seen through another tensor, an argument or a parameter."""
+        for value in written:
+            if id(value.storage) in self.roots:
+                raise Refuse("it writes to an argument, a parameter or a buffer")
+            for other in self.padded:
+                if other is value or other.storage is not value.storage:
+                    continue
+                if self.last.get(other, -1) > position or other in values_in(node.args):
+                    raise Refuse("it writes to memory that another tensor, read later, shares")
+
+    def _cast(self, result: Padded, value: Value) -> Padded:
+        if result.dtype is value.spec.dtype:
+            return result
+        made = self.emission.call(torch.ops.aten._to_copy.default, result.tensor, dtype=value.spec.dtype)
+        return Padded(made, result.axes)
+
+    def _bind(self, value: Value, result: Padded) -> None:
+        """Raises: Refuse if a rule's answer is not what the shape rule says, or not what lies in memory."""
+        spec = self._true(value)
+        assert spec is not None
+        fits = len(result.axes) == len(spec.sizes) and result.dtype is spec.dtype
+        fits = fits and all(same(length(axis), size) for axis, size in zip(result.axes, spec.sizes, strict=True))
+        in_memory = tuple(map(capacity_of, result.axes)) == tuple(result.tensor.spec.sizes)
+        if not in_memory or not fits:
+            raise Refuse(f"its padding rule and its shape rule disagree: {result.axes} for {spec}")
+        self.padded[value] = result
+
+    def _all(self) -> frozenset[str]:
+        return frozenset(self.region.caps)
+
+    def _refusal(self, node: Node, refuse: Refuse) -> Refusal:
+        sizes: list[Any] = list(refuse.sizes)
+        if not sizes:
+            for arg in (*values_in(node.args), *values_in(node.kwargs)):
+                sizes += self.padded[arg].sizes if arg in self.padded else []
+        names = frozenset(symbol.name for size in sizes if varies(size) for symbol in size.term.symbols)
+        names &= self._all()
+        return Refusal(str(node.op), str(node.origin), refuse.message, refuse.remedy, names or self._all())
+
+    def _finish(self) -> PaddedGraph:
+        wanted = [
+            value for value in dict.fromkeys(values_in(self.graph.outputs)) if id(value.storage) not in self.aliased
+        ]
+        missing = [value for value in wanted if value not in self.padded]
+        if missing:
+            raise Refusal("", "the results", "a result is not known to be valid", "", self._all())
+        tensors = tuple(self.padded[value].tensor for value in wanted)
+        steps = without_dead_code(list(self.emission.nodes), tensors)
+        read = set(values_in([step.args for step in steps if isinstance(step, Node)])) | set(tensors)
+        read |= {each for step in steps if isinstance(step, Node) for each in values_in(step.kwargs)}
+        sizes = {term: value for term, value in self.emission.sizes.items() if value in read}
+        inputs = [Input(i, f"input{i}", value) for i, value in enumerate((*self.inputs, *sizes.values()))]
+        _, tree = pytree.tree_flatten([0] * len(tensors))
+        lifted = tuple(each for each in self.lifted if each.value in read)
+        return PaddedGraph(
+            Graph(tuple(inputs), lifted, steps, tensors, tree),
+            tuple(self.axes),
+            tuple(sizes),
+            {value: (i, self.padded[value]) for i, value in enumerate(wanted)},
+            self.region,
+            tuple(self.emission.repairs),
+        )
+
+
+def _last_uses(graph: Graph) -> dict[Value, int]:
+    """For each value, the last step that reads it; beyond all of them for results."""
+    last: dict[Value, int] = {}
+    for position, step in enumerate(graph.steps):
+        if isinstance(step, Node):
+            for value in (*values_in(step.args), *values_in(step.kwargs)):
+                last[value] = position
+    last.update(dict.fromkeys(values_in(graph.outputs), len(graph.steps)))
+    return last
+
+
+def _at_capacity(axes: tuple[Axis, ...], spec: TensorSpec) -> TensorSpec:
+    sizes = tuple(map(capacity_of, axes))
+    return TensorSpec(sizes, contiguous_strides(sizes), 0, spec.dtype, spec.device)
+
+
+def _has_padding(arg: Any) -> bool:
+    if isinstance(arg, Padded):
+        return bool(arg.sizes)
+    if isinstance(arg, (list, tuple)):
+        return any(map(_has_padding, arg))
+    return varies(arg)
+
+
+def _tensor(arg: Any) -> Any:
+    if isinstance(arg, Padded):
+        return arg.tensor
+    return [_tensor(item) for item in arg] if isinstance(arg, (list, tuple)) else arg
+
+
+def device_of(graph: Graph) -> torch.device:
+    """Where a graph computes, as far as its tensors tell: the first device that is not the CPU, or the CPU."""
+    values = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
+    values += [output for node in graph.nodes for output in node.outputs if output is not None]
+    devices = dict.fromkeys(value.spec.device for value in values)
+    return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))

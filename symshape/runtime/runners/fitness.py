@@ -1,0 +1,35 @@
+"""What no runner can serve that runs a program once on memory of its own and then again and again."""
+
+from __future__ import annotations
+
+from symshape.graph.program import Program
+from symshape.graph.steps import Value
+from symshape.runtime.runners.protocol import Unfit
+
+
+def check_recordable(program: Program) -> None:
+    """Whether a program does the same whenever it is run.
+
+    Raises:
+        Unfit: it reads data on the host, draws random numbers, records gradients, or changes inference mode inside.
+    """
+    graph = program.graph
+    if any(node.bindings for node in graph.nodes):
+        raise Unfit("it reads data on the host (data-dependent sizes or item())")
+    if any(node.inference is not None for node in graph.nodes):
+        raise Unfit("it turns inference mode on or off inside")
+    if graph.uses_randomness:
+        raise Unfit("it draws random numbers")
+    roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
+    if program.modes.grad and any(_requires_grad(program, value) for value in roots):
+        raise Unfit("gradients are recorded; run it under torch.no_grad() or train through torch.compile")
+
+
+def _requires_grad(program: Program, value: Value) -> bool:
+    for lifted in program.graph.lifted:
+        if lifted.value is value:
+            return lifted.tensor.requires_grad
+    for each in program.graph.inputs:
+        if each.value is value:
+            return bool(getattr(program.call.keys[each.position], "requires_grad", False))
+    return False

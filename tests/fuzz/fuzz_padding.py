@@ -1,0 +1,100 @@
+"""Random programs through padded programs, their buffers poisoned before each call, each call compared with eager.
+
+A program is grown op by op (``tests/fuzz/programs.py``), compiled with every size dynamic and ``runner="padded"``, and
+called at sizes that go up and down.  Whatever refuses runs op by op; whatever is padded has to be right.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+import symshape
+from symshape.errors import SymShapeError
+from symshape.runtime.runners.padded import PaddedRunner
+from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
+from tests.fuzz.programs import Program, other_sizes, random_program
+from tests.meta_fns.padding.poison import assert_same, poison
+
+CALLS = 8
+REFUSALS = (ArithmeticError, RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, SymShapeError)
+
+
+def case(rng: random.Random) -> str:
+    """One program, padded."""
+    program = random_program(rng)
+    fn = program.function()
+    compiled = symshape.compile(fn, dynamic=True, runner="padded")
+    seen = "not padded"
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        for number in range(CALLS):
+            sizes = other_sizes(rng, program) if number else program.sizes
+            try:
+                arguments = program.make(sizes)
+                torch.manual_seed(number)
+                expected = fn(*arguments)
+            except REFUSALS:
+                continue  # this layout has no tensor of these sizes, or the program refuses it
+            _poison(compiled, number)
+            before = _served(compiled)
+            try:
+                arguments = program.make(sizes)
+                torch.manual_seed(number)
+                got = compiled(*arguments)
+            except SymShapeError:
+                return "not traced"
+            except Exception as error:
+                if _served(compiled) <= before:
+                    return "wrong without padding"  # which other fuzzers look for
+                raise Counterexample(_shown(program, sizes, f"{type(error).__name__}: {error}")) from error
+            for refusal in _refusals(compiled):
+                if "failed" in refusal:
+                    raise Counterexample(_shown(program, sizes, refusal))
+            if _served(compiled) > before:
+                seen = "padded"
+                _compare(program, sizes, got, expected)
+    return seen
+
+
+def _runners(compiled: Any) -> list[PaddedRunner]:
+    return [entry.runner for entry in compiled.entries if isinstance(entry.runner, PaddedRunner)]
+
+
+def _served(compiled: Any) -> int:
+    """A number that grows with each call that a bucket serves."""
+    return sum(max((bucket.last_used for bucket in each.buckets), default=0) for each in _runners(compiled))
+
+
+def _refusals(compiled: Any) -> list[str]:
+    return [str(refusal) for each in _runners(compiled) for refusal in each._refusals.values()]
+
+
+def _poison(compiled: Any, number: int) -> None:
+    for runner in _runners(compiled):
+        for bucket in runner.buckets:
+            for buffer in bucket.buffers:
+                poison(buffer, number)
+
+
+def _compare(program: Program, sizes: Any, got: Any, expected: Any) -> None:
+    mine, theirs = (torch.utils._pytree.tree_leaves(each) for each in (got, expected))
+    for place, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+        try:
+            assert_same(a, b, f"result {place}", tolerance=1e-3)
+        except AssertionError as error:
+            raise Counterexample(_shown(program, sizes, str(error))) from error
+
+
+def _shown(program: Program, sizes: Any, what: str) -> str:
+    return f"{program.source()}\n\n{program.call(sizes)}\n# {what}\n# grown at {program.sizes}"
+
+
+def main(argv: Sequence[str] | None = None) -> Outcome:
+    """Runs the fuzzer; each case is one program at up to eight sizes."""
+    torch.set_num_threads(1)
+    return run_fuzzer("padding", __doc__, argv, case, count=1000, smoke=20, must_see=("padded",))

@@ -1,0 +1,235 @@
+"""Every padding rule against eager, its padding poisoned; and rules made wrong on purpose, which have to be caught."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+import torch
+
+import symshape
+from meta_fns.core import registry
+from meta_fns.padding import axes, matmul, reductions, repairs
+from meta_fns.padding.padded import Padded, apply
+from tests.meta_fns.padding.cases import CASES, ELEMENTWISE, Case
+from tests.meta_fns.padding.poison import Arg, floats, ints, poisoned
+
+REFUSING = {"slice from a size": {"s0", "s2"}}
+"""Symbols that are rightly refused, by case."""
+NOT_RUN = {
+    **dict.fromkeys(
+        (
+            "aten._scaled_dot_product_flash_attention.default",
+            "aten._scaled_dot_product_efficient_attention.default",
+            "aten._scaled_dot_product_cudnn_attention.default",
+        ),
+        "runs on CUDA only",
+    ),
+    **dict.fromkeys(
+        ("aten.lift.default", "aten.lift_fresh.default", "aten._fw_primal.default", "aten._neg_view.default"),
+        "no program calls it; the same rule as alias",
+    ),
+    **dict.fromkeys(
+        (
+            *("aten.resolve_conj.default", "aten.resolve_neg.default", "aten.numpy_T.default", "aten.reshape.default"),
+            *("aten.__and__.Scalar", "aten.__and__.Tensor", "aten.__or__.Scalar", "aten.__or__.Tensor"),
+            *(
+                "aten.__xor__.Scalar",
+                "aten.__xor__.Tensor",
+                "aten.max.other",
+                "aten.min.other",
+                "aten.isfinite.default",
+            ),
+            *("aten.clip.Tensor", "aten.clip.default", "aten.multiply.Tensor", "aten.true_divide.Tensor"),
+            *("aten.subtract.Scalar", "aten.subtract.Tensor", "aten.square.default", "aten.relu6.default"),
+            *("aten.selu.default", "aten._fused_rms_norm.default"),
+        ),
+        "decomposed on the CPU before it is seen",
+    ),
+    **dict.fromkeys(("aten.round.decimals", "aten.gelu_backward.default"), "elementwise like its neighbours"),
+    **dict.fromkeys(
+        ("aten.concat.default", "aten.concatenate.default", "aten.swapaxes.default", "aten.swapdims.default"),
+        "another name of an op that is run",
+    ),
+    "aten.convolution_overrideable.default": "for devices that come from elsewhere",
+}
+"""Overloads with a padding rule that no case calls, and why."""
+
+
+@pytest.mark.parametrize("case", [*CASES, *ELEMENTWISE], ids=lambda case: case.name)
+def test_padding_never_shows(case: Case) -> None:
+    outcome = poisoned(case.fn, *case.arguments, tolerance=case.tolerance)
+    assert outcome.plan.refusals.keys() == REFUSING.get(case.name, set()), outcome.plan.refusals
+    assert outcome.plan.caps
+    assert outcome.compared >= 4, "eager refused nearly all sizes: the case says too little"
+
+
+def _traced(case: Case) -> set[str]:
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        graph = symshape.trace(case.fn, *(arg.make(arg.sizes, generator) for arg in case.arguments)).graph
+    return {str(node.op) for node in graph.nodes}
+
+
+def test_every_padding_rule_is_run() -> None:
+    called = set().union(*map(_traced, (*CASES, *ELEMENTWISE)))
+    rules = {rule.overload for rule in registry.rules() if rule.padding is not None}
+    assert rules - called == NOT_RUN.keys()
+
+
+# --- mutations --------------------------------------------------------------------------------------------------------
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def _softmax_padded_with_zero(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(reductions.IDENTITIES, "_softmax", lambda dtype: 0)
+
+
+def _mean_divided_by_the_capacity(patch: pytest.MonkeyPatch) -> None:
+    def count(emit: Any, reduced: Any) -> Any:
+        return emit.size(math.prod(map(axes.capacity_of, reduced)))
+
+    patch.setattr(reductions, "count", count)
+
+
+def _argmax_without_a_mask(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reductions, "_neutral", lambda emit, x, dims: x)
+
+
+def _argmax_of_ints_masked_with_zero(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(reductions.IDENTITIES, "argmax", lambda dtype: 0)
+
+
+def _cumsum_that_runs_backwards(patch: pytest.MonkeyPatch) -> None:
+    def backwards(emit: Any, self: Padded, dim: int, **kwargs: Any) -> Padded:
+        flip = torch.ops.aten.flip.default
+        flipped = self.with_(tensor=emit.call(flip, self.tensor, [dim]))
+        return Padded(emit.call(flip, apply(emit, flipped, dim, **kwargs), [dim]), self.axes)
+
+    _replace(patch, "aten.cumsum.default", backwards)
+
+
+def _flip_as_if_elementwise(patch: pytest.MonkeyPatch) -> None:
+    _replace(patch, "aten.flip.default", lambda emit, self, dims: Padded(apply(emit, self, dims), self.axes))
+
+
+def _contraction_of_garbage(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(matmul, "contracted", lambda emit, a, b: (a, b))
+
+
+def _contraction_with_one_side_zero(patch: pytest.MonkeyPatch) -> None:
+    def contracted(emit: Any, a: Padded, b: Padded) -> tuple[Padded, Padded]:
+        return repairs.masked(emit, a, 0), b
+
+    patch.setattr(matmul, "contracted", contracted)
+
+
+def _fill_that_is_not_so(patch: pytest.MonkeyPatch) -> None:
+    from meta_fns.padding.fills import ZERO
+
+    _replace(patch, "aten.add.Tensor", lambda emit, a, b: Padded(apply(emit, a, b), a.axes, ZERO))
+
+
+def _last_of_the_capacity(patch: pytest.MonkeyPatch) -> None:
+    def select(emit: Any, self: Padded, dim: int, index: Any) -> Padded:
+        return Padded(apply(emit, self, dim, index), (*self.axes[:dim], *self.axes[dim + 1 :]))
+
+    _replace(patch, "aten.select.int", select)
+
+
+def _index_without_a_mask(patch: pytest.MonkeyPatch) -> None:
+    from meta_fns.padding import indexing
+
+    patch.setattr(indexing, "index_in", lambda emit, index, axis, *, wraps: index)
+
+
+def _attention_without_a_mask(patch: pytest.MonkeyPatch) -> None:
+    from meta_fns.padding import attention
+
+    patch.setattr(attention, "_mask", lambda emit, query, keys, given: given and given.tensor)
+
+
+def _attention_to_garbage_values(patch: pytest.MonkeyPatch) -> None:
+    from meta_fns.padding import attention
+
+    patch.setattr(attention, "_prepared", lambda emit, query, key, value, causal: (key, value))
+
+
+def _cat_with_a_gap(patch: pytest.MonkeyPatch) -> None:
+    from meta_fns.padding import joining
+
+    patch.setattr(joining, "_closed", lambda emit, tensor, dim, along: tensor)
+
+
+def _convolution_of_garbage(patch: pytest.MonkeyPatch) -> None:
+    from meta_fns.padding import convolution
+
+    patch.setattr(convolution, "masked", lambda emit, x, value, dims: x)
+
+
+def _division_by_garbage(patch: pytest.MonkeyPatch) -> None:
+    from meta_fns.padding import pointwise
+
+    patch.setattr(pointwise, "masked", lambda emit, x, value: x)
+
+
+def _replace(patch: pytest.MonkeyPatch, overload: str, padding: Callable[..., Any]) -> None:
+    patch.setitem(registry._rules, overload, attrs.evolve(registry._rules[overload], padding=padding))
+    registry._by_op.clear()
+
+
+MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
+    (_softmax_padded_with_zero, lambda x: x.softmax(1), (floats(3, 4),)),
+    (_mean_divided_by_the_capacity, lambda x: x.mean(1), (floats(3, 4),)),
+    (_argmax_without_a_mask, lambda x: x.argmax(1), (floats(3, 4),)),
+    (_argmax_of_ints_masked_with_zero, lambda x: x.argmax(1), (ints(3, 4, low=-9, high=-1),)),
+    (_cumsum_that_runs_backwards, lambda x: x.cumsum(1), (floats(3, 4),)),
+    (_flip_as_if_elementwise, lambda x: x.flip(0), (floats(3, 4),)),
+    (_contraction_of_garbage, lambda a, b: a @ b, (floats(3, 4), floats(4, 5))),
+    (_contraction_with_one_side_zero, lambda a, b: a @ b, (floats(3, 4), floats(4, 5))),
+    (_fill_that_is_not_so, lambda a: (a + 1).sum(1), (floats(3, 4),)),
+    (_last_of_the_capacity, lambda x: x[:, -1] * 1, (floats(3, 4),)),
+    (_index_without_a_mask, lambda w, i: w[i] * 1, (floats(5, 3), ints(4, low=-1, high=1))),
+    (_attention_without_a_mask, lambda x: _attend(x), (floats(2, 2, 5, 8, static=(3,)),)),
+    (_attention_to_garbage_values, lambda x: _attend(x), (floats(2, 2, 5, 8, static=(3,)),)),
+    (_cat_with_a_gap, lambda a, b: torch.cat([a, b]), (floats(3), floats(4))),
+    (
+        _convolution_of_garbage,
+        lambda x: torch.conv1d(x, torch.ones(2, 3, 3), padding=1),
+        (floats(2, 3, 9, static=(1,)),),
+    ),
+    (_division_by_garbage, lambda x, y: x // y, (ints(3, 4, high=50), ints(3, 4, low=1))),
+)
+
+
+def _attend(x: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = torch.nn.functional.scaled_dot_product_attention(x, x * 2, x + 1)
+    return made
+
+
+@pytest.mark.parametrize(("patch", "fn", "arguments"), MUTATIONS, ids=lambda x: getattr(x, "__name__", None))
+def test_a_wrong_rule_is_caught(
+    patch: Patch, fn: Callable[..., Any], arguments: tuple[Arg, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if patch is not _flip_as_if_elementwise:
+        assert poisoned(fn, *arguments).compared, "the rule as it is passes"
+    patch(monkeypatch)
+    try:
+        with pytest.raises((AssertionError, RuntimeError, IndexError)):
+            poisoned(fn, *arguments)
+    finally:
+        monkeypatch.undo()
+        registry._by_op.clear()
+
+
+def test_an_op_without_a_rule_refuses_by_name() -> None:
+    outcome = poisoned(lambda x: x.flip(0), floats(3, 4))
+    assert outcome.plan.padded is None
+    refusal = outcome.plan.refusals["s0"]
+    assert refusal.op == "aten.flip.default"
+    assert "padding rule" in refusal.reason
+    assert "test_poison.py" in refusal.where
