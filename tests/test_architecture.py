@@ -36,7 +36,7 @@ CONFINED = {
 # files directly in a folder stand above the folder's own sub-folders.
 FLOORS = {
     "guards": ("errors", "terms", "domains", "text", "facts", "deciders", "asking", "regions", "sets", "dispatch"),
-    "meta_fns": ("errors", "core", "ops"),
+    "meta_fns": ("errors", "core", "ops", "cost"),
     "symshape": (
         *("errors", "options", "dims", "events", "user_code", "data"),
         *("calls", "graph"),
