@@ -58,7 +58,8 @@ charge_all(
     """
     _conj _fw_primal _neg_view _reshape_alias _unsafe_view alias as_strided detach expand lift lift_fresh numpy_T
     permute squeeze swapaxes swapdims t transpose unsqueeze view view_as_complex view_as_real diagonal select slice
-    split split_with_sizes unbind unfold empty empty_like empty_permuted empty_strided new_empty new_empty_strided
+    split split_with_sizes unsafe_split unsafe_split_with_sizes unbind unfold
+    empty empty_like empty_permuted empty_strided new_empty new_empty_strided
     _efficientzerotensor resize_ resize_as_ _local_scalar_dense item _linalg_check_errors
     """,
 )
@@ -73,7 +74,7 @@ charge_all(
     _COPY,
     """
     _to_copy clone copy reshape resolve_conj resolve_neg view_copy _chunk_cat flip narrow_copy roll rot90
-    unsafe_split unsafe_split_with_sizes cat concat concatenate repeat stack constant_pad_nd reflection_pad1d
+    cat concat concatenate repeat stack constant_pad_nd reflection_pad1d
     reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d channel_shuffle
     pixel_shuffle pixel_unshuffle im2col block_diag diag_embed tril triu lu_unpack masked_select as_strided_scatter
     diagonal_scatter select_scatter slice_scatter diagonal_backward select_backward slice_backward unfold_backward

@@ -19,6 +19,7 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value, values_in
 from symshape.tracing.gradients import MadeByAutograd
+from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
 from symshape.tracing.lifting import Lifting, outside_modes
 from symshape.tracing.mode import TracingMode
@@ -90,6 +91,7 @@ class Tracer:
         self.looked_at: set[Value] = set()
         self.closed = False
         self._op_arguments = OpArguments(self, self.lifting, generators)
+        self._holding = Holding()
         self._count = 0
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
@@ -207,7 +209,9 @@ class Tracer:
             self.laid_out.add(value)
         # Autograd refuses views of plain tensors that are not plain themselves.
         with torch.inference_mode(False) if plain else _nothing:
-            return value, SymbolicTensor.make(spec, value, self)
+            tensor = SymbolicTensor.make(spec, value, self)
+        self._holding.watch(value, tensor)
+        return value, tensor
 
     def _node(
         self, call: OpCall, outputs: tuple[Value | None, ...], single: bool, bindings: tuple[Binding, ...]
