@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -45,8 +45,8 @@ def _example(name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any], Any]:
     if here not in sys.path:
         sys.path.insert(0, here)  # as python -m does
     try:
-        factory = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
+        factory = pkgutil.resolve_name(name)
+    except (ModuleNotFoundError, ValueError) as error:
         raise InputError(f"{module} cannot be imported: {error}") from None
     except AttributeError:
         raise InputError(f"{module} has no {attribute!r}") from None
