@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.models import MODELS, Model
+from tests.models import MODELS, VOCABULARY, Model, ids
 
 SIZES = ((2, 9), (3, 17), (4, 24), (5, 40), (7, 33))
 """Batch and size of the calls that are compared; models say what the size means to them."""
@@ -55,6 +55,33 @@ class Recurrent(nn.Module):
         return found
 
 
+def _mistral() -> Any:
+    from transformers import MistralConfig, MistralForCausalLM
+
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "sliding_window": None}
+    return MistralForCausalLM(MistralConfig(**sizes, **heads, max_position_embeddings=128, use_cache=False))
+
+
+def _opt() -> Any:
+    from transformers import OPTConfig, OPTForCausalLM
+
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 64, "ffn_dim": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "max_position_embeddings": 128, "word_embed_proj_dim": 64}
+    return OPTForCausalLM(OPTConfig(**sizes, **heads, use_cache=False))
+
+
+def _distilbert() -> Any:
+    from transformers import DistilBertConfig, DistilBertModel
+
+    sizes = {"vocab_size": VOCABULARY, "dim": 64, "hidden_dim": 128, "n_layers": 2, "n_heads": 4}
+    return DistilBertModel(DistilBertConfig(**sizes, max_position_embeddings=128))
+
+
+def _words(batch: int, length: int) -> dict[str, torch.Tensor]:
+    return {"input_ids": ids(batch, length)}
+
+
 def _image(batch: int, size: int) -> dict[str, torch.Tensor]:
     return {"x": torch.randn(batch, 3, 4 * (size // 2), 4 * (size // 3 + 1))}
 
@@ -65,7 +92,13 @@ def _tokens(batch: int, size: int) -> dict[str, torch.Tensor]:
 
 def programs() -> dict[str, Model]:
     """By name."""
-    more = (Model("unet", UNet, _image, "batch, and images"), Model("lstm", Recurrent, _tokens, "batch; 8 steps"))
+    more = (
+        Model("mistral", _mistral, _words),
+        Model("opt", _opt, _words),
+        Model("distilbert", _distilbert, _words),
+        Model("unet", UNet, _image, "batch, and images"),
+        Model("lstm", Recurrent, _tokens, "batch; 8 steps"),
+    )
     return {model.name: model for model in (*MODELS, *more)}
 
 

@@ -40,7 +40,7 @@ CPU_ATTENTION = {
 COUNTED = {*flop_registry, *CPU_ATTENTION}
 
 
-@lru_cache(maxsize=2)
+@lru_cache
 def traced_model(name: str) -> tuple[Model, torch.nn.Module, symshape.Traced]:
     model = PROGRAMS[name]
     module = model.build()
@@ -114,7 +114,7 @@ class Step(torch.nn.Module):
 TRAINED = ("gpt2", "llama", "bert", "vit", "resnet", "unet", "lstm")
 
 
-@lru_cache(maxsize=2)
+@lru_cache
 def traced_step(name: str) -> tuple[Model, torch.nn.Module, symshape.Traced]:
     model = PROGRAMS[name]
     step = Step(model.build())
