@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.asking.simplification import simplify
+from guards.facts.definedness import satisfied
 from guards.facts.facts import Facts
 from guards.sets.codegen import Check, compile_check
 from guards.sets.guard_set import GuardSet
@@ -103,7 +104,9 @@ class Domain:
         for value in found:
             if type(value) is not int or not 0 <= value < MOST:
                 self.check_sizes(given)
-        if whole and not self._check.check(found):
+        if not whole:
+            self._check_known(given)
+        elif not self._check.check(found):
             self._violated(found)
         return found
 
@@ -133,6 +136,13 @@ class Domain:
         for name, value in given.items():
             if type(value) is not int or not 0 <= value < MOST:
                 raise InputError(f"{name}={value!r} is no size: it must be an int, 0 or more and below 2**62")
+
+    def _check_known(self, given: Mapping[str, int]) -> None:
+        """Raises: GuardViolation where a guard that speaks of the given sizes alone does not hold."""
+        known = [guard for guard in self.guards.conditions if {s.name for s in guard.term.symbols} <= given.keys()]
+        wrong = [guard.text() for guard in known if not satisfied(guard.term, given)]
+        if wrong:
+            self.refuse(wrong)
 
     def _violated(self, values: Sequence[int]) -> None:
         named = dict(zip(self.symbols, values, strict=True))

@@ -44,6 +44,11 @@ def test_wrong_sizes(given: dict[str, Any], message: str) -> None:
         DOMAIN.values(given)
 
 
+def test_outside_the_guards_of_some_sizes() -> None:
+    with pytest.raises(GuardViolation, match="s1 <= 99"):
+        DOMAIN.values({"s1": 100}, frozenset({"s1"}))
+
+
 def test_outside_the_guards() -> None:
     with pytest.raises(GuardViolation, match=r"s0 % 8 == 0, but s0 = 9"):
         DOMAIN.values({"s0": 9, "s1": 5})
