@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from guards.sets.guard_set import GuardSet
 from guards.terms.latex_printing import latex
 from guards.terms.term import Term
 from symshape.cost.domain import Domain
-from symshape.cost.solving import largest
+from symshape.cost.solving import largest, within
 
 
 class Formula:
@@ -54,6 +55,16 @@ class Formula:
         Raises: as :func:`symshape.cost.solving.largest`.
         """
         return largest(self.domain, [self.term], symbol, at_most, others)
+
+    def within(self, at_most: int, rule: str = "budget") -> GuardSet:
+        """The sizes for which the formula is at most ``at_most``, as a guard set; ``rule`` is what its origin says.
+
+        >>> from guards import GuardSet, parse
+        >>> domain = Domain("f", ["n"], GuardSet(), {})
+        >>> print(Formula(parse("3*n + 5"), domain).within(100))
+        n <= 31  # budget
+        """
+        return within([self.term], at_most, rule, self.domain)
 
     def __str__(self) -> str:
         return str(self.term)

@@ -10,12 +10,13 @@ import attrs
 
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
+from guards.sets.guard_set import GuardSet
 from guards.terms import arithmetic, boolean, extremes
 from guards.terms.term import Term
 from symshape.cost.domain import Domain
 from symshape.cost.formula import Formula
 from symshape.cost.liveness import PARTS, SCHEDULES, Moment, exact, moments, rounded_up
-from symshape.cost.solving import largest
+from symshape.cost.solving import largest, within
 from symshape.cost.units import amount, shown
 from symshape.errors import InputError
 from symshape.explore.html import table_html
@@ -130,6 +131,14 @@ class PeakMemory:
         Raises: as :func:`symshape.cost.solving.largest`.
         """
         return largest(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
+
+    def within(self, bytes: int | str) -> GuardSet:  # noqa: A002 - the caller's word
+        """The sizes for which the peak stays within ``bytes``, as a guard set: one guard for each moment that can win.
+
+        Raises:
+            InputError: ``bytes`` is no amount.
+        """
+        return within(self._totals, amount(bytes, "bytes"), f"memory within {bytes}", self.domain)
 
     # -- shown
     def table(self) -> Table:

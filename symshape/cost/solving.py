@@ -8,6 +8,9 @@ from guards.asking.questions import ask
 from guards.domains.quasi_polynomial import Pieces, TooMany, pieces_of
 from guards.facts.definedness import guarded, satisfied
 from guards.facts.facts import Facts
+from guards.sets.guard import Guard
+from guards.sets.guard_set import GuardSet
+from guards.sets.origin import Origin
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import Term
 from symshape.cost.domain import MOST, Domain
@@ -47,6 +50,13 @@ def largest(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, ot
     if found >= MOST:
         raise InputError(f"every {symbol} fits: what is asked for does not grow with it, and no guard bounds it")
     return found
+
+
+def within(terms: Sequence[Term], at_most: int, rule: str, domain: Domain) -> GuardSet:
+    """The sizes for which every one of ``terms`` is at most ``at_most``, with the ranges of the domain's symbols."""
+    origin = Origin("", 0, rule=rule)
+    ranges = {name: domain.guards.ranges.get(name, (0, None)) for name in domain.symbols}
+    return GuardSet(tuple(Guard(boolean.le(term, at_most), origin) for term in terms), ranges)
 
 
 def _needed(domain: Domain, terms: Sequence[Term], unknown: Term) -> frozenset[str]:

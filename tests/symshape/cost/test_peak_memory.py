@@ -87,6 +87,28 @@ def test_largest() -> None:
         traced.peak_memory().largest("batch", length=10**6, bytes="1 GB")
 
 
+def test_a_budget_as_guards() -> None:
+    """They hold exactly where the peak is within the budget."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x @ x.transpose(1, 2), -1)
+
+    traced = symshape.trace(fn, torch.ones(3, 5, 8), dynamic={"x": {0: "batch", 1: "length"}})
+    peak = traced.peak_memory()
+    fits = peak.within("20 kB")
+    seen = set()
+    for batch in (1, 2, 3, 17):
+        for length in range(1, 60, 3):
+            found = fits.holds({"batch": batch, "length": length})
+            assert found == (peak.at(batch=batch, length=length).total <= 20_000)
+            seen.add(found)
+    assert seen == {True, False}
+    assert all("memory within 20 kB" in str(guard.origin) for guard in fits)
+    flops = traced.cost().flops.within(10_000)
+    assert flops.holds({"batch": 1, "length": 10})
+    assert not flops.holds({"batch": 10, "length": 10})
+
+
 def test_shown() -> None:
     peak = symshape.trace(lambda x: x + 1, torch.ones(3), dynamic={"x": {0: "n"}}).peak_memory()
     assert "aten.add.Tensor" in str(peak)
