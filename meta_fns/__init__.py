@@ -3,6 +3,7 @@
 - ``core`` is what rules are made of: ``TensorSpec`` (sizes, strides, offset, dtype, device), sizes that are ints or
   symbols, layouts, broadcasting, promotion, TensorIterator, checks; the registry; rules derived from other rules.
 - ``ops`` is the rules, one module a family; importing this package registers all of them.
+- ``cost`` writes into their rows what a call costs: operations, bytes, kernels.
 
 A call of ``infer`` finds the overload's rule (``registry.lookup``; an in-place, ``out=`` or copying overload without
 one of its own gets one from its functional twin, ``derived.derive``), turns tensors into specs, puts arguments in their
@@ -21,25 +22,32 @@ symbolic sizes.
 from __future__ import annotations
 
 import meta_fns.core.derived
-import meta_fns.ops  # both register rules  # noqa: F401
+import meta_fns.cost
+import meta_fns.ops  # all three register rules, or write into their rows  # noqa: F401
+from meta_fns.core.cost_rule import CostRule, OpCall, Work
 from meta_fns.core.inference import infer
 from meta_fns.core.registry import Aliasing, Context, Rule, aliasing, has_rule, lookup, rules
 from meta_fns.core.spec import TensorSpec
+from meta_fns.cost.evaluation import work_of
 from meta_fns.errors import DataDependentOutput, DtypeError, MetaError, ShapeError, UnsupportedOp
 
 __all__ = [
     "Aliasing",
     "Context",
+    "CostRule",
     "DataDependentOutput",
     "DtypeError",
     "MetaError",
+    "OpCall",
     "Rule",
     "ShapeError",
     "TensorSpec",
     "UnsupportedOp",
+    "Work",
     "aliasing",
     "has_rule",
     "infer",
     "lookup",
     "rules",
+    "work_of",
 ]

@@ -7,7 +7,8 @@ s0*s1
 
 The floors, from the ground: ``dims``, ``options``, ``events`` and ``errors`` are what users say and hear; ``calls`` is
 what a call is, with the one maker of its keys; ``graph`` what a traced program is; ``tracing`` makes one; ``runtime``
-keeps and runs them; ``explore`` shows them; ``frontends`` are the ways in.
+keeps and runs them; ``explore`` shows them; ``cost`` says what they cost, as formulas, ``planning`` which sizes to
+capture; ``frontends`` are the ways in.
 
 A warm call of a compiled function passes ``frontends/compiled.py`` (``Compiled.__call__``), ``calls/call_key.py`` and
 ``calls/modes.py`` (its exact key), ``runtime/cache.py`` (``find_exact``) and the entry's runner in ``runtime/runners``.
@@ -35,10 +36,14 @@ from symshape.frontends.compile import Compiled, compile
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import Traced, trace
 from symshape.options import Options
+from symshape.planning.bucket_plan import BucketPlan
+from symshape.planning.planner import plan
+from symshape.planning.traffic import Traffic
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BucketPlan",
     "Compiled",
     "ConstraintViolation",
     "DataDependentError",
@@ -55,8 +60,10 @@ __all__ = [
     "Stats",
     "SymShapeError",
     "Traced",
+    "Traffic",
     "UnsupportedError",
     "VerificationError",
     "compile",
+    "plan",
     "trace",
 ]

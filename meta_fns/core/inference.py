@@ -11,7 +11,7 @@ from meta_fns.core.registry import NO_CONTEXT, Context, lookup, resolve
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import MetaError, UnsupportedOp
 
-__all__ = ["infer"]
+__all__ = ["as_spec", "infer"]
 
 
 def infer(
@@ -28,8 +28,8 @@ def infer(
     found = lookup(op)
     if found is None:
         raise UnsupportedOp("no rule for this operator", op=str(op))
-    args = [_as_spec(a) for a in args]
-    kwargs = {name: _as_spec(a) for name, a in kwargs.items()} if kwargs else {}
+    args = [as_spec(a) for a in args]
+    kwargs = {name: as_spec(a) for name, a in kwargs.items()} if kwargs else {}
     if kwargs:
         _make_positional(op, args, kwargs)
     try:
@@ -53,9 +53,10 @@ def _make_positional(op: OpOverload, args: list[Any], kwargs: dict[str, Any]) ->
             return
 
 
-def _as_spec(value: Any) -> Any:
+def as_spec(value: Any) -> Any:
+    """An argument with the spec of each tensor in its place; all else as it is."""
     if isinstance(value, torch.Tensor):
         return TensorSpec.of(value)
     if isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
-        return type(value)(_as_spec(item) for item in value)
+        return type(value)(as_spec(item) for item in value)
     return value

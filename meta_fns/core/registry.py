@@ -15,6 +15,7 @@ import attrs
 import torch
 from torch._ops import OpOverload
 
+from meta_fns.core.cost_rule import CostRule
 from meta_fns.core.sizes import Size
 from meta_fns.errors import DataDependentOutput, UnsupportedOp
 
@@ -24,6 +25,7 @@ __all__ = [
     "Context",
     "Rule",
     "aliasing",
+    "charge",
     "has_rule",
     "lookup",
     "register",
@@ -71,7 +73,8 @@ class Rule:
     """What is known of one overload. ``fn(*args, **kwargs)``, or ``fn(ctx, *args, **kwargs)`` if ``data_dependent``.
 
     ``name`` is what a user reads beside the op where a guard comes from the rule: its subject in words, by default the
-    name of the function (``aten::mv: mv``, ``aten::add.Tensor: broadcast and promote``).
+    name of the function (``aten::mv: mv``, ``aten::add.Tensor: broadcast and promote``). ``cost`` says what a call
+    costs, where that is known; variants that are derived from the row inherit it.
 
     ``padding`` is the op's padding rule (``meta_fns.padding``), or None: it is not padded.  ``functional`` is the
     overload that the row was written for, where this one is derived from it (in place, ``out=``, copying).
@@ -83,6 +86,7 @@ class Rule:
     padding: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     functional: str = attrs.field(kw_only=True, default=attrs.Factory(lambda self: self.overload, takes_self=True))
     name: str = attrs.field(kw_only=True, default=attrs.Factory(lambda self: _in_words(self.fn), takes_self=True))
+    cost: CostRule | None = attrs.field(kw_only=True, default=None)
 
 
 def _in_words(fn: Callable[..., Any]) -> str:
@@ -132,6 +136,18 @@ def rule(
         return fn
 
     return wrap
+
+
+def charge(overload: str, cost: CostRule) -> None:
+    """Write a cost rule into the row of an overload.
+
+    Raises: KeyError if the overload has no row; ValueError if its row has a cost already.
+    """
+    row = _rules[overload]
+    if row.cost is not None:
+        raise ValueError(f"two cost rules for {overload}: {row.cost.family} and {cost.family}")
+    _rules[overload] = attrs.evolve(row, cost=cost)
+    _by_op.clear()
 
 
 def deriver(fn: Callable[[OpOverload], Rule | None]) -> Callable[[OpOverload], Rule | None]:

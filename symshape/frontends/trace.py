@@ -13,6 +13,8 @@ from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import take_apart, values_of
 from symshape.calls.outputs import unflatten
 from symshape.calls.policies import Dynamic, policies
+from symshape.cost.cost import Cost
+from symshape.cost.peak_memory import PeakMemory
 from symshape.dims import Policy
 from symshape.errors import GuardViolation, InputError
 from symshape.frontends.differences import structure_differences, violation_sentences
@@ -185,6 +187,30 @@ class Traced:
         if print_output:
             print(shown)  # noqa: T201 - asked for
         return shown
+
+    def cost(self) -> Cost:
+        """Operations, bytes moved and kernels as formulas of the program's sizes.
+
+        >>> import torch, symshape
+        >>> traced = symshape.trace(lambda a, b: a @ b, torch.ones(3, 4), torch.ones(4, 5), dynamic={"a": {0: "n"}})
+        >>> cost = traced.cost()
+        >>> print(cost.flops, "|", cost.bytes, "|", cost.at(n=1000).flops)
+        40*n | 36*n + 80 | 40000
+        """
+        return Cost.of(self.program)
+
+    def peak_memory(self, *, schedule: str = "graph", alignment: int | None = None) -> PeakMemory:
+        """The most memory held at once when the program runs op by op, in bytes, as a formula of its sizes.
+
+        Args:
+            schedule: ``graph``: tensors are let go after their last use, as symshape runs the program; ``eager``: they
+                live as long as the program's own variables hold them, as without symshape.
+            alignment: allocations are rounded up to a multiple of this, as an allocator does (CUDA's: 512).
+
+        Raises:
+            InputError: the alignment is not a positive integer, or there is no such schedule.
+        """
+        return PeakMemory.of(self.program, alignment, schedule)
 
     def __repr__(self) -> str:
         symbols = ", ".join(f"{symbol}" for symbol in self.program.symbols)

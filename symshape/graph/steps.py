@@ -25,14 +25,16 @@ class Value:
         index: its number; ``v{index}`` in text and in generated code.
         spec: sizes (int or symbolic), strides and storage offset in elements, dtype, device, layout.
         storage: the same object for values that share memory.
+        held_until: the index of the last value that was made while the program held this one; None if not known.
     """
 
-    __slots__ = ("index", "spec", "storage")
+    __slots__ = ("held_until", "index", "spec", "storage")
 
     def __init__(self, index: int, spec: TensorSpec, storage: object) -> None:
         self.index = index
         self.spec = spec
         self.storage = storage
+        self.held_until: int | None = None
 
     @property
     def name(self) -> str:

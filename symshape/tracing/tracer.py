@@ -21,6 +21,7 @@ from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value, values_in
 from symshape.tracing.gradients import MadeByAutograd
+from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
 from symshape.tracing.lifting import Lifting, outside_modes
 from symshape.tracing.mode import TracingMode
@@ -101,6 +102,7 @@ class Tracer:
         self.lazy: dict[Value, tuple[bool, bool]] = {}
         self.closed = False
         self._op_arguments = OpArguments(self, self.lifting, generators)
+        self._holding = Holding()
         self._count = 0
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
@@ -234,7 +236,9 @@ class Tracer:
             self._note_laziness(call, value)
         # Autograd refuses views of plain tensors that are not plain themselves.
         with torch.inference_mode(False) if plain else _nothing:
-            return value, SymbolicTensor.make(spec, value, self)
+            tensor = SymbolicTensor.make(spec, value, self)
+        self._holding.watch(value, tensor)
+        return value, tensor
 
     def _note_laziness(self, call: OpCall, value: Value) -> None:
         """A view of what is conjugated or negated lazily is so too; ``view_as_real`` refuses it, as torch's does."""

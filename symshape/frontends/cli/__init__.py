@@ -1,4 +1,4 @@
-"""The command line: ``symshape demo``, ``symshape prove``, ``symshape env``."""
+"""The command line: ``symshape demo``, ``symshape prove``, ``symshape cost``, ``symshape plan``, ``symshape env``."""
 
 from __future__ import annotations
 

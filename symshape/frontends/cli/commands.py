@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
 from typing import Annotated
 
@@ -16,7 +15,9 @@ import guards
 from guards.errors import GuardsError
 from symshape.errors import InputError, SymShapeError
 from symshape.explore.terminal import terminal_table
+from symshape.frontends.cli.cost_commands import cost, plan
 from symshape.frontends.cli.environment import versions_table
+from symshape.frontends.cli.ranges import read_range
 
 app = typer.Typer(
     add_completion=False,
@@ -35,21 +36,8 @@ class Exit(IntEnum):
     DEPENDS = 3
 
 
-_RANGE = re.compile(r"^\s*(?P<name>\w+)\s*=\s*(?P<low>-?\d+)?\s*(?P<colon>:)?\s*(?P<high>-?\d+)?\s*$")
-
-
-def read_range(text: str) -> tuple[str, tuple[int | None, int | None]]:
-    """A range as the command line spells it: ``s0=2:64``, ``s0=2:``, ``s0=:64``, ``s0=:`` (any integer) or ``s0=8``.
-
-    Raises:
-        ValueError: it is spelled otherwise.
-    """
-    match = _RANGE.match(text)
-    if match is None or not (match["colon"] or match["low"]):
-        raise ValueError(f"{text!r} is not a range; write NAME=LOW:HIGH, with either bound left out if there is none")
-    low = None if match["low"] is None else int(match["low"])
-    high = None if match["high"] is None else int(match["high"])
-    return match["name"], (low, high if match["colon"] else low)
+app.command()(cost)
+app.command()(plan)
 
 
 @app.command()

@@ -1,0 +1,165 @@
+"""Which memory is live when a graph runs step by step, as formulas: each storage from its first value to its last use.
+
+By the schedule ``graph`` a storage lives as long as some value that shares it is still to be read, as the generated
+runner has it, which deletes values after their last use; by ``eager`` as long as the program's own variables held one
+of them while it was traced, as Python does.  Arguments, parameters and results live to the end (and arguments from the
+start).  What a kernel needs for itself while it runs is not seen.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from guards.terms import arithmetic
+from guards.terms.term import Term
+from meta_fns.core.cost_rule import elements
+from symshape.cost.op_costs import as_terms
+from symshape.graph.graph import Graph
+from symshape.graph.steps import Node, Value, values_in, written_values
+
+PARTS = ("parameters", "inputs", "activations", "outputs")
+"""What memory is for: what the program reads besides its arguments, arguments, what comes and goes, results."""
+
+SCHEDULES = ("graph", "eager")
+"""Who decides how long a tensor lives: the runner of the graph, or the variables of the program."""
+
+_SHARING = frozenset(("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes"))
+"""Ops whose results share the memory of their argument although their schemas do not say so."""
+
+Rounded = Callable[[Term], Term]
+
+
+@attrs.frozen(eq=False)
+class Moment:
+    """A point in time: the node that runs, and the live bytes of each of :data:`PARTS`.
+
+    Attributes:
+        node: the node that runs; None before the first one.
+        parts: live bytes, in the order of ``PARTS``.
+    """
+
+    node: Node | None
+    parts: tuple[Term, Term, Term, Term]
+
+    @property
+    def total(self) -> Term:
+        """All live bytes."""
+        return arithmetic.total(self.parts)
+
+
+def exact(size: Term) -> Term:
+    """Bytes as they are."""
+    return size
+
+
+def rounded_up(multiple: int) -> Rounded:
+    """Bytes as an allocator hands them out, in multiples of ``multiple``."""
+
+    def rounded(size: Term) -> Term:
+        return (size + (multiple - 1)) // multiple * multiple
+
+    return rounded
+
+
+@attrs.define(eq=False)
+class _Storage:
+    """One allocation: what it is for, how large, and from which node to which it lives."""
+
+    part: int
+    size: Term
+    born: int
+    last: int
+
+
+def moments(graph: Graph, rounded: Rounded = exact, schedule: str = "graph") -> tuple[Moment, ...]:
+    """The live bytes while each node runs, in order; the first moment is before any runs."""
+    nodes = graph.nodes
+    storages = _storages(graph, nodes, rounded, schedule == "eager")
+    changes: list[list[tuple[int, Term, int]]] = [[] for _ in range(len(nodes) + 2)]
+    for storage in storages:
+        changes[storage.born + 1].append((storage.part, storage.size, 1))
+        changes[storage.last + 2 if storage.last < len(nodes) else -1].append((storage.part, storage.size, -1))
+    live = [arithmetic.ZERO] * len(PARTS)
+    found: list[Moment] = []
+    for index in range(len(nodes) + 1):
+        for part, size, sign in changes[index]:
+            live[part] = live[part] + size if sign > 0 else live[part] - size
+        found.append(Moment(nodes[index - 1] if index else None, (live[0], live[1], live[2], live[3])))
+    return tuple(found)
+
+
+def _storages(graph: Graph, nodes: Sequence[Node], rounded: Rounded, held: bool) -> list[_Storage]:
+    """Every allocation of a run; nodes are counted from 0, and the end is after the last.
+
+    ``held``: whether what the program held lives on.
+    """
+    end = len(nodes)
+    made = _made(nodes) if held else []
+    root = _roots(nodes)
+    returned = {root(value) for value in values_in(graph.outputs)}
+    found = _from_the_start(graph, rounded, end, returned, root)
+    for index, node in enumerate(nodes):
+        for value in (*values_in(node.args), *values_in(node.kwargs)):
+            storage = found[root(value)]
+            storage.last = max(storage.last, index)
+        for output in node.outputs:
+            if output is None:
+                continue
+            key = root(output)
+            if key not in found:
+                kept = key in returned
+                found[key] = _Storage(3 if kept else 2, rounded(storage_bytes(output)), index, end if kept else index)
+            last = index
+            if held and output.held_until is not None:
+                last = min(bisect.bisect_right(made, output.held_until) - 1, end)
+            found[key].last = max(found[key].last, last)
+    return list(found.values())
+
+
+def _from_the_start(
+    graph: Graph, rounded: Rounded, end: int, returned: set[int], root: Callable[[Value], int]
+) -> dict[int, _Storage]:
+    """Parameters and arguments, and the copies of constants with which each run starts."""
+    found: dict[int, _Storage] = {}
+    written = {root(value) for node in graph.nodes for value in written_values(node)}
+    for lifted in graph.lifted:
+        key = root(lifted.value)
+        size = rounded(arithmetic.const(lifted.tensor.untyped_storage().nbytes()))
+        found.setdefault(key, _Storage(0, size, -1, end))
+        if lifted.constant and (key in written or key in returned):
+            found[-key] = _Storage(3 if key in returned else 2, size, -1, end)
+    for each in graph.inputs:
+        found.setdefault(root(each.value), _Storage(1, rounded(storage_bytes(each.value)), -1, end))
+    return found
+
+
+def _roots(nodes: Sequence[Node]) -> Callable[[Value], int]:
+    """By which a storage is known: values that share memory have the same."""
+    shared: dict[int, int] = {}
+
+    def root(value: Value) -> int:
+        return shared.get(id(value.storage), id(value.storage))
+
+    for node in nodes:
+        if node.op._schema.name in _SHARING:
+            owner = root(next(values_in(node.args)))
+            shared.update((id(output.storage), owner) for output in node.outputs if output is not None)
+    return root
+
+
+def _made(nodes: Sequence[Node]) -> list[int]:
+    """For each node the index of the last value made by then, in ascending order."""
+    found: list[int] = []
+    for node in nodes:
+        indices = [output.index for output in node.outputs if output is not None]
+        found.append(max([*indices, found[-1] if found else -1]))
+    return found
+
+
+def storage_bytes(value: Value) -> Term:
+    """The memory of a storage that begins with this value: its elements, an expanded dimension counted once."""
+    spec = as_terms(value.spec)
+    return arithmetic.integer(elements(spec)) * spec.dtype.itemsize

@@ -1,0 +1,199 @@
+"""The most memory that a traced program holds at once, as a formula: the greatest of its moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from html import escape
+
+import attrs
+
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
+from guards.sets.guard_set import GuardSet
+from guards.terms import arithmetic, boolean, extremes
+from guards.terms.term import Term
+from symshape.cost.domain import Domain
+from symshape.cost.formula import Formula
+from symshape.cost.liveness import PARTS, SCHEDULES, Moment, exact, moments, rounded_up
+from symshape.cost.solving import largest, within
+from symshape.cost.units import amount, shown
+from symshape.errors import InputError
+from symshape.explore.html import table_html
+from symshape.explore.plain_text import table_text
+from symshape.explore.tables import Table
+from symshape.graph.program import Program
+
+_ASKED = 200
+"""Pairs of moments of which it is asked which one is greater, beyond a look at their coefficients."""
+
+
+@attrs.frozen
+class MemoryAt:
+    """The memory at the peak, at given sizes, in bytes, and the line that runs then."""
+
+    parameters: int
+    inputs: int
+    activations: int
+    outputs: int
+    place: str
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.parameters + self.inputs + self.activations + self.outputs
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {shown(getattr(self, name), 'B')}" for name in PARTS)
+        return f"{shown(self.total, 'B')} at {self.place or 'the start'} ({parts})"
+
+
+class PeakMemory:
+    """The most memory that a traced program holds at once when it runs op by op.
+
+    Attributes:
+        domain: the symbols and guards of the trace.
+        moments: those that can be the peak for some sizes, the greatest at the example's sizes first.
+    """
+
+    def __init__(self, domain: Domain, candidates: Sequence[Moment]) -> None:
+        self.domain = domain
+        self.moments = tuple(candidates)
+
+    @classmethod
+    def of(cls, program: Program, alignment: int | None = None, schedule: str = "graph") -> PeakMemory:
+        """The peak of a traced program; each allocation rounded up to a multiple of ``alignment`` bytes if given.
+
+        Raises:
+            InputError: the alignment is not a positive integer, or there is no such schedule.
+        """
+        if schedule not in SCHEDULES:
+            raise InputError(f"there is no schedule {schedule!r}; choose from {', '.join(SCHEDULES)}")
+        if alignment is not None and (type(alignment) is not int or alignment < 1):
+            raise InputError(f"alignment={alignment!r} must be a positive number of bytes, such as 512 for CUDA's")
+        domain = Domain.of(program)
+        hints = {each.name: 1 if each.hint is None else each.hint for each in program.symbols.values()}
+        found = moments(program.graph, exact if alignment in (None, 1) else rounded_up(alignment), schedule)
+        return cls(domain, _that_can_win(domain, found, [hints[name] for name in domain.symbols]))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols that the peak depends on, in the order of the trace."""
+        names = {s.name for moment in self.moments for s in moment.total.symbols}
+        return tuple(name for name in self.domain.symbols if name in names)
+
+    @cached_property
+    def _totals(self) -> tuple[Term, ...]:
+        return tuple(self.domain.simplified(moment.total) for moment in self.moments)
+
+    @cached_property
+    def total(self) -> Formula:
+        """The peak in bytes: a maximum of formulas."""
+        return Formula(extremes.maximum(*self._totals), self.domain)
+
+    @cached_property
+    def _evaluate(self) -> Callable[[Sequence[int]], tuple[int, ...]]:
+        return self.domain.compiled(self._totals)
+
+    @cached_property
+    def _parts(self) -> tuple[Callable[[Sequence[int]], tuple[int, ...]], ...]:
+        return tuple(self.domain.compiled(moment.parts) for moment in self.moments)
+
+    @cached_property
+    def _places(self) -> tuple[str, ...]:
+        return tuple(_place(moment) for moment in self.moments)
+
+    @cached_property
+    def _needed(self) -> frozenset[str]:
+        return frozenset(self.symbols)
+
+    def at(self, **sizes: int) -> MemoryAt:
+        """The peak at these sizes: its parts and the line that runs then, by compiled formulas.
+
+        Raises:
+            InputError: a symbol is missing or unknown, or a value is no size.
+            GuardViolation: the trace does not hold for these sizes.
+        """
+        values = self.domain.values(sizes, self._needed)
+        totals = self._evaluate(values)
+        index = totals.index(max(totals))
+        parameters, inputs, activations, outputs = self._parts[index](values)
+        return MemoryAt(parameters, inputs, activations, outputs, self._places[index])
+
+    def largest(self, symbol: str, *, bytes: int | str, **others: int) -> int:  # noqa: A002 - the caller's word
+        """The greatest value of ``symbol`` for which the guards hold and the peak stays within ``bytes``.
+
+        >>> import torch, symshape
+        >>> traced = symshape.trace(lambda x: (x + 1) * 2, torch.ones(3, 5), dynamic={"x": {0: "batch", 1: "length"}})
+        >>> traced.peak_memory().largest("batch", bytes="1 MB", length=1000)
+        83
+
+        Raises: as :func:`symshape.cost.solving.largest`.
+        """
+        return largest(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
+
+    def within(self, bytes: int | str) -> GuardSet:  # noqa: A002 - the caller's word
+        """The sizes for which the peak stays within ``bytes``, as a guard set: one guard for each moment that can win.
+
+        Raises:
+            InputError: ``bytes`` is no amount.
+        """
+        return within(self._totals, amount(bytes, "bytes"), f"memory within {bytes}", self.domain)
+
+    # -- shown
+    def table(self) -> Table:
+        """The moments that can be the peak: the line that runs, and the bytes of each part."""
+        rows = tuple(
+            (place, *(str(self.domain.simplified(part)) for part in moment.parts))
+            for moment, place in zip(self.moments, self._places, strict=True)
+        )
+        title = f"peak memory of {self.domain.name} in bytes" + (": the greatest of" if len(rows) > 1 else "")
+        return Table(title, ("while this runs", *PARTS), rows, code=frozenset(PARTS))
+
+    def __str__(self) -> str:
+        return table_text(self.table())
+
+    def __repr__(self) -> str:
+        return f"<PeakMemory of {self.domain.name}: {self.total.term} bytes>"
+
+    def _repr_html_(self) -> str:
+        return f"<div><p>{escape(str(self.total))} bytes</p>{table_html(self.table())}</div>"
+
+
+def _place(moment: Moment) -> str:
+    if moment.node is None:
+        return ""
+    where = attrs.evolve(moment.node.origin, text="", op="").place
+    return f"{moment.node.op} at {where}" if where else str(moment.node.op)
+
+
+def _that_can_win(domain: Domain, found: Iterable[Moment], hints: Sequence[int]) -> list[Moment]:
+    """The moments without those that another one is never below; one of those that are always equal."""
+    distinct: dict[Term, Moment] = {}
+    for moment in found:
+        distinct.setdefault(domain.simplified(moment.total), moment)
+    values = domain.compiled(list(distinct))(hints)
+    ordered = sorted(zip(values, range(len(values)), distinct, strict=True), key=lambda row: (-row[0], row[1]))
+    kept: list[Term] = []
+    asked = 0
+    for _, _, term in ordered:
+        if any(_never_below(domain, other, term) for other in kept):
+            continue
+        beaten = False
+        for other in kept:
+            asked += 1
+            if asked <= _ASKED and ask(domain.facts, boolean.ge(other, term), effort=Effort.CHEAP, only=True):
+                beaten = True
+                break
+        if not beaten:
+            kept.append(term)
+    return [distinct[term] for term in kept]
+
+
+def _never_below(domain: Domain, other: Term, term: Term) -> bool:
+    """Whether ``other - term`` has no negative coefficient, and no factor that can be negative."""
+    constant, items = arithmetic.split(other - term)
+    if constant < 0 or any(coefficient < 0 for _, coefficient in items):
+        return False
+    lows = [domain.facts.interval(atom).lo for monomial, _ in items for atom in arithmetic.factors(monomial)]
+    return all(low is not None and low >= 0 for low in lows)

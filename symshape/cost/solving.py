@@ -1,0 +1,142 @@
+"""The greatest size for which formulas stay within a budget and the guards hold: exact, or said why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from guards.asking.questions import ask
+from guards.domains.quasi_polynomial import Pieces, TooMany, pieces_of
+from guards.facts.definedness import guarded, satisfied
+from guards.facts.facts import Facts
+from guards.sets.guard import Guard
+from guards.sets.guard_set import GuardSet
+from guards.sets.origin import Origin
+from guards.terms import arithmetic, boolean, fold
+from guards.terms.term import Term
+from symshape.cost.domain import MOST, Domain
+from symshape.errors import InputError
+
+_STEPS = 100_000
+"""Sizes below a bound that are tried one by one for one that the guards allow."""
+
+
+def largest(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]) -> int:
+    """The greatest value of ``symbol``, from 1 on, for which guards hold and each of ``terms`` is at most ``at_most``.
+
+    ``others`` gives the values of the other symbols.  The values are found as runs of the polynomials that the formulas
+    are in each remainder class, exactly; where these are too many, by bisection if the formulas are proven to grow.
+
+    Raises:
+        InputError: a symbol is unknown or missing, nothing fits, everything fits, or neither way leads to an answer.
+    """
+    domain.require(symbol)
+    if symbol in others:
+        raise InputError(f"{symbol!r} is asked for and given (={others[symbol]}); leave it out of the sizes")
+    unknown = arithmetic.symbol(symbol)
+    domain.check_names(others, _needed(domain, terms, unknown))
+    domain.check_sizes(others)
+    replacements = {arithmetic.symbol(name): arithmetic.const(value) for name, value in others.items()}
+    bounded = [fold.substitute(term, replacements) for term in terms]
+    allowed = _conditions(domain, replacements, unknown)
+    fitting = boolean.and_(*map(guarded, allowed), *(boolean.le(term, at_most) for term in bounded))
+    lowest, high = domain.guards.ranges.get(symbol, (0, None))
+    low = max(lowest or 0, 1)  # that nothing at all fits is no answer
+    try:
+        found = _last(pieces_of(fitting, unknown, (low, high)))
+    except TooMany:
+        found = _by_bisection(bounded, allowed, unknown, at_most, low, MOST if high is None else high)
+    if found is None:
+        raise _nothing_fits(bounded, allowed, unknown, at_most)
+    if found >= MOST:
+        raise InputError(f"every {symbol} fits: what is asked for does not grow with it, and no guard bounds it")
+    return found
+
+
+def within(terms: Sequence[Term], at_most: int, rule: str, domain: Domain) -> GuardSet:
+    """The sizes for which every one of ``terms`` is at most ``at_most``, with the ranges of the domain's symbols."""
+    origin = Origin("", 0, rule=rule)
+    ranges = {name: domain.guards.ranges.get(name, (0, None)) for name in domain.symbols}
+    return GuardSet(tuple(Guard(boolean.le(term, at_most), origin) for term in terms), ranges)
+
+
+def _needed(domain: Domain, terms: Sequence[Term], unknown: Term) -> frozenset[str]:
+    """The other symbols that the formulas depend on, or a guard that speaks of the unknown."""
+    spoken = [guard.term for guard in domain.guards if unknown in guard.term.symbols]
+    return frozenset(s.name for term in (*terms, *spoken) for s in term.symbols if s is not unknown)
+
+
+def _conditions(domain: Domain, replacements: Mapping[Term, Term], unknown: Term) -> list[Term]:
+    """What the guards say of the unknown, the other sizes put in.
+
+    Raises: GuardViolation where they do not hold for the other sizes, whatever the unknown is.
+    """
+    found: list[Term] = []
+    wrong: list[str] = []
+    for guard in domain.guards.conditions:
+        left = fold.substitute(guard.term, replacements)
+        if left is boolean.FALSE:
+            wrong.append(guard.text())
+        elif not left.symbols - {unknown} and left is not boolean.TRUE:
+            found.append(left)
+    if wrong:
+        domain.refuse(wrong)
+    return found
+
+
+def _last(pieces: Pieces) -> int | None:
+    """The greatest value at which a condition holds; ``MOST`` where there is no greatest, None where there is none."""
+    best: int | None = None
+    for rest, runs in enumerate(pieces.classes):
+        start = pieces.domain[0]
+        for end, holds in runs:
+            if holds:
+                if end is None:
+                    return MOST
+                value = end - (end - rest) % pieces.modulus
+                if (start is None or value >= start) and (best is None or value > best):
+                    best = value
+            start = None if end is None else end + 1
+    return best
+
+
+def _by_bisection(
+    terms: Sequence[Term], allowed: Sequence[Term], unknown: Term, at_most: int, low: int, high: int
+) -> int | None:
+    name = unknown.name
+    for term in terms:
+        grown = fold.substitute(term, {unknown: unknown + 1})
+        if ask(Facts().with_symbol(unknown, low), boolean.ge(grown, term)) is not True:
+            raise InputError(
+                f"the formula is not proven to grow with {name}, and has too many pieces to look at them all; "
+                f"evaluate it at the values of {name} that you have in mind (.at({name}=…))"
+            )
+
+    def fits(value: int) -> bool:
+        return all(fold.evaluate(term, {name: value}) <= at_most for term in terms)
+
+    if not fits(low):
+        return None
+    good, bad = low, low + 1
+    while bad < high and fits(bad):
+        good, bad = bad, 2 * bad
+    bad = min(bad, high + 1)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    for value in range(good, max(low - 1, good - _STEPS), -1):
+        if all(satisfied(condition, {name: value}) for condition in allowed):
+            return value
+    return None
+
+
+def _nothing_fits(terms: Sequence[Term], allowed: Sequence[Term], unknown: Term, at_most: int) -> InputError:
+    """The error that says what the least size needs, where one is found that the guards allow."""
+    name = unknown.name
+    for value in range(1, _STEPS):
+        if all(satisfied(condition, {name: value}) for condition in allowed):
+            least = max(int(fold.evaluate(term, {name: value})) for term in terms)
+            return InputError(
+                f"nothing fits: {name}={value}, the least that the guards allow, takes {least:,}, "
+                f"more than {at_most:,}; raise the budget or make the other sizes smaller"
+            )
+    return InputError(f"nothing fits: no {name} that the guards allow was found")

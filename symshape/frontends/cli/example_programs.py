@@ -1,0 +1,57 @@
+"""What the command line traces: a model of the demo's, or what the user's factory makes."""
+
+from __future__ import annotations
+
+import pkgutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from symshape.dims import Dim
+from symshape.errors import InputError
+from symshape.frontends.cli.models import MODELS, POSITIONS, VOCABULARY, make_model
+from symshape.frontends.trace import Traced, trace
+
+
+def traced_program(name: str) -> Traced:
+    """The trace of a model of the demo, or of what a factory makes.
+
+    Args:
+        name: ``gpt2``, ``llama``, or ``module:factory``.  The factory takes nothing and answers ``(fn, args)``,
+            ``(fn, args, kwargs)`` or ``(fn, args, kwargs, dynamic)``: an example call, and which sizes vary.
+
+    Raises:
+        InputError: there is no such model or factory, or it answers something else.
+    """
+    if name in MODELS:
+        model = make_model(name, torch.device("cpu"))
+        ids = torch.randint(0, VOCABULARY, (3, 17))
+        dims = {"input_ids": {0: Dim("batch", min=2), 1: Dim("length", min=2, max=POSITIONS)}}
+        with torch.no_grad():
+            return trace(model, input_ids=ids, dynamic=dims)
+    fn, args, kwargs, dynamic = _example(name)
+    with torch.no_grad():
+        return trace(fn, *args, dynamic=dynamic, **kwargs)
+
+
+def _example(name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any], Any]:
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise InputError(f"{name!r} is no program: write one of {', '.join(MODELS)}, or MODULE:FACTORY")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as python -m does
+    try:
+        factory = pkgutil.resolve_name(name)
+    except (ModuleNotFoundError, ValueError) as error:
+        raise InputError(f"{module} cannot be imported: {error}") from None
+    except AttributeError:
+        raise InputError(f"{module} has no {attribute!r}") from None
+    made = factory()
+    if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[1], (tuple, list)):
+        wanted = "(fn, args), (fn, args, kwargs) or (fn, args, kwargs, dynamic)"
+        raise InputError(f"{name} must answer {wanted}, not {type(made).__name__}")
+    return made[0], made[1], made[2] if len(made) > 2 else {}, made[3] if len(made) > 3 else None

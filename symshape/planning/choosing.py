@@ -1,0 +1,34 @@
+"""The best caps for traffic, along the sizes that vary in it."""
+
+from __future__ import annotations
+
+from symshape.errors import InputError
+from symshape.planning.along_one import along_one
+from symshape.planning.along_two import along_two, improved
+from symshape.planning.candidates import Best
+from symshape.planning.limits import Limits
+from symshape.planning.prices import Prices, Sizes
+from symshape.planning.traffic import Traffic
+
+
+def best_caps(prices: Prices, seen: Traffic, limits: Limits, objective: str) -> Best:
+    """For each number of graphs the cost of the best plan with at most so many, and its caps.
+
+    Raises:
+        InputError: more than two sizes vary, nothing fits, or the objective does not.
+    """
+    varying = [name for name in prices.symbols if name in seen.varying]
+    if len(varying) > 2:
+        raise InputError(f"{len(varying)} sizes vary ({', '.join(varying)}); a plan is made along one or two of them")
+    if objective == "latency_p99" and len(varying) > 1:
+        raise InputError("the objective latency_p99 is for one varying size")
+    if len(varying) == 2:
+        return along_two(prices, seen, varying, limits)
+    return along_one(prices, seen, varying, limits, objective)
+
+
+def best_of_so_many(best: Best, count: int, prices: Prices, seen: Traffic, limits: Limits) -> tuple[Sizes, ...]:
+    """The caps of the best plan with at most ``count`` graphs; along two sizes, moved to cheaper places."""
+    caps = best[1][min(count, len(best[1])) - 1]
+    varying = [name for name in prices.symbols if name in seen.varying]
+    return improved(prices, seen, varying, limits, caps) if len(varying) == 2 else caps

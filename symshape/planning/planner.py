@@ -1,0 +1,125 @@
+"""Choosing the sizes to compile and capture: ``symshape.plan``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from symshape.cost.cost import Cost
+from symshape.cost.domain import Domain
+from symshape.cost.peak_memory import PeakMemory
+from symshape.errors import InputError
+from symshape.graph.program import Program
+from symshape.planning.bucket_plan import BucketPlan, check_symbols, outcome
+from symshape.planning.choosing import best_caps, best_of_so_many
+from symshape.planning.handmade import compared_with
+from symshape.planning.limits import Limits
+from symshape.planning.prices import Prices, measured_prices
+from symshape.planning.traffic import Traffic
+
+OBJECTIVES = ("cost", "latency_p99")
+ENOUGH = 0.05
+"""Without a limit on the graphs: the waste that is low enough."""
+
+
+def plan(
+    fn: Any,
+    traffic: Traffic | Iterable[Any],
+    *,
+    max_graphs: int | None = None,
+    memory: int | str | None = None,
+    capture_seconds: float | None = None,
+    objective: str = "cost",
+    price: str = "flops",
+    times: Mapping[Any, float] | None = None,
+    seconds_a_graph: float = 0.15,
+) -> BucketPlan:
+    """The sizes to compile and capture so that padding this traffic to them costs least.
+
+    Args:
+        fn: a :class:`symshape.Traced`, a :class:`symshape.Compiled` that has entries, or None for the product of sizes.
+        traffic: which sizes came how often (:class:`Traffic`); or calls, in the order of the trace's symbols.
+        max_graphs: at most so many.
+        memory: no graph whose peak memory is above this (a number of bytes, or ``"80 GB"``); what is larger runs exact.
+        capture_seconds: no more graphs than can be captured in this time.
+        objective: ``cost``: the sum over all calls; ``latency_p99``: first the price that 99 of 100 calls stay within,
+            then the sum (one varying size).
+        price: what a call costs: ``flops`` or ``bytes`` of the program's formulas.
+        times: measured seconds by size (a tuple of sizes for several symbols) instead of formulas; the caps come from
+            these sizes.
+        seconds_a_graph: how long a capture is taken to last.
+
+    Along one varying size the plan is the cheapest there is; along two it is the cheapest in bands on a grid of sizes
+    from the traffic (:mod:`symshape.planning.two_symbols`), its caps then moved on the grid as long as that saves.
+
+    Raises:
+        InputError: the traffic is empty or has other sizes than the program, more than two sizes vary, a limit leaves
+            no graph, or an argument is malformed.
+
+    >>> import symshape
+    >>> calls = symshape.Traffic.of([100] * 9 + [900] + [40] * 5, ("length",))
+    >>> found = symshape.plan(None, calls, max_graphs=2)
+    >>> found.caps, f"{found.waste:.1%}"
+    (((100,), (900,)), '15.0%')
+    """
+    if objective not in OBJECTIVES:
+        raise InputError(f"there is no objective {objective!r}; choose from {', '.join(OBJECTIVES)}")
+    prices, seen = _prices_and_traffic(fn, traffic, price, times, memory is not None)
+    limits = Limits.of(max_graphs, memory, capture_seconds, seconds_a_graph)
+    if limits.memory is not None and prices.memory(next(iter(seen.counts))) is None:
+        raise InputError("memory=… needs a traced program, whose peak memory is known")
+    best = best_caps(prices, seen, limits, objective)
+    curve = best[0]
+    count = _how_many(curve, limits, outcome(best[1][-1], prices, seen).exact)
+    caps = best_of_so_many(best, count, prices, seen, limits)
+    others = compared_with(prices, seen, len(caps))
+    compared = {name: outcome(other, prices, seen) for name, other in others.items()}
+    return BucketPlan(caps, prices, outcome(caps, prices, seen), curve, compared, objective, seconds_a_graph)
+
+
+def _prices_and_traffic(
+    fn: Any, traffic: Traffic | Iterable[Any], price: str, times: Mapping[Any, float] | None, memory: bool
+) -> tuple[Prices, Traffic]:
+    program = _program(fn, traffic)
+    if program is None:
+        if not isinstance(traffic, Traffic):
+            raise InputError("without a program the traffic needs names: symshape.Traffic.of(calls, ('length',))")
+        if times is not None:
+            measured = measured_prices(traffic.symbols, times)
+            return Prices(traffic.symbols, None, Prices.of_elements(traffic.symbols).guards, (), measured, "s"), traffic
+        return Prices.of_elements(traffic.symbols), traffic
+    domain = Domain.of(program)
+    seen = traffic if isinstance(traffic, Traffic) else Traffic.of(traffic, domain.symbols)
+    for name in seen.symbols:
+        domain.require(name)
+    check_symbols(seen, domain.symbols)
+    peak = PeakMemory.of(program)._totals if memory else ()
+    if times is not None:
+        return Prices(domain.symbols, None, domain.guards, peak, measured_prices(domain.symbols, times), "s"), seen
+    if price not in ("flops", "bytes"):
+        raise InputError(f"there is no price {price!r}; choose from flops, bytes, or pass measured times=")
+    term = getattr(Cost.of(program), price).term
+    return Prices(domain.symbols, term, domain.guards, peak, unit="FLOP" if price == "flops" else "B"), seen
+
+
+def _program(fn: Any, traffic: Any) -> Program | None:
+    """The traced program of what is planned for; of several entries, the one with most of the traffic's symbols."""
+    if fn is None:
+        return None
+    candidates: list[Program] = (
+        [fn.program] if hasattr(fn, "program") else [entry.program for entry in getattr(fn, "entries", ())]
+    )
+    if not candidates:
+        raise InputError(
+            "symshape.plan needs a Traced, a Compiled that has been called, or None; "
+            f"{type(fn).__name__} has no traced program"
+        )
+    names = set(traffic.symbols) if isinstance(traffic, Traffic) else set()
+    return max(candidates, key=lambda program: (len(names & program.symbols.keys()), len(program.symbols)))
+
+
+def _how_many(curve: Sequence[float], limits: Limits, exact: float) -> int:
+    """All that are allowed; without a limit, as many as bring the waste down enough."""
+    if limits.given:
+        return len(curve)
+    return next((k for k, cost in enumerate(curve, 1) if cost <= (1 + ENOUGH) * exact), len(curve))

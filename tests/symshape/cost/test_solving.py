@@ -1,0 +1,85 @@
+"""The largest size within a budget, against trying all of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from guards import GuardSet, parse
+from symshape.cost import solving
+from symshape.cost.domain import Domain
+from symshape.cost.solving import largest
+from symshape.errors import GuardViolation, InputError
+
+FORMULAS = (
+    ["3*s + 7*s*t + 5"],
+    ["s*s*t + 40", "900*s + 3"],
+    ["(s + 7)//8*8*t", "s*(s + 1)//2"],
+    ["max(s*t, 50) + min(s, 4)*9"],
+    ["s % 16 + s*3"],
+    ["(s - 20)*(s - 20) + 5*t"],  # falls before it grows
+)
+GUARDS = ((), ("s % 4 == 0",), ("s >= 3", "s <= 37"), ("s != 21", "s*t < 400"), ("s % 8 == t % 8",))
+LIMIT = 3000
+
+
+def domain(*guards: str) -> Domain:
+    return Domain("f", ["s", "t"], GuardSet.read(*guards, f"s <= {LIMIT}"), {})
+
+
+@pytest.mark.parametrize("texts", FORMULAS)
+def test_against_trying(texts: list[str]) -> None:
+    rng = random.Random(str(texts))
+    terms = [parse(text) for text in texts]
+    solved = 0
+    for guards in GUARDS:
+        d = domain(*guards)
+        run = d.compiled(terms)
+        for _ in range(6):
+            t, budget = rng.randint(0, 12), rng.randint(0, 9000)
+            fits = [s for s in range(1, LIMIT + 1) if d.guards.holds({"s": s, "t": t}) and max(run((s, t))) <= budget]
+            if fits:
+                assert largest(d, terms, "s", budget, {"t": t}) == fits[-1]
+                solved += 1
+            else:
+                with pytest.raises(InputError, match="nothing fits"):
+                    largest(d, terms, "s", budget, {"t": t})
+    assert solved > 8
+
+
+@pytest.mark.parametrize("texts", FORMULAS[:4])
+def test_bisection_finds_the_same(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_many(*args: object) -> object:
+        raise solving.TooMany
+
+    d, terms = domain("s % 4 == 0"), [parse(text) for text in texts]
+    exact = [largest(d, terms, "s", budget, {"t": 3}) for budget in (4000, 8000, 20_000)]
+    monkeypatch.setattr(solving, "pieces_of", too_many)
+    assert [largest(d, terms, "s", budget, {"t": 3}) for budget in (4000, 8000, 20_000)] == exact
+
+
+def test_what_is_not_proven_to_grow_is_not_bisected(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_many(*args: object) -> object:
+        raise solving.TooMany
+
+    monkeypatch.setattr(solving, "pieces_of", too_many)
+    with pytest.raises(InputError, match="not proven to grow with s"):
+        largest(domain(), [parse("(s - 20)*(s - 20)")], "s", 100, {"t": 0})
+
+
+def test_refusals() -> None:
+    d = domain("t != 1")
+    with pytest.raises(InputError, match="has no symbol 'batch'"):
+        largest(d, [parse("s*t")], "batch", 10, {})
+    with pytest.raises(InputError, match="asked for and given"):
+        largest(d, [parse("s*t")], "s", 10, {"s": 3, "t": 2})
+    with pytest.raises(InputError, match="needs a value for t"):
+        largest(d, [parse("s*t")], "s", 10, {})
+    with pytest.raises(GuardViolation, match="t != 1"):
+        largest(d, [parse("s*t")], "s", 10, {"t": 1})
+    with pytest.raises(InputError, match="nothing fits: s=1, the least that the guards allow, takes 52, more than 10"):
+        largest(d, [parse("s*t + 50")], "s", 10, {"t": 2})
+    free = Domain("f", ["s"], GuardSet.read(ranges={"s": (0, None)}), {})
+    with pytest.raises(InputError, match="every s fits"):
+        largest(free, [parse("7")], "s", 10, {})

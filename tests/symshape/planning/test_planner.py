@@ -1,0 +1,229 @@
+"""Plans: optimal, within their limits, better than lists made by hand, kept as JSON, quick."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape import BucketPlan, Traffic
+from symshape.errors import InputError
+from symshape.explore.traffic import bundled_requests
+
+
+class Attention(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.proj(x)
+        return torch.softmax(y @ y.transpose(1, 2), -1) @ y
+
+
+@pytest.fixture(scope="module")
+def traced() -> symshape.Traced:
+    return symshape.trace(Attention(), torch.ones(3, 5, 8), dynamic={"x": {0: "batch", 1: "length"}})
+
+
+def azure() -> Traffic:
+    return Traffic.of([request.context_tokens for request in bundled_requests()], ("length",))
+
+
+def lognormal(calls: int) -> Traffic:
+    rng = random.Random(0)
+    sizes = [(rng.choice((1, 2, 3, 4, 5, 6, 8)), int(rng.lognormvariate(4.6, 0.9))) for _ in range(calls)]
+    return Traffic.of([(batch, min(1024, max(2, length))) for batch, length in sizes], ("batch", "length"))
+
+
+def bimodal(calls: int) -> Traffic:
+    rng = random.Random(1)
+    return Traffic.of(
+        [max(1, int(rng.gauss(*rng.choice(((128, 20), (1500, 200)))))) for _ in range(calls)], ("length",)
+    )
+
+
+def heavy_tail(calls: int) -> Traffic:
+    rng = random.Random(2)
+    return Traffic.of([min(32_768, int(64 * rng.paretovariate(1.1))) for _ in range(calls)], ("length",))
+
+
+def correlated(calls: int) -> Traffic:
+    """Long requests come in small batches."""
+    rng = random.Random(3)
+    lengths = [min(2048, max(8, int(rng.lognormvariate(5, 1)))) for _ in range(calls)]
+    return Traffic.of([(max(1, min(16, 2048 // n - rng.randint(0, 2))), n) for n in lengths], ("batch", "length"))
+
+
+def test_optimal_by_the_formulas_of_a_program(traced: symshape.Traced) -> None:
+    """Every choice of three caps is tried."""
+    traffic = Traffic.of([3, 3, 5, 8, 8, 8, 13, 21, 34], ("length",)).having(batch=2)
+    plan = symshape.plan(traced, traffic, max_graphs=3)
+    flops = traced.cost().flops
+    price = {length: flops.at(batch=2, length=length) for length, _ in traffic.along(("length", "batch"))}
+    best = min(
+        sum(count * price[min(c for c in caps if c >= length)] for (length, _), count in traffic.counts.items())
+        for caps in itertools.combinations(price, 3)
+        if 34 in caps
+    )
+    assert plan.expected.padded == best
+    assert plan.expected.exact == sum(price[length] * count for (length, _), count in traffic.counts.items())
+    assert plan.symbols == ("batch", "length")
+    assert plan.cap_for(batch=2, length=9) == {"batch": 2, "length": min(c for _, c in plan.caps if c >= 9)}
+    assert plan.cap_for(batch=3, length=9) is None
+    assert plan.curve[0] >= plan.curve[1] >= plan.curve[2] == best
+
+
+@pytest.mark.parametrize("make", [azure, lambda: bimodal(3000), lambda: heavy_tail(3000)])
+def test_less_padding_than_lists_by_hand(make: Any) -> None:
+    """At least a quarter less, with as many graphs, on real traffic and on two families."""
+    plan = symshape.plan(None, make(), max_graphs=12)
+    assert plan.hit_rate == 1
+    assert set(plan.compared) == {"geometric", "like vLLM's, thinned"}
+    for other in plan.compared.values():
+        assert plan.waste <= 0.75 * other.waste
+
+
+@pytest.mark.parametrize("make", [lognormal, correlated])
+def test_two_sizes(make: Any, traced: symshape.Traced) -> None:
+    plan = symshape.plan(traced, make(3000), max_graphs=24)
+    assert plan.graphs <= 24
+    assert plan.hit_rate == 1
+    for other in plan.compared.values():
+        assert plan.waste <= 0.8 * other.waste
+    assert plan.expected.padded <= plan.curve[-1]  # the cheapest cap may lie in another band
+
+
+def test_hundred_thousand_calls_are_planned_quickly() -> None:
+    for traffic in (lognormal(100_000), heavy_tail(100_000)):
+        start = time.process_time()
+        symshape.plan(None, traffic, max_graphs=24)
+        assert time.process_time() - start < 2
+
+
+def test_caps_are_sizes_that_the_guards_allow() -> None:
+    traced = symshape.trace(lambda x: x.view(-1, 4) * 2, torch.ones(8), dynamic={"x": {0: "n"}})
+    plan = symshape.plan(traced, Traffic.of([3, 5, 9, 18], ("n",)), max_graphs=2, price="bytes")
+    assert all(cap % 4 == 0 for (cap,) in plan.caps)
+    assert plan.caps[-1] == (20,)
+
+
+def test_memory_leaves_the_largest_calls_to_run_exact(traced: symshape.Traced) -> None:
+    traffic = Traffic.of([10, 20, 30, 4000], ("length",)).having(batch=1)
+    limit = traced.peak_memory().at(batch=1, length=100).total
+    plan = symshape.plan(traced, traffic, max_graphs=3, memory=limit)
+    assert plan.memory is not None
+    assert plan.memory <= limit
+    assert (plan.hit_rate, plan.waste) == (0.75, 0)
+    assert plan.cap_for(batch=1, length=4000) is None
+    with pytest.raises(InputError, match=r"no graph fits in memory=100 bytes: the smallest needs [\d,]+"):
+        symshape.plan(traced, traffic, max_graphs=3, memory=100)
+    both = symshape.plan(traced, Traffic.of([(1, 10), (2, 10), (1, 4000)], ("batch", "length")), memory=limit)
+    assert both.hit_rate == pytest.approx(2 / 3)
+
+
+def test_time_to_capture_limits_the_graphs() -> None:
+    plan = symshape.plan(None, azure(), capture_seconds=1.0, seconds_a_graph=0.3)
+    assert (plan.graphs, plan.capture_seconds) == (3, pytest.approx(0.9))
+    assert symshape.plan(None, azure(), max_graphs=2, capture_seconds=1.0).graphs == 2
+
+
+def test_without_limits_the_waste_is_low_enough() -> None:
+    plan = symshape.plan(None, azure())
+    assert plan.waste <= 0.05
+    assert plan.curve[plan.graphs - 2] > 1.05 * plan.expected.exact
+
+
+def test_p99_first() -> None:
+    """All splits are tried: the 99th percentile's price is the least there is, and then the sum."""
+    rng = random.Random(5)
+    sizes = [rng.randint(1, 40) for _ in range(300)] + [90, 100]
+    traffic = Traffic.of(sizes, ("n",))
+    plan = symshape.plan(None, traffic, max_graphs=3, objective="latency_p99")
+
+    def judged(caps: tuple[int, ...]) -> tuple[int, int]:
+        prices = sorted(min(c for c in caps if c >= size) for size in sizes)
+        return prices[-(-99 * len(prices) // 100) - 1], sum(prices)
+
+    values = sorted(set(sizes))
+    best = min(judged(caps) for k in (1, 2, 3) for caps in itertools.combinations(values, k) if 100 in caps)
+    assert judged(tuple(cap for (cap,) in plan.caps)) == best
+
+
+def test_measured_times() -> None:
+    times = {8: 1.0, 16: 1.1, 32: 3.0, 64: 2.5}
+    plan = symshape.plan(None, Traffic.of([3, 9, 9, 20, 60], ("n",)), max_graphs=2, times=times)
+    assert plan.caps == ((16,), (64,))
+    assert plan.expected.padded == pytest.approx(3 * 1.1 + 2 * 2.5)
+    assert plan.expected.exact == pytest.approx(1.0 + 2 * 1.1 + 2.5 + 2.5)
+
+
+def test_json_and_regret(traced: symshape.Traced) -> None:
+    plan = symshape.plan(traced, lognormal(500), max_graphs=8, memory="1 GB")
+    read = BucketPlan.from_json(plan.to_json())
+    assert read.to_json() == plan.to_json()
+    assert (read.caps, read.memory, read.expected) == (plan.caps, plan.memory, plan.expected)
+    assert read.regret(lognormal(500)) == pytest.approx(0, abs=0.05)
+    assert read.regret(correlated(500)) > 0.1
+    for text in ("{}", "[", '{"format": "else"}'):
+        with pytest.raises(InputError, match="this is no"):
+            BucketPlan.from_json(text)
+
+
+def test_a_compiled_function_is_planned_by_its_entries() -> None:
+    compiled = symshape.compile(lambda x: x.relu(), dynamic={"x": {0: "n"}})
+    with pytest.raises(InputError, match="a Compiled that has been called"):
+        symshape.plan(compiled, Traffic.of([3], ("n",)))
+    compiled(torch.ones(7))
+    assert symshape.plan(compiled, [3, 5, 9], max_graphs=2).graphs == 2
+
+
+def test_shown() -> None:
+    plan = symshape.plan(None, azure(), max_graphs=4)
+    assert "4 graphs for 2000 calls" in str(plan)
+    assert "geometric" in plan._repr_html_()
+    assert "waste" in repr(plan)
+
+
+def test_pictures(traced: symshape.Traced) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    left, right = symshape.plan(None, azure(), max_graphs=4).plot(azure())
+    assert len(left.lines) == 4
+    assert len(right.lines[0].get_xdata()) == 4
+    left, _ = symshape.plan(None, lognormal(200), max_graphs=4).plot(lognormal(200))
+    assert left.get_ylabel() == "length"
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "speed"}, "no objective 'speed'; choose from cost, latency_p99"),
+        ({"max_graphs": 0}, "max_graphs=0 must be an integer, 1 or more"),
+        ({"capture_seconds": 0.01}, "leaves no graph"),
+        ({"seconds_a_graph": 0}, "must be positive"),
+        ({"memory": "1 GB"}, "needs a traced program"),
+        ({"times": {}}, "times must map sizes to seconds"),
+        ({"times": {(1, 2): 3.0}}, "a size for each of length is needed"),
+    ],
+)
+def test_malformed(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        symshape.plan(None, azure(), **options)
+
+
+def test_traffic_that_does_not_fit(traced: symshape.Traced) -> None:
+    with pytest.raises(InputError, match=r"has no size 'batch'; it has length \(.*traffic.having\(batch=…\)"):
+        symshape.plan(traced, azure())
+    with pytest.raises(InputError, match="has no symbol 'depth'"):
+        symshape.plan(traced, Traffic.of([(1, 2, 3)], ("batch", "length", "depth")))
+    with pytest.raises(InputError, match="the traffic needs names"):
+        symshape.plan(None, [1, 2, 3])
+    with pytest.raises(InputError, match="3 sizes vary"):
+        symshape.plan(None, Traffic.of([(1, 2, 3), (2, 3, 4)], ("a", "b", "c")))
