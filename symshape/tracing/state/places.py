@@ -94,6 +94,7 @@ class WeakAttribute:
         self._reference, self._key = weakref.ref(owner), key
 
     def __call__(self) -> Any:
+        """The attribute now."""
         return getattr(self._reference(), self._key, MISSING)
 
 
