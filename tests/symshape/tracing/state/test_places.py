@@ -97,7 +97,7 @@ def test_arrays_get_their_bytes_back() -> None:
         (float("nan"), float("nan"), True),
         ("ab", "".join(["a", "b"]), True),
         ([], [], False),
-        ((1,), tuple([1]), False),
+        ((1,), tuple(iter([1])), False),
         (MISSING, None, False),
     ],
 )

@@ -131,7 +131,7 @@ def test_what_is_made_inside_is_no_place_and_dies() -> None:
 
 def test_what_was_read_dies_with_the_recording() -> None:
     thing = Thing(depth=1)
-    fn = lambda: thing.depth  # noqa: E731
+    fn = lambda: thing.depth  # noqa: E731, F821
     recorder = recorded(fn)
     gone = weakref.ref(thing)
     del thing, fn

@@ -109,7 +109,7 @@ def _logs(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_log_that_grows_runs_as_it_is_or_is_refused_and_put_back() -> None:
-    with pytest.raises(UnsupportedError, match="changes LOG .*which a graph would not do again"):
+    with pytest.raises(UnsupportedError, match=r"changes LOG .*which a graph would not do again"):
         symshape.compile(_logs, fullgraph=True)(torch.ones(2))
     assert LOG == []
     assert set() == SEEN
