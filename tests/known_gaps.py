@@ -35,12 +35,6 @@ def _attention_excludes_a_batch_of_one() -> bool:
     return any("!= 1" in text or ">= 2" in text for text in _guards(F.scaled_dot_product_attention, q, q, q, mask))
 
 
-def _multihead_attention_asks_about_ones() -> bool:
-    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
-    guards = _guards(lambda x: layer(x, x, x, need_weights=False)[0], torch.randn(2, 5, 8))
-    return any("!= 1" in text or ">= 2" in text for text in guards)
-
-
 def _square_roots_specialise() -> bool:
     return "s0 == 4" in _guards(lambda x: x * math.sqrt(x.size(0)), torch.randn(4))
 
@@ -77,11 +71,6 @@ GAPS = (
         "C++ asks whether the mask's batch is 1 before it asks whether it is the query's; the answer does not matter, "
         "but which kernel runs is decided behind that question",
         _attention_excludes_a_batch_of_one,
-    ),
-    Gap(
-        "nn.MultiheadAttention is traced apart for sizes of 1",
-        "its C++ composites decide about views by asking for sizes of 1, out of reach of symshape's own composites",
-        _multihead_attention_asks_about_ones,
     ),
     Gap(
         "math.sqrt and friends of a size fix it",

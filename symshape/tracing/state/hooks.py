@@ -44,8 +44,10 @@ def recording(recorder: Recorder) -> Iterator[None]:
             hook_table(recorder, "global hooks of modules", getattr(torch_modules, name))
         fn = recorder.root
         recorder.touch(fn, "" if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", "the function"))
+        recorder.weakly = True  # the entry for an argument goes when the argument does
         for i, constant in enumerate(recorder.constants):
             recorder.touch(constant, f"argument{i}")
+        recorder.weakly = False
         yield
     finally:
         _active = outer

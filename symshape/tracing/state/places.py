@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
@@ -82,6 +83,18 @@ class Keys:
     def holds(self) -> bool:
         """Whether they are those that there were."""
         return tuple(self.owner) == self.value
+
+
+class WeakAttribute:
+    """Asks for an attribute of an object that it does not keep alive; ``MISSING`` when the object is gone."""
+
+    __slots__ = ("_key", "_reference")
+
+    def __init__(self, owner: Any, key: str) -> None:
+        self._reference, self._key = weakref.ref(owner), key
+
+    def __call__(self) -> Any:
+        return getattr(self._reference(), self._key, MISSING)
 
 
 Place = Cell | Attribute | Answer | Keys

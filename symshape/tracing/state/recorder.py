@@ -17,7 +17,7 @@ import torch
 
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.instrument import Hooks
-from symshape.tracing.state.places import MISSING, Attribute, Cell, Container, Place
+from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Container, Place, WeakAttribute
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import is_library
 
@@ -145,6 +145,15 @@ class Recorder:
             self.seen[key] = place.owner
             if not issubclass(type(place.value), SYMBOLIC):
                 self.places.append(place)
+
+    def attribute(self, owner: Any, key: str, value: Any, name: str) -> None:
+        """Notes an attribute that stands in no dictionary; an argument is not kept alive by that."""
+        if self.weakly and type(owner).__weakrefoffset__:
+            if (id(owner), key) not in self.seen:
+                self.seen[id(owner), key] = owner
+                self.places.append(Answer(WeakAttribute(owner, key), value, name, key))
+        else:
+            self.place(Attribute(owner, key, value, name))
 
     def namespace(self, name: str, owner: Any, own: bool = True) -> Namespace:
         """How a dictionary was when it was first met."""

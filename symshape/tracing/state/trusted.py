@@ -182,8 +182,8 @@ def is_of_c(kind: type) -> bool:
 @_remembered
 def is_hidden(kind: type) -> bool:
     """Whether objects of a class hold what changes and cannot be seen: those of C, but for the harmless."""
-    if kind.__module__ in _CHANGING and kind.__qualname__ not in _STAYING:
-        return True
+    if kind.__module__ in (*_CHANGING, "threading") and kind.__qualname__ not in _STAYING:
+        return True  # what other threads are told by, too
     return any(
         is_of_c(each) and each is not object and not issubclass(each, _SEEN_INTO) and not is_harmless(each)
         for each in kind.__mro__

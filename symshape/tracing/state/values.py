@@ -61,9 +61,9 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
 
 def _function_places(recorder: Recorder, function: types.FunctionType, code: types.CodeType, name: str) -> None:
     label = function.__name__
-    recorder.place(Attribute(function, "__code__", code, f"{label}.__code__"))
-    recorder.place(Attribute(function, "__defaults__", function.__defaults__, f"defaults of {label}"))
-    recorder.place(Attribute(function, "__kwdefaults__", function.__kwdefaults__, f"defaults of {label}"))
+    recorder.attribute(function, "__code__", code, f"{label}.__code__")
+    recorder.attribute(function, "__defaults__", function.__defaults__, f"defaults of {label}")
+    recorder.attribute(function, "__kwdefaults__", function.__kwdefaults__, f"defaults of {label}")
     if function.__kwdefaults__:
         touch_container(recorder, function.__kwdefaults__, f"defaults of {label}")
     recorder.namespace(label, function.__dict__)
@@ -228,8 +228,8 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
     for key in lookups.slots_of(kind):
         recorder.slots.append(Attribute(value, key, getattr(value, key, MISSING), f"{name}.{key}"))
     if not trusted.is_machinery(kind.__module__):
-        if not recorder.weakly and not lookups.is_of_library(kind):
-            recorder.place(Attribute(value, "__class__", kind, f"the class of {name}"))
+        if not lookups.is_of_library(kind):
+            recorder.attribute(value, "__class__", kind, f"the class of {name}")
         special_methods(recorder, kind)
 
 

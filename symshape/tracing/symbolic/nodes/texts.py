@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from symshape.errors import SymShapeError
+from symshape.errors import SymShapeError, refusals_noted
 from symshape.graph.messages import Message, Places
 from symshape.user_code import describes
 
@@ -68,7 +68,8 @@ def to_be_said(message: str | Callable[[], str]) -> Message:
         return Message((message,) if message else ())
     before, _thread.places = open_places(), Places()
     try:
-        return _thread.places.message(str(message()))  # type: ignore[no-any-return]
+        with refusals_noted():  # what is refused in a message that is never shown, is not
+            return _thread.places.message(str(message()))  # type: ignore[no-any-return]
     except Exception:  # whatever the program's own function may raise
         return Message()
     finally:
@@ -78,7 +79,8 @@ def to_be_said(message: str | Callable[[], str]) -> Message:
 def said(message: str | Callable[[], str]) -> str:
     """The message of a check that fails while it is traced: with the call's numbers, as far as they are known."""
     try:
-        return str(message()) if callable(message) else message
+        with refusals_noted():
+            return str(message()) if callable(message) else message
     except SymShapeError:  # it depends on data
         return str(to_be_said(message))
 
