@@ -94,7 +94,9 @@ class WeakAttribute:
         self._reference, self._key = weakref.ref(owner), key
 
     def __call__(self) -> Any:
-        return getattr(self._reference(), self._key, MISSING)
+        """What is there now."""
+        owner = self._reference()
+        return MISSING if owner is None else getattr(owner, self._key, MISSING)
 
 
 Place = Cell | Attribute | Answer | Keys

@@ -173,6 +173,21 @@ def test_arguments_that_are_no_tensors_are_looked_at() -> None:
     assert "argument0.depth" in names(recorded(lambda thing: thing.depth, thing))
 
 
+def test_an_argument_is_not_kept_alive_by_what_was_read_of_it() -> None:
+    thing = Thing(depth=2)
+    recorder = recorded(lambda thing: type(thing), thing)
+    (place,) = [each for each in recorder.places if each.name == "the class of argument0"]
+    del recorder
+    assert place.holds()  # type: ignore[union-attr]
+    thing.__class__ = type("Other", (Thing,), {})
+    assert not place.holds()  # type: ignore[union-attr]
+    gone = weakref.ref(thing)
+    del thing
+    gc.collect()
+    assert gone() is None
+    assert not place.holds()  # type: ignore[union-attr]
+
+
 def test_partials_of_methods() -> None:
     class Model:
         def __init__(self) -> None:
