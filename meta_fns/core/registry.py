@@ -115,7 +115,7 @@ def register(
         raise ValueError(f"two rules for {overload}: {_rules[overload].fn.__qualname__} and {fn.__qualname__}")
     if name is None and "<" in fn.__qualname__:
         raise ValueError(f"the rule of {overload}, {fn.__qualname__}, needs a name")
-    named = {"name": name} if name else {}
+    named: dict[str, Any] = {"name": name} if name else {}
     made = Rule(overload, fn, data_dependent, padding=padding, **named)
     _rules[overload] = made
     _by_op.clear()

@@ -1,6 +1,6 @@
 """How a call becomes a program: the function runs on symbolic tensors, and every op that it calls is written down.
 
-``capture`` is the walk: it reads what the function can see besides its arguments (``state``), makes
+``capture`` is the walk: it records what the function reads besides its arguments (``state``), makes
 ``symbolic_arguments`` of the call, runs the function in its ``traced_modes`` with everything caught that would get past
 an op (``intercept``), and puts together the graph, the ``outputs`` and the guards.  Each op comes through the ``mode``
 to the ``tracer``, which looks up its rule (``op_plans``), takes its ``op_arguments`` apart, lets the rule infer the

@@ -257,7 +257,6 @@ for _name in ("detach_", "retain_grad", "register_hook", "register_post_accumula
 for _name in ("is_leaf", "grad_fn", "_version", "_base"):
     _getting: Any = getattr(torch.Tensor, _name).__get__
     _handlers[_getting] = _history(_getting, _name)
-_handlers[torch.Tensor._is_view] = _history(torch.Tensor._is_view, "_is_view()")
 for _name in ("untyped_storage", "storage", "_typed_storage", "is_shared"):
     _handlers[getattr(torch.Tensor, _name)] = _refuse(f"Tensor.{_name}()")
 
@@ -345,7 +344,9 @@ _torch_has_torch_function = torch.overrides.has_torch_function
 def _has_torch_function(args: Iterable[Any]) -> bool:
     """Whether torch functions are overridden, stand-ins and our mode aside: fused attention is for plain tensors."""
     stack = torch.overrides._get_current_function_mode_stack()
-    if any(type(mode) is FunctionMode for mode in stack):
+    args = tuple(args)
+    numbers = any(isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)) for each in args)  # torch.sym_ite
+    if not numbers and any(type(mode) is FunctionMode for mode in stack):
         others = [each for each in args if isinstance(each, torch.Tensor) and type(each) is not SymbolicTensor]
         return any(type(each) not in TENSOR_TYPES for each in others) or any(
             type(mode) is not FunctionMode for mode in stack

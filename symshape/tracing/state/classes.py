@@ -23,12 +23,19 @@ def look_up(recorder: Recorder, kind: type, key: str, name: str) -> Any:
     return MISSING
 
 
+def absent(recorder: Recorder, kind: type, key: str, name: str) -> None:
+    """A name was looked for in a class itself and was not there."""
+    if not trusted.is_machinery(kind.__module__):
+        _class_place(recorder, kind, kind, key, MISSING, f"{name}.{key}")
+
+
 def _class_place(recorder: Recorder, kind: type, home: type, key: str, found: Any, name: str) -> None:
     if (id(kind), key) in recorder.seen:
         return
     recorder.known.setdefault(id(kind), kind)
     recorder.class_namespace(home)
     recorder.place(lookups.place_of(kind, key, found, name))
+    recorder.seen.setdefault((id(kind), key), kind)  # an answer is known by who asks, not by its class
 
 
 def class_entry(recorder: Recorder, home: type, key: str, name: str) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
-from bytecode import Bytecode, ConcreteBytecode, ConcreteInstr, Instr, Label, SetLineno, TryBegin, TryEnd
+from bytecode import Bytecode, ConcreteBytecode, ConcreteInstr, Instr, Label, SetLineno
+from bytecode.instr import TryBegin, TryEnd
 
 _VERSION = sys.version_info[:2]
 _NULL_LAST = _VERSION >= (3, 13)  # where a call expects its NULL: after the function, or before it
@@ -138,7 +139,8 @@ def _signed(value: int) -> Iterator[int]:
 
 
 def _replaced(item: Instr, hooks: Hooks) -> Iterator[_Item]:
-    name, arg, at = item.name, item.arg, item.location
+    name, at = item.name, item.location
+    arg: Any = item.arg
     if name == "LOAD_GLOBAL":
         called, key = arg
         if called and not _NULL_LAST:

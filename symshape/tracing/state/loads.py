@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from symshape.tracing.state import lookups, trusted
-from symshape.tracing.state.classes import class_entry, look_up, touch_member
+from symshape.tracing.state.classes import absent, class_entry, look_up, touch_member
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
 from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Namespace, Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -186,7 +186,8 @@ def of_class(recorder: Recorder, owner: type, key: str) -> None:
         recorder.refuse(f"asks for {owner.__qualname__}.{key}, {NOT_TO_SEE}")
     if key in ("__dict__", "__mro__", "__bases__"):
         return
-    look_up(recorder, owner, key, owner.__qualname__)
+    if look_up(recorder, owner, key, owner.__qualname__) is MISSING:
+        absent(recorder, owner, key, owner.__qualname__)
     if type(owner) is not type:
         look_up(recorder, type(owner), key, type(owner).__qualname__)
 

@@ -94,8 +94,9 @@ class WeakAttribute:
         self._reference, self._key = weakref.ref(owner), key
 
     def __call__(self) -> Any:
-        """The attribute now."""
-        return getattr(self._reference(), self._key, MISSING)
+        """What is there now."""
+        owner = self._reference()
+        return MISSING if owner is None else getattr(owner, self._key, MISSING)
 
 
 Place = Cell | Attribute | Answer | Keys
@@ -116,9 +117,10 @@ class Container:
     def put_back(self) -> None:
         """Gives it its old items back."""
         if isinstance(self.owner, dict):
-            dict.clear(self.owner)
+            kind: Any = OrderedDict if isinstance(self.owner, OrderedDict) else dict  # which keeps its order apart
+            kind.clear(self.owner)
             for key, value in zip(self.items[::2], self.items[1::2], strict=True):
-                dict.__setitem__(self.owner, key, value)
+                kind.__setitem__(self.owner, key, value)
         elif isinstance(self.owner, list):
             self.owner[:] = self.items
         elif isinstance(self.owner, bytearray):
@@ -136,15 +138,15 @@ class Container:
 def items_of(owner: Any) -> Any:
     """The items of a container; keys and values of a dictionary; the content of an array."""
     if isinstance(owner, dict):
-        items = OrderedDict.items if isinstance(owner, OrderedDict) else dict.items
-        return tuple(part for pair in items(owner) for part in pair)
+        kind: Any = OrderedDict if isinstance(owner, OrderedDict) else dict
+        return tuple(part for pair in kind.items(owner) for part in pair)
     if isinstance(owner, list):
         return tuple(list.__iter__(owner))
     if isinstance(owner, (set, frozenset, deque, tuple)):
         return tuple(owner)
     if isinstance(owner, bytearray):
         return (bytes(owner),)
-    return (str(owner.dtype), owner.shape, owner.strides, owner.tobytes())  # a NumPy array
+    return (str(owner.dtype), str(owner.shape), str(owner.strides), owner.tobytes())  # a NumPy array
 
 
 def same(now: Any, then: Any) -> bool:

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import types
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -157,10 +158,17 @@ _HARMLESS_NAMES = frozenset(
     words("numpy.ufunc numpy._ArrayFunctionDispatcher _thread.lock _thread.RLock _collections._tuplegetter")
 )
 _HEAP_TYPE = 1 << 9
+
+
+def _remembered(question: Callable[[type], bool]) -> Callable[[type], bool]:
+    """A question about classes, asked once for each."""
+    return functools.lru_cache(maxsize=4096)(question)
+
+
 _OF_C = frozenset({"operator.attrgetter", "operator.itemgetter", "operator.methodcaller"})
 
 
-@functools.lru_cache(maxsize=4096)
+@_remembered
 def is_of_c(kind: type) -> bool:
     """Whether a class is written in C: what its objects hold is seen by nobody."""
     if not kind.__flags__ & _HEAP_TYPE:
@@ -171,7 +179,7 @@ def is_of_c(kind: type) -> bool:
     return file.endswith((".so", ".pyd"))
 
 
-@functools.lru_cache(maxsize=4096)
+@_remembered
 def is_hidden(kind: type) -> bool:
     """Whether objects of a class hold what changes and cannot be seen: those of C, but for the harmless."""
     if kind.__module__ in (*_CHANGING, "threading") and kind.__qualname__ not in _STAYING:
@@ -182,7 +190,7 @@ def is_hidden(kind: type) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=4096)
+@_remembered
 def is_whole(kind: type) -> bool:
     """Whether the methods of a class read any of an object's attributes without telling: trusted code on values."""
     return kind.__module__.startswith(

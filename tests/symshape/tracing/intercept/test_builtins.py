@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 import symshape
-from symshape.tracing.intercept.builtins import PlainType, plain_isinstance, plain_numbers
+from symshape.tracing.intercept.builtins import PlainType, plain_isinstance
+from tests.symshape.tracing.looked_at import Found, found_by
 
 
 def _argument(x: torch.Tensor, k: Any) -> torch.Tensor:
@@ -116,10 +117,13 @@ def test_globals_are_left_as_they_were() -> None:
 def test_a_module_that_defines_the_names_keeps_its_own() -> None:
     module = ModuleType("own")
     exec("def isinstance(a, b): return 'mine'\ndef ask(n): return isinstance(n, int), type(n)", module.__dict__)
-    with plain_numbers([module.__dict__]):
-        assert module.ask(3) == ("mine", int)
-        assert module.__dict__["type"] is PlainType
-    assert "type" not in module.__dict__
+    before = dict(module.__dict__)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        raise Found(module.ask(x.size(0)))
+
+    assert found_by(lambda: symshape.trace(fn, torch.ones(3))) == ("mine", int)
+    assert module.__dict__ == before
     assert module.isinstance(1, 2) == "mine"
 
 

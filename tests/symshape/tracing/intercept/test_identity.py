@@ -15,8 +15,7 @@ from symshape.errors import UnsupportedError
 from symshape.tracing.intercept import identity
 from symshape.tracing.intercept.identity import Identity, class_of, subject_of
 from symshape.tracing.symbolic.tensors import SymbolicTensor
-
-type_of = type  # in traced code the name means symshape's
+from tests.symshape.tracing.looked_at import Found, found_by
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Config:
 
 
 def stand_in_of(x: Any) -> SymbolicTensor:
-    assert type_of(x) is SymbolicTensor
+    assert isinstance(x, SymbolicTensor)
     return x
 
 
@@ -33,7 +32,7 @@ def compiled(question: Any, others: Any = ()) -> Any:
     """A compiled function that asks ``question(is_same, x)`` of its argument; of constants ``others`` too."""
 
     def fn(x: torch.Tensor, *constants: Any) -> torch.Tensor:
-        if type_of(x) is SymbolicTensor:
+        if isinstance(x, SymbolicTensor):
             same = Identity(stand_in_of(x)._tracer, (None, *constants)).is_same  # type: ignore[arg-type]
         else:
             same = lambda a, b: a is b  # noqa: E731
@@ -82,19 +81,17 @@ def test_constants_that_keys_know_by_their_parts() -> None:
         assert torch.equal(fast(torch.ones(2), *args), plain(torch.ones(2), *args))
 
 
-def test_numbers() -> None:
-    found: list[Any] = []
-
+@pytest.mark.parametrize(
+    ("number", "expected"), [(5, (True, True, False, True, False, False, False)), (2, (False,) * 7)]
+)
+def test_numbers(number: int, expected: tuple[bool, ...]) -> None:
     def fn(x: torch.Tensor, k: int) -> torch.Tensor:
         same = Identity(stand_in_of(x)._tracer, ()).is_same  # type: ignore[arg-type]
-        found.append(
+        raise Found(
             (same(k, 5), same(5, k), same(k, 5.0), same(k > 3, True), same(k > 3, k), same(k, "a"), same(k, None))
         )
-        return x * k
 
-    symshape.trace(fn, torch.ones(2), 5, dynamic=True)
-    symshape.trace(fn, torch.ones(2), 2, dynamic=True)
-    assert found == [(True, True, False, True, False, False, False), (False,) * 7]
+    assert found_by(lambda: symshape.trace(fn, torch.ones(2), number, dynamic=True)) == expected
 
 
 @pytest.mark.parametrize("number", [1000, -6])
@@ -109,15 +106,20 @@ def test_what_python_leaves_open_is_refused(number: int) -> None:
 
 
 def test_classes_and_subjects() -> None:
-    found: list[Any] = []
-
     def fn(x: torch.Tensor, k: int) -> torch.Tensor:
         values = (k, k / 2, k > 2, x, "a", [1])
-        found.append((*map(class_of, values), *map(type, map(subject_of, values[:3])), subject_of(x) is x))
+        found = (*map(class_of, values), *map(type, map(subject_of, values[:3])), subject_of(x) is x)
+        if look:
+            raise Found(found)
         return x
 
-    traced = symshape.trace(fn, torch.nn.Parameter(torch.ones(2), requires_grad=False), 5, dynamic=True)
-    assert found == [(int, float, bool, torch.nn.Parameter, str, list, int, float, bool, True)]
+    look = True
+
+    parameter = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    classes = (int, float, bool, torch.nn.Parameter, str, list, int, float, bool, True)
+    assert found_by(lambda: symshape.trace(fn, parameter, 5, dynamic=True)) == classes
+    look = False
+    traced = symshape.trace(fn, parameter, 5, dynamic=True)
     assert len(traced.guards) == 1  # which subject_of left
     assert {SymbolicTensor, torch.SymInt} <= identity._STAND_INS
 

@@ -22,8 +22,8 @@ import symshape
 from symshape.tracing.state import checker as checkers
 from symshape.tracing.state import dict_versions
 from symshape.tracing.state.checker import Checker
-from symshape.tracing.state.comparison import Comparison, Hooks, Places, Table, same
-from symshape.tracing.state.reachable import MISSING, Cell, Container, items_of
+from symshape.tracing.state.comparison import Comparison, Hooks, Places, Table
+from symshape.tracing.state.places import MISSING, Cell, Container, items_of, same
 
 VALUES = (
     0,

@@ -108,11 +108,17 @@ def _logs(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def test_a_log_may_grow() -> None:
+def test_a_log_that_grows_runs_as_it_is_or_is_refused_and_put_back() -> None:
+    with pytest.raises(UnsupportedError, match=r"changes LOG .*which a graph would not do again"):
+        symshape.compile(_logs, fullgraph=True)(torch.ones(2))
+    assert LOG == []
+    assert set() == SEEN
     compiled = symshape.compile(_logs)
-    for n in (2, 3, 4):
+    with pytest.warns(symshape.FallbackWarning, match="LOG"):
+        assert torch.equal(compiled(torch.ones(2)), 2 * torch.ones(2))
+    for n in (3, 4):
         assert torch.equal(compiled(torch.ones(n)), 2 * torch.ones(n))
-    assert set(LOG) == {"called"}
+    assert LOG == ["called"] * 3
     assert sorted(SEEN) == [3]
 
 

@@ -14,6 +14,7 @@ from torch import nn
 import symshape
 from symshape import UnsupportedError
 from tests.symshape.eager import assert_same
+from tests.symshape.tracing.looked_at import Found, found_by
 
 SCALE = 2.0
 TABLE = torch.ones(3)
@@ -360,31 +361,45 @@ def test_an_error_in_the_function_is_undone_too() -> None:
     assert module.last is None
 
 
-def test_a_tensor_that_outlived_its_trace_is_refused() -> None:
-    class Hidden:
+def test_a_tensor_in_a_slot_is_refused_and_undone() -> None:
+    class Slotted:
         __slots__ = ("value",)
 
-    hidden = Hidden()
+    slotted = Slotted()
 
     def keeps(x: torch.Tensor) -> torch.Tensor:
-        hidden.value = x + 1
+        slotted.value = x + 1
         return x
 
-    symshape.trace(keeps, torch.ones(3))  # slots are looked at by nobody
+    with pytest.raises(UnsupportedError, match=r"stores a tensor or a size in slotted\.value"):
+        symshape.trace(keeps, torch.ones(3))
+    assert not hasattr(slotted, "value")
+
+
+def test_a_tensor_that_outlived_its_trace_is_refused() -> None:
+    def carries(x: torch.Tensor) -> torch.Tensor:
+        raise Found(x + 1)
+
+    kept = found_by(lambda: symshape.trace(carries, torch.ones(3)))
     with pytest.raises(UnsupportedError, match="trace is over"):
-        hidden.value + 1
+        kept + 1
     with pytest.raises(UnsupportedError, match="earlier trace"):
-        symshape.trace(lambda x: x + hidden.value, torch.ones(3))
+        symshape.trace(lambda x: x + kept, torch.ones(3))
 
 
-def test_logs_are_kept_and_not_compared() -> None:
+def test_a_log_has_one_entry_a_call() -> None:
     log: list[str] = []
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         log.append("traced")
         return x + 1
 
+    with pytest.raises(UnsupportedError, match="changes log"):
+        symshape.compile(fn, fullgraph=True)(torch.ones(3))
+    assert log == []
     compiled = symshape.compile(fn)
-    for _ in range(3):
+    with pytest.warns(symshape.FallbackWarning, match="log"):
         compiled(torch.ones(3))
-    assert log == ["traced"]
+    for _ in range(2):
+        compiled(torch.ones(3))
+    assert log == ["traced"] * 3

@@ -15,22 +15,20 @@ from guards.terms import arithmetic, boolean
 from symshape import DataDependentError, ProgramError, RuntimeAssertionError, UnsupportedError
 from symshape.graph.steps import Assertion
 from tests.symshape.eager import agree, check_or_same
+from tests.symshape.tracing.looked_at import Found, found_by
 
 R = torch.randn
 
 
 def facts_of(fn: Callable[..., Any], *args: Any) -> tuple[Facts, Any]:
     """What is known at the end of a trace, and its terms by name (asked inside, where the environment is)."""
-    found: list[Any] = []
 
     def asking(*inner: Any) -> Any:
-        result = fn(*inner)
+        fn(*inner)
         env = inner[0]._tracer.env
-        found.append((env.facts, {name: symbol.term for name, symbol in env.symbols.items()}))
-        return result
+        raise Found((env.facts, {name: symbol.term for name, symbol in env.symbols.items()}))
 
-    symshape.trace(asking, *args)
-    return found[0]  # type: ignore[no-any-return]
+    return found_by(lambda: symshape.trace(asking, *args))  # type: ignore[no-any-return]
 
 
 SIZES = [
