@@ -177,12 +177,13 @@ _LONGEST = 8
 
 
 class _Location(NamedTuple):
-    """Where the units of an entry come from: the form of the entry, the line, and its bytes past the line."""
+    """Where the units of an entry come from: the form of the entry, the line, its bytes past the line, and all."""
 
     units: int
     form: int
     line: int
     columns: bytes
+    entry: bytes
 
 
 def _line_table(code: types.CodeType, moved: list[int]) -> bytes:
@@ -190,11 +191,17 @@ def _line_table(code: types.CodeType, moved: list[int]) -> bytes:
     made = bytearray()
     last = len(moved) - 1
     at = done = 0
-    line = code.co_firstlineno
+    line = before = code.co_firstlineno
     for each in _locations(code.co_linetable, line):
         at = min(at + each.units, last)
         units = moved[at] - done
         done = moved[at]
+        as_it_was = units == each.units and line == before
+        before = each.line
+        if as_it_was:
+            made += each.entry
+            line = before
+            continue
         while units > 0:
             length = min(units, _LONGEST)
             units -= length
@@ -204,13 +211,15 @@ def _line_table(code: types.CodeType, moved: list[int]) -> bytes:
     while done < moved[last]:  # the table was too short
         length = min(moved[last] - done, _LONGEST)
         done += length
-        _append_location(made, _Location(length, _NO_LINE, line, b""), 0, length)
+        _append_location(made, _Location(length, _NO_LINE, line, b"", b""), 0, length)
     return bytes(made)
 
 
 def _locations(table: bytes, line: int) -> Iterator[_Location]:
     at = 0
-    while at < len(table):
+    size = len(table)
+    while at < size:
+        start = at
         form, units = table[at] >> 3 & 15, (table[at] & 7) + 1
         at += 1
         if form in (_NO_COLUMNS, _LONG):
@@ -226,9 +235,9 @@ def _locations(table: bytes, line: int) -> Iterator[_Location]:
             line += form - _ONE_LINE
             form = _ONE_LINE
         begin = at
-        while at < len(table) and table[at] < _FIRST:
+        while at < size and table[at] < _FIRST:
             at += 1
-        yield _Location(units, form, line, table[begin:at])
+        yield _Location(units, form, line, table[begin:at], table[start:at])
 
 
 def _append_location(made: bytearray, location: _Location, delta: int, units: int) -> None:
