@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from opcode import opmap
 from typing import Any
 
 import attrs
-from bytecode import Bytecode, ConcreteBytecode, ConcreteInstr, Instr, Label, SetLineno
-from bytecode.instr import TryBegin, TryEnd
+
+from symshape.errors import UnsupportedError
+from symshape.tracing.state.code_units import CHECKED_VERSIONS, encoded, instructions, is_checked, reassembled
 
 _VERSION = sys.version_info[:2]
 _NULL_LAST = _VERSION >= (3, 13)  # where a call expects its NULL: after the function, or before it
 _PRECALL = _VERSION < (3, 12)
-_Item = Instr | Label | SetLineno | TryBegin | TryEnd
+_MORE_STACK = 5
+"""Before an instruction the stack holds at most what the code says that it needs, and no block of ours ever holds more
+than five values above that: NULL, a hook and at most three arguments."""
 
 
 @attrs.frozen
@@ -57,12 +61,21 @@ def instrumented(code: types.CodeType, hooks: Hooks) -> types.CodeType:
     """The code with calls of the hooks, for the function's own code and the functions that it defines.
 
     Code that is instrumented already stays as it is.
+
+    Raises:
+        UnsupportedError: on a version of Python whose code is not known here.
     """
     found = _kept.get(id(code))
     if found is not None:
         return found[1]
     if is_instrumented(code, hooks):
         return code
+    if not is_checked():
+        versions = ", ".join(f"{major}.{minor}" for major, minor in CHECKED_VERSIONS)
+        raise UnsupportedError(
+            f"symshape sees what a function reads in its bytecode, which it knows of CPython {versions}; "
+            f"this is {sys.implementation.name} {sys.version.split()[0]}: run the program on one of those"
+        )
     made = _rewritten(code, hooks)
     while len(_kept) >= _MOST_KEPT:
         del _kept[next(iter(_kept))]
@@ -75,163 +88,145 @@ def is_instrumented(code: types.CodeType, hooks: Hooks) -> bool:
     return any(each is hooks.enter for each in code.co_consts)
 
 
+_LOAD_CONST = opmap["LOAD_CONST"]
+_RESUME = opmap["RESUME"]
+
+
 def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
-    source = Bytecode.from_code(code)
-    out: list[_Item] = []
-    entered = False
-    for item in source:
-        if not isinstance(item, Instr):
-            out.append(item)
-            continue
-        out += _replaced(item, hooks)
-        if item.name == "RESUME" and not entered:
-            entered = True
-            out += _call(hooks.enter, [Instr("LOAD_CONST", code, location=item.location)], item)
-            out.append(Instr("POP_TOP", location=item.location))
-    source[:] = out
-    concrete = source.to_concrete_bytecode()
-    return concrete.to_code().replace(co_linetable=_line_table(concrete, code.co_firstlineno))
+    old = instructions(code.co_code)
+    units = code.co_code
+    writer = _Writer(code, hooks)
+    blocks = []
+    entry = (0, 0)
+    for start, end, opcode, arg in old:
+        own = units[2 * start : 2 * end]
+        write = _REPLACED.get(opcode)
+        if write is not None:
+            own = write(writer, arg, own)
+        elif opcode == _RESUME and not entry[0]:
+            call = writer.call(hooks.enter, [writer.load_new(code)]) + _POP
+            entry = end, len(call) >> 1  # debuggers do not stop at the line of RESUME
+            own += call
+        blocks.append(own)
+    return reassembled(code, old, blocks, tuple(writer.constants), _MORE_STACK, entry)
 
 
-_LINE, _NO_LINE = 13, 15  # kinds of entries: a line without columns, no line
-_LONGEST = 8  # code units of an entry
+# -- what is inserted
+def _op(name: str, arg: int = 0) -> bytes:
+    return encoded(opmap[name], arg)
 
 
-def _line_table(concrete: ConcreteBytecode, first_line: int) -> bytes:
-    """The table of lines, exactly as long as the code.
-
-    (That of ``bytecode`` 0.19.1 can be longer, and a table that is longer than its code lets CPython write past the end
-    of its memory as soon as a profiler or debugger asks for lines.)  The format is that of CPython's
-    ``Objects/locations.md``, for which lines suffice.
-    """
-    runs: list[tuple[int | None, int]] = []
-    line: int | None = None
-    for item in concrete:
-        if not isinstance(item, ConcreteInstr):
-            continue
-        if item.location is not None:
-            line = item.location.lineno
-        units = item.size // 2
-        if runs and runs[-1][0] == line:
-            runs[-1] = line, runs[-1][1] + units
-        else:
-            runs.append((line, units))
-    table = bytearray()
-    before = first_line
-    for line, units in runs:
-        while units:
-            length = min(units, _LONGEST)
-            units -= length
-            table.append(0x80 | (_NO_LINE if line is None else _LINE) << 3 | length - 1)
-            if line is not None:
-                table.extend(_signed(line - before))
-                before = line
-    return bytes(table)
+def _turn(taken: int) -> bytes:
+    """From ``v1 … vn, function, NULL`` to what a call expects: both, in its order, and ``v1 … vn``."""
+    order = [*range(taken), "function", "NULL"]
+    wanted = [*(("function", "NULL") if _NULL_LAST else ("NULL", "function")), *range(taken)]
+    top = len(order) - 1
+    made = b""
+    for depth in range(top):  # fill from the bottom: exchange what belongs there with the top, then down
+        for position in (order.index(wanted[depth]), depth):
+            if order[depth] != wanted[depth] and position != top:
+                order[position], order[top] = order[top], order[position]
+                made += _op("SWAP", top - position + 1)
+    return made
 
 
-def _signed(value: int) -> Iterator[int]:
-    """A signed number, six bits a byte."""
-    value = (-value << 1) | 1 if value < 0 else value << 1
-    while value >= 64:
-        yield 0x40 | value & 63
-        value >>= 6
-    yield value
+_NULL, _POP, _NOT = _op("PUSH_NULL"), _op("POP_TOP"), _op("UNARY_NOT")
+_TURNS = [_NULL + _turn(taken) for taken in range(4)]
+_CALLS = [(_op("PRECALL", count) if _PRECALL else b"") + _op("CALL", count) for count in range(5)]
+_AS_METHOD = _NULL if _NULL_LAST else _NULL + _op("SWAP", 2)
+"""Above a value: as the call that follows expects what it calls."""
 
 
-def _replaced(item: Instr, hooks: Hooks) -> Iterator[_Item]:
-    name, at = item.name, item.location
-    arg: Any = item.arg
-    if name == "LOAD_GLOBAL":
-        called, key = arg
-        if called and not _NULL_LAST:
-            yield Instr("PUSH_NULL", location=at)
-        yield from _call(hooks.load_global, [Instr("LOAD_CONST", key, location=at)], item)
-        if called and _NULL_LAST:
-            yield Instr("PUSH_NULL", location=at)
-    elif name in ("LOAD_ATTR", "LOAD_METHOD"):
-        called, key = (name == "LOAD_METHOD", arg) if isinstance(arg, str) else arg
-        yield from _call_on_top(hooks.load_attr, [key], item, 1)
-        yield from _as_method(called, item)
-    elif name == "LOAD_SUPER_ATTR":
-        called, _, key = arg
-        yield from _call_on_top(hooks.load_super, [key], item, 3)
-        yield from _as_method(called, item)
-    elif name == "IMPORT_NAME":
-        yield item
-        yield from _call_on_top(hooks.loaded, [arg], item, 1)
-    elif name == "IMPORT_FROM":
-        yield Instr("COPY", 1, location=at)
-        yield item  # module, module, value
-        yield from _call_on_top(hooks.imported, [arg], item, 2)
-    elif name in ("STORE_ATTR", "DELETE_ATTR"):
-        depth = 3  # below NULL and the function
-        copies = [Instr("COPY", depth, location=item.location), Instr("LOAD_CONST", arg, location=at)]
-        yield from _call(hooks.store_attr, copies, item)
-        yield Instr("POP_TOP", location=at)
-        yield item
-    elif name == "IS_OP":
-        yield from _call_on_top(hooks.is_same, [], item, 2)
-        if arg:
-            yield Instr("UNARY_NOT", location=at)
-    elif name == "MATCH_CLASS":  # above the subject: the class, and the names of its attributes
-        yield Instr("SWAP", 3, location=at)
-        yield from _call_on_top(hooks.subject, [], item, 1)
-        yield Instr("SWAP", 3, location=at)
-        yield item
-    elif name == "LOAD_CONST" and isinstance(arg, types.CodeType):
-        yield Instr(name, instrumented(arg, hooks), location=at)
-    else:
-        yield item
+class _Writer:
+    """What is inserted into one code, and the constants for it."""
+
+    def __init__(self, code: types.CodeType, hooks: Hooks) -> None:
+        self.names, self.hooks = code.co_names, hooks
+        self.constants: list[Any] = [
+            instrumented(each, hooks) if isinstance(each, types.CodeType) else each for each in code.co_consts
+        ]
+        self._loads: dict[Any, bytes] = {}
+
+    def load_new(self, constant: Any) -> bytes:
+        """Loads a constant that was not there."""
+        self.constants.append(constant)
+        return encoded(_LOAD_CONST, len(self.constants) - 1)
+
+    def load(self, constant: Any) -> bytes:
+        """Loads a name or a hook."""
+        found = self._loads.get(constant)
+        if found is None:
+            found = self._loads[constant] = self.load_new(constant)
+        return found
+
+    def call(self, hook: Any, arguments: list[bytes]) -> bytes:
+        """A call whose arguments are pushed by instructions."""
+        head = self.load(hook) + _NULL if _NULL_LAST else _NULL + self.load(hook)
+        return head + b"".join(arguments) + _CALLS[len(arguments)]
+
+    def call_on_top(self, hook: Any, taken: int, name: str | None = None) -> bytes:
+        """A call with the ``taken`` topmost values, which it replaces, and a name."""
+        if name is None:
+            return self.load(hook) + _TURNS[taken] + _CALLS[taken]
+        return self.load(hook) + _TURNS[taken] + self.load(name) + _CALLS[taken + 1]
 
 
-def _as_method(called: bool, item: Instr) -> Iterator[Instr]:
-    """Above a value: as the call that follows expects what it calls."""
-    if called:
-        yield Instr("PUSH_NULL", location=item.location)
-        if not _NULL_LAST:
-            yield Instr("SWAP", 2, location=item.location)
+def _load_global(to: _Writer, arg: int, own: bytes) -> bytes:
+    call = to.call(to.hooks.load_global, [to.load(to.names[arg >> 1])])
+    if not arg & 1:
+        return call
+    return call + _NULL if _NULL_LAST else _NULL + call
 
 
-def _call(function: Any, arguments: list[Instr], item: Instr) -> Iterator[Instr]:
-    """A call whose arguments are pushed by instructions."""
-    at = item.location
-    head = [Instr("LOAD_CONST", function, location=at), Instr("PUSH_NULL", location=at)]
-    yield from head if _NULL_LAST else reversed(head)
-    yield from arguments
-    yield from _ending(len(arguments), item)
+def _load_attr(to: _Writer, arg: int, own: bytes) -> bytes:
+    if _VERSION < (3, 12):
+        return to.call_on_top(to.hooks.load_attr, 1, to.names[arg])
+    call = to.call_on_top(to.hooks.load_attr, 1, to.names[arg >> 1])
+    return call + _AS_METHOD if arg & 1 else call
 
 
-def _call_on_top(function: Any, constants: list[Any], item: Instr, taken: int) -> Iterator[Instr]:
-    """A call with the ``taken`` topmost values, which it replaces, and constants."""
-    at = item.location
-    yield Instr("LOAD_CONST", function, location=at)
-    yield Instr("PUSH_NULL", location=at)
-    if not _NULL_LAST:
-        yield Instr("SWAP", 2, location=at)
-    yield from _turn(taken, at)
-    for constant in constants:
-        yield Instr("LOAD_CONST", constant, location=at)
-    yield from _ending(taken + len(constants), item)
+def _load_method(to: _Writer, arg: int, own: bytes) -> bytes:
+    return to.call_on_top(to.hooks.load_attr, 1, to.names[arg]) + _AS_METHOD
 
 
-def _turn(taken: int, at: Any) -> Iterator[Instr]:
-    """From ``v1 … vn, a, b`` to ``a, b, v1 … vn``."""
-    order = [*range(taken), "a", "b"]
-    wanted: list[Any] = ["a", "b", *range(taken)]
-    for depth in range(len(order)):  # fill from the bottom: exchange what belongs there with the top, then down
-        if order[depth] == wanted[depth]:
-            continue
-        position = order.index(wanted[depth])
-        top = len(order) - 1
-        if position != top:
-            order[position], order[top] = order[top], order[position]
-            yield Instr("SWAP", top - position + 1, location=at)
-        if depth != top:
-            order[depth], order[top] = order[top], order[depth]
-            yield Instr("SWAP", top - depth + 1, location=at)
+def _load_super_attr(to: _Writer, arg: int, own: bytes) -> bytes:
+    call = to.call_on_top(to.hooks.load_super, 3, to.names[arg >> 2])
+    return call + _AS_METHOD if arg & 1 else call
 
 
-def _ending(count: int, item: Instr) -> Iterator[Instr]:
-    if _PRECALL:
-        yield Instr("PRECALL", count, location=item.location)
-    yield Instr("CALL", count, location=item.location)
+def _import_name(to: _Writer, arg: int, own: bytes) -> bytes:
+    return own + to.call_on_top(to.hooks.loaded, 1, to.names[arg])
+
+
+def _import_from(to: _Writer, arg: int, own: bytes) -> bytes:  # in between: module, module, value
+    return _op("COPY", 1) + own + to.call_on_top(to.hooks.imported, 2, to.names[arg])
+
+
+def _store_attr(to: _Writer, arg: int, own: bytes) -> bytes:
+    owner = _op("COPY", 3)  # below NULL and the function
+    return to.call(to.hooks.store_attr, [owner, to.load(to.names[arg])]) + _POP + own
+
+
+def _is_op(to: _Writer, arg: int, own: bytes) -> bytes:
+    call = to.call_on_top(to.hooks.is_same, 2)
+    return call + _NOT if arg else call
+
+
+def _match_class(to: _Writer, arg: int, own: bytes) -> bytes:  # the subject is below the class and the names
+    return _op("SWAP", 3) + to.call_on_top(to.hooks.subject, 1) + _op("SWAP", 3) + own
+
+
+_WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
+    "LOAD_GLOBAL": _load_global,
+    "LOAD_ATTR": _load_attr,
+    "LOAD_METHOD": _load_method,
+    "LOAD_SUPER_ATTR": _load_super_attr,
+    "IMPORT_NAME": _import_name,
+    "IMPORT_FROM": _import_from,
+    "STORE_ATTR": _store_attr,
+    "DELETE_ATTR": _store_attr,
+    "IS_OP": _is_op,
+    "MATCH_CLASS": _match_class,
+}
+_REPLACED = {opmap[name]: write for name, write in _WRITERS.items() if opmap.get(name, 256) < 256}
+"""By opcode: what writes the block for it, from its argument and its own units."""

@@ -1,0 +1,62 @@
+"""Hooks that do what the code they stand in would have done, and write down that they were called."""
+
+import builtins
+import sys
+import types
+from typing import Any
+
+from symshape.tracing.state.instrument import Hooks
+
+SEEN: list[tuple[Any, ...]] = []
+
+
+def _enter(code: types.CodeType) -> None:
+    SEEN.append(("enter", code.co_name))
+
+
+def _load_global(name: str) -> Any:
+    SEEN.append(("load_global", name))
+    names = sys._getframe(1).f_globals
+    if name in names:
+        return names[name]
+    try:
+        return vars(builtins)[name]
+    except KeyError:
+        raise NameError(f"name {name!r} is not defined") from None
+
+
+def _load_attr(owner: Any, name: str) -> Any:
+    SEEN.append(("load_attr", name))
+    return getattr(owner, name)
+
+
+def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
+    SEEN.append(("load_super", name))
+    return getattr(kind(start, owner), name)
+
+
+def _loaded(module: Any, name: str) -> Any:
+    SEEN.append(("loaded", name))
+    return module
+
+
+def _imported(module: Any, value: Any, name: str) -> Any:
+    SEEN.append(("imported", module.__name__, name))
+    return value
+
+
+def _store_attr(owner: Any, name: str) -> None:
+    SEEN.append(("store_attr", type(owner).__name__, name))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    SEEN.append(("is_same",))
+    return one is other
+
+
+def _subject(value: Any) -> Any:
+    SEEN.append(("subject",))
+    return value
+
+
+HOOKS = Hooks(_enter, _load_global, _load_attr, _load_super, _loaded, _imported, _store_attr, _is_same, _subject)
