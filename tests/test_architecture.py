@@ -18,7 +18,7 @@ from tests.imports import Import, Package, cycle, imports_of
 ALLOWED = {
     "guards": {"attrs", "sympy", "z3"},
     "meta_fns": {"attrs", "torch"},
-    "symshape": {"attrs", "bytecode", "torch", "guards", "meta_fns"},
+    "symshape": {"attrs", "torch", "guards", "meta_fns"},
 }
 # Third-party packages that belong to one place: the only modules (or packages) that may import them.
 CONFINED = {

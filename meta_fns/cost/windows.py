@@ -22,6 +22,7 @@ def _window(dims: int) -> Formula:
     return flops
 
 
+charge_all(CostRule("pooling", _window(1)), "max_pool1d")
 charge_all(CostRule("pooling", _window(2)), "avg_pool2d max_pool2d_with_indices fractional_max_pool2d")
 charge_all(CostRule("pooling", _window(3)), "avg_pool3d max_pool3d_with_indices fractional_max_pool3d")
 charge_all(

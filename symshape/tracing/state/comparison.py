@@ -92,7 +92,7 @@ class Comparison:
         self._by_keys: list[Table] = []
         self._names: dict[str, Any] = {
             "all": all, "any": any, "getattr": getattr, "len": len, "list": list, "map": map, "tuple": tuple,
-            "chain": itertools.chain.from_iterable, "identical": _identical, "items": items_of,
+            "dict_get": dict.get, "chain": itertools.chain.from_iterable, "identical": _identical, "items": items_of,
             "missing": MISSING, "same": is_,
         }  # fmt: skip
         lines = []
@@ -122,6 +122,8 @@ class Comparison:
                     yield f"r{i}()"
                 else:
                     yield f"{owner}.cell_contents is v{i}"
+            elif isinstance(cell.owner, dict) and type(cell.owner) is not dict:  # past its class's own look-up
+                yield f"dict_get({owner}, {key}, missing) is v{i}"
             elif cell.value is MISSING:
                 yield f"{key} not in {owner}"
             elif type(cell.owner) is dict:
@@ -230,7 +232,7 @@ def _read(cell: Cell | Attribute) -> Any:
             return cell.owner.cell_contents
         except ValueError:
             return MISSING
-    return cell.owner.get(cell.key, MISSING)
+    return cell.read()
 
 
 def _identical(now: tuple[Any, ...], then: tuple[Any, ...]) -> bool:

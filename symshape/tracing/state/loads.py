@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import functools
 import logging
+import os
 import sys
 import types
 import warnings
@@ -17,6 +18,7 @@ from symshape.tracing.state.classes import absent, class_entry, look_up, touch_m
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
 from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Namespace, Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.user_code import is_library
 
 _OF_TENSORS = 0  # no object has this id
 _WALKS = frozenset(
@@ -72,6 +74,9 @@ def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builti
     if (id(namespace), name) not in recorder.seen:
         before = recorder.namespace("", namespace)
         if name in namespace:
+            value = namespace[name]
+            if isinstance(value, dict) and is_library(recorder.asker):
+                _registry(recorder, value, name)
             recorder.entry(namespace, name, name, before)
             return
         recorder.absent("", namespace, name, before)
@@ -81,6 +86,17 @@ def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builti
             recorder.entry(builtins, name, name, recorder.namespace("builtins", builtins))
         else:
             recorder.absent("builtins", builtins, name, recorder.namespace("builtins", builtins))
+
+
+def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
+    """A dictionary among a library's globals: what it holds must stay, but it may gain what others register."""
+    if id(value) in recorder.known:
+        return
+    recorder.known[id(value)] = value
+    recorder.namespace(name, value)
+    for key, item in list(dict.items(value)):
+        recorder.place(Cell(value, key, item, f"{name}[{key!r}]"))
+        recorder.touch(item, f"{name}[{key!r}]")
 
 
 def load_module(recorder: Recorder, module: Any, name: str) -> None:
@@ -109,7 +125,10 @@ def setter(recorder: Recorder, owner: Any, key: str) -> None:
 
 
 def listed(recorder: Recorder, owner: Any) -> None:
-    """All attributes of an object are about to be listed."""
+    """All attributes of an object are about to be listed, or all of the environment."""
+    if owner is os.environ:
+        recorder.touch(os.environ._data, "os.environ")
+        return
     recorder.touch(owner, type(owner).__name__)
     attributes = lookups.attributes_of(owner)
     if attributes is not None:

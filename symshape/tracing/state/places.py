@@ -32,6 +32,8 @@ class Cell:
                 return self.owner.cell_contents
             except ValueError:
                 return MISSING
+        if isinstance(self.owner, dict):  # past whatever its class does about look-ups
+            return dict.get(self.owner, self.key, MISSING)
         return self.owner.get(self.key, MISSING)
 
 

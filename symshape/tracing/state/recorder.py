@@ -8,6 +8,7 @@ generator of numbers, a clock, an iterator, an object of C) is refused by name a
 
 from __future__ import annotations
 
+import os
 import threading
 import types
 from collections.abc import Callable, Iterable
@@ -177,7 +178,8 @@ class Recorder:
         value = owner.get(key, MISSING)
         if namespace.before.get(key, MISSING) is value:
             self.place(Cell(owner, key, value, name))
-        self.touch(value, name)
+        if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
+            self.touch(value, name)
 
     def absent(self, name: str, owner: Any, key: str, namespace: Namespace) -> None:
         """A name was looked for in a dictionary and was not there."""

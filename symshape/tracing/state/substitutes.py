@@ -8,7 +8,9 @@ torch's are answers to questions that each call asks again.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+import functools
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -27,6 +29,51 @@ _FLAGS = (
     "is_anomaly_enabled",
     "get_default_device",
 )
+
+
+class Environment:
+    """``os.environ``, of which single variables are read; whoever wants more reads it whole.
+
+    Args:
+        read: answers one variable.
+        whole: told that all are about to be read.
+    """
+
+    __slots__ = ("_read", "_whole")
+
+    def __init__(self, read: Callable[..., Any], whole: Callable[[Any], None]) -> None:
+        self._read, self._whole = read, whole
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """One variable."""
+        return self._read(key, default)
+
+    def __getitem__(self, key: str) -> str:
+        self._read(key)
+        return os.environ[key]
+
+    def __contains__(self, key: str) -> bool:
+        return self._read(key) is not None
+
+    def __setitem__(self, key: str, value: str) -> None:
+        self._whole(os.environ)
+        os.environ[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        self._whole(os.environ)
+        del os.environ[key]
+
+    def __iter__(self) -> Iterator[str]:
+        self._whole(os.environ)
+        return iter(os.environ)
+
+    def __len__(self) -> int:
+        self._whole(os.environ)
+        return len(os.environ)
+
+    def __getattr__(self, name: str) -> Any:
+        self._whole(os.environ)
+        return getattr(os.environ, name)
 
 
 class Substitutes:
@@ -54,6 +101,8 @@ class Substitutes:
             id(vars): self.vars,
             id(dir): self.dir,
             id(print): self.print,
+            id(os.getenv): self.getenv,
+            id(os.environ): Environment(self.getenv, listed),
         }
         self._flags = [getattr(torch, name) for name in _FLAGS if hasattr(torch, name)]
         self.table |= {id(each): self._asking(each) for each in self._flags}
@@ -81,6 +130,12 @@ class Substitutes:
         if owner:
             self._listed(owner[0])
         return dir(*owner)
+
+    def getenv(self, key: str, default: Any = None) -> Any:
+        """``os.getenv``: one variable of the environment."""
+        value = os.environ.get(key)
+        self._answered(functools.partial(os.environ.get, key), value, f"the environment's {key}")
+        return default if value is None else value
 
     def print(self, *items: Any, **options: Any) -> None:
         """``print``."""

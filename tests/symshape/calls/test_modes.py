@@ -92,7 +92,7 @@ def test_a_function_mode_of_the_users_is_refused_around_a_call() -> None:
             result = fn(*args, **(kwargs or {}))
             return result * 2 if fn is torch.relu else result
 
-    fast = symshape.compile(lambda x: torch.relu(x))
+    fast = symshape.compile(lambda x: torch.relu(x), fullgraph=True)
     assert torch.equal(fast(torch.ones(3)), torch.ones(3))
     with Twice(), pytest.raises(UnsupportedError, match=r"function mode .*Twice is active"):
         fast(torch.ones(3))

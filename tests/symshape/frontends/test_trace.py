@@ -10,7 +10,7 @@ import torch
 
 import guards
 import symshape
-from symshape import GuardViolation, InputError, Traced
+from symshape import GuardViolation, InputError, Traced, events
 from tests.symshape.eager import agree, assert_same
 
 R = torch.ones
@@ -182,10 +182,13 @@ def test_other_threads_run_eagerly_while_one_traces() -> None:
     inside, outside = threading.Event(), threading.Event()
     seen: list[torch.Tensor] = []
 
+    def wait(event: events.Event) -> None:  # while fn is traced; the recording would refuse events of threads
+        if isinstance(event, events.GuardAdded):
+            inside.set()
+            assert outside.wait(30)
+
     def fn(x: torch.Tensor) -> torch.Tensor:
-        inside.set()
-        assert outside.wait(30)
-        return x + 1
+        return x + 1 if x.shape[0] > 2 else x
 
     def other() -> None:
         assert inside.wait(30)
@@ -194,7 +197,11 @@ def test_other_threads_run_eagerly_while_one_traces() -> None:
 
     thread = threading.Thread(target=other)
     thread.start()
-    symshape.trace(fn, R(3))
+    unsubscribe = events.subscribe(wait)
+    try:
+        symshape.trace(fn, R(3), dynamic=True)
+    finally:
+        unsubscribe()
     thread.join()
     assert type(seen[0]) is torch.Tensor
     assert torch.equal(seen[0], R(3, 2))
