@@ -13,7 +13,7 @@ import torch
 
 from symshape.calls.modes import modes
 from symshape.tracing.state.checker import Checker
-from symshape.tracing.state.comparison import Places
+from symshape.tracing.state.comparison import Hooks, Places
 from symshape.tracing.state.places import Answer, Container, Keys, Place, same, same_items
 
 
@@ -63,7 +63,10 @@ class State:
     def _make_checker(self) -> Checker:
         cells = [each for each in self._places if not isinstance(each, (Answer, Keys))]
         others = [each for each in self._places if isinstance(each, (Answer, Keys))]
-        self._checker = Checker(Places(cells, self._containers, others=others))
+        empty = {id(each) for each in self._containers if isinstance(each.owner, dict) and not each.items}
+        filled = [each for each in self._containers if id(each) not in empty]
+        hooks = [Hooks(each.owner) for each in self._containers if id(each) in empty]  # mostly: no order to compare
+        self._checker = Checker(Places(cells, filled, hooks=hooks, others=others))
         return self._checker
 
     def _same_tensors(self) -> bool:
