@@ -605,8 +605,8 @@ def torch_backend_flag_read() -> World:
     before = torch.backends.cudnn.benchmark
     return World(
         lambda x: x * (2 if torch.backends.cudnn.benchmark else 3),
-        [ON, lambda: setattr(torch.backends.cudnn, "benchmark", not before), ON],
-        undo=lambda: setattr(torch.backends.cudnn, "benchmark", before),
+        [ON, lambda: torch._C._set_cudnn_benchmark(not before), ON],  # torch's own test helpers forbid the property
+        undo=lambda: torch._C._set_cudnn_benchmark(before),
     )
 
 
