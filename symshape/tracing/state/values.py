@@ -73,7 +73,7 @@ def touch_method(recorder: Recorder, method: types.MethodType, name: str) -> Non
     """A bound method."""
     if method.__self__ is random._inst:  # watched as a whole: see ``Draws``
         return
-    recorder.touch(method.__self__, "recorder" if method is recorder.root else name)
+    recorder.touch(method.__self__, "self" if method is recorder.root else name)
     recorder.touch(method.__func__, name)
 
 
