@@ -31,7 +31,7 @@ from symshape.options import Options
 from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
-from symshape.runtime.runners.cuda_graph import GraphStore
+from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.padded import PaddedRunner
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
@@ -209,7 +209,7 @@ class Compiled:
             wanted, history = self._policies(full, values)
             miss = self._missed(full, values)
             program = capture(self.fn, full, wanted, self._options, given_up)
-            runner_name, runner = make_runner(self._runner, program, self._graphs)
+            runner_name, runner = make_runner(self._runner, program, self._graphs, self._options)
             entry = Entry(next(self._numbers), program, runner_name, runner, builder(program.graph.output_tree))
             self._ask(program.questions)
             branch, gone = self._cache.publish(self._with_answers(structure, full.leaves), entry)

@@ -6,10 +6,8 @@ a later replay does can be seen.  Parameters and buffers are used in place; thei
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +20,7 @@ from symshape.graph.program import Program
 from symshape.graph.steps import values_in
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.graph_store import GraphKey, GraphStore
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
 
@@ -31,15 +30,6 @@ _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapt
 _APART = "the call is part of another capture, or what the program writes shares memory with another input or parameter"
 _WORTH_A_GRAPH = 256  # calls at the same addresses: a capture (0.6 ms) is earned back at about 2.5 µs a call
 _MOST_SIZES = 10_000  # remembered as seen once, or as refused
-
-
-@attrs.frozen
-class GraphKey:
-    """What one captured graph is for.  Made only by :meth:`CudaGraphRunner.key`, for capture and look-up alike."""
-
-    program: int
-    sizes: tuple[int, ...]
-    stream: int
 
 
 @attrs.frozen(eq=False)
@@ -81,64 +71,6 @@ class Repeats:
             self.addresses, self.count, self.direct = addresses, 0, None
         self.count += 1
         return self.count == _WORTH_A_GRAPH
-
-
-class GraphStore:
-    """The graphs of one compiled function: a memory pool for each stream, at most ``limit`` graphs (LRU)."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._graphs: OrderedDict[GraphKey, Captured] = OrderedDict()
-        self._pools: dict[int, Any] = {}
-        self._programs = 0
-        self.lock = threading.RLock()
-
-    @property
-    def limit(self) -> int:
-        """How many graphs are kept at most."""
-        return self._limit
-
-    def number(self) -> int:
-        """A number for a program, unique in this store."""
-        self._programs += 1
-        return self._programs
-
-    def pool(self, stream: int) -> Any:
-        """The memory pool that the graphs of one stream share: they never run at the same time."""
-        found = self._pools.get(stream)
-        if found is None:
-            found = self._pools[stream] = torch.cuda.graph_pool_handle()
-        return found
-
-    def get(self, key: GraphKey) -> Captured | None:
-        """The graph for ``key``, now the most recently used."""
-        found = self._graphs.get(key)
-        if found is not None:
-            self._graphs.move_to_end(key)
-        return found
-
-    def put(self, key: GraphKey, captured: Captured) -> None:
-        """Keeps a graph; the least recently used one leaves if there are too many."""
-        self._graphs[key] = captured
-        while len(self._graphs) > self._limit:
-            self._graphs.popitem(last=False)
-
-    def drop(self, program: int) -> None:
-        """Forgets the graphs of one program."""
-        for key in [key for key in self._graphs if key.program == program]:
-            del self._graphs[key]
-
-    def of(self, program: int) -> int:
-        """How many graphs one program has."""
-        return sum(key.program == program for key in self._graphs)
-
-    def __len__(self) -> int:
-        return len(self._graphs)
-
-    def clear(self) -> None:
-        """Forgets all graphs and their pool."""
-        self._graphs.clear()
-        self._pools.clear()
 
 
 class CudaGraphRunner:

@@ -8,139 +8,29 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
 import torch
 
 from symshape import events
-from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
+from symshape.options import Options
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
-from symshape.runtime.padding.results import Answer, amount, narrower
 from symshape.runtime.padding.transform import Refusal, device_of
+from symshape.runtime.runners.bucket import Bucket, Placement
+from symshape.runtime.runners.capture import CaptureFailed
 from symshape.runtime.runners.fitness import check_recordable
-from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.protocol import Runner, Unfit
-
-Replay = Callable[[], Sequence[torch.Tensor]]
-"""Runs a padded program on its buffers; answers its tensors, which the next replay may overwrite."""
 
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 _REMEMBERED = 4096  # calls, by their sizes
 _RESTING = 8  # a bucket leaves when this many calls for each bucket have passed without it
-
-
-@attrs.frozen(eq=False)
-class Placement:
-    """Where a call of certain sizes goes in a bucket.
-
-    Attributes:
-        inputs: the valid parts of the buffers.
-        sizes: the sizes to be written.
-        answer: makes the results.
-    """
-
-    inputs: list[torch.Tensor]
-    sizes: torch.Tensor
-    answer: Answer
-
-
-class CaptureFailed(Exception):
-    """A padded program that cannot be captured as a CUDA graph, and why."""
-
-
-class Bucket:
-    """One padded program with its buffers.
-
-    Attributes:
-        made: the plan.
-        buffers: the inputs at their capacities.
-        sizes: the true sizes that the program reads.
-        replay: runs the program.
-        last_used: the number of the last call that it served.
-    """
-
-    def __init__(self, program: Program, made: Plan, device: torch.device, pool: Any) -> None:
-        assert made.padded is not None
-        assert made.results is not None
-        graph = made.padded.graph
-        self.made = made
-        self._padded = made.padded
-        self._results = made.results
-        specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
-        self.buffers = [torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device) for spec in specs]
-        self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
-        self._run = compile_graph(fuse(graph) if device.type == "cuda" else graph, {})
-        self._arguments = [*self.buffers, *self.sizes.unbind()]
-        self._lifted = [each.tensor for each in graph.lifted]
-        self._pool = pool
-        self.replay: Replay | None = None
-        self._addresses: list[int] = []
-        self.last_used = 0
-
-    def covers(self, values: Mapping[str, int]) -> bool:
-        """Whether calls with these sizes can be served."""
-        exact = all(values[name] == value for name, value in self.made.exact.items())
-        return exact and all(values[name] <= cap for name, cap in self.made.caps.items())
-
-    def place(self, values: Mapping[str, int]) -> Placement:
-        """Where a call with these sizes goes."""
-        pairs = zip(self.buffers, self._padded.axes, strict=True)
-        parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
-        sizes = [amount(term, values) for term in self._padded.sizes]
-        written = torch.tensor(sizes, dtype=torch.int64).to(self.sizes.device)
-        return Placement(parts, written, self._results.at(values))
-
-    def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
-        """The flat results of one call."""
-        with torch.no_grad():
-            if inputs:
-                torch._foreach_copy_(placement.inputs, list(inputs))
-            self.sizes.copy_(placement.sizes)
-            if self.replay is None or self._addresses != [tensor.data_ptr() for tensor in self._lifted]:
-                self._prepare()
-            assert self.replay is not None
-            return placement.answer(self.replay(), leaves)
-
-    def _prepare(self) -> None:
-        self._addresses = [tensor.data_ptr() for tensor in self._lifted]
-        self.replay = self._captured() if self.sizes.device.type == "cuda" else self._again
-
-    def _again(self) -> Sequence[torch.Tensor]:
-        return self._run(self._arguments, ())
-
-    def _captured(self) -> Replay:
-        """The program as a CUDA graph in the shared pool; the buffers hold a call's inputs already."""
-        device = self.sizes.device
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):  # warm up: libraries initialise
-            self._again()
-        torch.cuda.current_stream(device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
-                with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                    tensors = self._again()
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            torch.cuda.synchronize(device)
-            raise CaptureFailed(str(error)) from error
-
-        def replay() -> Sequence[torch.Tensor]:
-            graph.replay()
-            return tensors
-
-        return replay
 
 
 class PaddedRunner:
@@ -149,16 +39,19 @@ class PaddedRunner:
     Args:
         program: what is to be run.
         eager: serves what no bucket can.
-        limit: the number of buckets kept.
+        store: where the graphs of the compiled function are kept.
+        options: how buckets are kept and results are answered.
 
     Raises:
         Unfit: the program cannot be run again and again on buffers, or has no size that can be padded.
     """
 
-    def __init__(self, program: Program, eager: Runner, limit: int) -> None:
+    def __init__(self, program: Program, eager: Runner, store: GraphStore, options: Options) -> None:
         self._program = program
         self._eager = eager.run
-        self._limit = limit
+        self._store = store
+        self._options = options
+        self._limit = store.limit
         self._positions = [each.position for each in program.graph.inputs]
         self._symbols = [(name, place) for name, place in program.positions.items()]
         self._device = _check_fit(program)

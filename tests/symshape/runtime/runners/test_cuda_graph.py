@@ -11,8 +11,9 @@ import torch
 import symshape
 from symshape import Options, events
 from symshape.runtime.runners import cuda_graph
-from symshape.runtime.runners.cuda_graph import Captured, CudaGraphRunner, GraphKey, GraphStore, Repeats
+from symshape.runtime.runners.cuda_graph import Captured, CudaGraphRunner, Repeats
 from symshape.runtime.runners.eager import EagerRunner
+from symshape.runtime.runners.graph_store import GraphKey, GraphStore
 from symshape.runtime.runners.protocol import Unfit
 from symshape.runtime.runners.static_outputs import Outputs
 
