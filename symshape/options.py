@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -19,6 +19,11 @@ def _fraction(instance: object, attribute: attrs.Attribute[Any], value: Any) -> 
         raise InputError(f"{attribute.name} must be a number from 0 to 1, not {value!r}")
 
 
+def _kernels(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value not in ("eager", "inductor", "auto"):
+        raise InputError(f"{attribute.name} must be 'eager', 'inductor' or 'auto', not {value!r}")
+
+
 @attrs.frozen(kw_only=True)
 class Options:
     """How tracing and caching behave.
@@ -32,6 +37,9 @@ class Options:
             buckets kept by one program; one that has not been used for long leaves.
         verify: the fraction of calls (0 to 1) for which eager runs too and is compared; a difference raises
             :class:`symshape.VerificationError`. 0.01 costs about two eager calls in a hundred.
+        kernels: whose kernels padded programs run.  ``"eager"``: eager's.  ``"inductor"``: Inductor compiles the program
+            once for all capacities, at the first call, which waits; each bucket runs what is faster there, timed.
+            ``"auto"``: the same, compiled in a thread beside the calls once there were 256 of them.
         minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).
     """
 
@@ -40,5 +48,6 @@ class Options:
     max_entries: int = attrs.field(default=1024, validator=_positive)
     memo_size: int = attrs.field(default=4096, validator=_positive)
     max_cuda_graphs: int = attrs.field(default=64, validator=_positive)
+    kernels: Literal["eager", "inductor", "auto"] = attrs.field(default="eager", validator=_kernels)
     minimise_guards: bool = True
     verify: float = attrs.field(default=0.0, validator=_fraction)

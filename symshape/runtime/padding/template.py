@@ -33,8 +33,11 @@ Pad = Callable[[Region], PaddedGraph]
 """Makes the padded program for a region."""
 
 _aten = torch.ops.aten
-_PROBES = ((2, 1), (3, 2), (1, 3), (5, 4), (1, 2), (3, 4), (7, 5))
-"""Multiples of a bucket's capacities, tried in turn, by numerator and denominator; the next symbol starts one later."""
+_PROBES = (2, 3, 5, 4, 7, 6, -2, 9, -4, 8)
+"""Multiples of a bucket's capacities, tried in turn (a negative one divides); the next symbol starts one later.
+
+Whole multiples keep what capacities are divisible by, and with it the form of the program.
+"""
 _WANTED = 3  # probes that a formula is fitted to, besides the bucket itself
 _FACTORS = 3  # a formula is a multiple of a product of at most so many sizes, and a constant
 
@@ -113,8 +116,8 @@ def _probes(region: Region) -> Iterator[dict[str, int]]:
     for start in range(len(_PROBES)):
         found = {}
         for name, cap in region.caps.items():
-            above, below = _PROBES[(start + kinds[name]) % len(_PROBES)]
-            found[name] = max(2, cap * above // below)
+            factor = _PROBES[(start + kinds[name]) % len(_PROBES)]
+            found[name] = cap * factor if factor > 0 else max(2, cap // -factor)
         yield found
 
 

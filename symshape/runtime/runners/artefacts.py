@@ -86,6 +86,16 @@ class Artefacts:
         key = tuple(values)
         return self._memo.get(key) or self._find(leaves, key)
 
+    def known(self, values: Sequence[int]) -> Artefact | None:
+        """The artefact for these integers, if it was compiled already."""
+        key = tuple(values)
+        return self._memo.get(key) or next((each for each in self._made if each.serves(key)), None)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is compiled."""
+        return self._closed or len(self._made) >= _MAX_ARTEFACTS
+
     def run(self, artefact: Artefact, leaves: Sequence[Any]) -> list[Any]:
         """The flat outputs of a call."""
         results = iter(artefact.call(*[leaves[i] for i in self._positions], *self._lifted))

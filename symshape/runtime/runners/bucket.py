@@ -8,12 +8,15 @@ from typing import Any
 import attrs
 import torch
 
+from symshape import events
 from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.results import Answer, amount, narrower
-from symshape.runtime.runners.capture import Replay, captured
+from symshape.runtime.runners.capture import CaptureFailed, Replay, captured
 from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.kernels import Kernels
+from symshape.runtime.runners.variants import Variant, measured
 
 
 @attrs.frozen(eq=False)
@@ -38,11 +41,16 @@ class Bucket:
         made: the plan.
         buffers: the inputs at their capacities.
         sizes: the true sizes that the program reads.
-        replay: runs the program.
+        variants: the ways to run the program, the fastest first; empty before the first call.
         last_used: the number of the last call that it served.
+
+    Args:
+        kernels: compiles the program, too; None for eager's kernels alone.
     """
 
-    def __init__(self, program: Program, made: Plan, device: torch.device, pool: Any) -> None:
+    def __init__(
+        self, program: Program, made: Plan, device: torch.device, pool: Any, kernels: Kernels | None = None
+    ) -> None:
         assert made.padded is not None
         assert made.results is not None
         graph = made.padded.graph
@@ -56,7 +64,10 @@ class Bucket:
         self._arguments = [*self.buffers, *self.sizes.unbind()]
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
+        self._kernels = kernels
+        self._asked: int | None = None  # the state of the kernels when they were asked in vain
         self.replay: Replay | None = None
+        self.variants: tuple[Variant, ...] = ()
         self._addresses: list[int] = []
         self.last_used = 0
 
@@ -81,14 +92,39 @@ class Bucket:
             self.sizes.copy_(placement.sizes)
             if self.replay is None or self._addresses != [tensor.data_ptr() for tensor in self._lifted]:
                 self._prepare()
+            elif self._kernels is not None and len(self.variants) == 1 and self._kernels.due(self._asked):
+                self._compile(self._kernels)
             assert self.replay is not None
             return placement.answer(self.replay(), leaves)
 
     def _prepare(self) -> None:
         """Captures the program; what was captured before stays if that fails, and is not taken for the new one."""
         addresses = [tensor.data_ptr() for tensor in self._lifted]
-        self.replay = captured(self._again, self.sizes.device, self._pool)
+        self.replay = self._captured(self._again)
+        self.variants = (Variant("eager", self.replay),)
         self._addresses = addresses
+        self._asked = None
+        if self._kernels is not None and self._kernels.due(None):
+            self._compile(self._kernels)
+
+    def _compile(self, kernels: Kernels) -> None:
+        """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on."""
+        found = kernels.compiled(self._padded, self.buffers, self.sizes)
+        self._asked = kernels.state
+        if found is None:
+            return
+        try:
+            other = Variant("inductor", self._captured(found))
+        except CaptureFailed as error:
+            kernels.fail(error)
+            return
+        self.variants = measured((*self.variants, other), self.sizes.device)
+        self.replay = self.variants[0].replay
+        times = {each.kernels: each.milliseconds or 0.0 for each in self.variants}
+        events.emit(events.VariantChosen(dict(self.made.caps), self.variants[0].kernels, times))
+
+    def _captured(self, run: Replay) -> Replay:
+        return captured(run, self.sizes.device, self._pool)
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._arguments, ())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from symshape import events
 from symshape.runtime.padding.template import Pad, Template, generalise
 from symshape.runtime.padding.transform import PaddedGraph
-from symshape.runtime.runners.artefacts import Artefacts
+from symshape.runtime.runners.artefacts import Artefact, Artefacts
 
 __all__ = ["Compiled", "Kernels"]
 
@@ -20,19 +22,12 @@ _MAX_TEMPLATES = 4
 class Compiled:
     """A padded program compiled by Inductor, for one bucket: call it to run it on the bucket's buffers."""
 
-    def __init__(self, artefacts: Artefacts, buffers: Sequence[torch.Tensor], sizes: torch.Tensor) -> None:
+    def __init__(self, artefacts: Artefacts, artefact: Artefact, leaves: Sequence[Any]) -> None:
         self._artefacts = artefacts
-        self._leaves = [*buffers, sizes] if sizes.numel() else list(buffers)
-        values = [size for tensor in self._leaves for size in tensor.size()]
-        self._artefact = artefacts.get(self._leaves, values)
-
-    @property
-    def ready(self) -> bool:
-        """Whether it compiled."""
-        return self._artefact is not None
+        self._artefact = artefact
+        self._leaves = leaves
 
     def __call__(self) -> list[torch.Tensor]:
-        assert self._artefact is not None
         return self._artefacts.run(self._artefact, self._leaves)
 
 
@@ -41,24 +36,54 @@ class Kernels:
 
     Args:
         pad: makes the padded program of a region.
+        patience: after how many calls it starts to compile, in a thread of its own; None: at once, and calls wait.
+
+    Attributes:
+        busy: whether something is being compiled in the background.
     """
 
-    def __init__(self, pad: Pad) -> None:
+    def __init__(self, pad: Pad, patience: int | None = None) -> None:
         self._pad = pad
+        self._patience = patience
+        self._calls = 0
         self._templates: list[tuple[Template, Artefacts]] = []
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self.busy = False
 
-    def compiled(
-        self, padded: PaddedGraph, buffers: Sequence[torch.Tensor], sizes: torch.Tensor
-    ) -> Compiled | None:
-        """A bucket's program, compiled by now; None where Inductor, or the form of the program, does not allow it."""
+    @property
+    def state(self) -> int:
+        """Another number when more may be had than before."""
+        return -1 if self._closed else 2 * len(self._templates) + self.busy
+
+    def due(self, seen: int | None) -> bool:
+        """Whether it is time to ask for a compiled program, ``seen`` being the state at the last question; counts calls."""
+        if self._closed or seen == self.state:
+            return False
+        if self._patience is None:
+            return True
+        self._calls += 1
+        return self._calls >= self._patience and not self.busy
+
+    def compiled(self, padded: PaddedGraph, buffers: Sequence[torch.Tensor], sizes: torch.Tensor) -> Compiled | None:
+        """A bucket's program, compiled; None where it is not ready, or Inductor or the program's form forbid it."""
+        leaves = [*buffers, sizes] if sizes.numel() else list(buffers)
         with self._lock:
             artefacts = self._artefacts(padded)
             if artefacts is None:
                 return None
-            made = Compiled(artefacts, buffers, sizes)
-            return made if made.ready else None
+            values = tuple(size for tensor in leaves for size in tensor.size())
+            if self._patience is not None and artefacts.known(values) is None:
+                self._start(artefacts, leaves, values)
+                return None
+            artefact = artefacts.get(leaves, values)
+            return None if artefact is None else Compiled(artefacts, artefact, leaves)
+
+    def fail(self, error: Exception) -> None:
+        """Compiles no more: what was compiled cannot be run."""
+        self._closed = True
+        reason = f"{type(error).__name__}: {error}"
+        events.emit(events.RunnerFallback("inductor's kernels", "eager's kernels", reason))
 
     def release(self) -> None:
         """Forgets what was compiled and compiles no more."""
@@ -71,6 +96,20 @@ class Kernels:
     def __len__(self) -> int:
         return sum(len(artefacts) for _, artefacts in self._templates)
 
+    def _start(self, artefacts: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]) -> None:
+        if self.busy or artefacts.full:
+            return
+        self.busy = True
+
+        def work() -> None:
+            try:
+                artefacts.get(leaves, values)
+            finally:
+                self.busy = False
+
+        context = contextvars.copy_context()  # the user's settings of the compiler
+        threading.Thread(target=context.run, args=(work,), name="symshape-inductor", daemon=True).start()
+
     def _artefacts(self, padded: PaddedGraph) -> Artefacts | None:
         if self._closed:
             return None
@@ -78,10 +117,6 @@ class Kernels:
         if found is None and len(self._templates) < _MAX_TEMPLATES:
             template = generalise(padded, self._pad)
             if template is not None:
-                found = Artefacts(template.graph, template.paths, template.slots, self._failed)
+                found = Artefacts(template.graph, template.paths, template.slots, self.fail)
                 self._templates.append((template, found))
         return found
-
-    def _failed(self, error: Exception) -> None:
-        self._closed = True
-        events.emit(events.RunnerFallback("inductor in padded", "eager kernels", f"{type(error).__name__}: {error}"))

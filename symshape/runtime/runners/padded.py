@@ -20,16 +20,19 @@ from symshape.graph.steps import values_in
 from symshape.options import Options
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
-from symshape.runtime.padding.transform import Refusal, device_of
+from symshape.runtime.padding.results import aliased_storages
+from symshape.runtime.padding.transform import Refusal, device_of, pad
 from symshape.runtime.runners.bucket import Bucket, Placement
 from symshape.runtime.runners.capture import CaptureFailed
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.protocol import Runner, Unfit
 
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 _REMEMBERED = 4096  # calls, by their sizes
+_PATIENCE = 256  # calls before a program is compiled in the background
 _RESTING = 8  # a bucket leaves when this many calls for each bucket have passed without it
 
 
@@ -55,6 +58,7 @@ class PaddedRunner:
         self._positions = [each.position for each in program.graph.inputs]
         self._symbols = [(name, place) for name, place in program.positions.items()]
         self._device = _check_fit(program)
+        self._kernels = self._make_kernels(options)
         self._buckets: OrderedDict[Any, Bucket] = OrderedDict()
         self._calls: OrderedDict[Any, tuple[Bucket, Placement] | None] = OrderedDict()
         self._refusals: dict[str, Refusal] = {}
@@ -91,10 +95,13 @@ class PaddedRunner:
             self._buckets.clear()
             self._calls.clear()
             self._pools.clear()
+            if self._kernels is not None:
+                self._kernels.release()
 
     def describe(self) -> str:
-        """How many buckets there are for the program."""
-        return f"padded, {len(self._buckets)} buckets"
+        """How many buckets there are for the program, and whose kernels they run."""
+        compiled = sum(each.variants[0].kernels == "inductor" for each in self._buckets.values() if each.variants)
+        return f"padded, {len(self._buckets)} buckets" + (f", {compiled} of Inductor's kernels" if compiled else "")
 
     def padding(self) -> PaddingReport:
         """What came of each symbol, in the bucket with the most repairs."""
@@ -146,9 +153,19 @@ class PaddedRunner:
             return found
         while len(self._buckets) >= self._limit:
             self._forget(*self._oldest())
-        bucket = self._buckets[key] = Bucket(self._program, made, self._device, self._pool(stream))
+        bucket = self._buckets[key] = Bucket(
+            self._program, made, self._device, self._pool(stream), self._kernels
+        )
         events.emit(events.BucketMade(dict(made.caps), dict(made.exact), (time.perf_counter() - start) * 1e3))
         return bucket
+
+    def _make_kernels(self, options: Options) -> Kernels | None:
+        if options.kernels == "eager":
+            return None
+        graph, device = self._program.graph, self._device
+        aliased = aliased_storages(graph)
+        patience = _PATIENCE if options.kernels == "auto" else None
+        return Kernels(lambda region: pad(graph, region, device, aliased), patience)
 
     def _tell(self, made: Plan) -> None:
         for name, refusal in made.refusals.items():
