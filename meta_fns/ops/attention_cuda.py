@@ -66,7 +66,7 @@ def _rng(query: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     return number, number
 
 
-@rule("aten._scaled_dot_product_flash_attention.default", padding=padded_attention.fused_on_cuda)
+@rule("aten._scaled_dot_product_flash_attention.default", padding=padded_attention.fused_on_device)
 def flash_attention(
     query: TensorSpec,
     key: TensorSpec,
@@ -94,7 +94,7 @@ def flash_attention(
     return laid_out_like(query), _float32(query, (b, h, s)), None, None, s, t, state, unused, debug
 
 
-@rule("aten._scaled_dot_product_efficient_attention.default", padding=padded_attention.fused_on_cuda)
+@rule("aten._scaled_dot_product_efficient_attention.default", padding=padded_attention.fused_on_device)
 def efficient_attention(
     query: TensorSpec,
     key: TensorSpec,
@@ -119,7 +119,7 @@ def efficient_attention(
     return output, _float32(query, (b, h, rows)), *_rng(query)
 
 
-@rule("aten._scaled_dot_product_cudnn_attention.default", padding=padded_attention.fused_on_cuda)
+@rule("aten._scaled_dot_product_cudnn_attention.default", padding=padded_attention.fused_on_device)
 def cudnn_attention(
     query: TensorSpec,
     key: TensorSpec,
@@ -141,7 +141,9 @@ def cudnn_attention(
     return output, logsumexp, None, None, s, key.sizes[2], number, number, None
 
 
-@rule("aten._scaled_dot_product_fused_attention_overrideable.default")
+@rule(
+    "aten._scaled_dot_product_fused_attention_overrideable.default", padding=padded_attention.fused_on_device
+)
 def fused_attention_overrideable(
     query: TensorSpec,
     key: TensorSpec,

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.sizes import Size, known
 from meta_fns.padding.axes import Axis, agree, capacity_of, is_padded, length, padded_sizes, prefix
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
@@ -18,7 +19,7 @@ from meta_fns.padding.padded import Emitter, Handle, Padded
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import masked, valid_along
 
-__all__ = ["flash_for_cpu", "fused_on_cuda"]
+__all__ = ["flash_for_cpu", "fused_on_device"]
 
 _aten = torch.ops.aten
 
@@ -96,46 +97,70 @@ def flash_for_cpu(
     return Padded(out, query.axes), Padded(logsumexp, query.axes[:3])
 
 
-def fused_on_cuda(
+def fused_on_device(
     emit: Emitter, query: Padded, key: Padded, value: Padded, *args: Any, **kwargs: Any
 ) -> tuple[Any, ...]:
-    """The fused kernels on CUDA; only their first result is valid.
+    """The fused kernels of devices; only their first result is valid.
 
-    Padded keys are hidden by the causal mask, or by one that the memory-efficient kernel adds: the others take none.
+    Padded keys are hidden by the causal mask, or by one that is added to the scores: by the memory-efficient kernel on
+    CUDA, where the others take none, by the kernel itself elsewhere.
 
     Raises: Refuse for a causal mask with padded keys that are not as many as the queries.
     """
+    if query.ndim != 4:
+        raise Refuse("attention without a dimension of heads", *query.sizes)
     names = [argument.name for argument in emit.op._schema.arguments]
     given = dict(zip(names[3:], args, strict=False)) | kwargs
     causal, bias = bool(given.get("is_causal", False)), given.get("attn_bias")
     key, value = _prepared(emit, query, key, value, causal)
     if bias is not None:
         _need_mask(query, key.axes[2], bias)
+    elsewhere = "overrideable" in emit.op._schema.name
     if is_padded(key.axes[2]):
         if causal:  # kernels align it differently for other numbers of queries
             need_agreement(query.axes[2], key.axes[2])
-        else:
-            return _masked_on_cuda(emit, query, key, value, given)
+        elif given.get("dropout_p"):
+            raise Refuse("attention with dropout", *key.sizes)
+        elif not elsewhere:
+            return _efficient(emit, query, key, value, given)
     plain = {name: each.tensor if isinstance(each, Padded) else each for name, each in given.items()}
+    if not causal and (elsewhere or bias is not None):
+        plain["attn_bias"] = _added(emit, query, key, bias)
     positional = [plain.pop(name) for name in names[3 : 3 + len(args)]]
     made = emit.call(emit.op, query.tensor, key.tensor, value.tensor, *positional, **plain)
     return (Padded(made[0], query.axes), *(None for _ in made[1:]))
 
 
-def _masked_on_cuda(
+def _efficient(
     emit: Emitter, query: Padded, key: Padded, value: Padded, given: dict[str, Any]
 ) -> tuple[Padded | None, ...]:
-    """The memory-efficient kernel with a mask, whose rows lie 16 elements aligned, as it wants them."""
-    if given.get("dropout_p"):
-        raise Refuse("attention with dropout", *key.sizes)
-    mask = _mask(emit, query, key.axes[2], given.get("attn_bias"))
-    assert mask is not None
+    """The memory-efficient kernel of CUDA with a mask."""
+    added = _added(emit, query, key, given.get("attn_bias"))
+    op = _aten._scaled_dot_product_efficient_attention.default
+    made = emit.call(op, query.tensor, key.tensor, value.tensor, added, False, scale=given.get("scale"))
+    return (Padded(made[0], query.axes), *(None for _ in emit.results[1:]))
+
+
+def _added(emit: Emitter, query: Padded, key: Padded, bias: Padded | None) -> Handle | None:
+    """What is added to all scores, whose rows lie 16 elements aligned, as kernels on CUDA want them."""
+    mask = _mask(emit, query, key.axes[2], bias and bias.with_(tensor=_folded(emit, bias.tensor)))
+    if mask is None:
+        return None
     keys = capacity_of(key.axes[2])
-    sizes = [*map(capacity_of, query.axes[:3]), keys]
     if mask.spec.dtype is not query.dtype:
         mask = emit.call(_aten._to_copy.default, mask, dtype=query.dtype)
-    wide = emit.call(_aten.constant_pad_nd.default, mask, [0, -keys % 16], 0)
-    bias = emit.call(_aten.expand.default, emit.call(_aten.slice.Tensor, wide, -1, 0, keys), sizes)
-    op = _aten._scaled_dot_product_efficient_attention.default
-    made = emit.call(op, query.tensor, key.tensor, value.tensor, bias, False, scale=given.get("scale"))
-    return (Padded(made[0], query.axes), *(None for _ in emit.results[1:]))
+    if mask.spec.sizes[-1:] != (keys,):
+        mask = emit.call(_aten.expand.default, mask, [*mask.spec.sizes[:-1], keys])
+    if keys % 16 or tuple(mask.spec.strides) != contiguous_strides(mask.spec.sizes):
+        wide = emit.call(_aten.constant_pad_nd.default, mask, [0, -keys % 16], 0)
+        mask = emit.call(_aten.slice.Tensor, wide, -1, 0, keys)
+    made: Handle = emit.call(_aten.expand.default, mask, [*map(capacity_of, query.axes[:3]), keys])
+    return made
+
+
+def _folded(emit: Emitter, tensor: Handle) -> Handle:
+    """A tensor with size 1 where it repeats itself in memory."""
+    for dim, (size, stride) in enumerate(zip(tensor.spec.sizes, tensor.spec.strides, strict=True)):
+        if stride == 0 and size != 1:
+            tensor = emit.call(_aten.slice.Tensor, tensor, dim, 0, 1)
+    return tensor

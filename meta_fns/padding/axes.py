@@ -34,7 +34,7 @@ Axis = tuple[Size, ...]
 
 def varies(size: object) -> bool:
     """Whether this is a padded size: symbolic, with a capacity."""
-    return hasattr(size, "capacity")
+    return hasattr(type(size), "capacity")  # asked of the class: one whose capacity is unknown refuses to name it
 
 
 def capacity(size: Size) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.sizes import Size
+from meta_fns.core.sizes import Size, known
 from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, prefix, varies
 from meta_fns.padding.broadcasting import need_agreement
 from meta_fns.padding.fills import Fill, constant
@@ -92,19 +92,29 @@ def stack(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
 
 
 def margin(emit: Emitter, self: Padded, pad: Sequence[Size], value: Any = 0) -> Padded:
-    """``constant_pad_nd``: padding behind a dimension that gets a margin holds the margin's number already."""
+    """``constant_pad_nd``: padding behind a dimension that gets a margin holds the margin's number already.
+
+    A margin behind a dimension may depend on the sizes (fused attention rounds its mask up): in memory it reaches to
+    the capacity of the result.
+    """
     spec = emit.results[0]
     assert spec is not None
-    if any(varies(each) for each in (*pad, value)):
-        raise Refuse("a margin that depends on the sizes", *(each for each in pad if varies(each)))
-    wide = {self.ndim - 1 - i // 2 for i, each in enumerate(pad) if each}
-    for dim in wide:
-        prefix(self.axes[dim])
-    if any(pad[2 * (self.ndim - 1 - dim) + 1] < 0 for dim in wide & self.padded_dims()):
-        raise Refuse("where a margin that cuts off ends depends on the sizes", *self.sizes)
-    filled = masked(emit, self, value, wide)
+    if varies(value):
+        raise Refuse("a margin of a number that depends on the sizes", value)
+    wide = {self.ndim - 1 - i // 2: i for i, each in enumerate(pad) if varies(each) or each}
     axes = tuple(normal((size,)) if dim in wide else self.axes[dim] for dim, size in enumerate(spec.sizes))
-    tensor = emit.call(_aten.constant_pad_nd.default, filled.tensor, list(pad), lowered(value))
+    amounts = [0 if varies(each) else int(each) for each in pad]
+    for dim in wide:
+        before, after = pad[2 * (self.ndim - 1 - dim) : 2 * (self.ndim - dim)]
+        prefix(self.axes[dim])
+        if varies(before):
+            raise Refuse("a margin before a dimension depends on the sizes", before)
+        if varies(after) or is_padded(self.axes[dim]):
+            if not (known(after >= 0) if varies(after) else after >= 0):
+                raise Refuse("where a margin that cuts off ends depends on the sizes", *self.sizes)
+            amounts[2 * (self.ndim - 1 - dim) + 1] = capacity_of(axes[dim]) - capacity_of(self.axes[dim]) - int(before)
+    filled = masked(emit, self, value, wide)
+    tensor = emit.call(_aten.constant_pad_nd.default, filled.tensor, amounts, lowered(value))
     if [capacity_of(axis) for axis in axes] != list(tensor.spec.sizes):
         raise Refuse("a margin that leaves nothing for some sizes", *self.sizes)
     return Padded(tensor, axes, filled.fill.join(constant(value)), self.valid.join(constant(value)))

@@ -87,13 +87,18 @@ class Goal:
 
 @attrs.define
 class Report:
-    """The result of one benchmark run; `main(argv)` of every `bench_*.py` returns one."""
+    """The result of one benchmark run; `main(argv)` of every `bench_*.py` returns one.
+
+    `part` names a part of a benchmark whose results are kept apart; `series` are figures call by call, for drawings.
+    """
 
     name: str
     device: str = "cpu"
+    part: str = ""
     tables: list[Table] = attrs.field(factory=list)
     goals: list[Goal] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
+    series: dict[str, list[float]] = attrs.field(factory=dict)
 
     def table(self, title: str, *columns: str) -> Table:
         """Start a table; say units in the column's name (`ours µs`)."""
@@ -119,10 +124,13 @@ class Report:
         return "\n\n".join(parts)
 
     def write(self, folder: Path, *, arguments: list[str], seconds: float) -> Path:
-        """Write `<name>-<device>.json` into the folder, with versions, device and date; the path written."""
+        """Write `<name>-<device>.json` into the folder, with versions, device and date; the path written.
+
+        A part of a benchmark is `<name>_<part>-<device>.json`.
+        """
         device = device_name(self.device)
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.name}-{_slug(device)}.json"
+        path = folder / f"{'_'.join(filter(None, (self.name, self.part)))}-{_slug(device)}.json"
         content: dict[str, Any] = {
             "bench": self.name,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -136,7 +144,7 @@ class Report:
             "goals": [attrs.asdict(goal) | {"met": goal.met} for goal in self.goals],
             "tables": [attrs.asdict(table) for table in self.tables],
             "notes": self.notes,
-        }
+        } | ({"series": self.series} if self.series else {})
         path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return path
 

@@ -13,7 +13,7 @@ from guards.terms.term import Op, Term
 from meta_fns.padding.refusals import Refuse
 from symshape.tracing.symbolic.nodes.choices import tidy
 
-__all__ = ["Condition", "Extent", "Region"]
+__all__ = ["Amount", "Condition", "Extent", "Region"]
 
 
 class Condition:
@@ -102,6 +102,27 @@ class Extent:
         return f"{self.term} <= {self.capacity}"
 
 
+class Amount(Extent):
+    """A number that differs from call to call and may be no size of a tensor: it is not known to be within 0 and what
+    it is at the capacities.
+    """
+
+    __slots__ = ("_why",)
+
+    def __init__(self, region: Region, term: Term, why: Refuse) -> None:
+        self.region = region
+        self.term = term
+        self._why = why
+
+    @property
+    def capacity(self) -> int:  # type: ignore[override]
+        """Refused, with the reason."""
+        raise self._why
+
+    def __repr__(self) -> str:
+        return str(self.term)
+
+
 class Region:
     """The values of symbols that a padded program serves.
 
@@ -148,6 +169,13 @@ class Region:
         if found is None:
             found = self._sizes[term] = self._size(term)
         return found
+
+    def amount(self, term: Term) -> Any:
+        """A formula as a number: like a size, but it may be negative, and larger than it is at the capacities."""
+        try:
+            return self.size(term)
+        except Refuse as refuse:
+            return Amount(self, tidy(self.known, fold.substitute(term, self._constants)), refuse)
 
     def _size(self, term: Term) -> Any:
         term = tidy(self.known, fold.substitute(term, self._constants))

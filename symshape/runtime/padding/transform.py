@@ -205,7 +205,7 @@ class _Transform:
                 raise Refuse("it reads a result of another op that is not known to be valid")
             return found
         if type(arg) is Term:
-            return self.region.size(arg)
+            return self.region.amount(arg)
         if type(arg) is FloatTerm:
             names = {symbol.name for symbol in arg.symbols()}
             if arg.unbacked() or not names <= self.region.exact.keys():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,12 +12,14 @@ from torch.utils import _pytree as pytree
 
 import symshape
 from guards import parse
+from guards.terms import fold
 from guards.terms.arithmetic import symbol
 from meta_fns import TensorSpec
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Input, Node, Value
+from symshape.graph.steps import Input, Node, Value, map_argument
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, pad
+from tests.meta_fns.padding.poison import poison
 
 aten = torch.ops.aten
 CUDA = torch.device("cuda", 0)
@@ -47,6 +51,7 @@ def _ops(padded: PaddedGraph) -> list[str]:
 
 FLASH = aten._scaled_dot_product_flash_attention.default
 EFFICIENT = aten._scaled_dot_product_efficient_attention.default
+OVERRIDEABLE = aten._scaled_dot_product_fused_attention_overrideable.default
 CUDNN = aten._scaled_dot_product_cudnn_attention.default
 
 
@@ -69,6 +74,83 @@ def test_attention_on_a_device_gets_a_mask(op: Any, args: tuple[Any, ...]) -> No
     assert bias.strides == (0, 0, 0, 1)
     assert bias.dtype is torch.bfloat16
     assert "attention mask: keys beyond s1" in {repair.what for repair in padded.repairs}
+
+
+def _masked_as_on_cuda(op: Any, keep: torch.dtype, rows: Any) -> Graph:
+    """Attention with the user's mask as torch's CUDA sdpa prepares it: minus infinities, a margin to 8, a slice of it,
+    and the mask of one head (and of ``rows`` queries) repeated.
+    """
+    batch, length = symbol("s0"), symbol("s1")
+
+    def value(index: int, *sizes: Any, dtype: torch.dtype = torch.float32) -> Value:
+        return Value(index, TensorSpec(sizes, (), 0, dtype, CPU), object())  # no strides: padding asks for none
+
+    query, key, out = (value(i, batch, 2, length, 4) for i in (0, 1, 2))
+    mask = value(3, batch, 1, rows, length, dtype=keep)
+    nodes: list[Node] = []
+
+    def call(op: Any, result: Value, *args: Any) -> Value:
+        nodes.append(Node(op, args, {}, (result,), True))
+        return result
+
+    bias = mask
+    if keep is torch.bool:
+        zero, never = value(4), value(5)
+        call(aten.scalar_tensor.default, zero, 0.0)
+        call(aten.scalar_tensor.default, never, -math.inf)
+        bias = call(aten.where.self, value(6, batch, 1, rows, length), mask, zero, never)
+    margin, widened = parse("8 - s1 % 8"), parse("s1 + 8 - s1 % 8")
+    wide = call(aten.constant_pad_nd.default, value(7, batch, 1, rows, widened), bias, [0, margin])
+    cut = call(aten.slice.Tensor, value(8, batch, 1, rows, length), wide, 3, 0, length)
+    sizes = (batch, 2, length, length)
+    repeated = call(aten.expand.default, value(9, *sizes), cut, list(sizes))
+    number = len(op._schema.returns)
+    nodes.append(Node(op, (query, key, key, repeated, False), {}, (out, *[None] * (number - 1)), False))
+    _, tree = pytree.tree_flatten([0])
+    inputs = tuple(Input(i, name, each) for i, (name, each) in enumerate((("q", query), ("k", key), ("m", mask))))
+    return Graph(inputs, (), tuple(nodes), (out,), tree)
+
+
+def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: Any, *rest: Any, **kwargs: Any) -> torch.Tensor:
+    """What the kernels on a device compute; it has to be given keys and values without NaN, like them."""
+    return (q @ k.transpose(2, 3) / math.sqrt(q.shape[3]) + bias).softmax(3) @ v
+
+
+def _run(graph: Graph, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A padded graph op by op, attention by its formula."""
+    known = dict(zip((each.value for each in graph.inputs), inputs, strict=True))
+    for node in graph.nodes:
+        args, kwargs = (map_argument(each, known.__getitem__) for each in (node.args, node.kwargs))
+        if "attention" in str(node.op):
+            assert args[3].stride()[2] % 16 == 0, "rows lie as the kernel wants them"
+            made: Any = _attend(*args, **kwargs)
+        else:
+            made = node.op(*args, **kwargs)
+        known[node.outputs[0]] = made
+    return known[graph.outputs[0]]
+
+
+@pytest.mark.parametrize("op", [EFFICIENT, CUDNN, OVERRIDEABLE], ids=str)
+@pytest.mark.parametrize(("keep", "rows"), [(torch.bool, 1), (torch.bool, symbol("s1")), (torch.float32, symbol("s1"))])
+def test_a_users_mask_as_torch_prepares_it_on_cuda(op: Any, keep: torch.dtype, rows: Any) -> None:
+    graph = _masked_as_on_cuda(op, keep, rows)
+    caps = {"s0": 4, "s1": 21}
+    padded = pad(graph, Region([parse("s1 >= 1")], {}, caps), CPU)
+    assert "attention mask: keys beyond s1" in {repair.what for repair in padded.repairs}
+    torch.manual_seed(0)
+    for batch, length in ((4, 21), (1, 1), (3, 8), (2, 16), (4, 7), (1, 20)):
+        query, key = torch.randn(2, batch, 2, length, 4).unbind()
+        mask = torch.rand(batch, 1, 1 if rows == 1 else length, length) < 0.5
+        mask[..., 0] = True
+        given = mask if keep is torch.bool else torch.randn(mask.shape)
+        bias = torch.zeros(mask.shape).masked_fill(~mask, -math.inf) if keep is torch.bool else given
+        buffers = [torch.empty(each.value.spec.sizes, dtype=each.value.spec.dtype) for each in padded.graph.inputs[:3]]
+        for number, (buffer, part) in enumerate(zip(buffers, (query, key, given), strict=True)):
+            poison(buffer, number + length)
+            buffer[tuple(slice(0, size) for size in part.shape)] = part
+        sizes = [torch.tensor(fold.evaluate(term, {"s0": batch, "s1": length})) for term in padded.sizes]
+        made = _run(padded.graph, [*buffers, *sizes])[:batch, :, :length]
+        torch.testing.assert_close(made, _attend(query, key, key, bias), rtol=1e-5, atol=1e-5)
 
 
 def test_a_causal_mask_for_other_keys_is_refused() -> None:
