@@ -16,6 +16,7 @@ import io
 import linecache
 import os
 import random
+import re
 import sys
 import threading
 import types
@@ -104,6 +105,7 @@ class Life:
 
     Attributes:
         plain: whether calls run the plain function from now on.
+        calls: made so far the way under test.
     """
 
     def __init__(self, made: Made, code: types.CodeType, wrap: Callable[[Any], Any] | None) -> None:
@@ -120,6 +122,7 @@ class Life:
         self._program = self._names["program"]
         self._compiled = wrap(self._program) if wrap else self._program
         self.plain = False
+        self.calls = 0
         self._seen: dict[str, Any] = {}
         self._error: Exception | None = None
 
@@ -138,6 +141,7 @@ class Life:
 
     def _call(self, *args: Any, **kwargs: Any) -> None:
         given = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        self.calls += not self.plain
         try:
             result = (self._program if self.plain else self._compiled)(*args, **kwargs)
         except Exception as error:
@@ -199,8 +203,13 @@ def _process_kept() -> Iterator[None]:
             os.environ.pop("WORLD_FUZZ", None)
 
 
-def difference(made: Made, ways: Sequence[str] = tuple(WAYS)) -> tuple[str, str, str]:
-    """The way, the outcome and the first difference; of a case without one: no way, and what happened."""
+def difference(
+    made: Made, ways: Sequence[str] = tuple(WAYS), counts: Counter[str] | None = None
+) -> tuple[str, str, str]:
+    """The way, the outcome and the first difference; of a case without one: no way, and what happened.
+
+    Counts the calls of each way and what ``fullgraph=True`` refused, by reason.
+    """
     source = made.source()
     code = compile(source, FILE, "exec")
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
@@ -211,8 +220,12 @@ def difference(made: Made, ways: Sequence[str] = tuple(WAYS)) -> tuple[str, str,
         expected = [life.take(step) for step in steps]
     label = "right"
     for way in ways:
+        life = Life(made, code, WAYS[way])
         with _process_kept():
-            outcome, told = _compare(Life(made, code, WAYS[way]), steps, expected)
+            outcome, told = _compare(life, steps, expected)
+        if counts is not None:
+            counts[f"calls, {way}"] += life.calls
+            counts.update([f"refused: {_reason(told)}"] if outcome == "refused" else [])
         if outcome not in ("right", "refused"):
             return way, outcome, told
         label = outcome if outcome == "refused" else label
@@ -237,6 +250,13 @@ def _compare(life: Life, steps: Sequence[str | Line], expected: Sequence[Step]) 
             outcome = "poisoned" if life.plain else "crash" if got.error and not expected[i].error else "wrong"
             return outcome, f"step {i + 1}, {told}" + (f" (after the refusal: {refused[:200]})" if refused else "")
     return ("refused", refused) if refused else ("right", "")
+
+
+def _reason(refusal: str) -> str:
+    """The sentence of a refusal without names, numbers and places."""
+    first = re.split(r"[:;(\n]|\. ", refusal.strip())[0].strip()
+    first = re.sub(r"`[^`]*`|'[^']*'|\"[^\"]*\"", "…", first)
+    return re.sub(r"\b\w*([A-Z]\w|[\d.\[])\S*", "…", first)[:90]
 
 
 def _first(expected: Step, got: Step) -> str:
@@ -339,31 +359,29 @@ def main(argv: Sequence[str] | None = None) -> Outcome:
     warnings.simplefilter("ignore")
     parser = fuzz_parser(__doc__, count=2_000, smoke=60)
     parser.add_argument("--gaps", action="store_true", help="use lines that are known to go wrong; implies --go-on")
-    parser.add_argument("--go-on", action="store_true", help="count differences by kind instead of failing")
+    parser.add_argument("--go-on", action="store_true", help="count differences by kind, one of each shown, and go on")
     parser.add_argument("--way", choices=WAYS, help="only this one")
     args = parser.parse_args(argv)
     ways = [args.way] if args.way else tuple(WAYS)
-    kinds: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
-    number = iter(range(args.start, args.start + 10**9))
 
     def case(rng: random.Random) -> str:
-        here = next(number)
         made = make(rng, args.gaps)
-        way, outcome, told = difference(made, ways)
+        way, outcome, told = difference(made, ways, counts)
         if not way:
             return outcome
         made = shrunk(made, way)
         told = difference(made, (way,))[2] or told
-        if not (args.gaps or args.go_on):
-            raise Counterexample(f"{kind_of(made, way, outcome)}\n{told}\n\n{script(made, way)}")
         kind = kind_of(made, way, outcome)
-        kinds[kind] += 1
-        examples.setdefault(kind, f"--start {here} --count 1: {told[:300]}")
+        text = f"{kind}\n{told}\n\n{script(made, way)}"
+        if not (args.gaps or args.go_on):
+            raise Counterexample(text)
+        counts[f"times {kind}"] += 1
+        examples.setdefault(kind, f"\nFAILED {text}")
         return f"{way} {outcome}"
 
     must_see = () if args.way else ("right", "refused", "right, with errors")
-    outcome = fuzz("world", case, args, must_see=must_see)
-    for kind, times in kinds.most_common():
-        print(f"{times:5} {kind}\n      {examples[kind]}")
+    outcome = fuzz("world", case, args, must_see=must_see, counts=counts)
+    outcome.failures += examples.values()
     return outcome
