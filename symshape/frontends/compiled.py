@@ -21,6 +21,7 @@ from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic, policies
 from symshape.calls.questions import Question, answers
+from symshape.cost.units import amount
 from symshape.dims import Dim, Policy
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
 from symshape.frontends.differences import Miss
@@ -70,7 +71,8 @@ class Compiled:
         self._runner = runner
         self._options = options
         self._cache = EntryCache(options.max_entries, options.memo_size, exact)
-        self._graphs = GraphStore(options.max_cuda_graphs)
+        memory = options.graph_memory
+        self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
         self._history: dict[Source, Any] = {}
         self._questions: tuple[Question, ...] = ()
         self._lock = threading.RLock()

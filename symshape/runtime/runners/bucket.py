@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import torch
 
+from symshape import events
 from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.results import Answer, amount, narrower
-from symshape.runtime.runners.capture import Replay, captured
+from symshape.runtime.runners.capture import Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.graph_store import Lease, Weight
+from symshape.runtime.runners.weights import weight_of
 
 
 @attrs.frozen(eq=False)
@@ -38,8 +42,11 @@ class Bucket:
         made: the plan.
         buffers: the inputs at their capacities.
         sizes: the true sizes that the program reads.
-        replay: runs the program.
-        last_used: the number of the last call that it served.
+        weight: the bytes that it takes, as counted from the sizes of its tensors.
+        recording: what runs the program; None until it is captured.
+        captures: how often it was captured.
+        milliseconds: how long the last capture took.
+        lease: its place in the store.
     """
 
     def __init__(self, program: Program, made: Plan, device: torch.device, pool: Any) -> None:
@@ -56,9 +63,25 @@ class Bucket:
         self._arguments = [*self.buffers, *self.sizes.unbind()]
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
-        self.replay: Replay | None = None
+        self.recording: Recording | None = None
+        self.captures = 0
+        self.milliseconds = 0.0
         self._addresses: list[int] = []
-        self.last_used = 0
+        self.lease: Lease
+
+    @staticmethod
+    def weight_of(made: Plan) -> Weight:
+        """The bytes of a bucket, before it is made."""
+        assert made.padded is not None
+        return weight_of(made.padded.graph, {})
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of its buffers and of what was captured: measured where there is a device, counted elsewhere."""
+        weight = self.lease.weight
+        if self.recording is None or self.recording.reserved is None:
+            return weight.own + weight.shared
+        return sum(each.nbytes for each in self.buffers) + self.recording.reserved
 
     def covers(self, values: Mapping[str, int]) -> bool:
         """Whether calls with these sizes can be served."""
@@ -69,9 +92,14 @@ class Bucket:
         """Where a call with these sizes goes."""
         pairs = zip(self.buffers, self._padded.axes, strict=True)
         parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
-        sizes = [amount(term, values) for term in self._padded.sizes]
-        written = torch.tensor(sizes, dtype=torch.int64).to(self.sizes.device)
-        return Placement(parts, written, self._results.at(values))
+        return Placement(parts, self._written(values), self._results.at(values))
+
+    def _written(self, values: Mapping[str, int]) -> torch.Tensor:
+        """The sizes that the program reads, on its device; no one waits for the copy."""
+        sizes = torch.tensor([amount(term, values) for term in self._padded.sizes], dtype=torch.int64)
+        if self.sizes.device.type == "cuda":
+            return sizes.pin_memory().to(self.sizes.device, non_blocking=True)
+        return sizes
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
@@ -79,16 +107,30 @@ class Bucket:
             if inputs:
                 torch._foreach_copy_(placement.inputs, list(inputs))
             self.sizes.copy_(placement.sizes)
-            if self.replay is None or self._addresses != [tensor.data_ptr() for tensor in self._lifted]:
-                self._prepare()
-            assert self.replay is not None
-            return placement.answer(self.replay(), leaves)
+            return placement.answer(self._ready()(), leaves)
 
-    def _prepare(self) -> None:
-        """Captures the program; what was captured before stays if that fails, and is not taken for the new one."""
+    def warm_up(self) -> None:
+        """Captures the program, with what the buffers hold, and runs it once."""
+        with torch.no_grad():
+            self.sizes.copy_(self._written({**self.made.exact, **self.made.caps}))
+            self._ready()()
+
+    def _ready(self) -> Replay:
+        """What runs the program, captured now unless it was for the parameters where they are.
+
+        What was captured before stays if that fails, and is not taken for the new one.
+        """
         addresses = [tensor.data_ptr() for tensor in self._lifted]
-        self.replay = captured(self._again, self.sizes.device, self._pool)
-        self._addresses = addresses
+        if self.recording is None or self._addresses != addresses:
+            start = time.perf_counter()
+            device = self.sizes.device
+            self.recording = captured(self._again, device, self._pool)
+            self._addresses = addresses
+            self.captures += 1
+            self.milliseconds = (time.perf_counter() - start) * 1e3
+            if device.type == "cuda":
+                events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))
+        return self.recording.replay
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._arguments, ())
