@@ -13,7 +13,7 @@ import torch
 
 from symshape import events
 from symshape.graph.program import Program
-from symshape.runtime.padding.planning import Choice, Plan, choose, plan
+from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
 from symshape.runtime.padding.transform import Refusal
 from symshape.runtime.runners.bucket import Bucket, Placement
 from symshape.runtime.runners.graph_store import GraphStore, Weight
@@ -52,10 +52,20 @@ class BucketFinder:
 
     def find(self, values: tuple[int, ...]) -> Found | None:
         """The bucket for a call and its place in it; None where it runs op by op."""
-        stream = current_stream(self._device.index or 0) if self._device.type == "cuda" else 0
-        key = (values, stream)
+        key = (values, self._stream())
         found = self._calls.get(key)
         return self._find(key) if found is None else found
+
+    def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
+        """The bucket of its own for these sizes, now if need be and if there is room."""
+        return self._own(sizes, self._stream())
+
+    def pads(self) -> bool:
+        """Whether any symbol is padded, as far as that is known."""
+        return bool(candidates(self._program) - self.refusals.keys())
+
+    def _stream(self) -> int:
+        return current_stream(self._device.index or 0) if self._device.type == "cuda" else 0
 
     def _find(self, key: tuple[tuple[int, ...], int]) -> Found | None:
         values, stream = key
@@ -108,9 +118,16 @@ class BucketFinder:
         return bucket
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
-        """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
+        """From now on calls go to the smallest of these capacities that holds them, and to steps where none does.
+
+        Buckets with other capacities leave: what they served has a better place now, or gets one when it comes again.
+        """
         planned = {tuple(sorted(each.items())): dict(each) for each in (*self._planned, *caps)}
         self._planned = sorted(planned.values(), key=lambda each: prod(each.values()))
+        kept = [{**each.made.exact, **each.made.caps} for each in self.buckets()]
+        for bucket, sizes in zip(self.buckets(), kept, strict=True):
+            if sizes not in self._planned:
+                self._store.remove(self._key(bucket.lease.pool, bucket.made))
         self._calls.clear()
         self._guests.clear()
 

@@ -6,9 +6,11 @@ by op, on CUDA as one CUDA graph for each bucket, all of them from one memory po
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import torch
 
 from symshape import events
@@ -26,6 +28,28 @@ from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.protocol import Runner, Unfit
 
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
+
+
+@attrs.frozen
+class Warmed:
+    """What came of making a bucket before it was needed.
+
+    Attributes:
+        sizes: up to which it serves; symbols that an op refuses have this value.
+        milliseconds: how long making and capturing it took.
+        bytes: what it takes: measured where there is a device, else counted.
+        reason: why there is none; empty where there is one.
+    """
+
+    sizes: Mapping[str, int]
+    milliseconds: float = 0.0
+    bytes: int = 0
+    reason: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is one."""
+        return not self.reason
 
 
 class PaddedRunner:
@@ -72,6 +96,40 @@ class PaddedRunner:
                         # eager refuses the data in its own words, or, for an empty result, does not look at it
                         events.emit(events.RunnerFallback("padded", "eager", f"for one call: {error}"))
         return self._eager(leaves, values)
+
+    def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
+        """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
+        with self._lock:
+            self._finder.prefer(caps)
+
+    def warm_up(self, sizes: Mapping[str, int]) -> Warmed:
+        """Makes and captures the bucket for calls of these sizes, if there is room for it."""
+        with self._lock:
+            if self._released:
+                return Warmed(sizes, reason="the entry has left the cache")
+            start = time.perf_counter()
+            bucket = self._finder.bucket_for(sizes)
+            if bucket is None:
+                return Warmed(sizes, reason=self._why_not())
+            try:
+                bucket.warm_up()
+            except torch.OutOfMemoryError as error:
+                self._finder.give_up(bucket, f"out of memory: {error}")
+                return Warmed(sizes, reason="out of memory")
+            except CaptureFailed as error:
+                self.release()
+                return Warmed(sizes, reason=f"capture failed: {error}")
+            except (IndexError, RuntimeError) as error:  # of data that is all zeros: a call captures it
+                return Warmed(sizes, reason=f"left to the first call: {error}")
+            caps = {**sizes, **bucket.made.caps}
+            return Warmed(caps, (time.perf_counter() - start) * 1e3, bucket.bytes)
+
+    def _why_not(self) -> str:
+        refused = [f"{name}: {refusal}" for name, refusal in self.refusals.items()]
+        if refused and not self._finder.pads():
+            return "; ".join(refused)
+        memory = "" if self._store.memory is None else f" and {self._store.memory} bytes"
+        return f"no room in the budget of {self._store.limit} graphs{memory}, or no memory"
 
     def release(self) -> None:
         """Forgets the buckets and makes no more."""
