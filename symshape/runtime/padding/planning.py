@@ -97,7 +97,7 @@ def plan(
         chosen = choose(program, values, found, planned)
         try:
             made = pad(program.graph, Region(terms, chosen.exact, chosen.caps), device, aliased)
-            results = Results(program.graph, made.outputs, frozenset(padded))
+            results = Results(program.graph, made.outputs, frozenset(padded), made.roots)
         except Refusal as refusal:
             found.update(dict.fromkeys(refusal.symbols & padded, refusal))
             padded -= refusal.symbols

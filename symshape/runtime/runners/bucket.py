@@ -13,7 +13,7 @@ from symshape import events
 from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
-from symshape.runtime.padding.results import Answer, amount, narrower
+from symshape.runtime.padding.results import Answer, Lend, amount, narrower
 from symshape.runtime.runners.capture import Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import Lease, Weight
@@ -88,11 +88,11 @@ class Bucket:
         exact = all(values[name] == value for name, value in self.made.exact.items())
         return exact and all(values[name] <= cap for name, cap in self.made.caps.items())
 
-    def place(self, values: Mapping[str, int]) -> Placement:
-        """Where a call with these sizes goes."""
+    def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
+        """Where a call with these sizes goes; with ``lend``, results are not copied."""
         pairs = zip(self.buffers, self._padded.axes, strict=True)
         parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
-        return Placement(parts, self._written(values), self._results.at(values))
+        return Placement(parts, self._written(values), self._results.at(values, lend))
 
     def _written(self, values: Mapping[str, int]) -> torch.Tensor:
         """The sizes that the program reads, on its device; no one waits for the copy."""

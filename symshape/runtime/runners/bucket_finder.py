@@ -14,6 +14,7 @@ import torch
 from symshape import events
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
+from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
 from symshape.runtime.runners.bucket import Bucket, Placement
 from symshape.runtime.runners.graph_store import GraphStore, Weight
@@ -36,10 +37,11 @@ class BucketFinder:
         failures: how often a bucket had to be given up for lack of memory.
     """
 
-    def __init__(self, program: Program, store: GraphStore, device: torch.device) -> None:
+    def __init__(self, program: Program, store: GraphStore, device: torch.device, lend: Lend | None = None) -> None:
         self._program = program
         self._store = store
         self._device = device
+        self._lend = lend
         self._number = store.number()
         self._symbols = list(program.positions.items())
         self._calls: OrderedDict[Any, Found] = OrderedDict()
@@ -75,11 +77,11 @@ class BucketFinder:
         sizes = {name: values[place] for name, place in self._symbols}
         bucket = self._own(sizes, stream)
         if bucket is not None:
-            _remember(self._calls, key, (bucket, bucket.place(sizes)))
+            _remember(self._calls, key, (bucket, bucket.place(sizes, self._lend)))
             self._guests.pop(key, None)
             return self._calls[key]
         bucket = min((each for each in self.buckets(stream) if each.covers(sizes)), key=_size, default=None)
-        found = None if bucket is None else (bucket, bucket.place(sizes))
+        found = None if bucket is None else (bucket, bucket.place(sizes, self._lend))
         _remember(self._guests, key, (self._store.clock + _AGAIN * self._store.limit, found))
         return found
 

@@ -14,6 +14,8 @@ from typing import Any
 import attrs
 import torch
 
+from symshape.runtime.runners.borrowing import Lender
+
 _RESTING = 8  # something rests when this many calls for each that may be kept have passed without it
 _REMEMBERED = 4  # for each that may be kept: how many that were wanted in vain are remembered
 
@@ -76,6 +78,7 @@ class GraphStore:
         clock: calls so far.
         lock: held by whoever looks something up, runs it or changes the store.
         evictions: how many had to leave.
+        lender: lends results that turn to poison, for ``Options(check_borrowed=True)``.
     """
 
     def __init__(self, limit: int, memory: int | None = None) -> None:
@@ -87,6 +90,7 @@ class GraphStore:
         self._programs = 0
         self.clock = 0
         self.evictions = 0
+        self.lender = Lender()
         self.lock = threading.RLock()
 
     @property

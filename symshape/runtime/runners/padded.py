@@ -20,6 +20,7 @@ from symshape.options import Options
 from symshape.runtime.padding.planning import Plan, candidates
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.transform import Refusal, device_of
+from symshape.runtime.runners.borrowing import lend
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.bucket_finder import BucketFinder
 from symshape.runtime.runners.capture import CaptureFailed
@@ -69,10 +70,13 @@ class PaddedRunner:
         self._program = program
         self._eager = eager.run
         self._store = store
-        self._options = options
         self._positions = [each.position for each in program.graph.inputs]
         self._device = _check_fit(program)
-        self._finder = BucketFinder(program, store, self._device)
+        borrow = options.outputs == "borrow"
+        self._lender = store.lender if borrow and options.check_borrowed else None
+        self._finder = BucketFinder(
+            program, store, self._device, self._lender.lend if self._lender else lend if borrow else None
+        )
         self._released = False
         self._lock = store.lock
 
@@ -80,6 +84,8 @@ class PaddedRunner:
         """The flat outputs of one call."""
         if self._device.type == "cpu" or not _is_capturing():
             with self._lock:
+                if self._lender is not None:
+                    self._lender.spoil()
                 self._store.clock = now = self._store.clock + 1
                 found = None if self._released else self._finder.find(tuple(values))
                 if found is not None:
