@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -21,13 +21,18 @@ from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic, policies
 from symshape.calls.questions import Question, answers
+from symshape.cost.units import amount
 from symshape.dims import Dim, Policy
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
 from symshape.frontends.differences import Miss
+from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
+from symshape.frontends.warming import WarmUp, warm_up
 from symshape.graph.program import State
 from symshape.options import Options
+from symshape.planning.bucket_plan import BucketPlan
+from symshape.planning.traffic import Traffic
 from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
@@ -70,7 +75,8 @@ class Compiled:
         self._runner = runner
         self._options = options
         self._cache = EntryCache(options.max_entries, options.memo_size, exact)
-        self._graphs = GraphStore(options.max_cuda_graphs)
+        memory = options.graph_memory
+        self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
         self._history: dict[Source, Any] = {}
         self._questions: tuple[Question, ...] = ()
         self._lock = threading.RLock()
@@ -96,7 +102,8 @@ class Compiled:
             return self._without_key(error, args, kwargs)
         found = cache.find_exact(key)
         if found is not None:
-            entry, values = found
+            entry, values, seen = found
+            seen.calls += 1
             entry.last_used = tick
             return entry.build(entry.run(leaves, values))
         return self._slow_call(args, kwargs, leaves, key)
@@ -129,6 +136,7 @@ class Compiled:
         if isinstance(found, Refusal):
             return self._refusals.run(found, self.fn, args, kwargs)
         entry, values, leaves = found
+        self._cache.seen(entry, values).calls += 1
         return entry.build(entry.run(leaves, values))
 
     def _find_slowly(
@@ -304,6 +312,48 @@ class Compiled:
             if isinstance(entry.runner, PaddedRunner):
                 lines += [f"  {line}" for line in str(entry.runner.padding()).splitlines()]
         return "\n".join(lines) or "no entries"
+
+    def traffic(self, entry: int | None = None) -> Traffic:
+        """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.
+
+        Calls that an earlier entry with fixed sizes served count where this one would have served them.  At most 8,192
+        different sizes are counted for an entry, the rarest are forgotten; calls of several threads at once may be
+        lost.
+
+        Args:
+            entry: its number; the entry with most symbols, then with most calls, if not given.
+
+        Raises:
+            InputError: there is no such entry, it has no symbols, or it has served no call.
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True)
+        >>> for n in (8, 5, 8):
+        ...     assert double(torch.ones(n)).shape == (n,)
+        >>> double.traffic().counts
+        {(8,): 2, (5,): 1}
+        """
+        return traffic_of(self.entries, entry)
+
+    def warm_up(self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True) -> WarmUp:
+        """Makes and captures buckets before calls need them, the largest first, and prefers them from now on.
+
+        Args:
+            sizes: a plan of :func:`symshape.plan`, or sizes up to which calls are to be served: mappings from symbols,
+                or tuples in the order of the program's symbols.
+            progress: shows a bar (with the extra ``cli``).
+
+        Raises:
+            InputError: nothing was called yet, the runner has no buckets, or the sizes are not those of the program.
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True, runner="padded")
+        >>> _ = double(torch.ones(5))
+        >>> warm = double.warm_up([(100,), (40,)], progress=False)
+        >>> [(each.sizes, each.ready) for _, each in warm.made]
+        [({'s0': 100}, True), ({'s0': 40}, True)]
+        """
+        return warm_up(self.entries, sizes, progress=progress)
 
     def reset(self) -> None:
         """Forgets all entries, graphs, counters and what was learnt about changing sizes."""

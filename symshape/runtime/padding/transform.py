@@ -72,6 +72,11 @@ class PaddedGraph:
     region: Region
     repairs: tuple[Repair, ...]
 
+    @property
+    def roots(self) -> list[Value]:
+        """Its inputs, parameters, buffers and constants."""
+        return [*(each.value for each in self.graph.inputs), *(each.value for each in self.graph.lifted)]
+
 
 _READS_MEMORY = frozenset(
     f"aten::{name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +13,13 @@ from symshape import events
 from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
-from symshape.runtime.padding.results import Answer, amount, narrower
-from symshape.runtime.runners.capture import CaptureFailed, Replay, captured
+from symshape.runtime.padding.results import Answer, Lend, amount, narrower
+from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.variants import Variant, measured
+from symshape.runtime.runners.weights import weight_of
 
 
 @attrs.frozen(eq=False)
@@ -34,6 +37,9 @@ class Placement:
     answer: Answer
 
 
+_data_ptr = torch.Tensor.data_ptr
+
+
 class Bucket:
     """One padded program with its buffers.
 
@@ -41,8 +47,12 @@ class Bucket:
         made: the plan.
         buffers: the inputs at their capacities.
         sizes: the true sizes that the program reads.
-        variants: the ways to run the program, the fastest first; empty before the first call.
-        last_used: the number of the last call that it served.
+        weight: the bytes that it takes, as counted from the sizes of its tensors.
+        recording: what runs the program; None until it is captured.
+        captures: how often it was captured.
+        milliseconds: how long the last capture took.
+        variants: the ways to run the program, the fastest first; empty before the first capture.
+        lease: its place in the store.
 
     Args:
         kernels: compiles the program, too; None for eager's kernels alone.
@@ -66,23 +76,44 @@ class Bucket:
         self._pool = pool
         self._kernels = kernels
         self._asked: int | None = None  # the state of the kernels when they were asked in vain
-        self.replay: Replay | None = None
         self.variants: tuple[Variant, ...] = ()
+        self.recording: Recording | None = None
+        self.captures = 0
+        self.milliseconds = 0.0
         self._addresses: list[int] = []
-        self.last_used = 0
+        self.lease: Lease
+
+    @staticmethod
+    def weight_of(made: Plan) -> Weight:
+        """The bytes of a bucket, before it is made."""
+        assert made.padded is not None
+        return weight_of(made.padded.graph, {})
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of its buffers and of what was captured: measured where there is a device, counted elsewhere."""
+        weight = self.lease.weight
+        if self.recording is None or self.recording.reserved is None:
+            return weight.own + weight.shared
+        return sum(each.nbytes for each in self.buffers) + self.recording.reserved
 
     def covers(self, values: Mapping[str, int]) -> bool:
         """Whether calls with these sizes can be served."""
         exact = all(values[name] == value for name, value in self.made.exact.items())
         return exact and all(values[name] <= cap for name, cap in self.made.caps.items())
 
-    def place(self, values: Mapping[str, int]) -> Placement:
-        """Where a call with these sizes goes."""
+    def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
+        """Where a call with these sizes goes; with ``lend``, results are not copied."""
         pairs = zip(self.buffers, self._padded.axes, strict=True)
         parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
-        sizes = [amount(term, values) for term in self._padded.sizes]
-        written = torch.tensor(sizes, dtype=torch.int64).to(self.sizes.device)
-        return Placement(parts, written, self._results.at(values))
+        return Placement(parts, self._written(values), self._results.at(values, lend))
+
+    def _written(self, values: Mapping[str, int]) -> torch.Tensor:
+        """The sizes that the program reads, on its device; no one waits for the copy."""
+        sizes = torch.tensor([amount(term, values) for term in self._padded.sizes], dtype=torch.int64)
+        if self.sizes.device.type == "cuda":
+            return sizes.pin_memory().to(self.sizes.device, non_blocking=True)
+        return sizes
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
@@ -90,22 +121,38 @@ class Bucket:
             if inputs:
                 torch._foreach_copy_(placement.inputs, list(inputs))
             self.sizes.copy_(placement.sizes)
-            if self.replay is None or self._addresses != [tensor.data_ptr() for tensor in self._lifted]:
-                self._prepare()
-            elif self._kernels is not None and len(self.variants) == 1 and self._kernels.due(self._asked):
-                self._compile(self._kernels)
-            assert self.replay is not None
-            return placement.answer(self.replay(), leaves)
+            return placement.answer(self._ready()(), leaves)
 
-    def _prepare(self) -> None:
-        """Captures the program; what was captured before stays if that fails, and is not taken for the new one."""
-        addresses = [tensor.data_ptr() for tensor in self._lifted]
-        self.replay = self._captured(self._again)
-        self.variants = (Variant("eager", self.replay),)
-        self._addresses = addresses
-        self._asked = None
-        if self._kernels is not None and self._kernels.due(None):
+    def warm_up(self) -> None:
+        """Captures the program, with what the buffers hold, and runs it once."""
+        with torch.no_grad():
+            self.sizes.copy_(self._written({**self.made.exact, **self.made.caps}))
+            self._ready()()
+
+    def _ready(self) -> Replay:
+        """What runs the program, captured now unless it was for the parameters where they are.
+
+        What was captured before stays if that fails, and is not taken for the new one.
+        """
+        addresses = list(map(_data_ptr, self._lifted))
+        if self.recording is None or self._addresses != addresses:
+            self.recording = self._recorded(self._again)
+            self._addresses = addresses
+            self.variants = (Variant("eager", self.recording),)
+            self._asked = None
+        if len(self.variants) == 1 and self._kernels is not None and self._kernels.due(self._asked):
             self._compile(self._kernels)
+        return self.recording.replay
+
+    def _recorded(self, run: Replay) -> Recording:
+        start = time.perf_counter()
+        device = self.sizes.device
+        recording = captured(run, device, self._pool)
+        self.captures += 1
+        self.milliseconds = (time.perf_counter() - start) * 1e3
+        if device.type == "cuda":
+            events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))
+        return recording
 
     def _compile(self, kernels: Kernels) -> None:
         """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on."""
@@ -114,17 +161,14 @@ class Bucket:
         if found is None:
             return
         try:
-            other = Variant("inductor", self._captured(found))
+            other = Variant("inductor", self._recorded(found))
         except CaptureFailed as error:
             kernels.fail(error)
             return
         self.variants = measured((*self.variants, other), self.sizes.device)
-        self.replay = self.variants[0].replay
+        self.recording = self.variants[0].recording
         times = {each.kernels: each.milliseconds or 0.0 for each in self.variants}
         events.emit(events.VariantChosen(dict(self.made.caps), self.variants[0].kernels, times))
-
-    def _captured(self, run: Replay) -> Replay:
-        return captured(run, self.sizes.device, self._pool)
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._arguments, ())

@@ -20,9 +20,10 @@ from symshape.graph.program import Program
 from symshape.graph.steps import values_in
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
-from symshape.runtime.runners.graph_store import GraphKey, GraphStore
+from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Weight
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
+from symshape.runtime.runners.weights import weight_of
 
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 """The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
@@ -116,6 +117,7 @@ class CudaGraphRunner:
             key = self.key(values)
             captured = self._store.get(key)
             if captured is not None and captured.addresses != [t.data_ptr() for t in self._lifted]:
+                self._store.remove(key)
                 captured = None
             if captured is None:
                 captured = self._capture_or_none(key, leaves, values)
@@ -156,7 +158,7 @@ class CudaGraphRunner:
 
     def describe(self) -> str:
         """How many graphs there are for the program."""
-        return f"cudagraph, {self._store.of(self._number)} graphs"
+        return f"cudagraph, {len(self._store.of(self._number))} graphs"
 
     def _capture_or_none(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
         if self._released or key.sizes in self._refused:
@@ -164,9 +166,12 @@ class CudaGraphRunner:
         if self._seen is not None and key.sizes not in self._seen:
             _remember(self._seen, key.sizes)
             return None
+        weight = self._weight(values)
+        if not self._store.admits(key, key.stream, weight):
+            return None
         try:
             captured = self._capture(key, leaves, values)
-            self._store.put(key, captured)
+            self._store.put(key, captured, program=key.program, pool=key.stream, weight=weight)
             return captured
         except Unfit as error:
             reason = str(error)
@@ -176,6 +181,12 @@ class CudaGraphRunner:
         _remember(self._refused, key.sizes)
         events.emit(events.RunnerFallback("cudagraph", "eager", reason))
         return None
+
+    def _weight(self, values: Sequence[int]) -> Weight:
+        """The bytes of a graph for these sizes, where anybody counts them."""
+        if self._store.memory is None:
+            return Weight()
+        return weight_of(self._program.graph, {name: values[at] for name, at in self._program.positions.items()})
 
     def _capture(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
         start = time.perf_counter()

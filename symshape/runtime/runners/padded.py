@@ -6,34 +6,54 @@ by op, on CUDA as one CUDA graph for each bucket, all of them from one memory po
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import torch
 
 from symshape import events
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
 from symshape.options import Options
-from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
+from symshape.runtime.padding.planning import Plan, candidates
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
-from symshape.runtime.runners.bucket import Bucket, Placement
+from symshape.runtime.runners.borrowing import lend
+from symshape.runtime.runners.bucket import Bucket
+from symshape.runtime.runners.bucket_finder import BucketFinder
 from symshape.runtime.runners.capture import CaptureFailed
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.protocol import Runner, Unfit
 
-_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
-_is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
-_REMEMBERED = 4096  # calls, by their sizes
 _PATIENCE = 256  # calls before a program is compiled in the background
-_RESTING = 8  # a bucket leaves when this many calls for each bucket have passed without it
+_is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
+
+
+@attrs.frozen
+class Warmed:
+    """What came of making a bucket before it was needed.
+
+    Attributes:
+        sizes: up to which it serves; symbols that an op refuses have this value.
+        milliseconds: how long making and capturing it took.
+        bytes: what it takes: measured where there is a device, else counted.
+        reason: why there is none; empty where there is one.
+    """
+
+    sizes: Mapping[str, int]
+    milliseconds: float = 0.0
+    bytes: int = 0
+    reason: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is one."""
+        return not self.reason
 
 
 class PaddedRunner:
@@ -42,8 +62,8 @@ class PaddedRunner:
     Args:
         program: what is to be run.
         eager: serves what no bucket can.
-        store: where the graphs of the compiled function are kept.
-        options: how buckets are kept and results are answered.
+        store: where the buckets of the compiled function are kept.
+        options: how results are answered.
 
     Raises:
         Unfit: the program cannot be run again and again on buffers, or has no size that can be padded.
@@ -53,33 +73,31 @@ class PaddedRunner:
         self._program = program
         self._eager = eager.run
         self._store = store
-        self._options = options
-        self._limit = store.limit
         self._positions = [each.position for each in program.graph.inputs]
-        self._symbols = [(name, place) for name, place in program.positions.items()]
         self._device = _check_fit(program)
-        self._kernels = self._make_kernels(options)
-        self._buckets: OrderedDict[Any, Bucket] = OrderedDict()
-        self._calls: OrderedDict[Any, tuple[Bucket, Placement] | None] = OrderedDict()
-        self._refusals: dict[str, Refusal] = {}
-        self._pools: dict[int, Any] = {}
-        self._clock = 0
+        borrow = options.outputs == "borrow"
+        self._lender = store.lender if borrow and options.check_borrowed else None
+        self._kernels = _kernels(program, self._device, options)
+        lending = self._lender.lend if self._lender else lend if borrow else None
+        self._finder = BucketFinder(program, store, self._device, lending, self._kernels)
         self._released = False
-        self._lock = threading.RLock()
+        self._lock = store.lock
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
         if self._device.type == "cpu" or not _is_capturing():
             with self._lock:
-                self._clock += 1
-                found = self._found(tuple(values))
+                if self._lender is not None:
+                    self._lender.spoil()
+                self._store.clock = now = self._store.clock + 1
+                found = None if self._released else self._finder.find(tuple(values))
                 if found is not None:
                     bucket, placement = found
-                    bucket.last_used = self._clock
+                    bucket.lease.last_used = now
                     try:
                         return bucket.call(leaves, [leaves[position] for position in self._positions], placement)
                     except torch.OutOfMemoryError as error:
-                        self._give_up(bucket, f"out of memory: {error}")
+                        self._finder.give_up(bucket, f"out of memory: {error}")
                     except CaptureFailed as error:
                         self.release()
                         events.emit(events.RunnerFallback("padded", "eager", f"capture failed: {error}"))
@@ -88,123 +106,83 @@ class PaddedRunner:
                         events.emit(events.RunnerFallback("padded", "eager", f"for one call: {error}"))
         return self._eager(leaves, values)
 
+    def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
+        """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
+        with self._lock:
+            self._finder.prefer(caps)
+
+    def warm_up(self, sizes: Mapping[str, int]) -> Warmed:
+        """Makes and captures the bucket for calls of these sizes, if there is room for it."""
+        with self._lock:
+            if self._released:
+                return Warmed(sizes, reason="the entry has left the cache")
+            start = time.perf_counter()
+            bucket = self._finder.bucket_for(sizes)
+            if bucket is None:
+                return Warmed(sizes, reason=self._why_not())
+            try:
+                bucket.warm_up()
+            except torch.OutOfMemoryError as error:
+                self._finder.give_up(bucket, f"out of memory: {error}")
+                return Warmed(sizes, reason="out of memory")
+            except CaptureFailed as error:
+                self.release()
+                return Warmed(sizes, reason=f"capture failed: {error}")
+            except (IndexError, RuntimeError) as error:  # of data that is all zeros: a call captures it
+                return Warmed(sizes, reason=f"left to the first call: {error}")
+            caps = {**sizes, **bucket.made.caps}
+            return Warmed(caps, (time.perf_counter() - start) * 1e3, bucket.bytes)
+
+    def _why_not(self) -> str:
+        refused = [f"{name}: {refusal}" for name, refusal in self.refusals.items()]
+        if refused and not self._finder.pads():
+            return "; ".join(refused)
+        memory = "" if self._store.memory is None else f" and {self._store.memory} bytes"
+        return f"no room in the budget of {self._store.limit} graphs{memory}, or no memory"
+
     def release(self) -> None:
         """Forgets the buckets and makes no more."""
         with self._lock:
             self._released = True
-            self._buckets.clear()
-            self._calls.clear()
-            self._pools.clear()
+            self._finder.clear()
             if self._kernels is not None:
                 self._kernels.release()
 
     def describe(self) -> str:
         """How many buckets there are for the program, and whose kernels they run."""
-        compiled = sum(each.variants[0].kernels == "inductor" for each in self._buckets.values() if each.variants)
-        return f"padded, {len(self._buckets)} buckets" + (f", {compiled} of Inductor's kernels" if compiled else "")
+        kinds = [each.variants[0].kernels for each in self.buckets if each.variants]
+        compiled = f", {kinds.count('inductor')} of them run Inductor's kernels" if "inductor" in kinds else ""
+        return f"padded, {len(self.buckets)} buckets{compiled}"
 
     def padding(self) -> PaddingReport:
         """What came of each symbol, in the bucket with the most repairs."""
         with self._lock:
-            if not self._buckets:
+            buckets = self.buckets
+            if not buckets:
                 return padding_of(self._program)
-            return report_of(self._program, max((each.made for each in self._buckets.values()), key=_repairs))
+            return report_of(self._program, max((each.made for each in buckets), key=_repairs))
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
         """The buckets, oldest first."""
-        return tuple(self._buckets.values())
+        return tuple(self._finder.buckets())
 
-    def _found(self, values: tuple[int, ...]) -> tuple[Bucket, Placement] | None:
-        """The bucket for a call and its place in it; None where it runs op by op."""
-        if self._released:
-            return None
-        stream = _current_stream(self._device.index or 0) if self._device.type == "cuda" else 0
-        key = (values, stream)
-        found = self._calls.get(key)
-        if found is None:
-            sizes = {name: values[place] for name, place in self._symbols}
-            bucket = self._bucket(sizes, stream)
-            if bucket is None:
-                return None
-            if len(self._calls) >= _REMEMBERED:
-                self._calls.popitem(last=False)
-            found = self._calls[key] = (bucket, bucket.place(sizes))
-        return found
+    @property
+    def refusals(self) -> Mapping[str, Refusal]:
+        """Why symbols keep their exact value, as far as that is known."""
+        return self._finder.refusals
 
-    def _bucket(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
-        """The bucket for these sizes: the one made for them, a new one if there is room, a larger one, or none."""
-        start = time.perf_counter()
-        chosen = choose(self._program, sizes, self._refusals)
-        if not chosen.caps:
-            return None
-        found = self._buckets.get(_key(stream, chosen))
-        if found is not None:
-            return found
-        if len(self._buckets) >= self._limit and not self._resting():
-            return next((each for (s, *_), each in self._buckets.items() if s == stream and each.covers(sizes)), None)
-        made = plan(self._program, sizes, self._refusals)
-        self._tell(made)
-        if made.padded is None:
-            return None
-        key = _key(stream, made)  # another one where something was refused only now
-        found = self._buckets.get(key)
-        if found is not None:
-            return found
-        while len(self._buckets) >= self._limit:
-            self._forget(*self._oldest())
-        bucket = self._buckets[key] = Bucket(
-            self._program, made, self._device, self._pool(stream), self._kernels
-        )
-        events.emit(events.BucketMade(dict(made.caps), dict(made.exact), (time.perf_counter() - start) * 1e3))
-        return bucket
 
-    def _make_kernels(self, options: Options) -> Kernels | None:
-        if options.kernels == "eager":
-            return None
-        graph, device = self._program.graph, self._device
-        aliased = aliased_storages(graph)
-        patience = _PATIENCE if options.kernels == "auto" else None
-        return Kernels(lambda region: pad(graph, region, device, aliased), patience)
-
-    def _tell(self, made: Plan) -> None:
-        for name, refusal in made.refusals.items():
-            if name not in self._refusals:
-                events.emit(events.PaddingRefused(name, str(refusal)))
-        self._refusals.update(made.refusals)
-
-    def _pool(self, stream: int) -> Any:
-        if self._device.type != "cuda":
-            return None
-        if stream not in self._pools:
-            self._pools[stream] = torch.cuda.graph_pool_handle()
-        return self._pools[stream]
-
-    def _oldest(self) -> tuple[Any, Bucket]:
-        """The bucket that was used longest ago."""
-        return min(self._buckets.items(), key=lambda item: item[1].last_used)
-
-    def _resting(self) -> bool:
-        """Whether a bucket has not been used for so long that another one may take its place."""
-        return self._clock - self._oldest()[1].last_used > _RESTING * self._limit
-
-    def _forget(self, key: Any, bucket: Bucket) -> None:
-        del self._buckets[key]
-        for call in [call for call, found in self._calls.items() if found is not None and found[0] is bucket]:
-            del self._calls[call]
-
-    def _give_up(self, bucket: Bucket, reason: str) -> None:
-        for key in [key for key, each in self._buckets.items() if each is bucket]:
-            self._forget(key, bucket)
-        events.emit(events.RunnerFallback("padded", "eager", reason))
+def _kernels(program: Program, device: torch.device, options: Options) -> Kernels | None:
+    if options.kernels == "eager":
+        return None
+    aliased = aliased_storages(program.graph)
+    patience = _PATIENCE if options.kernels == "auto" else None
+    return Kernels(lambda region: pad(program.graph, region, device, aliased), patience)
 
 
 def _repairs(made: Plan) -> int:
     return len(made.padded.repairs) if made.padded is not None else 0
-
-
-def _key(stream: int, chosen: Choice | Plan) -> Any:
-    return stream, tuple(sorted(chosen.exact.items())), tuple(sorted(chosen.caps.items()))
 
 
 def _check_fit(program: Program) -> torch.device:

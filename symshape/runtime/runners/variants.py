@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import attrs
 import torch
 
-from symshape.runtime.runners.capture import Replay
+from symshape.runtime.runners.capture import Recording, Replay
 
 __all__ = ["Variant", "measured"]
 
@@ -21,12 +21,12 @@ class Variant:
 
     Attributes:
         kernels: whose kernels it runs: ``eager`` or ``inductor``.
-        replay: runs it.
+        recording: runs it.
         milliseconds: how long that takes on the device, the median of a few; None where it was not measured.
     """
 
     kernels: str
-    replay: Replay = attrs.field(repr=False)
+    recording: Recording = attrs.field(repr=False)
     milliseconds: float | None = None
 
 
@@ -35,7 +35,7 @@ def measured(variants: Sequence[Variant], device: torch.device) -> tuple[Variant
     times: list[list[float]] = [[] for _ in variants]
     for _ in range(_REPEATS):
         for variant, found in zip(variants, times, strict=True):
-            found.append(_once(variant.replay, device))
+            found.append(_once(variant.recording.replay, device))
     made = [attrs.evolve(each, milliseconds=sorted(found)[_REPEATS // 2]) for each, found in zip(variants, times)]
     return tuple(sorted(made, key=lambda each: each.milliseconds or 0.0))
 
