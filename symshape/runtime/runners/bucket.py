@@ -74,6 +74,7 @@ class Bucket:
         self._arguments = [*self.buffers, *self.sizes.unbind()]
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
+        self._written_for: Placement | None = None  # whose sizes are in ``sizes``
         self._kernels = kernels
         self._asked: int | None = None  # the state of the kernels when they were asked in vain
         self.variants: tuple[Variant, ...] = ()
@@ -118,14 +119,20 @@ class Bucket:
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
         with torch.no_grad():
-            if inputs:
+            if len(inputs) == 1:
+                placement.inputs[0].copy_(inputs[0])
+            elif inputs:
                 torch._foreach_copy_(placement.inputs, list(inputs))
-            self.sizes.copy_(placement.sizes)
+            if self._written_for is not placement:
+                self._written_for = None
+                self.sizes.copy_(placement.sizes)
+                self._written_for = placement
             return placement.answer(self._ready()(), leaves)
 
     def warm_up(self) -> None:
         """Captures the program, with what the buffers hold, and runs it once."""
         with torch.no_grad():
+            self._written_for = None
             self.sizes.copy_(self._written({**self.made.exact, **self.made.caps}))
             self._ready()()
 

@@ -13,6 +13,7 @@ import torch
 
 from symshape import events
 from symshape.graph.program import Program
+from symshape.runtime.padding.buckets import step_up
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
@@ -62,6 +63,8 @@ class BucketFinder:
         self._planned: list[dict[str, int]] = []
         self._failed: OrderedDict[Any, tuple[int, int]] = OrderedDict()
         self._weights: OrderedDict[Any, Weight] = OrderedDict()
+        self._choices: OrderedDict[Any, Choice] = OrderedDict()
+        self._padded = sorted(candidates(program))
         self.refusals: dict[str, Refusal] = {}
         self.failures = 0
 
@@ -100,7 +103,7 @@ class BucketFinder:
 
     def _own(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
         """The bucket made for these sizes, now if need be and if there is room."""
-        chosen = choose(self._program, sizes, self.refusals, self._planned)
+        chosen = self._choose(sizes)
         if not chosen.caps:
             return None
         key = self._key(stream, chosen)
@@ -113,6 +116,20 @@ class BucketFinder:
         made = plan(self._program, sizes, self.refusals, self._planned)
         self._tell(made)
         return None if made.padded is None else self._made(made, stream, start)
+
+    def _choose(self, sizes: Mapping[str, int]) -> Choice:
+        """The capacities for these sizes; those that are plain steps are looked up without asking the guards again."""
+        if self._planned:
+            return choose(self._program, sizes, self.refusals, self._planned)
+        padded = [name for name in self._padded if name not in self.refusals]
+        steps = {name: step_up(sizes[name]) for name in padded}
+        key = tuple(steps.get(name, value) for name, value in sizes.items())
+        found = self._choices.get(key)
+        if found is None or len(found.caps) != len(steps):
+            found = choose(self._program, sizes, self.refusals)
+            if found.caps == steps:  # no guard had a say in which steps these are, whatever the sizes below them
+                _remember(self._choices, key, found)
+        return found
 
     def _made(self, made: Plan, stream: int, start: float) -> Bucket | None:
         key = self._key(stream, made)  # another one where something was refused only now

@@ -174,8 +174,8 @@ class PaddedRunner:
 
 
 def _kernels(program: Program, device: torch.device, options: Options) -> Kernels | None:
-    if options.kernels == "eager":
-        return None
+    if options.kernels == "eager" or program.graph.mutates_inputs or program.graph.uses_randomness:
+        return None  # what has effects is not run again and again to be timed
     aliased = aliased_storages(program.graph)
     patience = _PATIENCE if options.kernels == "auto" else None
     return Kernels(lambda region: pad(program.graph, region, device, aliased), patience)
