@@ -3,7 +3,8 @@
 A padded program is made for one bucket, with the capacities as plain integers in its arguments.  Programs of other
 buckets mostly differ in these integers alone, so that one compilation with symbolic sizes can serve them all.  The
 formulas are guessed by comparing programs made at a few capacities, and never trusted: a bucket is served only if its
-own program, op by op and integer by integer, is what the formulas come to at its capacities.
+own program, op by op and integer by integer, is what the formulas come to at its capacities.  (Where two capacities
+happen to be equal it may not be: equal parts of a padded program are computed once.)
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def generalise(padded: PaddedGraph, pad: Pad) -> Template | None:
             columns.append((probe, flat))
         if len(columns) > _WANTED:
             break
-    if len(columns) < min(_WANTED, 1 + len(caps)):
+    if len(columns) < 3:
         return None
     basis = _basis(padded.region)
     formulas: dict[tuple[int, ...], Term] = {}
@@ -107,15 +108,20 @@ def generalise(padded: PaddedGraph, pad: Pad) -> Template | None:
 
 
 def _probes(region: Region) -> Iterator[dict[str, int]]:
-    """Other capacities; symbols that the conditions make equal keep being so."""
+    """Other capacities; symbols that the conditions fix stay, those that they make equal keep being so."""
     kinds: dict[str, int] = {}
-    for name in region.caps:
+    for name, cap in region.caps.items():
         symbol = arithmetic.symbol(name)
+        if region.known(boolean.eq(symbol, cap)):
+            continue
         twin = (kind for other, kind in kinds.items() if region.known(boolean.eq(symbol, arithmetic.symbol(other))))
         kinds[name] = next(twin, len(set(kinds.values())))
     for start in range(len(_PROBES)):
         found = {}
         for name, cap in region.caps.items():
+            if name not in kinds:
+                found[name] = cap
+                continue
             factor = _PROBES[(start + kinds[name]) % len(_PROBES)]
             found[name] = cap * factor if factor > 0 else max(2, cap // -factor)
         yield found
@@ -182,7 +188,7 @@ def _basis(region: Region) -> list[Term]:
 
 
 def _fit(values: Sequence[int], capacities: Sequence[Mapping[str, int]], basis: Sequence[Term]) -> Term | None:
-    """A formula with these values at these capacities: a size, a multiple or part of a product of sizes, plus a constant."""
+    """A formula with these values at these capacities: a multiple or part of a product of sizes, plus a constant."""
     for number in range(1, _FACTORS + 1):
         for factors in combinations_with_replacement(basis[: 32 if number < _FACTORS else 4], number):
             term = reduce(arithmetic.mul, factors)
@@ -236,7 +242,7 @@ class _Rebuilt:
         if padded.sizes:
             indices = [each.value for each in graph.inputs[number:]]
             device = indices[0].spec.device
-            together = Value(-1, TensorSpec((len(indices),), (1,), 0, torch.int64, device), object())
+            together = Value(_above(graph), TensorSpec((len(indices),), (1,), 0, torch.int64, device), object())
             inputs.append(Input(number, "sizes", together))
             slots.append(Slot(Size("sizes", 0), arithmetic.const(len(indices))))
             paths = (*paths, "sizes")
@@ -270,3 +276,9 @@ class _Rebuilt:
         if type(arg) is Value:
             return self._value(arg)
         return own if type(arg) is int else arg
+
+
+def _above(graph: Graph) -> int:
+    """A number for a value that no other one has."""
+    made = (output.index for node in graph.nodes for output in node.outputs if output is not None)
+    return 1 + max((*made, *(each.value.index for each in (*graph.inputs, *graph.lifted))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import attrs
@@ -30,11 +31,13 @@ class Placement:
         inputs: the valid parts of the buffers.
         sizes: the sizes to be written.
         answer: makes the results.
+        fill: which share of the capacities the sizes are.
     """
 
     inputs: list[torch.Tensor]
     sizes: torch.Tensor
     answer: Answer
+    fill: float = 1.0
 
 
 _data_ptr = torch.Tensor.data_ptr
@@ -56,10 +59,18 @@ class Bucket:
 
     Args:
         kernels: compiles the program, too; None for eager's kernels alone.
+        timed: whether the program is timed even if there is one way only to run it.
     """
 
     def __init__(
-        self, program: Program, made: Plan, device: torch.device, pool: Any, kernels: Kernels | None = None
+        self,
+        program: Program,
+        made: Plan,
+        device: torch.device,
+        pool: Any,
+        kernels: Kernels | None = None,
+        *,
+        timed: bool = False,
     ) -> None:
         assert made.padded is not None
         assert made.results is not None
@@ -76,6 +87,7 @@ class Bucket:
         self._pool = pool
         self._written_for: Placement | None = None  # whose sizes are in ``sizes``
         self._kernels = kernels
+        self._timed = timed
         self._asked: int | None = None  # the state of the kernels when they were asked in vain
         self.variants: tuple[Variant, ...] = ()
         self.recording: Recording | None = None
@@ -107,7 +119,8 @@ class Bucket:
         """Where a call with these sizes goes; with ``lend``, results are not copied."""
         pairs = zip(self.buffers, self._padded.axes, strict=True)
         parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
-        return Placement(parts, self._written(values), self._results.at(values, lend))
+        fill = prod(values[name] / cap for name, cap in self.made.caps.items())
+        return Placement(parts, self._written(values), self._results.at(values, lend), fill)
 
     def _written(self, values: Mapping[str, int]) -> torch.Tensor:
         """The sizes that the program reads, on its device; no one waits for the copy."""
@@ -146,6 +159,8 @@ class Bucket:
             self.recording = self._recorded(self._again)
             self._addresses = addresses
             self.variants = (Variant("eager", self.recording),)
+            if self._timed:
+                self.variants = measured(self.variants, self.sizes.device)
             self._asked = None
         if len(self.variants) == 1 and self._kernels is not None and self._kernels.due(self._asked):
             self._compile(self._kernels)

@@ -13,7 +13,7 @@ import torch
 
 from symshape import events
 from symshape.graph.program import Program
-from symshape.runtime.padding.buckets import step_up
+from symshape.runtime.padding.buckets import fine_step_up, step_up
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
@@ -37,6 +37,7 @@ class BucketFinder:
     Args:
         lend: how results are answered that are not copied.
         kernels: compiles padded programs; None for eager's kernels alone.
+        timed: whether padded programs are timed.
 
     Attributes:
         refusals: why a symbol is not padded.
@@ -50,12 +51,15 @@ class BucketFinder:
         device: torch.device,
         lend: Lend | None = None,
         kernels: Kernels | None = None,
+        *,
+        timed: bool = False,
     ) -> None:
         self._program = program
         self._store = store
         self._device = device
         self._lend = lend
         self._kernels = kernels
+        self._timed = timed
         self._number = store.number()
         self._symbols = list(program.positions.items())
         self._calls: OrderedDict[Any, Found] = OrderedDict()
@@ -63,6 +67,7 @@ class BucketFinder:
         self._planned: list[dict[str, int]] = []
         self._failed: OrderedDict[Any, tuple[int, int]] = OrderedDict()
         self._weights: OrderedDict[Any, Weight] = OrderedDict()
+        self._step = step_up
         self._choices: OrderedDict[Any, Choice] = OrderedDict()
         self._padded = sorted(candidates(program))
         self.refusals: dict[str, Refusal] = {}
@@ -113,20 +118,20 @@ class BucketFinder:
         start = time.perf_counter()
         if not self._store.admits(key, stream, self._weights.get(key)):  # before the work of planning it
             return None
-        made = plan(self._program, sizes, self.refusals, self._planned)
+        made = plan(self._program, sizes, self.refusals, self._planned, self._step)
         self._tell(made)
         return None if made.padded is None else self._made(made, stream, start)
 
     def _choose(self, sizes: Mapping[str, int]) -> Choice:
         """The capacities for these sizes; those that are plain steps are looked up without asking the guards again."""
         if self._planned:
-            return choose(self._program, sizes, self.refusals, self._planned)
+            return choose(self._program, sizes, self.refusals, self._planned, self._step)
         padded = [name for name in self._padded if name not in self.refusals]
-        steps = {name: step_up(sizes[name]) for name in padded}
+        steps = {name: self._step(sizes[name]) for name in padded}
         key = tuple(steps.get(name, value) for name, value in sizes.items())
         found = self._choices.get(key)
         if found is None or len(found.caps) != len(steps):
-            found = choose(self._program, sizes, self.refusals)
+            found = choose(self._program, sizes, self.refusals, (), self._step)
             if found.caps == steps:  # no guard had a say in which steps these are, whatever the sizes below them
                 _remember(self._choices, key, found)
         return found
@@ -140,7 +145,7 @@ class BucketFinder:
             return found
         pool = self._store.pool(stream) if self._device.type == "cuda" else None
         try:
-            bucket = Bucket(self._program, made, self._device, pool, self._kernels)
+            bucket = Bucket(self._program, made, self._device, pool, self._kernels, timed=self._timed)
         except torch.OutOfMemoryError as error:
             self._failed_for_now(key, f"out of memory: {error}")
             return None
@@ -162,6 +167,14 @@ class BucketFinder:
                 self._store.remove(self._key(bucket.lease.pool, bucket.made))
         self._calls.clear()
         self._guests.clear()
+
+    def refine(self) -> None:
+        """From now on capacities are nearer to the sizes: less is padded, in more buckets."""
+        if self._step is not fine_step_up:
+            self._step = fine_step_up
+            self._choices.clear()
+            self._calls.clear()
+            self._guests.clear()
 
     def give_up(self, bucket: Bucket, reason: str) -> None:
         """Lets a bucket go for which there is no memory; it is tried again after a while."""

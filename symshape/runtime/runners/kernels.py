@@ -28,6 +28,7 @@ class Compiled:
         self._leaves = leaves
 
     def __call__(self) -> list[torch.Tensor]:
+        """Runs it."""
         return self._artefacts.run(self._artefact, self._leaves)
 
 
@@ -57,7 +58,7 @@ class Kernels:
         return -1 if self._closed else 2 * len(self._templates) + self.busy
 
     def due(self, seen: int | None) -> bool:
-        """Whether it is time to ask for a compiled program, ``seen`` being the state at the last question; counts calls."""
+        """Whether it is time to ask for a compiled program; ``seen``: the state at the last question.  Counts calls."""
         if self._closed or seen == self.state:
             return False
         if self._patience is None:

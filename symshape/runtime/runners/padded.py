@@ -22,11 +22,12 @@ from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
 from symshape.runtime.runners.borrowing import lend
-from symshape.runtime.runners.bucket import Bucket
+from symshape.runtime.runners.bucket import Bucket, Placement
 from symshape.runtime.runners.bucket_finder import BucketFinder
 from symshape.runtime.runners.capture import CaptureFailed
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.runners.judge import Judge
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.protocol import Runner, Unfit
 
@@ -64,14 +65,26 @@ class PaddedRunner:
         eager: serves what no bucket can.
         store: where the buckets of the compiled function are kept.
         options: how results are answered.
+        judge: says whether it pays; None where it is to be used in any case.
+        otherwise: serves where no size can be padded; eager by default.
 
     Raises:
         Unfit: the program cannot be run again and again on buffers, or has no size that can be padded.
     """
 
-    def __init__(self, program: Program, eager: Runner, store: GraphStore, options: Options) -> None:
+    def __init__(
+        self,
+        program: Program,
+        eager: Runner,
+        store: GraphStore,
+        options: Options,
+        judge: Judge | None = None,
+        otherwise: Runner | None = None,
+    ) -> None:
         self._program = program
         self._eager = eager.run
+        self._judge = judge
+        self._otherwise = otherwise or eager
         self._store = store
         self._positions = [each.position for each in program.graph.inputs]
         self._device = _check_fit(program)
@@ -79,23 +92,28 @@ class PaddedRunner:
         self._lender = store.lender if borrow and options.check_borrowed else None
         self._kernels = _kernels(program, self._device, options)
         lending = self._lender.lend if self._lender else lend if borrow else None
-        self._finder = BucketFinder(program, store, self._device, lending, self._kernels)
+        self._finder = BucketFinder(program, store, self._device, lending, self._kernels, timed=judge is not None)
         self._released = False
         self._lock = store.lock
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
+        serves = self._eager
         if self._device.type == "cpu" or not _is_capturing():
             with self._lock:
                 if self._lender is not None:
                     self._lender.spoil()
                 self._store.clock = now = self._store.clock + 1
+                if self._judge is not None and self._judge.eager is None:
+                    return self._judge.time_eager(self._eager, leaves, values)
                 found = None if self._released else self._finder.find(tuple(values))
-                if found is not None:
+                if found is None:
+                    serves = self._otherwise.run
+                elif self._pays(*found):
                     bucket, placement = found
                     bucket.lease.last_used = now
                     try:
-                        return bucket.call(leaves, [leaves[position] for position in self._positions], placement)
+                        return self._timed(bucket, placement, leaves)
                     except torch.OutOfMemoryError as error:
                         self._finder.give_up(bucket, f"out of memory: {error}")
                     except CaptureFailed as error:
@@ -104,7 +122,26 @@ class PaddedRunner:
                     except (IndexError, RuntimeError) as error:
                         # eager refuses the data in its own words, or, for an empty result, does not look at it
                         events.emit(events.RunnerFallback("padded", "eager", f"for one call: {error}"))
-        return self._eager(leaves, values)
+        return serves(leaves, values)
+
+    def _pays(self, bucket: Bucket, placement: Placement) -> bool:
+        judge = self._judge
+        if judge is None or not bucket.variants or judge.prefers(bucket.variants, placement.fill):
+            return True
+        if judge.device_bound(bucket.variants):
+            self._finder.refine()
+        return False
+
+    def _timed(self, bucket: Bucket, placement: Placement, leaves: Sequence[Any]) -> list[Any]:
+        """The results of a padded call; the first few that capture nothing are timed for the judge."""
+        inputs = [leaves[position] for position in self._positions]
+        judge = self._judge
+        if judge is None or judge.settled or not bucket.variants:
+            return bucket.call(leaves, inputs, placement)
+        start = time.perf_counter()
+        results = bucket.call(leaves, inputs, placement)
+        judge.time_padded(start)
+        return results
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
         """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
@@ -145,6 +182,7 @@ class PaddedRunner:
         with self._lock:
             self._released = True
             self._finder.clear()
+            self._otherwise.release()
             if self._kernels is not None:
                 self._kernels.release()
 

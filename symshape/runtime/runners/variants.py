@@ -36,7 +36,8 @@ def measured(variants: Sequence[Variant], device: torch.device) -> tuple[Variant
     for _ in range(_REPEATS):
         for variant, found in zip(variants, times, strict=True):
             found.append(_once(variant.recording.replay, device))
-    made = [attrs.evolve(each, milliseconds=sorted(found)[_REPEATS // 2]) for each, found in zip(variants, times)]
+    pairs = zip(variants, times, strict=True)
+    made = [attrs.evolve(each, milliseconds=sorted(found)[_REPEATS // 2]) for each, found in pairs]
     return tuple(sorted(made, key=lambda each: each.milliseconds or 0.0))
 
 
