@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -28,11 +30,13 @@ class Placement:
         inputs: the valid parts of the buffers.
         sizes: the sizes to be written.
         answer: makes the results.
+        back: for each input that the program writes to, its place, and from the tensors to its new elements.
     """
 
     inputs: list[torch.Tensor]
     sizes: torch.Tensor
     answer: Answer
+    back: Sequence[tuple[int, Callable[[Sequence[torch.Tensor]], torch.Tensor]]] = ()
 
 
 class Bucket:
@@ -46,6 +50,7 @@ class Bucket:
         recording: what runs the program; None until it is captured.
         captures: how often it was captured.
         milliseconds: how long the last capture took.
+        wrote: whether the call of this moment has written to arguments or buffers already.
         lease: its place in the store.
     """
 
@@ -61,11 +66,14 @@ class Bucket:
         self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
         self._run = compile_graph(fuse(graph) if device.type == "cuda" else graph, {})
         self._arguments = [*self.buffers, *self.sizes.unbind()]
+        self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
         self.recording: Recording | None = None
         self.captures = 0
         self.milliseconds = 0.0
+        self.wrote = False
+        self._writes = bool(made.padded.written or made.padded.stored)
         self._addresses: list[int] = []
         self.lease: Lease
 
@@ -92,7 +100,11 @@ class Bucket:
         """Where a call with these sizes goes; with ``lend``, results are not copied."""
         pairs = zip(self.buffers, self._padded.axes, strict=True)
         parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
-        return Placement(parts, self._written(values), self._results.at(values, lend))
+        back = [
+            (position, partial(_valid, narrower(self._padded.axes[position], values), place))
+            for position, place in self._padded.written
+        ]
+        return Placement(parts, self._written(values), self._results.at(values, lend), back)
 
     def _written(self, values: Mapping[str, int]) -> torch.Tensor:
         """The sizes that the program reads, on its device; no one waits for the copy."""
@@ -103,17 +115,34 @@ class Bucket:
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
+        self.wrote = False
         with torch.no_grad():
             if inputs:
                 torch._foreach_copy_(placement.inputs, list(inputs))
-            self.sizes.copy_(placement.sizes)
-            return placement.answer(self._ready()(), leaves)
+            if self._sized:
+                self.sizes.copy_(placement.sizes)
+            tensors = self._ready()()
+            if self._writes:
+                self.wrote = True
+                for position, new in placement.back:
+                    inputs[position].copy_(new(tensors))
+            return placement.answer(tensors, leaves)
 
     def warm_up(self) -> None:
-        """Captures the program, with what the buffers hold, and runs it once."""
-        with torch.no_grad():
+        """Captures the program, with what the buffers hold, and runs it once; what it writes is undone."""
+        with torch.no_grad(), self._undone():
             self.sizes.copy_(self._written({**self.made.exact, **self.made.caps}))
             self._ready()()
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Parameters and buffers are afterwards as they were."""
+        before = [tensor.clone() for tensor in self._padded.stored]
+        try:
+            yield
+        finally:
+            for tensor, was in zip(self._padded.stored, before, strict=True):
+                tensor.copy_(was)
 
     def _ready(self) -> Replay:
         """What runs the program, captured now unless it was for the parameters where they are.
@@ -124,7 +153,8 @@ class Bucket:
         if self.recording is None or self._addresses != addresses:
             start = time.perf_counter()
             device = self.sizes.device
-            self.recording = captured(self._again, device, self._pool)
+            with self._undone():
+                self.recording = captured(self._again, device, self._pool)
             self._addresses = addresses
             self.captures += 1
             self.milliseconds = (time.perf_counter() - start) * 1e3
@@ -134,3 +164,7 @@ class Bucket:
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._arguments, ())
+
+
+def _valid(narrow: Callable[[torch.Tensor], torch.Tensor], place: int, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return narrow(tensors[place])

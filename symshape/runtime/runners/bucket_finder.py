@@ -37,11 +37,20 @@ class BucketFinder:
         failures: how often a bucket had to be given up for lack of memory.
     """
 
-    def __init__(self, program: Program, store: GraphStore, device: torch.device, lend: Lend | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        store: GraphStore,
+        device: torch.device,
+        lend: Lend | None = None,
+        *,
+        any_randomness: bool = False,
+    ) -> None:
         self._program = program
         self._store = store
         self._device = device
         self._lend = lend
+        self._any_randomness = any_randomness
         self._number = store.number()
         self._symbols = list(program.positions.items())
         self._calls: OrderedDict[Any, Found] = OrderedDict()
@@ -97,7 +106,7 @@ class BucketFinder:
         start = time.perf_counter()
         if not self._store.admits(key, stream, self._weights.get(key)):  # before the work of planning it
             return None
-        made = plan(self._program, sizes, self.refusals, self._planned)
+        made = plan(self._program, sizes, self.refusals, self._planned, any_randomness=self._any_randomness)
         self._tell(made)
         return None if made.padded is None else self._made(made, stream, start)
 

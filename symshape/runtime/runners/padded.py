@@ -71,12 +71,14 @@ class PaddedRunner:
         self._eager = eager.run
         self._store = store
         self._positions = [each.position for each in program.graph.inputs]
-        self._device = _check_fit(program)
+        self._draws = options.randomness == "any"
+        self._device = _check_fit(program, draws=self._draws)
+        self._writes = program.graph.mutates_inputs
+        self._lifted = program.lifted_tensors
         borrow = options.outputs == "borrow"
         self._lender = store.lender if borrow and options.check_borrowed else None
-        self._finder = BucketFinder(
-            program, store, self._device, self._lender.lend if self._lender else lend if borrow else None
-        )
+        lending = self._lender.lend if self._lender else lend if borrow else None
+        self._finder = BucketFinder(program, store, self._device, lending, any_randomness=self._draws)
         self._released = False
         self._lock = store.lock
 
@@ -88,20 +90,35 @@ class PaddedRunner:
                     self._lender.spoil()
                 self._store.clock = now = self._store.clock + 1
                 found = None if self._released else self._finder.find(tuple(values))
-                if found is not None:
+                if found is not None and not (self._writes and self._overlap(leaves)):
                     bucket, placement = found
                     bucket.lease.last_used = now
                     try:
                         return bucket.call(leaves, [leaves[position] for position in self._positions], placement)
                     except torch.OutOfMemoryError as error:
                         self._finder.give_up(bucket, f"out of memory: {error}")
+                        if bucket.wrote:
+                            raise
                     except CaptureFailed as error:
                         self.release()
                         events.emit(events.RunnerFallback("padded", "eager", f"capture failed: {error}"))
                     except (IndexError, RuntimeError) as error:
+                        if bucket.wrote:
+                            raise
                         # eager refuses the data in its own words, or, for an empty result, does not look at it
                         events.emit(events.RunnerFallback("padded", "eager", f"for one call: {error}"))
         return self._eager(leaves, values)
+
+    def _overlap(self, leaves: Sequence[Any]) -> bool:
+        """Whether what the program writes could be seen through another tensor: then copies of the inputs are no good.
+
+        Two tensors of one memory overlap, whatever parts of it they are.
+        """
+        tensors = [leaves[position] for position in self._positions]
+        memory = [address for each in tensors if (address := each.untyped_storage().data_ptr())]
+        if len(set(memory)) < len(memory):
+            return True
+        return any(each.untyped_storage().data_ptr() in memory for each in self._lifted)
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
         """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
@@ -152,7 +169,7 @@ class PaddedRunner:
         with self._lock:
             buckets = self.buckets
             if not buckets:
-                return padding_of(self._program)
+                return padding_of(self._program, any_randomness=self._draws)
             return report_of(self._program, max((each.made for each in buckets), key=_repairs))
 
     @property
@@ -170,11 +187,15 @@ def _repairs(made: Plan) -> int:
     return len(made.padded.repairs) if made.padded is not None else 0
 
 
-def _check_fit(program: Program) -> torch.device:
+def _check_fit(program: Program, *, draws: bool) -> torch.device:
     graph = program.graph
-    check_recordable(program)
-    if graph.mutates_inputs:
-        raise Unfit("it writes to its arguments, parameters or buffers")
+    check_recordable(program, draws=draws)
+    mutated = set(graph.mutated)
+    memory = [each.tensor.untyped_storage().data_ptr() for each in graph.lifted if each.tensor.numel()]
+    if any(
+        memory.count(each.tensor.untyped_storage().data_ptr()) > 1 for each in graph.lifted if each.value in mutated
+    ):
+        raise Unfit("it writes to a parameter or a buffer that shares memory with another one")
     if not program.modes.plain:
         raise Unfit("it runs under autocast or a default device")
     device = device_of(graph)

@@ -55,6 +55,15 @@ NOT_RUN = {
         "another name of an op that is run",
     ),
     "aten.convolution_overrideable.default": "for devices that come from elsewhere",
+    **dict.fromkeys(
+        (
+            *("aten.rand.default", "aten.randn.default", "aten.rand_like.default", "aten.randn_like.default"),
+            *("aten.randint.default", "aten.randint.low", "aten.randint_like.default", "aten.randint_like.low_dtype"),
+            *("aten.bernoulli.default", "aten.bernoulli.p", "aten.uniform.default", "aten.exponential.default"),
+            "aten.native_dropout.default",
+        ),
+        "it draws random numbers: see test_padded_randomness.py",
+    ),
 }
 """Overloads with a padding rule that no case calls, and why."""
 
