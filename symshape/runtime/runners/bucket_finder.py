@@ -153,12 +153,10 @@ class BucketFinder:
         kept: list[Bucket] = self._store.of(self._number)
         return [each for each in kept if stream is None or each.lease.pool == stream]
 
-    def bucket_of(self, values: tuple[int, ...]) -> Bucket | None:
-        """The bucket that calls with these sizes were last found to go to; None where they run op by op."""
-        for (sizes, _), found in self._calls.items():
-            if sizes == values:
-                return found[0]
-        return next((found[0] for (sizes, _), (_, found) in self._guests.items() if sizes == values and found), None)
+    def served(self) -> dict[tuple[int, ...], Bucket]:
+        """The buckets that calls with these integers were last found to go to."""
+        guests = {values: found[0] for (values, _), (_, found) in self._guests.items() if found is not None}
+        return guests | {values: bucket for (values, _), (bucket, _) in self._calls.items()}
 
     def clear(self) -> None:
         """Forgets the buckets."""

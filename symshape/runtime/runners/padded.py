@@ -178,6 +178,16 @@ class PaddedRunner:
         return tuple(self._finder.buckets())
 
     @property
+    def failures(self) -> int:
+        """How often a bucket was given up for lack of memory."""
+        return self._finder.failures
+
+    def served(self) -> dict[tuple[int, ...], Bucket]:
+        """The buckets that calls with these integers were last found to go to; others run op by op."""
+        with self._lock:
+            return self._finder.served()
+
+    @property
     def refusals(self) -> Mapping[str, Refusal]:
         """Why symbols keep their exact value, as far as that is known."""
         return self._finder.refusals
