@@ -18,13 +18,20 @@ from meta_fns.core.sizes import Shape, Size, check, known, product, same, show, 
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.indexing import index_plan
+from meta_fns.padding import writing
 
 __all__ = ["index_put", "scatter_src", "scatter_value"]
 
 _MASKS = (torch.bool, torch.uint8)
 
 
-def _both(name: str, fn: Callable[..., TensorSpec], *, overlapping: bool = False) -> None:
+def _both(
+    name: str,
+    fn: Callable[..., TensorSpec],
+    *,
+    overlapping: bool = False,
+    padding: Callable[..., Any] | None = None,
+) -> None:
     """Register ``aten.<name>`` for the functional rule ``fn``, and its in-place variant that returns self."""
 
     def in_place(self: TensorSpec, *args: Any, **kwargs: Any) -> TensorSpec:
@@ -33,7 +40,7 @@ def _both(name: str, fn: Callable[..., TensorSpec], *, overlapping: bool = False
             need_writable(self)
         return self
 
-    made = register(f"aten.{name}", fn)
+    made = register(f"aten.{name}", fn, padding=padding)
     packet, _, overload = name.partition(".")
     register(f"aten.{packet}_.{overload}", in_place, name=made.name)
 
@@ -197,7 +204,7 @@ def index_copy(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec
 
 _both("index_add.default", index_add)
 _both("index_reduce.default", index_reduce)
-_both("index_copy.default", index_copy)
+_both("index_copy.default", index_copy, padding=writing.index_copy)
 
 
 def _fill_checks(self: TensorSpec, dim: int, index: TensorSpec) -> None:
@@ -275,7 +282,7 @@ def index_put(
     return laid_out_like(self)
 
 
-_both("index_put.default", index_put, overlapping=True)
+_both("index_put.default", index_put, overlapping=True, padding=writing.index_put)
 
 
 @rule("aten._index_put_impl_.default")

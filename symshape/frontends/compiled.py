@@ -24,7 +24,10 @@ from symshape.calls.questions import Question, answers
 from symshape.cost.units import amount
 from symshape.dims import Dim, Policy
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
+from symshape.frontends import profilers
 from symshape.frontends.differences import Miss
+from symshape.frontends.profilers import Annotator, torch_profiler
+from symshape.frontends.reporting import report
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
@@ -37,7 +40,6 @@ from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.runners.padded import PaddedRunner
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -79,6 +81,8 @@ class Compiled:
         self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
         self._history: dict[Source, Any] = {}
         self._questions: tuple[Question, ...] = ()
+        self._annotator = Annotator(name_of(fn))
+        profilers.refresh()
         self._lock = threading.RLock()
         self._numbers = count()
         self._traces = self._misses = 0
@@ -105,6 +109,8 @@ class Compiled:
             entry, values, seen = found
             seen.calls += 1
             entry.last_used = tick
+            if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
+                return entry.build(self._annotator.run(entry, leaves, values))
             return entry.build(entry.run(leaves, values))
         return self._slow_call(args, kwargs, leaves, key)
 
@@ -116,7 +122,8 @@ class Compiled:
         return self._refusals.run(refusal, self.fn, args, kwargs)
 
     def _time_dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Now and then: how long the quick look-up of a warm call takes."""
+        """Now and then: how long the quick look-up of a warm call takes; and whether there is a new profiler."""
+        profilers.refresh()
         cache = self._cache
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
@@ -137,6 +144,9 @@ class Compiled:
             return self._refusals.run(found, self.fn, args, kwargs)
         entry, values, leaves = found
         self._cache.seen(entry, values).calls += 1
+        profilers.refresh()
+        if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
+            return entry.build(self._annotator.run(entry, leaves, values))
         return entry.build(entry.run(leaves, values))
 
     def _find_slowly(
@@ -305,13 +315,8 @@ class Compiled:
         return self._refusals.explain(self._cache.clock)
 
     def report(self) -> str:
-        """For each entry: what runs it, and, where it is padded, what came of each symbol."""
-        lines = []
-        for entry in self.entries:
-            lines.append(f"entry {entry.number}: {entry.runner.describe()}")
-            if isinstance(entry.runner, PaddedRunner):
-                lines += [f"  {line}" for line in str(entry.runner.padding()).splitlines()]
-        return "\n".join(lines) or "no entries"
+        """For each entry what runs it; where it is padded, its buckets (calls, waste, bytes) and each symbol; the budget."""
+        return report(self.entries, self._graphs)
 
     def traffic(self, entry: int | None = None) -> Traffic:
         """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.

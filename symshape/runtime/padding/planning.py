@@ -87,11 +87,13 @@ def plan(
     refusals: Mapping[str, Refusal] | None = None,
     planned: Sequence[Mapping[str, int]] = (),
     step: Callable[[int], int] = step_up,
+    *,
+    any_randomness: bool = False,
 ) -> Plan:
     """The padded program with as many symbols as possible, for a call with these values of symbols.
 
-    ``refusals`` are those of an earlier plan: their symbols are not tried again.  ``planned`` and
-    ``step`` are as for :func:`choose`.
+    ``refusals`` are those of an earlier plan: their symbols are not tried again.  ``planned`` and ``step`` are as for
+    :func:`choose`.  ``any_randomness``: other random numbers than eager's will do.
     """
     found = dict(refusals or {})
     terms = _conditions(program, values)
@@ -101,7 +103,8 @@ def plan(
     while padded:
         chosen = choose(program, values, found, planned, step)
         try:
-            made = pad(program.graph, Region(terms, chosen.exact, chosen.caps), device, aliased)
+            region = Region(terms, chosen.exact, chosen.caps)
+            made = pad(program.graph, region, device, aliased, any_randomness=any_randomness)
             results = Results(program.graph, made.outputs, frozenset(padded), made.roots)
         except Refusal as refusal:
             found.update(dict.fromkeys(refusal.symbols & padded, refusal))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -31,12 +33,14 @@ class Placement:
         inputs: the valid parts of the buffers.
         sizes: the sizes to be written.
         answer: makes the results.
+        back: for each input that the program writes to, its place, and from the tensors to its new elements.
         fill: which share of the capacities the sizes are.
     """
 
     inputs: list[torch.Tensor]
     sizes: torch.Tensor
     answer: Answer
+    back: Sequence[tuple[int, Callable[[Sequence[torch.Tensor]], torch.Tensor]]] = ()
     fill: float = 1.0
 
 
@@ -55,6 +59,7 @@ class Bucket:
         captures: how often it was captured.
         milliseconds: how long the last capture took.
         variants: the ways to run the program, the fastest first; empty before the first capture.
+        wrote: whether the call of this moment has written to arguments or buffers already.
         lease: its place in the store.
 
     Args:
@@ -83,6 +88,7 @@ class Bucket:
         self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
         self._run = compile_graph(fuse(graph) if device.type == "cuda" else graph, {})
         self._arguments = [*self.buffers, *self.sizes.unbind()]
+        self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
         self._written_for: Placement | None = None  # whose sizes are in ``sizes``
@@ -93,6 +99,8 @@ class Bucket:
         self.recording: Recording | None = None
         self.captures = 0
         self.milliseconds = 0.0
+        self.wrote = False
+        self._writes = bool(made.padded.written or made.padded.stored)
         self._addresses: list[int] = []
         self.lease: Lease
 
@@ -119,8 +127,12 @@ class Bucket:
         """Where a call with these sizes goes; with ``lend``, results are not copied."""
         pairs = zip(self.buffers, self._padded.axes, strict=True)
         parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
+        back = [
+            (position, partial(_valid, narrower(self._padded.axes[position], values), place))
+            for position, place in self._padded.written
+        ]
         fill = prod(values[name] / cap for name, cap in self.made.caps.items())
-        return Placement(parts, self._written(values), self._results.at(values, lend), fill)
+        return Placement(parts, self._written(values), self._results.at(values, lend), back, fill)
 
     def _written(self, values: Mapping[str, int]) -> torch.Tensor:
         """The sizes that the program reads, on its device; no one waits for the copy."""
@@ -131,23 +143,39 @@ class Bucket:
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
+        self.wrote = False
         with torch.no_grad():
             if len(inputs) == 1:
                 placement.inputs[0].copy_(inputs[0])
             elif inputs:
                 torch._foreach_copy_(placement.inputs, list(inputs))
-            if self._written_for is not placement:
+            if self._sized and self._written_for is not placement:
                 self._written_for = None
                 self.sizes.copy_(placement.sizes)
                 self._written_for = placement
-            return placement.answer(self._ready()(), leaves)
+            tensors = self._ready()()
+            if self._writes:
+                self.wrote = True
+                for position, new in placement.back:
+                    inputs[position].copy_(new(tensors))
+            return placement.answer(tensors, leaves)
 
     def warm_up(self) -> None:
-        """Captures the program, with what the buffers hold, and runs it once."""
-        with torch.no_grad():
+        """Captures the program, with what the buffers hold, and runs it once; what it writes is undone."""
+        with torch.no_grad(), self._undone():
             self._written_for = None
             self.sizes.copy_(self._written({**self.made.exact, **self.made.caps}))
             self._ready()()
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Parameters and buffers are afterwards as they were."""
+        before = [tensor.clone() for tensor in self._padded.stored]
+        try:
+            yield
+        finally:
+            for tensor, was in zip(self._padded.stored, before, strict=True):
+                tensor.copy_(was)
 
     def _ready(self) -> Replay:
         """What runs the program, captured now unless it was for the parameters where they are.
@@ -156,7 +184,8 @@ class Bucket:
         """
         addresses = list(map(_data_ptr, self._lifted))
         if self.recording is None or self._addresses != addresses:
-            self.recording = self._recorded(self._again)
+            with self._undone():
+                self.recording = self._recorded(self._again)
             self._addresses = addresses
             self.variants = (Variant("eager", self.recording),)
             if self._timed:
@@ -194,3 +223,7 @@ class Bucket:
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._arguments, ())
+
+
+def _valid(narrow: Callable[[torch.Tensor], torch.Tensor], place: int, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return narrow(tensors[place])

@@ -53,6 +53,7 @@ class BucketFinder:
         kernels: Kernels | None = None,
         *,
         timed: bool = False,
+        any_randomness: bool = False,
     ) -> None:
         self._program = program
         self._store = store
@@ -60,6 +61,7 @@ class BucketFinder:
         self._lend = lend
         self._kernels = kernels
         self._timed = timed
+        self._any_randomness = any_randomness
         self._number = store.number()
         self._symbols = list(program.positions.items())
         self._calls: OrderedDict[Any, Found] = OrderedDict()
@@ -118,7 +120,14 @@ class BucketFinder:
         start = time.perf_counter()
         if not self._store.admits(key, stream, self._weights.get(key)):  # before the work of planning it
             return None
-        made = plan(self._program, sizes, self.refusals, self._planned, self._step)
+        made = plan(
+            self._program,
+            sizes,
+            self.refusals,
+            self._planned,
+            self._step,
+            any_randomness=self._any_randomness,
+        )
         self._tell(made)
         return None if made.padded is None else self._made(made, stream, start)
 
@@ -187,12 +196,10 @@ class BucketFinder:
         kept: list[Bucket] = self._store.of(self._number)
         return [each for each in kept if stream is None or each.lease.pool == stream]
 
-    def bucket_of(self, values: tuple[int, ...]) -> Bucket | None:
-        """The bucket that calls with these sizes were last found to go to; None where they run op by op."""
-        for (sizes, _), found in self._calls.items():
-            if sizes == values:
-                return found[0]
-        return next((found[0] for (sizes, _), (_, found) in self._guests.items() if sizes == values and found), None)
+    def served(self) -> dict[tuple[int, ...], Bucket]:
+        """The buckets that calls with these integers were last found to go to."""
+        guests = {values: found[0] for (values, _), (_, found) in self._guests.items() if found is not None}
+        return guests | {values: bucket for (values, _), (bucket, _) in self._calls.items()}
 
     def clear(self) -> None:
         """Forgets the buckets."""

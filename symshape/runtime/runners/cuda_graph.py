@@ -101,6 +101,7 @@ class CudaGraphRunner:
             each.tensor for each in program.graph.lifted if id(each.value.storage) in mutated and not each.constant
         ]
         self._writes = bool(self._written or self._written_lifted)
+        self._draws = program.graph.uses_randomness
         self._told = False
         self._released = False
         self._lock = store.lock
@@ -195,6 +196,7 @@ class CudaGraphRunner:
         for position, tensor in zip(self._positions, inputs, strict=True):
             static[position] = tensor
         kept = [tensor.clone() for tensor in self._written_lifted]
+        random = torch.cuda.get_rng_state(self._device) if self._draws else None
         try:
             side = torch.cuda.Stream(self._device)
             side.wait_stream(torch.cuda.current_stream(self._device))
@@ -205,6 +207,8 @@ class CudaGraphRunner:
         finally:  # what the warm-up wrote
             for tensor, before in zip(self._written_lifted, kept, strict=True):
                 tensor.copy_(before)
+            if random is not None:  # a replay draws what eager would
+                torch.cuda.set_rng_state(random, self._device)
         outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted)
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
@@ -258,7 +262,7 @@ def _check_fit(program: Program) -> torch.device:
     devices |= {node.outputs[0].spec.device for node in graph.nodes if node.outputs and node.outputs[0] is not None}
     if len(devices) != 1 or next(iter(devices)).type != "cuda":
         raise Unfit(f"it computes on {', '.join(sorted(map(str, devices))) or 'no device'}, not on one CUDA device")
-    check_recordable(program)
+    check_recordable(program, draws=True)
     return next(iter(devices))
 
 

@@ -87,12 +87,23 @@ class PaddedRunner:
         self._otherwise = otherwise or eager
         self._store = store
         self._positions = [each.position for each in program.graph.inputs]
-        self._device = _check_fit(program)
+        self._draws = options.randomness == "any"
+        self._device = _check_fit(program, draws=self._draws)
+        self._writes = program.graph.mutates_inputs
+        self._lifted = program.lifted_tensors
         borrow = options.outputs == "borrow"
         self._lender = store.lender if borrow and options.check_borrowed else None
         self._kernels = _kernels(program, self._device, options)
         lending = self._lender.lend if self._lender else lend if borrow else None
-        self._finder = BucketFinder(program, store, self._device, lending, self._kernels, timed=judge is not None)
+        self._finder = BucketFinder(
+            program,
+            store,
+            self._device,
+            lending,
+            self._kernels,
+            timed=judge is not None,
+            any_randomness=self._draws,
+        )
         self._released = False
         self._lock = store.lock
 
@@ -109,17 +120,21 @@ class PaddedRunner:
                 found = None if self._released else self._finder.find(tuple(values))
                 if found is None:
                     serves = self._otherwise.run
-                elif self._pays(*found):
+                elif not (self._writes and self._overlap(leaves)) and self._pays(*found):
                     bucket, placement = found
                     bucket.lease.last_used = now
                     try:
                         return self._timed(bucket, placement, leaves)
                     except torch.OutOfMemoryError as error:
                         self._finder.give_up(bucket, f"out of memory: {error}")
+                        if bucket.wrote:
+                            raise
                     except CaptureFailed as error:
                         self.release()
                         events.emit(events.RunnerFallback("padded", "eager", f"capture failed: {error}"))
                     except (IndexError, RuntimeError) as error:
+                        if bucket.wrote:
+                            raise
                         # eager refuses the data in its own words, or, for an empty result, does not look at it
                         events.emit(events.RunnerFallback("padded", "eager", f"for one call: {error}"))
         return serves(leaves, values)
@@ -142,6 +157,17 @@ class PaddedRunner:
         results = bucket.call(leaves, inputs, placement)
         judge.time_padded(start)
         return results
+
+    def _overlap(self, leaves: Sequence[Any]) -> bool:
+        """Whether what the program writes could be seen through another tensor: then copies of the inputs are no good.
+
+        Two tensors of one memory overlap, whatever parts of it they are.
+        """
+        tensors = [leaves[position] for position in self._positions]
+        memory = [address for each in tensors if (address := each.untyped_storage().data_ptr())]
+        if len(set(memory)) < len(memory):
+            return True
+        return any(each.untyped_storage().data_ptr() in memory for each in self._lifted)
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
         """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
@@ -197,13 +223,23 @@ class PaddedRunner:
         with self._lock:
             buckets = self.buckets
             if not buckets:
-                return padding_of(self._program)
+                return padding_of(self._program, any_randomness=self._draws)
             return report_of(self._program, max((each.made for each in buckets), key=_repairs))
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
         """The buckets, oldest first."""
         return tuple(self._finder.buckets())
+
+    @property
+    def failures(self) -> int:
+        """How often a bucket was given up for lack of memory."""
+        return self._finder.failures
+
+    def served(self) -> dict[tuple[int, ...], Bucket]:
+        """The buckets that calls with these integers were last found to go to; others run op by op."""
+        with self._lock:
+            return self._finder.served()
 
     @property
     def refusals(self) -> Mapping[str, Refusal]:
@@ -223,11 +259,15 @@ def _repairs(made: Plan) -> int:
     return len(made.padded.repairs) if made.padded is not None else 0
 
 
-def _check_fit(program: Program) -> torch.device:
+def _check_fit(program: Program, *, draws: bool) -> torch.device:
     graph = program.graph
-    check_recordable(program)
-    if graph.mutates_inputs:
-        raise Unfit("it writes to its arguments, parameters or buffers")
+    check_recordable(program, draws=draws)
+    mutated = set(graph.mutated)
+    memory = [each.tensor.untyped_storage().data_ptr() for each in graph.lifted if each.tensor.numel()]
+    if any(
+        memory.count(each.tensor.untyped_storage().data_ptr()) > 1 for each in graph.lifted if each.value in mutated
+    ):
+        raise Unfit("it writes to a parameter or a buffer that shares memory with another one")
     if not program.modes.plain:
         raise Unfit("it runs under autocast or a default device")
     device = device_of(graph)

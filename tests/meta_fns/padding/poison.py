@@ -22,7 +22,7 @@ from meta_fns.padding.fills import Fill
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan, plan
 from symshape.runtime.padding.results import amount, narrower
-from symshape.runtime.runners.padded import Bucket
+from symshape.runtime.runners.bucket import Bucket
 
 CPU = torch.device("cpu")
 REFUSALS = (RuntimeError, IndexError, ValueError)

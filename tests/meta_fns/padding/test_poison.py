@@ -12,7 +12,7 @@ import torch
 
 import symshape
 from meta_fns.core import registry
-from meta_fns.padding import axes, matmul, reductions, repairs
+from meta_fns.padding import axes, matmul, reductions, repairs, writing
 from meta_fns.padding.padded import Padded, apply
 from tests.meta_fns.padding.cases import CASES, ELEMENTWISE, Case
 from tests.meta_fns.padding.poison import Arg, floats, ints, poisoned
@@ -55,6 +55,15 @@ NOT_RUN = {
         "another name of an op that is run",
     ),
     "aten.convolution_overrideable.default": "for devices that come from elsewhere",
+    **dict.fromkeys(
+        (
+            *("aten.rand.default", "aten.randn.default", "aten.rand_like.default", "aten.randn_like.default"),
+            *("aten.randint.default", "aten.randint.low", "aten.randint_like.default", "aten.randint_like.low_dtype"),
+            *("aten.bernoulli.default", "aten.bernoulli.p", "aten.uniform.default", "aten.exponential.default"),
+            "aten.native_dropout.default",
+        ),
+        "it draws random numbers: see test_padded_randomness.py",
+    ),
 }
 """Overloads with a padding rule that no case calls, and why."""
 
@@ -177,6 +186,17 @@ def _division_by_garbage(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pointwise, "masked", lambda emit, x, value: x)
 
 
+def _padding_of_an_index_is_written(patch: pytest.MonkeyPatch) -> None:
+    def zeros(emit: Any, index: Padded, axis: Any, *, wraps: bool) -> Any:
+        return repairs.index_in(emit, index, axis, wraps=wraps).tensor
+
+    patch.setattr(writing, "_or_spare", zeros)
+
+
+def _all_that_was_moved_is_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(writing, "_where_along", lambda emit, self, dim, inside, moved: moved)
+
+
 def _replace(patch: pytest.MonkeyPatch, overload: str, padding: Callable[..., Any]) -> None:
     patch.setitem(registry._rules, overload, attrs.evolve(registry._rules[overload], padding=padding))
     registry._by_op.clear()
@@ -201,6 +221,16 @@ MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
         _convolution_of_garbage,
         lambda x: torch.conv1d(x, torch.ones(2, 3, 3), padding=1),
         (floats(2, 3, 9, static=(1,)),),
+    ),
+    (
+        _padding_of_an_index_is_written,
+        lambda x, y: torch.ops.aten.index_copy(x, 0, torch.arange(y.shape[0]), y),
+        (floats(7, 3), floats(4, 3)),
+    ),
+    (
+        _all_that_was_moved_is_written,
+        lambda x, y: torch.ops.aten.slice_scatter(x, y, 0, 0, y.shape[0]),
+        (floats(7, 3), floats(4, 3)),
     ),
     (_division_by_garbage, lambda x, y: x // y, (ints(3, 4, high=50), ints(3, 4, low=1))),
 )
