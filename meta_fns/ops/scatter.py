@@ -18,13 +18,20 @@ from meta_fns.core.sizes import Shape, Size, check, known, product, same, show, 
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.indexing import index_plan
+from meta_fns.padding import writing
 
 __all__ = ["index_put", "scatter_src", "scatter_value"]
 
 _MASKS = (torch.bool, torch.uint8)
 
 
-def _both(name: str, fn: Callable[..., TensorSpec], *, overlapping: bool = False) -> None:
+def _both(
+    name: str,
+    fn: Callable[..., TensorSpec],
+    *,
+    overlapping: bool = False,
+    padding: Callable[..., Any] | None = None,
+) -> None:
     """Register ``aten.<name>`` for the functional rule ``fn``, and its in-place variant that returns self."""
 
     def in_place(self: TensorSpec, *args: Any, **kwargs: Any) -> TensorSpec:
@@ -33,7 +40,7 @@ def _both(name: str, fn: Callable[..., TensorSpec], *, overlapping: bool = False
             need_writable(self)
         return self
 
-    made = register(f"aten.{name}", fn)
+    made = register(f"aten.{name}", fn, padding=padding)
     packet, _, overload = name.partition(".")
     register(f"aten.{packet}_.{overload}", in_place, name=made.name)
 
@@ -120,12 +127,12 @@ def scatter_reduce(
     return scatter_src(self, dim, index, src)
 
 
-_both("scatter.src", scatter_src)
-_both("scatter.value", scatter_value)
-_both("scatter.reduce", scatter_src_with)
-_both("scatter.value_reduce", scatter_value_with)
-_both("scatter_reduce.two", scatter_reduce)
-_both("scatter_add.default", scatter_src)
+_both("scatter.src", scatter_src, padding=writing.scatter)
+_both("scatter.value", scatter_value, padding=writing.scatter)
+_both("scatter.reduce", scatter_src_with, padding=writing.scatter)
+_both("scatter.value_reduce", scatter_value_with, padding=writing.scatter)
+_both("scatter_reduce.two", scatter_reduce, padding=writing.scatter)
+_both("scatter_add.default", scatter_src, padding=writing.scatter)
 
 
 # --- slices along one dimension --------------------------------------------------------------------------------------
@@ -195,9 +202,9 @@ def index_copy(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec
     return self.fresh()
 
 
-_both("index_add.default", index_add)
-_both("index_reduce.default", index_reduce)
-_both("index_copy.default", index_copy)
+_both("index_add.default", index_add, padding=writing.along_index)
+_both("index_reduce.default", index_reduce, padding=writing.along_index)
+_both("index_copy.default", index_copy, padding=writing.along_index)
 
 
 def _fill_checks(self: TensorSpec, dim: int, index: TensorSpec) -> None:
@@ -228,8 +235,8 @@ def index_fill_tensor(self: TensorSpec, dim: int, index: TensorSpec, value: Tens
     return laid_out_like(self)
 
 
-_both("index_fill.int_Scalar", index_fill_number, overlapping=True)
-_both("index_fill.int_Tensor", index_fill_tensor, overlapping=True)
+_both("index_fill.int_Scalar", index_fill_number, overlapping=True, padding=writing.along_index)
+_both("index_fill.int_Tensor", index_fill_tensor, overlapping=True, padding=writing.along_index)
 
 
 # --- advanced indexing -----------------------------------------------------------------------------------------------
@@ -275,7 +282,7 @@ def index_put(
     return laid_out_like(self)
 
 
-_both("index_put.default", index_put, overlapping=True)
+_both("index_put.default", index_put, overlapping=True, padding=writing.index_put)
 
 
 @rule("aten._index_put_impl_.default")
@@ -291,7 +298,7 @@ def index_put_impl_(
     return self
 
 
-@rule("aten._unsafe_index_put.default")
+@rule("aten._unsafe_index_put.default", padding=writing.index_put)
 def unsafe_index_put(
     self: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec, accumulate: bool = False
 ) -> TensorSpec:

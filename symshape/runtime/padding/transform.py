@@ -22,6 +22,7 @@ from symshape.graph.dead_code import without_dead_code
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Input, Lifted, Node, Value, draws_random_numbers, values_in, written_values
+from symshape.runtime.padding.aliases import Aliases
 from symshape.runtime.padding.emission import Emission, Repair
 from symshape.runtime.padding.region import Region
 
@@ -112,6 +113,7 @@ class _Transform:
         self.lifted: list[Lifted] = []
         self.roots: set[int] = set()
         self.last = _last_uses(graph)
+        self.aliases = Aliases(self.emission, self.padded, self._argument, self._true)
 
     def run(self) -> PaddedGraph:
         self._roots()
@@ -159,20 +161,24 @@ class _Transform:
         if node.bindings:
             raise Refuse("its result has sizes or values that depend on data")
         if torch.Tag.inplace_view in node.op.tags:
-            raise Refuse("it changes the sizes of a tensor in place", remedy="call it without the underscore")
+            self._turn(node)
+            return
         if draws_random_numbers(node):
             raise Refuse("it draws random numbers, as many as the tensor has elements in memory")
         written = list(written_values(node))
         args = [self._argument(arg) for arg in node.args]
         kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
         if written:
-            self._need_unshared(position, node, written)
+            if any(id(value.storage) in self.roots for value in written):
+                raise Refuse("it writes to an argument, a parameter or a buffer")
             outs = {argument.name for argument in node.op._schema.arguments if argument.is_out}
             kwargs = {name: arg for name, arg in kwargs.items() if name not in outs}
         made = self._made(node, args, kwargs, written)
         results = list(made) if isinstance(made, (list, tuple)) else [made]
         for value, result in zip(written, results, strict=False):
             self._bind(value, self._cast(result, value))
+            self._show(position, node, value)
+        self.aliases.record(node)
         if not written:
             for output, result in zip(node.outputs, results, strict=True):
                 if output is not None and result is not None:
@@ -215,16 +221,43 @@ class _Transform:
             return [self._argument(item) for item in arg]
         return arg
 
-    def _need_unshared(self, position: int, node: Node, written: Sequence[Value]) -> None:
-        """Raises: Refuse if a write could be seen through another tensor, an argument or a parameter."""
-        for value in written:
-            if id(value.storage) in self.roots:
-                raise Refuse("it writes to an argument, a parameter or a buffer")
-            for other in self.padded:
-                if other is value or other.storage is not value.storage:
-                    continue
-                if self.last.get(other, -1) > position or other in values_in(node.args):
-                    raise Refuse("it writes to memory that another tensor, read later, shares")
+    def _turn(self, node: Node) -> None:
+        """A tensor whose dimensions are put in another order in place, which nobody else sees.
+
+        Raises: Refuse for other changes of metadata, and where another tensor shares the memory.
+        """
+        value, *rest = node.args
+        rule = functional_rule(node.op)
+        shared = any(other is not value and other.storage is value.storage for other in self.padded)
+        seen = shared or id(value.storage) in self.roots or value in values_in(self.graph.outputs)
+        if node.op._schema.name not in ("aten::transpose_", "aten::t_") or rule is None or seen:
+            raise Refuse("it changes the sizes of a tensor in place", remedy="call it without the underscore")
+        assert rule.padding is not None
+        self.emission.begin(node, resolve(rule.functional), (None,))
+        self.padded[value] = rule.padding(self.emission, self.padded[value], *rest)
+
+    def _show(self, position: int, node: Node, value: Value) -> None:
+        """Lets a write be seen through the tensors that share its memory.
+
+        Raises: Refuse if one that is read later cannot show it.
+        """
+        others = [other for other in self.padded if other is not value and other.storage is value.storage]
+        if not others:
+            return
+        before = {other: self.padded[other] for other in others}
+        try:
+            self.aliases.write(node, value, self._again)
+        except Refuse:
+            self.padded.update(before)
+            if any(self.last.get(other, -1) > position for other in others):
+                raise
+            for other in others:
+                del self.padded[other]
+
+    def _again(self, node: Node) -> Any:
+        """The results of a view's node, its argument having changed."""
+        args = [self._argument(arg) for arg in node.args]
+        return self._made(node, args, {name: self._argument(arg) for name, arg in node.kwargs.items()}, [])
 
     def _cast(self, result: Padded, value: Value) -> Padded:
         if result.dtype is value.spec.dtype:
