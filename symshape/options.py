@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import attrs
 
@@ -12,6 +13,19 @@ from symshape.errors import InputError
 def _positive(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if type(value) is not int or value < 1:
         raise InputError(f"{attribute.name} must be a positive int, not {value!r}")
+
+
+def _bytes(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and not isinstance(value, str):
+        _positive(instance, attribute, value)
+
+
+def _one_of(*names: str) -> Callable[[object, attrs.Attribute[Any], Any], None]:
+    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if value not in names:
+            raise InputError(f"{attribute.name} must be one of {', '.join(map(repr, names))}, not {value!r}")
+
+    return check
 
 
 def _fraction(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -28,8 +42,20 @@ class Options:
         duck_shape: input sizes with equal hints share a symbol (PyTorch's habit); off by default.
         max_entries: entries kept by one compiled function; the least recently used leaves first.
         memo_size: exact argument tuples remembered for the quickest look-up.
-        max_cuda_graphs: CUDA graphs kept by one compiled function; the least recently used leaves first.  Also padded
-            buckets kept by one program; one that has not been used for long leaves.
+        max_cuda_graphs: CUDA graphs and padded buckets kept by one compiled function, of all its programs together.
+            One that nobody has used for long leaves for one that is wanted; none that is in use ever does: what finds
+            no room runs in a larger bucket, or without a graph.
+        graph_memory: how many bytes these may take together (an int, or text like ``"2 GB"``): their buffers, their
+            results, and for each stream what the largest of them needs while it runs, counted from the sizes of their
+            tensors.  None for no limit.
+        outputs: ``"copy"``: results are the caller's own.  ``"borrow"``: results of padded programs lie in the memory
+            of their bucket and are right until the next call of the compiled function; nothing is copied, and their
+            strides may differ from eager's.
+        check_borrowed: for finding those that are used too late: borrowed results turn to NaN (or extreme integers)
+            at the next call.
+        randomness: ``"eager"``: random numbers are those that eager draws from the same seed; programs that draw them
+            for padded sizes are not padded.  ``"any"``: other numbers of the same distribution will do, as many as the
+            padded program draws; they follow ``torch.manual_seed`` and differ from call to call.
         verify: the fraction of calls (0 to 1) for which eager runs too and is compared; a difference raises
             :class:`symshape.VerificationError`. 0.01 costs about two eager calls in a hundred.
         minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).
@@ -40,5 +66,9 @@ class Options:
     max_entries: int = attrs.field(default=1024, validator=_positive)
     memo_size: int = attrs.field(default=4096, validator=_positive)
     max_cuda_graphs: int = attrs.field(default=64, validator=_positive)
+    graph_memory: int | str | None = attrs.field(default=None, validator=_bytes)
+    outputs: Literal["copy", "borrow"] = attrs.field(default="copy", validator=_one_of("copy", "borrow"))
+    check_borrowed: bool = False
+    randomness: Literal["eager", "any"] = attrs.field(default="eager", validator=_one_of("eager", "any"))
     minimise_guards: bool = True
     verify: float = attrs.field(default=0.0, validator=_fraction)

@@ -18,11 +18,18 @@ from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.factories import Device, fresh
 from meta_fns.ops.random_factories import need_range
+from meta_fns.padding import drawing
 
 __all__: list[str] = []
 
 
-def _fillers(names: str, accept: Callable[[torch.dtype], bool], need: Callable[..., None] | None = None) -> None:
+def _fillers(
+    names: str,
+    accept: Callable[[torch.dtype], bool],
+    need: Callable[..., None] | None = None,
+    *,
+    padding: Callable[..., Any] | None = None,
+) -> None:
     """``op_(self, ...)`` writes random numbers to self; ``op(self, ...)`` makes a tensor laid out like it."""
 
     def fill(self: TensorSpec, *args: Any, **options: Any) -> TensorSpec:
@@ -41,7 +48,8 @@ def _fillers(names: str, accept: Callable[[torch.dtype], bool], need: Callable[.
         overload = overload or "default"
         register(f"aten.{packet}_.{overload}", fill, name=f"{packet} numbers".replace("_", " "))
         if hasattr(getattr(torch.ops.aten, packet, None), overload):
-            register(f"aten.{packet}.{overload}", functional, name=f"{packet} numbers".replace("_", " "))
+            spoken = f"{packet} numbers".replace("_", " ")
+            register(f"aten.{packet}.{overload}", functional, name=spoken, padding=padding)
 
 
 def _uniform_range(start: Any = 0.0, end: Any = 1.0, *rest: Any) -> None:
@@ -86,10 +94,10 @@ def _real(dtype: torch.dtype) -> bool:
     return not dtype.is_complex
 
 
-_fillers("uniform", is_float, _uniform_range)
+_fillers("uniform", is_float, _uniform_range, padding=drawing.drawn)
 _fillers("normal", is_float, _normal_std)
 _fillers("cauchy", _floating, _cauchy)
-_fillers("exponential", _floating, _exponential)
+_fillers("exponential", _floating, _exponential, padding=drawing.drawn)
 _fillers("log_normal", _floating, _log_normal)
 _fillers("geometric", lambda dtype: _real(dtype) and dtype is not torch.bool, _geometric)
 _fillers("random random.to", _real)
@@ -114,7 +122,7 @@ def bernoulli_float_(self: TensorSpec, p: Any = 0.5, *, generator: Any = None) -
     return self
 
 
-@rule("aten.bernoulli.p")
+@rule("aten.bernoulli.p", padding=drawing.drawn_with)
 def bernoulli_p(self: TensorSpec, p: Any, *, generator: Any = None) -> TensorSpec:
     """0 or 1 with probability ``p``, laid out like self."""
     _probability(p)
@@ -130,7 +138,7 @@ def bernoulli_tensor_(self: TensorSpec, p: TensorSpec, *, generator: Any = None)
     return self
 
 
-@rule("aten.bernoulli.default")
+@rule("aten.bernoulli.default", padding=drawing.drawn_by_self)
 def bernoulli(self: TensorSpec, *, generator: Any = None) -> TensorSpec:
     """0 or 1 with the probabilities in self."""
     if self.dtype not in FLOATS:

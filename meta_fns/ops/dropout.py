@@ -11,6 +11,7 @@ from meta_fns.core.iterator import iterate, laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
+from meta_fns.padding import drawing
 
 __all__: list[str] = []
 
@@ -23,7 +24,7 @@ def native_dropout_backward(grad_output: TensorSpec, mask: TensorSpec, scale: An
     return iterate((product,), promote.result_type((product, 1.0)), numbers=True)
 
 
-@rule("aten.native_dropout.default")
+@rule("aten.native_dropout.default", padding=drawing.dropped)
 def native_dropout(
     input: TensorSpec,  # noqa: A002 - name of the schema
     p: float,

@@ -14,11 +14,12 @@ from meta_fns.core.sizes import Size, check, known
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError
 from meta_fns.ops.factories import Device, fresh, like
+from meta_fns.padding import factories
 
 __all__ = ["need_range"]
 
 
-@rule("aten.rand.default", "aten.randn.default", name="random floats")
+@rule("aten.rand.default", "aten.randn.default", name="random floats", padding=factories.filled)
 def rand(
     size: Sequence[Size],
     *,
@@ -53,7 +54,7 @@ def need_range(low: Size, high: Size) -> None:
         check(low < high, lambda: f"randint needs low < high, got {low} and {high}")
 
 
-@rule("aten.randint.default", name="random integers")
+@rule("aten.randint.default", name="random integers", padding=factories.filled)
 def randint(
     high: Size,
     size: Sequence[Size],
@@ -67,7 +68,7 @@ def randint(
     return randint_low(0, high, size, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.randint.low", name="random integers")
+@rule("aten.randint.low", name="random integers", padding=factories.filled)
 def randint_low(
     low: Size,
     high: Size,
@@ -142,7 +143,7 @@ def randperm_generator(
     return randperm(n, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.rand_like.default")
+@rule("aten.rand_like.default", padding=factories.like)
 def rand_like(
     self: TensorSpec,
     *,
@@ -158,7 +159,7 @@ def rand_like(
     return like(self, dtype, device, layout, memory_format)
 
 
-@rule("aten.randn_like.default")
+@rule("aten.randn_like.default", padding=factories.like)
 def randn_like(
     self: TensorSpec,
     *,
@@ -174,7 +175,7 @@ def randn_like(
     return like(self, dtype, device, layout, memory_format)
 
 
-@rule("aten.randint_like.default", name="random integers")
+@rule("aten.randint_like.default", name="random integers", padding=factories.like)
 def randint_like(
     self: TensorSpec,
     high: Size,
@@ -190,7 +191,7 @@ def randint_like(
     return like(self, dtype, device, layout, memory_format)
 
 
-@rule("aten.randint_like.low_dtype", name="random integers")
+@rule("aten.randint_like.low_dtype", name="random integers", padding=factories.like)
 def randint_like_low(
     self: TensorSpec,
     low: Size,

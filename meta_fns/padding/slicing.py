@@ -14,7 +14,7 @@ from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import compacted, positions, take
 from meta_fns.padding.views import reshaped
 
-__all__ = ["halved", "pieces", "select", "slice_of", "unbind"]
+__all__ = ["from_start", "halved", "pieces", "select", "slice_of", "unbind"]
 
 _aten = torch.ops.aten
 
@@ -35,7 +35,7 @@ def slice_of(
         return self
     self = compacted(emit, self, at)
     axis = self.axes[at]
-    first = _from_start(0 if start is None else start, whole, kept, step)
+    first = from_start(0 if start is None else start, whole, kept, step)
     axes = (*self.axes[:at], normal((kept,)), *self.axes[at + 1 :])
     if varies(first):
         tensor = _read_from(emit, self, at, first, capacity(kept))
@@ -53,7 +53,7 @@ def slice_of(
     return self.with_(tensor=tensor, axes=axes, fill=fill)
 
 
-def _from_start(start: Size, whole: Size, kept: Size, step: int) -> Size:
+def from_start(start: Size, whole: Size, kept: Size, step: int) -> Size:
     """Where a slice begins, counted from the start."""
     if not varies(start) and start < 0:
         start = sym_max(whole, -start) + start  # a tensor shorter than that is taken whole

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.sizes import Size, known, sym_max
-from meta_fns.padding.axes import agree, capacity, capacity_of, is_padded, padded_sizes, prefix, varies
+from meta_fns.core.sizes import Size, known, same
+from meta_fns.padding.axes import agree, capacity, capacity_of, padded_sizes, prefix, varies
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
 from meta_fns.padding.padded import Emitter, Handle, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import index_in, masked, number, positions, take
+from meta_fns.padding.slicing import from_start
 
 __all__ = ["along_index", "index_put", "scatter", "select_scatter", "slice_scatter"]
 
@@ -164,14 +165,15 @@ def slice_scatter(
         if i != at:
             need_agreement(own, other)
     whole, kept = prefix(self.axes[at]), prefix(src.axes[at])
+    if varies(step):
+        raise Refuse("a step that depends on the sizes", step)
+    if step == 1 and same(kept, whole):
+        return src
     first: Size = 0 if start is None else start
-    if not varies(first) and first < 0:
-        first = sym_max(whole, -first) + first
-    if varies(step) or not (known(first >= 0) if varies(first) else True):
-        raise Refuse("where a slice that is written begins is not known", *self.sizes, *src.sizes)
-    if not varies(first) and not is_padded(self.axes[at]) and not is_padded(src.axes[at]):
-        tensor = emit.call(_aten.slice_scatter.default, self.tensor, src.tensor, at, first, lowered(end), step)
-        return self.with_(tensor=tensor, valid=self.valid.join(src.valid), fill=self.fill.join(src.fill))
+    if not varies(first) or not known(first >= 0):
+        first = from_start(first, whole, kept, int(step))
+    if not varies(first) and not varies(kept):
+        return _at_constants(emit, self, src, at, int(first), int(kept), int(step))
     place = emit.call(_aten.sub.Tensor, positions(emit, capacity_of(self.axes[at]), self.device), emit.size(first))
     inside = emit.call(_aten.ge.Scalar, place, 0)
     if step != 1:
@@ -181,6 +183,17 @@ def slice_scatter(
     inside = emit.call(_aten.bitwise_and.Tensor, inside, emit.call(_aten.lt.Tensor, place, emit.size(kept)))
     emit.repaired(f"mask: written from {first} on, {kept} positions", *padded_sizes((self.axes[at], src.axes[at])))
     return _chosen(emit, self, src, at, inside, place)
+
+
+def _at_constants(emit: Emitter, x: Padded, src: Padded, dim: int, first: int, kept: int, step: int) -> Padded:
+    """``src`` in a slice whose place does not depend on the sizes."""
+    if not kept:
+        return x
+    stop = first + (kept - 1) * step + 1
+    if stop > capacity_of(x.axes[dim]):
+        raise Refuse(f"a slice to {stop} leaves the {capacity_of(x.axes[dim])} positions that there are", *x.sizes)
+    tensor = emit.call(_aten.slice_scatter.default, x.tensor, src.tensor, dim, first, stop, step)
+    return x.with_(tensor=tensor, valid=x.valid.join(src.valid), fill=x.fill.join(src.fill))
 
 
 def select_scatter(emit: Emitter, self: Padded, src: Padded, dim: int, index: Size) -> Padded:
@@ -193,8 +206,12 @@ def select_scatter(emit: Emitter, self: Padded, src: Padded, dim: int, index: Si
         index = whole + index
     if not (known(index >= 0) and known(index < whole) if varies(index) or varies(whole) else True):
         raise Refuse(f"whether there is a position {index} depends on the sizes", *self.sizes)
+    if not varies(index):
+        tensor = emit.call(_aten.select_scatter.default, self.tensor, src.tensor, at, index)
+        return self.with_(tensor=tensor, valid=self.valid.join(src.valid), fill=self.fill.join(src.fill))
     place = positions(emit, capacity_of(self.axes[at]), self.device)
     inside = emit.call(_aten.eq.Tensor, place, emit.size(index))
+    emit.repaired(f"mask: written at {index}", index)
     one = src.with_(
         tensor=emit.call(_aten.unsqueeze.default, src.tensor, at), axes=(*src.axes[:at], (), *src.axes[at:])
     )

@@ -89,6 +89,7 @@ class Verified(Compiled):
         found = self._find(args, kwargs)
         if isinstance(found, Refusal):
             return self._refusals.run(found, self.fn, args, kwargs)
+        self._cache.seen(found[0], found[1]).calls += 1
         return self._verifier.call(self._find_entry, args, kwargs)
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | Refusal:
@@ -96,7 +97,8 @@ class Verified(Compiled):
         key = self._cache.makers[len(leaves)](leaves, kwargs)
         found = self._cache.find_exact(key)
         if found is not None:
-            return *found, leaves
+            entry, values, _ = found
+            return entry, values, leaves
         return self._refusals.of_call(key) or self._find_slowly(args, kwargs, leaves, key)
 
     def _find_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:

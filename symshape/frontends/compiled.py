@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -21,18 +21,25 @@ from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic, policies
 from symshape.calls.questions import Question, answers
+from symshape.cost.units import amount
 from symshape.dims import Dim, Policy
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
+from symshape.frontends import profilers
 from symshape.frontends.differences import Miss
+from symshape.frontends.profilers import Annotator, torch_profiler
+from symshape.frontends.reporting import report
+from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
+from symshape.frontends.warming import WarmUp, warm_up
 from symshape.graph.program import State
 from symshape.options import Options
+from symshape.planning.bucket_plan import BucketPlan
+from symshape.planning.traffic import Traffic
 from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
-from symshape.runtime.runners.cuda_graph import GraphStore
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.graph_store import GraphStore
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -70,9 +77,12 @@ class Compiled:
         self._runner = runner
         self._options = options
         self._cache = EntryCache(options.max_entries, options.memo_size, exact)
-        self._graphs = GraphStore(options.max_cuda_graphs)
+        memory = options.graph_memory
+        self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
         self._history: dict[Source, Any] = {}
         self._questions: tuple[Question, ...] = ()
+        self._annotator = Annotator(name_of(fn))
+        profilers.refresh()
         self._lock = threading.RLock()
         self._numbers = count()
         self._traces = self._misses = 0
@@ -96,8 +106,11 @@ class Compiled:
             return self._without_key(error, args, kwargs)
         found = cache.find_exact(key)
         if found is not None:
-            entry, values = found
+            entry, values, seen = found
+            seen.calls += 1
             entry.last_used = tick
+            if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
+                return entry.build(self._annotator.run(entry, leaves, values))
             return entry.build(entry.run(leaves, values))
         return self._slow_call(args, kwargs, leaves, key)
 
@@ -109,7 +122,8 @@ class Compiled:
         return self._refusals.run(refusal, self.fn, args, kwargs)
 
     def _time_dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Now and then: how long the quick look-up of a warm call takes."""
+        """Now and then: how long the quick look-up of a warm call takes; and whether there is a new profiler."""
+        profilers.refresh()
         cache = self._cache
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
@@ -129,6 +143,10 @@ class Compiled:
         if isinstance(found, Refusal):
             return self._refusals.run(found, self.fn, args, kwargs)
         entry, values, leaves = found
+        self._cache.seen(entry, values).calls += 1
+        profilers.refresh()
+        if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
+            return entry.build(self._annotator.run(entry, leaves, values))
         return entry.build(entry.run(leaves, values))
 
     def _find_slowly(
@@ -209,7 +227,7 @@ class Compiled:
             wanted, history = self._policies(full, values)
             miss = self._missed(full, values)
             program = capture(self.fn, full, wanted, self._options, given_up)
-            runner_name, runner = make_runner(self._runner, program, self._graphs)
+            runner_name, runner = make_runner(self._runner, program, self._graphs, self._options)
             entry = Entry(next(self._numbers), program, runner_name, runner, builder(program.graph.output_tree))
             self._ask(program.questions)
             branch, gone = self._cache.publish(self._with_answers(structure, full.leaves), entry)
@@ -297,13 +315,50 @@ class Compiled:
         return self._refusals.explain(self._cache.clock)
 
     def report(self) -> str:
-        """For each entry: what runs it, and, where it is padded, what came of each symbol."""
-        lines = []
-        for entry in self.entries:
-            lines.append(f"entry {entry.number}: {entry.runner.describe()}")
-            if isinstance(entry.runner, PaddedRunner):
-                lines += [f"  {line}" for line in str(entry.runner.padding()).splitlines()]
-        return "\n".join(lines) or "no entries"
+        """For each entry what runs it; where it is padded, its buckets (calls, waste, bytes) and each symbol; the budget."""
+        return report(self.entries, self._graphs)
+
+    def traffic(self, entry: int | None = None) -> Traffic:
+        """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.
+
+        Calls that an earlier entry with fixed sizes served count where this one would have served them.  At most 8,192
+        different sizes are counted for an entry, the rarest are forgotten; calls of several threads at once may be
+        lost.
+
+        Args:
+            entry: its number; the entry with most symbols, then with most calls, if not given.
+
+        Raises:
+            InputError: there is no such entry, it has no symbols, or it has served no call.
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True)
+        >>> for n in (8, 5, 8):
+        ...     assert double(torch.ones(n)).shape == (n,)
+        >>> double.traffic().counts
+        {(8,): 2, (5,): 1}
+        """
+        return traffic_of(self.entries, entry)
+
+    def warm_up(self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True) -> WarmUp:
+        """Makes and captures buckets before calls need them, the largest first, and prefers them from now on.
+
+        Args:
+            sizes: a plan of :func:`symshape.plan`, or sizes up to which calls are to be served: mappings from symbols,
+                or tuples in the order of the program's symbols.
+            progress: shows a bar (with the extra ``cli``).
+
+        Raises:
+            InputError: nothing was called yet, the runner has no buckets, or the sizes are not those of the program.
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True, runner="padded")
+        >>> _ = double(torch.ones(5))
+        >>> warm = double.warm_up([(100,), (40,)], progress=False)
+        >>> [(each.sizes, each.ready) for _, each in warm.made]
+        [({'s0': 100}, True), ({'s0': 40}, True)]
+        """
+        return warm_up(self.entries, sizes, progress=progress)
 
     def reset(self) -> None:
         """Forgets all entries, graphs, counters and what was learnt about changing sizes."""

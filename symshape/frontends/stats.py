@@ -16,7 +16,7 @@ class Stats:
         misses: calls that needed a trace.
         evictions: entries that left because the cache was full.
         entries: entries now.
-        cuda_graphs: CUDA graphs now.
+        cuda_graphs: CUDA graphs and padded buckets now.
         dispatch_us: median µs of the look-up of a warm hit, sampled at every 256th call; None before the first sample.
         trace_ms: milliseconds spent tracing, in all, refused traces included.
         fallbacks: calls that ran the function itself, since they could not be traced (or since it raised while traced).

@@ -24,7 +24,7 @@ ENOUGH = 0.05
 
 def plan(
     fn: Any,
-    traffic: Traffic | Iterable[Any],
+    traffic: Traffic | Iterable[Any] | None = None,
     *,
     max_graphs: int | None = None,
     memory: int | str | None = None,
@@ -38,7 +38,8 @@ def plan(
 
     Args:
         fn: a :class:`symshape.Traced`, a :class:`symshape.Compiled` that has entries, or None for the product of sizes.
-        traffic: which sizes came how often (:class:`Traffic`); or calls, in the order of the trace's symbols.
+        traffic: which sizes came how often (:class:`Traffic`); or calls, in the order of the trace's symbols.  Without
+            it, what a ``Compiled`` has seen.
         max_graphs: at most so many.
         memory: no graph whose peak memory is above this (a number of bytes, or ``"80 GB"``); what is larger runs exact.
         capture_seconds: no more graphs than can be captured in this time.
@@ -62,6 +63,8 @@ def plan(
     >>> found.caps, f"{found.waste:.1%}"
     (((100,), (900,)), '15.0%')
     """
+    if traffic is None:
+        traffic = _seen_by(fn)
     if objective not in OBJECTIVES:
         raise InputError(f"there is no objective {objective!r}; choose from {', '.join(OBJECTIVES)}")
     prices, seen = _prices_and_traffic(fn, traffic, price, times, memory is not None)
@@ -100,6 +103,13 @@ def _prices_and_traffic(
         raise InputError(f"there is no price {price!r}; choose from flops, bytes, or pass measured times=")
     term = getattr(Cost.of(program), price).term
     return Prices(domain.symbols, term, domain.guards, peak, unit="FLOP" if price == "flops" else "B"), seen
+
+
+def _seen_by(fn: Any) -> Traffic:
+    if not hasattr(fn, "entries"):
+        raise InputError("traffic is needed: only a Compiled that has been called knows which sizes came")
+    seen: Traffic = fn.traffic()
+    return seen
 
 
 def _program(fn: Any, traffic: Any) -> Program | None:

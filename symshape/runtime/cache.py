@@ -20,6 +20,21 @@ from symshape.calls.questions import Question, asking
 from symshape.graph.program import Program, State, slot_names
 from symshape.runtime.runners.protocol import Runner
 
+_MOST_SEEN = 8192  # different integers that are counted for an entry
+
+
+class Seen:
+    """How many calls with certain integers an entry served; threads may lose one now and then.
+
+    Attributes:
+        calls: their number.
+    """
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
 
 class Entry:
     """One compiled program in the cache.
@@ -34,6 +49,7 @@ class Entry:
         build: from flat outputs to the program's own structure.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
+        seen: how often which integers came.
         watched: references to the objects that it was traced for: when one dies, the entry can serve no call.
     """
 
@@ -48,6 +64,7 @@ class Entry:
         "run",
         "runner",
         "runner_name",
+        "seen",
         "watched",
     )
 
@@ -60,6 +77,7 @@ class Entry:
         self.build = build
         self.last_used = 0
         self.gone = False
+        self.seen: dict[tuple[int, ...], Seen] = {}
         self.watched: list[Any] = []
 
     def use(self, runner: Runner) -> None:
@@ -77,6 +95,10 @@ class Entry:
             f"{each.path}[{', '.join(map(str, each.value.spec.sizes))}]" for each in self.program.graph.inputs
         )
         return f"<Entry {self.number}: {shapes}; {guards}; {self.runner.describe()}>"
+
+
+Hit = tuple[Entry, tuple[int, ...], Seen]
+"""The entry that serves a call, the integers to run it with, and where such calls are counted."""
 
 
 @attrs.define(eq=False)
@@ -103,7 +125,7 @@ class Branch:
         self.stateless = state.empty
         self._trusted = trusted
         self.trusted = trusted or self.stateless
-        self.memo: dict[Hashable, tuple[Entry, tuple[int, ...]]] = {}
+        self.memo: dict[Hashable, Hit] = {}
         self.families: dict[Hashable, Family] = {}
 
     def compare(self, state: State) -> None:
@@ -147,8 +169,8 @@ class EntryCache:
         """Exact keys hold the answers to these questions too, from now on."""
         self.makers = asking(self._exact.makers, questions)
 
-    def find_exact(self, key: Hashable) -> tuple[Entry, tuple[int, ...]] | None:
-        """The entry remembered for this key, and the integers to run it with, if the state is still the same."""
+    def find_exact(self, key: Hashable) -> Hit | None:
+        """What is remembered for this key, if the state is still the same."""
         branches = self.branches
         if branches:
             branch = branches[0]
@@ -191,7 +213,20 @@ class EntryCache:
                 return
             if len(branch.memo) >= self._memo_size:
                 branch.memo = {}
-            branch.memo[key] = (entry, values)
+            branch.memo[key] = (entry, values, self.seen(entry, values))
+
+    def seen(self, entry: Entry, values: tuple[int, ...]) -> Seen:
+        """Where calls of an entry with these integers are counted; the rarest are forgotten when there are too many."""
+        found = entry.seen.get(values)
+        if found is None:
+            with self._changing():
+                if len(entry.seen) >= _MOST_SEEN:
+                    often = sorted(entry.seen.items(), key=lambda item: -item[1].calls)[: _MOST_SEEN // 2]
+                    entry.seen = dict(often)
+                    for branch in self.branches:
+                        branch.memo = {}
+                found = entry.seen.setdefault(values, Seen())
+        return found
 
     def publish(self, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
         """Adds an entry; answers its branch and the entries that had to leave, released."""

@@ -13,7 +13,7 @@ from guards.sets.guard_set import GuardSet
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import Term
 
-__all__ = ["bucket_guards", "capacities", "step_up"]
+__all__ = ["bucket_guards", "capacities", "satisfies", "step_up"]
 
 _SEARCHED = 64  # how far a capacity is moved to satisfy the guards on its symbol alone
 
@@ -54,6 +54,11 @@ def capacities(conditions: Iterable[Term], values: Mapping[str, int], padded: It
         if not moved:
             return caps
         caps.update({name: values[name] for name in moved})
+
+
+def satisfies(conditions: Iterable[Term], values: Mapping[str, int]) -> bool:
+    """Whether all conditions hold of these values."""
+    return all(_holds(term, values) for term in conditions)
 
 
 def _holds(term: Term, values: Mapping[str, int]) -> bool:

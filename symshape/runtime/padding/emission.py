@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import attrs
@@ -12,9 +12,10 @@ from torch._ops import OpOverload
 import meta_fns
 from guards.terms.term import Term
 from meta_fns import TensorSpec
+from meta_fns.core.registry import aliasing
 from meta_fns.errors import MetaError
 from meta_fns.padding.refusals import Refuse
-from symshape.graph.steps import Node, Value, map_argument
+from symshape.graph.steps import Node, Value, map_argument, values_in
 from symshape.user_code import Location
 
 __all__ = ["Emission", "Repair"]
@@ -69,6 +70,8 @@ class Emission:
         Raises:
             Refuse: the op does not take tensors of these capacities.
         """
+        if torch.Tag.nondeterministic_seeded in op.tags:  # each call draws other numbers
+            return self._call(op, args, kwargs)
         key = (op, _key(args), _key(kwargs))
         found = self._emitted.get(key)
         if found is None:
@@ -86,6 +89,14 @@ class Emission:
         location: Location | None = None if self._source is None else self._source.location
         self.nodes.append(Node(op, args, dict(kwargs), tuple(outputs), single, location=location))
         return outputs[0] if single else outputs
+
+    def sharing(self, roots: Collection[Value]) -> set[Value]:
+        """The tensors that may lie in the memory of these: they, and views of them."""
+        found = set(roots)
+        for node in self.nodes:
+            if not aliasing(node.op).is_functional and any(each in found for each in values_in(node.args)):
+                found.update(each for each in node.outputs if each is not None)
+        return found
 
     def size(self, size: Any) -> Value:
         """A true size as a 0-d int64 tensor: an input of the program, or a constant."""

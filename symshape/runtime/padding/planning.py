@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
 from guards.sets.sources import Size
 from guards.terms.term import Term
 from symshape.graph.program import Program
-from symshape.runtime.padding.buckets import capacities
+from symshape.runtime.padding.buckets import capacities, satisfies
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.results import Results, aliased_storages
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, device_of, pad
@@ -53,11 +53,23 @@ class Choice:
     caps: Mapping[str, int]
 
 
-def choose(program: Program, values: Mapping[str, int], refused: Collection[str]) -> Choice:
-    """The bucket of a call with these values of symbols, where some symbols are refused."""
-    padded = candidates(program) - set(refused)
-    caps = capacities(_conditions(program, values), values, sorted(padded))
-    return Choice({name: value for name, value in values.items() if name not in padded}, caps)
+def choose(
+    program: Program, values: Mapping[str, int], refused: Collection[str], planned: Sequence[Mapping[str, int]] = ()
+) -> Choice:
+    """The bucket of a call with these values of symbols, where some symbols are refused.
+
+    Of the ``planned`` capacities the first that hold the call and satisfy the guards; geometric steps where none do.
+    """
+    padded = sorted(candidates(program) - set(refused))
+    exact = {name: value for name, value in values.items() if name not in padded}
+    conditions = _conditions(program, values)
+    for caps in planned:
+        holds = all(values[name] <= caps[name] for name in padded)
+        if holds and all(caps.get(name, value) == value for name, value in exact.items()):
+            chosen = {name: caps[name] for name in padded}
+            if satisfies(conditions, {**exact, **chosen}):
+                return Choice(exact, chosen)
+    return Choice(exact, capacities(conditions, values, padded))
 
 
 def _conditions(program: Program, values: Mapping[str, int]) -> list[Term]:
@@ -65,10 +77,18 @@ def _conditions(program: Program, values: Mapping[str, int]) -> list[Term]:
     return [guard.term for guard in program.guards if {symbol.name for symbol in guard.term.symbols} <= values.keys()]
 
 
-def plan(program: Program, values: Mapping[str, int], refusals: Mapping[str, Refusal] | None = None) -> Plan:
+def plan(
+    program: Program,
+    values: Mapping[str, int],
+    refusals: Mapping[str, Refusal] | None = None,
+    planned: Sequence[Mapping[str, int]] = (),
+    *,
+    any_randomness: bool = False,
+) -> Plan:
     """The padded program with as many symbols as possible, for a call with these values of symbols.
 
-    ``refusals`` are those of an earlier plan: their symbols are not tried again.
+    ``refusals`` are those of an earlier plan: their symbols are not tried again.  ``planned`` are capacities that are
+    preferred, as for :func:`choose`.  ``any_randomness``: other random numbers than eager's will do.
     """
     found = dict(refusals or {})
     terms = _conditions(program, values)
@@ -76,10 +96,11 @@ def plan(program: Program, values: Mapping[str, int], refusals: Mapping[str, Ref
     device = device_of(program.graph)
     padded = candidates(program) - found.keys()
     while padded:
-        chosen = choose(program, values, found)
+        chosen = choose(program, values, found, planned)
         try:
-            made = pad(program.graph, Region(terms, chosen.exact, chosen.caps), device, aliased)
-            results = Results(program.graph, made.outputs, frozenset(padded))
+            region = Region(terms, chosen.exact, chosen.caps)
+            made = pad(program.graph, region, device, aliased, any_randomness=any_randomness)
+            results = Results(program.graph, made.outputs, frozenset(padded), made.roots)
         except Refusal as refusal:
             found.update(dict.fromkeys(refusal.symbols & padded, refusal))
             padded -= refusal.symbols

@@ -84,9 +84,12 @@ def report_of(program: Program, made: Plan) -> PaddingReport:
     return PaddingReport(found)
 
 
-def padding_of(program: Program) -> PaddingReport:
-    """What padding makes of a program, tried at the capacities around its example call."""
+def padding_of(program: Program, *, any_randomness: bool = False) -> PaddingReport:
+    """What padding makes of a program, tried at the capacities around its example call.
+
+    ``any_randomness``: other random numbers than eager's will do.
+    """
     values = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
     if not candidates(program):
         return report_of(program, Plan(None, None, values, {}, {}))
-    return report_of(program, plan(program, values))
+    return report_of(program, plan(program, values, any_randomness=any_randomness))

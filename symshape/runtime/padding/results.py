@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -21,6 +21,8 @@ __all__ = ["Results", "aliased_storages", "amount", "narrower"]
 
 Answer = Callable[[Sequence[torch.Tensor], Sequence[Any]], list[Any]]
 """``answer(tensors, leaves)``: the flat results of a call."""
+Lend = Callable[[torch.Tensor], torch.Tensor]
+"""A tensor for the caller over (or instead of) one that the next replay overwrites."""
 Maker = Callable[[Sequence[torch.Tensor], Sequence[Any]], torch.Tensor]
 
 
@@ -103,16 +105,22 @@ class Results:
         graph: the traced program.
         outputs: for each computed result, its place among the tensors of the padded program, and its axes.
         symbols: the padded symbols.
+        read: what the padded program reads and never writes: it is copied whatever happens.
 
     Raises:
         Refusal: two results share memory, or one is a view of an argument under another dtype.
     """
 
     def __init__(
-        self, graph: Graph, outputs: Mapping[Value, tuple[int, Padded]], symbols: frozenset[str] = frozenset()
+        self,
+        graph: Graph,
+        outputs: Mapping[Value, tuple[int, Padded]],
+        symbols: frozenset[str] = frozenset(),
+        read: Collection[Value] = (),
     ) -> None:
         self._flat = graph.outputs
         self._outputs = outputs
+        self._read = frozenset(read)
         self._inputs = {id(each.value.storage): each for each in graph.inputs}
         self._lifted = {id(each.value.storage): each for each in graph.lifted if not each.constant}
         seen: dict[int, Value] = {}
@@ -125,8 +133,11 @@ class Results:
             if root is None and seen.setdefault(id(value.storage), value) is not value:
                 raise _refused("two of them share memory", symbols)
 
-    def at(self, values: Mapping[str, int]) -> Answer:
-        """The answer of calls with these sizes: ``answer(tensors, leaves)`` gives their flat results."""
+    def at(self, values: Mapping[str, int], lend: Lend | None = None) -> Answer:
+        """The answer of calls with these sizes: ``answer(tensors, leaves)`` gives their flat results.
+
+        With ``lend`` what is computed is not copied: the results are the valid parts of what it makes of the tensors.
+        """
         places: dict[Value, int] = {}
         makers: list[Maker] = []
         order: list[tuple[int, Any]] = []  # which made tensor, or (-1) which value
@@ -134,7 +145,7 @@ class Results:
             if isinstance(each, Value):
                 if each not in places:
                     places[each] = len(makers)
-                    makers.append(self._maker(each, values))
+                    makers.append(self._maker(each, values, lend))
                 order.append((places[each], None))
             elif isinstance(each, Term):
                 order.append((-1, fold.evaluate(each, values)))
@@ -147,7 +158,7 @@ class Results:
 
         return answer
 
-    def _maker(self, value: Value, values: Mapping[str, int]) -> Maker:
+    def _maker(self, value: Value, values: Mapping[str, int], lend: Lend | None) -> Maker:
         layout = Layout.of(value, values)
         own = self._inputs.get(id(value.storage))
         if own is not None:
@@ -162,4 +173,6 @@ class Results:
             return lambda tensors, leaves: tensor if whole else layout.view(tensor, layout.offset)
         place, padded = self._outputs[value]
         narrow = narrower(padded.axes, values)
+        if lend is not None and padded.tensor not in self._read:
+            return lambda tensors, leaves: narrow(lend(tensors[place]))
         return lambda tensors, leaves: layout.holding(narrow(tensors[place]))

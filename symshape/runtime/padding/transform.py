@@ -16,15 +16,25 @@ from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.registry import lookup, resolve
 from meta_fns.core.sizes import same
 from meta_fns.padding.axes import Axis, capacity_of, length, normal, varies
+from meta_fns.padding.drawing import DRAWN_ALONE
 from meta_fns.padding.padded import Padded
 from meta_fns.padding.refusals import Refuse
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Input, Lifted, Node, Value, draws_random_numbers, values_in, written_values
-from symshape.runtime.padding.aliases import Aliases
+from symshape.graph.steps import (
+    BATCH_NORM,
+    Input,
+    Lifted,
+    Node,
+    Value,
+    draws_random_numbers,
+    values_in,
+    written_values,
+)
 from symshape.runtime.padding.emission import Emission, Repair
 from symshape.runtime.padding.region import Region
+from symshape.runtime.padding.versions import Versions
 
 __all__ = ["PaddedGraph", "Refusal", "device_of", "pad"]
 
@@ -64,6 +74,9 @@ class PaddedGraph:
             is known of it.
         region: the sizes that it serves.
         repairs: what was inserted.
+        written: for each input that the program writes to, its place among the inputs and that of its new elements
+            among the tensors that are returned.
+        stored: the parameters and buffers that the program itself writes to, when all else is done.
     """
 
     graph: Graph
@@ -72,6 +85,13 @@ class PaddedGraph:
     outputs: Mapping[Value, tuple[int, Padded]]
     region: Region
     repairs: tuple[Repair, ...]
+    written: tuple[tuple[int, int], ...] = ()
+    stored: tuple[torch.Tensor, ...] = ()
+
+    @property
+    def roots(self) -> list[Value]:
+        """Its inputs, parameters, buffers and constants."""
+        return [*(each.value for each in self.graph.inputs), *(each.value for each in self.graph.lifted)]
 
 
 _READS_MEMORY = frozenset(
@@ -84,7 +104,14 @@ _READS_MEMORY = frozenset(
 """Ops whose result depends on strides or storage, which differ at capacities even where no size does."""
 
 
-def pad(graph: Graph, region: Region, device: torch.device, aliased: frozenset[int] = frozenset()) -> PaddedGraph:
+def pad(
+    graph: Graph,
+    region: Region,
+    device: torch.device,
+    aliased: frozenset[int] = frozenset(),
+    *,
+    any_randomness: bool = False,
+) -> PaddedGraph:
     """The padded program for a region of sizes.
 
     Args:
@@ -92,36 +119,37 @@ def pad(graph: Graph, region: Region, device: torch.device, aliased: frozenset[i
         region: the sizes to serve.
         device: where it computes.
         aliased: ids of storages of which an output is answered from the call's own tensors, so that nothing is needed.
+        any_randomness: whether other random numbers than eager's will do.
 
     Raises:
         Refusal: an op refuses.
     """
-    return _Transform(graph, region, device, aliased).run()
+    return _Transform(graph, region, device, aliased, any_randomness).run()
 
 
 class _Transform:
     """One walk over a graph."""
 
-    def __init__(self, graph: Graph, region: Region, device: torch.device, aliased: frozenset[int]) -> None:
+    def __init__(
+        self, graph: Graph, region: Region, device: torch.device, aliased: frozenset[int], any_randomness: bool
+    ) -> None:
         self.graph = graph
         self.region = region
         self.emission = Emission(device)
         self.aliased = aliased
-        self.padded: dict[Value, Padded] = {}
+        self.any_randomness = any_randomness
+        self.values = Versions(self.emission, self._again, self._argument, self._true)
         self.axes: list[tuple[Axis, ...]] = []
         self.inputs: list[Value] = []
         self.lifted: list[Lifted] = []
-        self.roots: set[int] = set()
-        self.last = _last_uses(graph)
-        self.aliases = Aliases(self.emission, self.padded, self._argument, self._true)
 
     def run(self) -> PaddedGraph:
         self._roots()
-        for position, step in enumerate(self.graph.steps):
+        for step in self.graph.steps:
             if not isinstance(step, Node):
                 raise Refusal("", str(step.guard.origin), "a check of data at run time", "", self._all())
             try:
-                self._node(position, step)
+                self._node(step)
             except Refuse as refuse:
                 raise self._refusal(step, refuse) from refuse
             except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -139,13 +167,11 @@ class _Transform:
             value = self.emission.value(_at_capacity(axes, spec))
             self.inputs.append(value)
             self.axes.append(axes)
-            self.padded[each.value] = Padded(value, axes)
-            self.roots.add(id(each.value.storage))
+            self.values.bind(each.value, Padded(value, axes))
         for lifted in self.graph.lifted:
             value = self.emission.value(TensorSpec.of(lifted.tensor))
             self.lifted.append(attrs.evolve(lifted, value=value, constant=False))
-            self.padded[lifted.value] = Padded(value, tuple(normal((size,)) for size in lifted.tensor.size()))
-            self.roots.add(id(lifted.value.storage))
+            self.values.bind(lifted.value, Padded(value, tuple(normal((size,)) for size in lifted.tensor.size())))
 
     def _size(self, size: Any) -> Any:
         return size if isinstance(size, int) else self.region.size(getattr(size, "term", size))
@@ -157,38 +183,66 @@ class _Transform:
         sizes = tuple(map(self._size, value.spec.sizes))
         return TensorSpec(sizes, (), 0, value.spec.dtype, value.spec.device, value.spec.layout)
 
-    def _node(self, position: int, node: Node) -> None:
+    def _node(self, node: Node) -> None:
         if node.bindings:
             raise Refuse("its result has sizes or values that depend on data")
         if torch.Tag.inplace_view in node.op.tags:
             self._turn(node)
             return
         if draws_random_numbers(node):
-            raise Refuse("it draws random numbers, as many as the tensor has elements in memory")
+            self._need_any_randomness(node)
         written = list(written_values(node))
-        args = [self._argument(arg) for arg in node.args]
-        kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
-        if written:
-            if any(id(value.storage) in self.roots for value in written):
-                raise Refuse("it writes to an argument, a parameter or a buffer")
-            outs = {argument.name for argument in node.op._schema.arguments if argument.is_out}
-            kwargs = {name: arg for name, arg in kwargs.items() if name not in outs}
-        made = self._made(node, args, kwargs, written)
-        results = list(made) if isinstance(made, (list, tuple)) else [made]
+        if written and node.op._schema.name in BATCH_NORM:
+            raise Refuse("it takes statistics over all of a tensor, padding too", remedy="call eval() on the module")
+        results = self._results(node, written)
         for value, result in zip(written, results, strict=False):
-            self._bind(value, self._cast(result, value))
-            self._show(position, node, value)
-        self.aliases.record(node)
+            self.values.write(value, self._checked(value, self._cast(result, value)))
         if not written:
             for output, result in zip(node.outputs, results, strict=True):
                 if output is not None and result is not None:
-                    self._bind(output, result)
+                    self.values.bind(output, self._checked(output, result))
+            self.values.note_views(node)
+
+    def _results(self, node: Node, written: Sequence[Value]) -> list[Any]:
+        """What a node makes, by its padding rule; for one that writes, what is to be written."""
+        args = [self._argument(arg) for arg in node.args]
+        kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
+        if written:
+            outs = {argument.name for argument in node.op._schema.arguments if argument.is_out}
+            kwargs = {name: arg for name, arg in kwargs.items() if name not in outs}
+        made = self._made(node, args, kwargs, written)
+        return list(made) if isinstance(made, (list, tuple)) else [made]
+
+    def _turn(self, node: Node) -> None:
+        """A tensor whose dimensions are put in another order in place, which nobody else sees.
+
+        Raises: Refuse for other changes of metadata, and where another tensor shares the memory.
+        """
+        value, *rest = node.args
+        rule = functional_rule(node.op)
+        owners = (*(each.value for each in self.graph.inputs), *(each.value for each in self.graph.lifted))
+        seen = self.values.shared(value) or value in owners or value in values_in(self.graph.outputs)
+        if node.op._schema.name not in ("aten::transpose_", "aten::t_") or rule is None or seen:
+            raise Refuse("it changes the sizes of a tensor in place", remedy="call it without the underscore")
+        assert rule.padding is not None
+        self.emission.begin(node, resolve(rule.functional), (None,))
+        self.values.bind(value, rule.padding(self.emission, self.values.read(value), *rest))
+
+    def _again(self, node: Node) -> list[Any]:
+        return self._results(node, ())
+
+    def _need_any_randomness(self, node: Node) -> None:
+        if not self.any_randomness:
+            remedy = 'Options(randomness="any"), if other numbers of the same distribution will do'
+            raise Refuse("it draws random numbers, as many as the tensor has elements in memory", remedy=remedy)
+        if node.op._schema.name not in DRAWN_ALONE or node.kwargs.get("generator") is not None:
+            raise Refuse("what it draws for one element depends on the others, or on a generator")
 
     def _made(self, node: Node, args: list[Any], kwargs: dict[str, Any], written: Sequence[Value]) -> Any:
         rule = lookup(node.op)
         if written and (rule is None or rule.padding is None):
             rule = functional_rule(node.op) or rule
-        plain = not written and not any(_has_padding(arg) for arg in (*args, *kwargs.values()))
+        plain = not any(_has_padding(arg) for arg in (*args, *kwargs.values()))
         if rule is not None and rule.padding is not None:
             op = resolve(rule.functional)
             results = tuple(map(self._true, written or node.outputs))
@@ -196,20 +250,18 @@ class _Transform:
             return rule.padding(self.emission, *args, **kwargs)
         if node.op._schema.name in _READS_MEMORY or node.op.namespace != "aten":
             raise Refuse("it may look at how a tensor lies in memory, which is not as in eager")
-        if not plain or node.op._schema.is_mutable:
+        op = node.op if not written else resolve(rule.functional) if rule is not None else None
+        if not plain or op is None or op._schema.is_mutable:
             reason = "it has no padding rule" if rule is not None else "nothing is known of it"
             raise Refuse(reason, remedy="a padding rule beside its shape rule")
-        self.emission.begin(node, node.op, ())
-        made = self.emission.call(node.op, *map(_tensor, args), **{name: _tensor(arg) for name, arg in kwargs.items()})
+        self.emission.begin(node, op, ())
+        made = self.emission.call(op, *map(_tensor, args), **{name: _tensor(arg) for name, arg in kwargs.items()})
         tensors = made if isinstance(made, list) else [made]
         return [Padded(each, tuple(normal((size,)) for size in each.spec.sizes)) for each in tensors]
 
     def _argument(self, arg: Any) -> Any:
         if type(arg) is Value:
-            found = self.padded.get(arg)
-            if found is None:
-                raise Refuse("it reads a result of another op that is not known to be valid")
-            return found
+            return self.values.read(arg)
         if type(arg) is Term:
             return self.region.amount(arg)
         if type(arg) is FloatTerm:
@@ -221,51 +273,13 @@ class _Transform:
             return [self._argument(item) for item in arg]
         return arg
 
-    def _turn(self, node: Node) -> None:
-        """A tensor whose dimensions are put in another order in place, which nobody else sees.
-
-        Raises: Refuse for other changes of metadata, and where another tensor shares the memory.
-        """
-        value, *rest = node.args
-        rule = functional_rule(node.op)
-        shared = any(other is not value and other.storage is value.storage for other in self.padded)
-        seen = shared or id(value.storage) in self.roots or value in values_in(self.graph.outputs)
-        if node.op._schema.name not in ("aten::transpose_", "aten::t_") or rule is None or seen:
-            raise Refuse("it changes the sizes of a tensor in place", remedy="call it without the underscore")
-        assert rule.padding is not None
-        self.emission.begin(node, resolve(rule.functional), (None,))
-        self.padded[value] = rule.padding(self.emission, self.padded[value], *rest)
-
-    def _show(self, position: int, node: Node, value: Value) -> None:
-        """Lets a write be seen through the tensors that share its memory.
-
-        Raises: Refuse if one that is read later cannot show it.
-        """
-        others = [other for other in self.padded if other is not value and other.storage is value.storage]
-        if not others:
-            return
-        before = {other: self.padded[other] for other in others}
-        try:
-            self.aliases.write(node, value, self._again)
-        except Refuse:
-            self.padded.update(before)
-            if any(self.last.get(other, -1) > position for other in others):
-                raise
-            for other in others:
-                del self.padded[other]
-
-    def _again(self, node: Node) -> Any:
-        """The results of a view's node, its argument having changed."""
-        args = [self._argument(arg) for arg in node.args]
-        return self._made(node, args, {name: self._argument(arg) for name, arg in node.kwargs.items()}, [])
-
     def _cast(self, result: Padded, value: Value) -> Padded:
         if result.dtype is value.spec.dtype:
             return result
         made = self.emission.call(torch.ops.aten._to_copy.default, result.tensor, dtype=value.spec.dtype)
         return Padded(made, result.axes)
 
-    def _bind(self, value: Value, result: Padded) -> None:
+    def _checked(self, value: Value, result: Padded) -> Padded:
         """Raises: Refuse if a rule's answer is not what the shape rule says, or not what lies in memory."""
         spec = self._true(value)
         assert spec is not None
@@ -274,7 +288,7 @@ class _Transform:
         in_memory = tuple(map(capacity_of, result.axes)) == tuple(result.tensor.spec.sizes)
         if not in_memory or not fits:
             raise Refuse(f"its padding rule and its shape rule disagree: {result.axes} for {spec}")
-        self.padded[value] = result
+        return result
 
     def _all(self) -> frozenset[str]:
         return frozenset(self.region.caps)
@@ -283,7 +297,8 @@ class _Transform:
         sizes: list[Any] = list(refuse.sizes)
         if not sizes:
             for arg in (*values_in(node.args), *values_in(node.kwargs)):
-                sizes += self.padded[arg].sizes if arg in self.padded else []
+                held = self.values.held(arg)
+                sizes += held.sizes if held is not None else []
         names = frozenset(symbol.name for size in sizes if varies(size) for symbol in size.term.symbols)
         names &= self._all()
         return Refusal(str(node.op), str(node.origin), refuse.message, refuse.remedy, names or self._all())
@@ -292,36 +307,65 @@ class _Transform:
         wanted = [
             value for value in dict.fromkeys(values_in(self.graph.outputs)) if id(value.storage) not in self.aliased
         ]
-        missing = [value for value in wanted if value not in self.padded]
-        if missing:
-            raise Refusal("", "the results", "a result is not known to be valid", "", self._all())
-        tensors = tuple(self.padded[value].tensor for value in wanted)
-        steps = without_dead_code(list(self.emission.nodes), tensors)
+        results = {value: self._final(value, "a result is not known to be valid") for value in wanted}
+        places = {each.value: i for i, each in enumerate(self.graph.inputs)}
+        constants = {each.value for each in self.graph.lifted if each.constant}
+        changed = {
+            value: self._final(value, "what an argument, a parameter or a buffer holds afterwards is not known")
+            for value in self.graph.mutated
+            if value not in constants
+        }
+        returned = [value for value in changed if value in places]
+        stored = {value: padded for value, padded in changed.items() if value not in places}
+        tensors, last = self._stores(results, stored)
+        tensors += [changed[value].tensor for value in returned]
+        steps = without_dead_code(list(self.emission.nodes), (*tensors, *(each.args[1] for each in last)))
+        steps = (*steps, *last)
         read = set(values_in([step.args for step in steps if isinstance(step, Node)])) | set(tensors)
         read |= {each for step in steps if isinstance(step, Node) for each in values_in(step.kwargs)}
         sizes = {term: value for term, value in self.emission.sizes.items() if value in read}
         inputs = [Input(i, f"input{i}", value) for i, value in enumerate((*self.inputs, *sizes.values()))]
         _, tree = pytree.tree_flatten([0] * len(tensors))
-        lifted = tuple(each for each in self.lifted if each.value in read)
         return PaddedGraph(
-            Graph(tuple(inputs), lifted, steps, tensors, tree),
+            Graph(
+                tuple(inputs), tuple(each for each in self.lifted if each.value in read), steps, tuple(tensors), tree
+            ),
             tuple(self.axes),
             tuple(sizes),
-            {value: (i, self.padded[value]) for i, value in enumerate(wanted)},
+            {value: (i, results[value]) for i, value in enumerate(wanted)},
             self.region,
             tuple(self.emission.repairs),
+            tuple((places[value], len(wanted) + i) for i, value in enumerate(returned)),
+            tuple(each.tensor for each in self.lifted if any(node.args[0] is each.value for node in last)),
         )
 
+    def _final(self, value: Value, otherwise: str) -> Padded:
+        try:
+            return self.values.read(value)
+        except Refuse as refuse:
+            raise Refusal("", "the results", f"{otherwise}: {refuse.message}", "", self._all()) from refuse
 
-def _last_uses(graph: Graph) -> dict[Value, int]:
-    """For each value, the last step that reads it; beyond all of them for results."""
-    last: dict[Value, int] = {}
-    for position, step in enumerate(graph.steps):
-        if isinstance(step, Node):
-            for value in (*values_in(step.args), *values_in(step.kwargs)):
-                last[value] = position
-    last.update(dict.fromkeys(values_in(graph.outputs), len(graph.steps)))
-    return last
+    def _stores(self, results: Mapping[Value, Padded], stored: Mapping[Value, Padded]) -> tuple[list[Any], list[Node]]:
+        """The tensors of the results, and the writes to parameters and buffers, which come last.
+
+        What lies in memory that is written then is copied before.
+        """
+        owners = {each.value: own.value for each, own in zip(self.graph.lifted, self.lifted, strict=True)}
+        targets = {
+            owners[value]: padded.tensor for value, padded in stored.items() if owners[value] is not padded.tensor
+        }
+        if not targets:
+            return [padded.tensor for padded in results.values()], []
+        lying = self.emission.sharing(targets)
+        clone = torch.ops.aten.clone.default
+
+        def apart(tensor: Any) -> Any:
+            return self.emission.call(clone, tensor) if tensor in lying else tensor
+
+        tensors = [apart(padded.tensor) for padded in results.values()]
+        copy = torch.ops.aten.copy_.default
+        last = [Node(copy, (target, apart(new)), {}, (target,), single=True) for target, new in targets.items()]
+        return tensors, last
 
 
 def _at_capacity(axes: tuple[Axis, ...], spec: TensorSpec) -> TensorSpec:

@@ -13,8 +13,10 @@ import attrs
 from symshape import events
 from symshape.errors import RunnerError
 from symshape.graph.program import Program
-from symshape.runtime.runners.cuda_graph import CudaGraphRunner, GraphStore
+from symshape.options import Options
+from symshape.runtime.runners.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.eager import EagerRunner
+from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.inductor import InductorRunner
 from symshape.runtime.runners.padded import PaddedRunner
 from symshape.runtime.runners.protocol import Runner, Unfit
@@ -32,12 +34,14 @@ class Order:
         eager: runs it op by op.
         graphs: where the CUDA graphs of the compiled function are kept.
         patient: nobody asked for this very runner: what it prepares has to be worth it.
+        options: the compiled function's.
     """
 
     program: Program
     eager: Runner
     graphs: GraphStore
     patient: bool
+    options: Options = attrs.field(factory=Options)
 
 
 @attrs.frozen
@@ -63,7 +67,7 @@ RUNNERS: Mapping[str, Row] = {
     "cudagraph": Row(
         lambda order: CudaGraphRunner(order.program, order.eager, order.graphs, patient=order.patient), auto=_on_cuda
     ),
-    "padded": Row(lambda order: PaddedRunner(order.program, order.eager, order.graphs.limit)),
+    "padded": Row(lambda order: PaddedRunner(order.program, order.eager, order.graphs, order.options)),
 }
 """By name.  A new runner is a file and a row here (and its name above, for type checkers)."""
 
@@ -79,9 +83,13 @@ def check_name(name: str) -> RunnerName:
     return name  # type: ignore[return-value]
 
 
-def make_runner(name: RunnerName, program: Program, graphs: GraphStore) -> tuple[str, Runner]:
+def make_runner(
+    name: RunnerName, program: Program, graphs: GraphStore, options: Options | None = None
+) -> tuple[str, Runner]:
     """The runner for a program, and the name of the one that serves it."""
-    order = Order(program=program, eager=EagerRunner(program), graphs=graphs, patient=name == "auto")
+    order = Order(
+        program=program, eager=EagerRunner(program), graphs=graphs, patient=name == "auto", options=options or Options()
+    )
     if name != "auto":
         try:
             return name, RUNNERS[name].make(order)

@@ -6,10 +6,8 @@ a later replay does can be seen.  Parameters and buffers are used in place; thei
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,8 +20,10 @@ from symshape.graph.program import Program
 from symshape.graph.steps import values_in
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Weight
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
+from symshape.runtime.runners.weights import weight_of
 
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 """The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
@@ -31,15 +31,6 @@ _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapt
 _APART = "the call is part of another capture, or what the program writes shares memory with another input or parameter"
 _WORTH_A_GRAPH = 256  # calls at the same addresses: a capture (0.6 ms) is earned back at about 2.5 µs a call
 _MOST_SIZES = 10_000  # remembered as seen once, or as refused
-
-
-@attrs.frozen
-class GraphKey:
-    """What one captured graph is for.  Made only by :meth:`CudaGraphRunner.key`, for capture and look-up alike."""
-
-    program: int
-    sizes: tuple[int, ...]
-    stream: int
 
 
 @attrs.frozen(eq=False)
@@ -83,64 +74,6 @@ class Repeats:
         return self.count == _WORTH_A_GRAPH
 
 
-class GraphStore:
-    """The graphs of one compiled function: a memory pool for each stream, at most ``limit`` graphs (LRU)."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._graphs: OrderedDict[GraphKey, Captured] = OrderedDict()
-        self._pools: dict[int, Any] = {}
-        self._programs = 0
-        self.lock = threading.RLock()
-
-    @property
-    def limit(self) -> int:
-        """How many graphs are kept at most."""
-        return self._limit
-
-    def number(self) -> int:
-        """A number for a program, unique in this store."""
-        self._programs += 1
-        return self._programs
-
-    def pool(self, stream: int) -> Any:
-        """The memory pool that the graphs of one stream share: they never run at the same time."""
-        found = self._pools.get(stream)
-        if found is None:
-            found = self._pools[stream] = torch.cuda.graph_pool_handle()
-        return found
-
-    def get(self, key: GraphKey) -> Captured | None:
-        """The graph for ``key``, now the most recently used."""
-        found = self._graphs.get(key)
-        if found is not None:
-            self._graphs.move_to_end(key)
-        return found
-
-    def put(self, key: GraphKey, captured: Captured) -> None:
-        """Keeps a graph; the least recently used one leaves if there are too many."""
-        self._graphs[key] = captured
-        while len(self._graphs) > self._limit:
-            self._graphs.popitem(last=False)
-
-    def drop(self, program: int) -> None:
-        """Forgets the graphs of one program."""
-        for key in [key for key in self._graphs if key.program == program]:
-            del self._graphs[key]
-
-    def of(self, program: int) -> int:
-        """How many graphs one program has."""
-        return sum(key.program == program for key in self._graphs)
-
-    def __len__(self) -> int:
-        return len(self._graphs)
-
-    def clear(self) -> None:
-        """Forgets all graphs and their pool."""
-        self._graphs.clear()
-        self._pools.clear()
-
-
 class CudaGraphRunner:
     """Runs a program through CUDA graphs, one for each exact set of sizes.
 
@@ -168,6 +101,7 @@ class CudaGraphRunner:
             each.tensor for each in program.graph.lifted if id(each.value.storage) in mutated and not each.constant
         ]
         self._writes = bool(self._written or self._written_lifted)
+        self._draws = program.graph.uses_randomness
         self._told = False
         self._released = False
         self._lock = store.lock
@@ -184,6 +118,7 @@ class CudaGraphRunner:
             key = self.key(values)
             captured = self._store.get(key)
             if captured is not None and captured.addresses != [t.data_ptr() for t in self._lifted]:
+                self._store.remove(key)
                 captured = None
             if captured is None:
                 captured = self._capture_or_none(key, leaves, values)
@@ -224,7 +159,7 @@ class CudaGraphRunner:
 
     def describe(self) -> str:
         """How many graphs there are for the program."""
-        return f"cudagraph, {self._store.of(self._number)} graphs"
+        return f"cudagraph, {len(self._store.of(self._number))} graphs"
 
     def _capture_or_none(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
         if self._released or key.sizes in self._refused:
@@ -232,9 +167,12 @@ class CudaGraphRunner:
         if self._seen is not None and key.sizes not in self._seen:
             _remember(self._seen, key.sizes)
             return None
+        weight = self._weight(values)
+        if not self._store.admits(key, key.stream, weight):
+            return None
         try:
             captured = self._capture(key, leaves, values)
-            self._store.put(key, captured)
+            self._store.put(key, captured, program=key.program, pool=key.stream, weight=weight)
             return captured
         except Unfit as error:
             reason = str(error)
@@ -245,6 +183,12 @@ class CudaGraphRunner:
         events.emit(events.RunnerFallback("cudagraph", "eager", reason))
         return None
 
+    def _weight(self, values: Sequence[int]) -> Weight:
+        """The bytes of a graph for these sizes, where anybody counts them."""
+        if self._store.memory is None:
+            return Weight()
+        return weight_of(self._program.graph, {name: values[at] for name, at in self._program.positions.items()})
+
     def _capture(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
         start = time.perf_counter()
         inputs = [_static_copy(leaves[position]) for position in self._positions]
@@ -252,6 +196,7 @@ class CudaGraphRunner:
         for position, tensor in zip(self._positions, inputs, strict=True):
             static[position] = tensor
         kept = [tensor.clone() for tensor in self._written_lifted]
+        random = torch.cuda.get_rng_state(self._device) if self._draws else None
         try:
             side = torch.cuda.Stream(self._device)
             side.wait_stream(torch.cuda.current_stream(self._device))
@@ -262,6 +207,8 @@ class CudaGraphRunner:
         finally:  # what the warm-up wrote
             for tensor, before in zip(self._written_lifted, kept, strict=True):
                 tensor.copy_(before)
+            if random is not None:  # a replay draws what eager would
+                torch.cuda.set_rng_state(random, self._device)
         outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted)
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
@@ -315,7 +262,7 @@ def _check_fit(program: Program) -> torch.device:
     devices |= {node.outputs[0].spec.device for node in graph.nodes if node.outputs and node.outputs[0] is not None}
     if len(devices) != 1 or next(iter(devices)).type != "cuda":
         raise Unfit(f"it computes on {', '.join(sorted(map(str, devices))) or 'no device'}, not on one CUDA device")
-    check_recordable(program)
+    check_recordable(program, draws=True)
     return next(iter(devices))
 
 

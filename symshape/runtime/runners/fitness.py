@@ -7,8 +7,8 @@ from symshape.graph.steps import Value
 from symshape.runtime.runners.protocol import Unfit
 
 
-def check_recordable(program: Program) -> None:
-    """Whether a program does the same whenever it is run.
+def check_recordable(program: Program, *, draws: bool = False) -> None:
+    """Whether a program does the same whenever it is run; random numbers apart, if it may draw them.
 
     Raises:
         Unfit: it reads data on the host, draws random numbers, records gradients, or changes inference mode inside.
@@ -18,8 +18,11 @@ def check_recordable(program: Program) -> None:
         raise Unfit("it reads data on the host (data-dependent sizes or item())")
     if any(node.inference is not None for node in graph.nodes):
         raise Unfit("it turns inference mode on or off inside")
-    if graph.uses_randomness:
-        raise Unfit("it draws random numbers")
+    if graph.uses_randomness and not draws:
+        raise Unfit(
+            "it draws random numbers, and others at padded sizes than eager does; allow that with "
+            'Options(randomness="any"), or use runner="cudagraph"'
+        )
     roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
     if program.modes.grad and any(_requires_grad(program, value) for value in roots):
         raise Unfit("gradients are recorded; run it under torch.no_grad() or train through torch.compile")

@@ -6,10 +6,7 @@ by op, on CUDA as one CUDA graph for each bucket, all of them from one memory po
 
 from __future__ import annotations
 
-import threading
 import time
-import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,130 +14,43 @@ import attrs
 import torch
 
 from symshape import events
-from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
-from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
+from symshape.options import Options
+from symshape.runtime.padding.planning import Plan, candidates
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
-from symshape.runtime.padding.results import Answer, amount, narrower
 from symshape.runtime.padding.transform import Refusal, device_of
+from symshape.runtime.runners.borrowing import lend
+from symshape.runtime.runners.bucket import Bucket
+from symshape.runtime.runners.bucket_finder import BucketFinder
+from symshape.runtime.runners.capture import CaptureFailed
 from symshape.runtime.runners.fitness import check_recordable
-from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.protocol import Runner, Unfit
 
-Replay = Callable[[], Sequence[torch.Tensor]]
-"""Runs a padded program on its buffers; answers its tensors, which the next replay may overwrite."""
-
-_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
-_REMEMBERED = 4096  # calls, by their sizes
-_RESTING = 8  # a bucket leaves when this many calls for each bucket have passed without it
 
 
-@attrs.frozen(eq=False)
-class Placement:
-    """Where a call of certain sizes goes in a bucket.
+@attrs.frozen
+class Warmed:
+    """What came of making a bucket before it was needed.
 
     Attributes:
-        inputs: the valid parts of the buffers.
-        sizes: the sizes to be written.
-        answer: makes the results.
+        sizes: up to which it serves; symbols that an op refuses have this value.
+        milliseconds: how long making and capturing it took.
+        bytes: what it takes: measured where there is a device, else counted.
+        reason: why there is none; empty where there is one.
     """
 
-    inputs: list[torch.Tensor]
-    sizes: torch.Tensor
-    answer: Answer
+    sizes: Mapping[str, int]
+    milliseconds: float = 0.0
+    bytes: int = 0
+    reason: str = ""
 
-
-class CaptureFailed(Exception):
-    """A padded program that cannot be captured as a CUDA graph, and why."""
-
-
-class Bucket:
-    """One padded program with its buffers.
-
-    Attributes:
-        made: the plan.
-        buffers: the inputs at their capacities.
-        sizes: the true sizes that the program reads.
-        replay: runs the program.
-        last_used: the number of the last call that it served.
-    """
-
-    def __init__(self, program: Program, made: Plan, device: torch.device, pool: Any) -> None:
-        assert made.padded is not None
-        assert made.results is not None
-        graph = made.padded.graph
-        self.made = made
-        self._padded = made.padded
-        self._results = made.results
-        specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
-        self.buffers = [torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device) for spec in specs]
-        self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
-        self._run = compile_graph(fuse(graph) if device.type == "cuda" else graph, {})
-        self._arguments = [*self.buffers, *self.sizes.unbind()]
-        self._lifted = [each.tensor for each in graph.lifted]
-        self._pool = pool
-        self.replay: Replay | None = None
-        self._addresses: list[int] = []
-        self.last_used = 0
-
-    def covers(self, values: Mapping[str, int]) -> bool:
-        """Whether calls with these sizes can be served."""
-        exact = all(values[name] == value for name, value in self.made.exact.items())
-        return exact and all(values[name] <= cap for name, cap in self.made.caps.items())
-
-    def place(self, values: Mapping[str, int]) -> Placement:
-        """Where a call with these sizes goes."""
-        pairs = zip(self.buffers, self._padded.axes, strict=True)
-        parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
-        sizes = [amount(term, values) for term in self._padded.sizes]
-        written = torch.tensor(sizes, dtype=torch.int64).to(self.sizes.device)
-        return Placement(parts, written, self._results.at(values))
-
-    def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
-        """The flat results of one call."""
-        with torch.no_grad():
-            if inputs:
-                torch._foreach_copy_(placement.inputs, list(inputs))
-            self.sizes.copy_(placement.sizes)
-            if self.replay is None or self._addresses != [tensor.data_ptr() for tensor in self._lifted]:
-                self._prepare()
-            assert self.replay is not None
-            return placement.answer(self.replay(), leaves)
-
-    def _prepare(self) -> None:
-        self._addresses = [tensor.data_ptr() for tensor in self._lifted]
-        self.replay = self._captured() if self.sizes.device.type == "cuda" else self._again
-
-    def _again(self) -> Sequence[torch.Tensor]:
-        return self._run(self._arguments, ())
-
-    def _captured(self) -> Replay:
-        """The program as a CUDA graph in the shared pool; the buffers hold a call's inputs already."""
-        device = self.sizes.device
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):  # warm up: libraries initialise
-            self._again()
-        torch.cuda.current_stream(device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
-                with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                    tensors = self._again()
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            torch.cuda.synchronize(device)
-            raise CaptureFailed(str(error)) from error
-
-        def replay() -> Sequence[torch.Tensor]:
-            graph.replay()
-            return tensors
-
-        return replay
+    @property
+    def ready(self) -> bool:
+        """Whether there is one."""
+        return not self.reason
 
 
 class PaddedRunner:
@@ -149,159 +59,153 @@ class PaddedRunner:
     Args:
         program: what is to be run.
         eager: serves what no bucket can.
-        limit: the number of buckets kept.
+        store: where the buckets of the compiled function are kept.
+        options: how results are answered.
 
     Raises:
         Unfit: the program cannot be run again and again on buffers, or has no size that can be padded.
     """
 
-    def __init__(self, program: Program, eager: Runner, limit: int) -> None:
+    def __init__(self, program: Program, eager: Runner, store: GraphStore, options: Options) -> None:
         self._program = program
         self._eager = eager.run
-        self._limit = limit
+        self._store = store
         self._positions = [each.position for each in program.graph.inputs]
-        self._symbols = [(name, place) for name, place in program.positions.items()]
-        self._device = _check_fit(program)
-        self._buckets: OrderedDict[Any, Bucket] = OrderedDict()
-        self._calls: OrderedDict[Any, tuple[Bucket, Placement] | None] = OrderedDict()
-        self._refusals: dict[str, Refusal] = {}
-        self._pools: dict[int, Any] = {}
-        self._clock = 0
+        self._draws = options.randomness == "any"
+        self._device = _check_fit(program, draws=self._draws)
+        self._writes = program.graph.mutates_inputs
+        self._lifted = program.lifted_tensors
+        borrow = options.outputs == "borrow"
+        self._lender = store.lender if borrow and options.check_borrowed else None
+        lending = self._lender.lend if self._lender else lend if borrow else None
+        self._finder = BucketFinder(program, store, self._device, lending, any_randomness=self._draws)
         self._released = False
-        self._lock = threading.RLock()
+        self._lock = store.lock
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
         if self._device.type == "cpu" or not _is_capturing():
             with self._lock:
-                self._clock += 1
-                found = self._found(tuple(values))
-                if found is not None:
+                if self._lender is not None:
+                    self._lender.spoil()
+                self._store.clock = now = self._store.clock + 1
+                found = None if self._released else self._finder.find(tuple(values))
+                if found is not None and not (self._writes and self._overlap(leaves)):
                     bucket, placement = found
-                    bucket.last_used = self._clock
+                    bucket.lease.last_used = now
                     try:
                         return bucket.call(leaves, [leaves[position] for position in self._positions], placement)
                     except torch.OutOfMemoryError as error:
-                        self._give_up(bucket, f"out of memory: {error}")
+                        self._finder.give_up(bucket, f"out of memory: {error}")
+                        if bucket.wrote:
+                            raise
                     except CaptureFailed as error:
                         self.release()
                         events.emit(events.RunnerFallback("padded", "eager", f"capture failed: {error}"))
                     except (IndexError, RuntimeError) as error:
+                        if bucket.wrote:
+                            raise
                         # eager refuses the data in its own words, or, for an empty result, does not look at it
                         events.emit(events.RunnerFallback("padded", "eager", f"for one call: {error}"))
         return self._eager(leaves, values)
+
+    def _overlap(self, leaves: Sequence[Any]) -> bool:
+        """Whether what the program writes could be seen through another tensor: then copies of the inputs are no good.
+
+        Two tensors of one memory overlap, whatever parts of it they are.
+        """
+        tensors = [leaves[position] for position in self._positions]
+        memory = [address for each in tensors if (address := each.untyped_storage().data_ptr())]
+        if len(set(memory)) < len(memory):
+            return True
+        return any(each.untyped_storage().data_ptr() in memory for each in self._lifted)
+
+    def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
+        """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
+        with self._lock:
+            self._finder.prefer(caps)
+
+    def warm_up(self, sizes: Mapping[str, int]) -> Warmed:
+        """Makes and captures the bucket for calls of these sizes, if there is room for it."""
+        with self._lock:
+            if self._released:
+                return Warmed(sizes, reason="the entry has left the cache")
+            start = time.perf_counter()
+            bucket = self._finder.bucket_for(sizes)
+            if bucket is None:
+                return Warmed(sizes, reason=self._why_not())
+            try:
+                bucket.warm_up()
+            except torch.OutOfMemoryError as error:
+                self._finder.give_up(bucket, f"out of memory: {error}")
+                return Warmed(sizes, reason="out of memory")
+            except CaptureFailed as error:
+                self.release()
+                return Warmed(sizes, reason=f"capture failed: {error}")
+            except (IndexError, RuntimeError) as error:  # of data that is all zeros: a call captures it
+                return Warmed(sizes, reason=f"left to the first call: {error}")
+            caps = {**sizes, **bucket.made.caps}
+            return Warmed(caps, (time.perf_counter() - start) * 1e3, bucket.bytes)
+
+    def _why_not(self) -> str:
+        refused = [f"{name}: {refusal}" for name, refusal in self.refusals.items()]
+        if refused and not self._finder.pads():
+            return "; ".join(refused)
+        memory = "" if self._store.memory is None else f" and {self._store.memory} bytes"
+        return f"no room in the budget of {self._store.limit} graphs{memory}, or no memory"
 
     def release(self) -> None:
         """Forgets the buckets and makes no more."""
         with self._lock:
             self._released = True
-            self._buckets.clear()
-            self._calls.clear()
-            self._pools.clear()
+            self._finder.clear()
 
     def describe(self) -> str:
         """How many buckets there are for the program."""
-        return f"padded, {len(self._buckets)} buckets"
+        return f"padded, {len(self.buckets)} buckets"
 
     def padding(self) -> PaddingReport:
         """What came of each symbol, in the bucket with the most repairs."""
         with self._lock:
-            if not self._buckets:
-                return padding_of(self._program)
-            return report_of(self._program, max((each.made for each in self._buckets.values()), key=_repairs))
+            buckets = self.buckets
+            if not buckets:
+                return padding_of(self._program, any_randomness=self._draws)
+            return report_of(self._program, max((each.made for each in buckets), key=_repairs))
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
         """The buckets, oldest first."""
-        return tuple(self._buckets.values())
+        return tuple(self._finder.buckets())
 
-    def _found(self, values: tuple[int, ...]) -> tuple[Bucket, Placement] | None:
-        """The bucket for a call and its place in it; None where it runs op by op."""
-        if self._released:
-            return None
-        stream = _current_stream(self._device.index or 0) if self._device.type == "cuda" else 0
-        key = (values, stream)
-        found = self._calls.get(key)
-        if found is None:
-            sizes = {name: values[place] for name, place in self._symbols}
-            bucket = self._bucket(sizes, stream)
-            if bucket is None:
-                return None
-            if len(self._calls) >= _REMEMBERED:
-                self._calls.popitem(last=False)
-            found = self._calls[key] = (bucket, bucket.place(sizes))
-        return found
+    @property
+    def failures(self) -> int:
+        """How often a bucket was given up for lack of memory."""
+        return self._finder.failures
 
-    def _bucket(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
-        """The bucket for these sizes: the one made for them, a new one if there is room, a larger one, or none."""
-        start = time.perf_counter()
-        chosen = choose(self._program, sizes, self._refusals)
-        if not chosen.caps:
-            return None
-        found = self._buckets.get(_key(stream, chosen))
-        if found is not None:
-            return found
-        if len(self._buckets) >= self._limit and not self._resting():
-            return next((each for (s, *_), each in self._buckets.items() if s == stream and each.covers(sizes)), None)
-        made = plan(self._program, sizes, self._refusals)
-        self._tell(made)
-        if made.padded is None:
-            return None
-        key = _key(stream, made)  # another one where something was refused only now
-        found = self._buckets.get(key)
-        if found is not None:
-            return found
-        while len(self._buckets) >= self._limit:
-            self._forget(*self._oldest())
-        bucket = self._buckets[key] = Bucket(self._program, made, self._device, self._pool(stream))
-        events.emit(events.BucketMade(dict(made.caps), dict(made.exact), (time.perf_counter() - start) * 1e3))
-        return bucket
+    def served(self) -> dict[tuple[int, ...], Bucket]:
+        """The buckets that calls with these integers were last found to go to; others run op by op."""
+        with self._lock:
+            return self._finder.served()
 
-    def _tell(self, made: Plan) -> None:
-        for name, refusal in made.refusals.items():
-            if name not in self._refusals:
-                events.emit(events.PaddingRefused(name, str(refusal)))
-        self._refusals.update(made.refusals)
-
-    def _pool(self, stream: int) -> Any:
-        if self._device.type != "cuda":
-            return None
-        if stream not in self._pools:
-            self._pools[stream] = torch.cuda.graph_pool_handle()
-        return self._pools[stream]
-
-    def _oldest(self) -> tuple[Any, Bucket]:
-        """The bucket that was used longest ago."""
-        return min(self._buckets.items(), key=lambda item: item[1].last_used)
-
-    def _resting(self) -> bool:
-        """Whether a bucket has not been used for so long that another one may take its place."""
-        return self._clock - self._oldest()[1].last_used > _RESTING * self._limit
-
-    def _forget(self, key: Any, bucket: Bucket) -> None:
-        del self._buckets[key]
-        for call in [call for call, found in self._calls.items() if found is not None and found[0] is bucket]:
-            del self._calls[call]
-
-    def _give_up(self, bucket: Bucket, reason: str) -> None:
-        for key in [key for key, each in self._buckets.items() if each is bucket]:
-            self._forget(key, bucket)
-        events.emit(events.RunnerFallback("padded", "eager", reason))
+    @property
+    def refusals(self) -> Mapping[str, Refusal]:
+        """Why symbols keep their exact value, as far as that is known."""
+        return self._finder.refusals
 
 
 def _repairs(made: Plan) -> int:
     return len(made.padded.repairs) if made.padded is not None else 0
 
 
-def _key(stream: int, chosen: Choice | Plan) -> Any:
-    return stream, tuple(sorted(chosen.exact.items())), tuple(sorted(chosen.caps.items()))
-
-
-def _check_fit(program: Program) -> torch.device:
+def _check_fit(program: Program, *, draws: bool) -> torch.device:
     graph = program.graph
-    check_recordable(program)
-    if graph.mutates_inputs:
-        raise Unfit("it writes to its arguments, parameters or buffers")
+    check_recordable(program, draws=draws)
+    mutated = set(graph.mutated)
+    memory = [each.tensor.untyped_storage().data_ptr() for each in graph.lifted if each.tensor.numel()]
+    if any(
+        memory.count(each.tensor.untyped_storage().data_ptr()) > 1 for each in graph.lifted if each.value in mutated
+    ):
+        raise Unfit("it writes to a parameter or a buffer that shares memory with another one")
     if not program.modes.plain:
         raise Unfit("it runs under autocast or a default device")
     device = device_of(graph)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tests.meta_fns.padding.cases import Case, aten, case
+from tests.meta_fns.padding.cases import WEIGHT, Case, aten, case
 from tests.meta_fns.padding.poison import Arg, bools, floats, ints
 
 __all__ = ["WRITING"]
@@ -72,7 +72,102 @@ def _turned(x: torch.Tensor) -> Tensors:
 
 
 WRITING: tuple[Case, ...] = (
-    case("index_copy", lambda c, x: torch.index_copy(c, 0, torch.arange(x.shape[0]), x), floats(9, 3), floats(4, 3)),
+    case(
+        "index_copy",
+        lambda x, i, y: aten.index_copy(x, 1, i, y).sum(0),
+        floats(2, 5, 3),
+        ints(1, high=1),
+        floats(2, 1, 3),
+    ),
+    case(
+        "index_copy of one",
+        lambda x, y: aten.index_copy(x, 1, torch.tensor([1]), y) * 2,
+        floats(2, 5, 3),
+        floats(2, 1, 3, static=(1,)),
+    ),
+    case(
+        "index_copy into a table",
+        lambda i, y: aten.index_copy(WEIGHT.view(8, 3), 0, i % 8, y),
+        ints(4, high=1),
+        floats(4, 3),
+    ),
+    case(
+        "index_copy at a range",
+        lambda x, y: aten.index_copy(x, 0, torch.arange(y.shape[0]), y).sum(0),
+        floats(7, 3),
+        floats(4, 3),
+    ),
+    case(
+        "index_put at a range",
+        lambda x, y: aten.index_put(x, [None, torch.arange(y.shape[1]) + 1], y).sum(1),
+        floats(2, 8, 3),
+        floats(2, 4, 3),
+    ),
+    case(
+        "index_put from the end",
+        lambda x, i, y: aten.index_put(x, [i], y).sum(0),
+        floats(7, 3),
+        ints(1, low=-1, high=0),
+        floats(1, 3),
+    ),
+    case(
+        "index_put of two",
+        lambda x, y: aten.index_put(x, [torch.arange(y.shape[0])[:, None], torch.arange(y.shape[1])], y).sum(1),
+        floats(6, 7, 3),
+        floats(3, 4, 3),
+    ),
+    case(
+        "index_put that adds",
+        lambda x, i, y: aten.index_put(x, [i], y, True).sum(0),
+        floats(7, 3),
+        ints(4, high=1),
+        floats(4, 3),
+    ),
+    case(
+        "index_put into a table",
+        lambda i, y: aten.index_put(WEIGHT.view(8, 3).clone(), [i], y, True),
+        ints(4, low=-8, high=8),
+        floats(4, 3),
+    ),
+    case(
+        "index_put of one row", lambda x, y: aten.index_put(x, [torch.tensor([1])], y).sum(0), floats(5, 3), floats(3)
+    ),
+    case(
+        "slice_scatter", lambda x, y: aten.slice_scatter(x, y, 1, 1, 1 + y.shape[1]).sum(1), floats(2, 7), floats(2, 4)
+    ),
+    case(
+        "slice_scatter behind a size",
+        lambda x, y, z: aten.slice_scatter(x, y, 0, z.shape[0], z.shape[0] + y.shape[0]).cumsum(0),
+        floats(9, 2),
+        floats(3, 2),
+        floats(4),
+    ),
+    case(
+        "slice_scatter of a few",
+        lambda x, y: aten.slice_scatter(x, y, 1, 0, 4, 2).sum(1),
+        floats(3, 5),
+        floats(3, 2, static=(1,)),
+    ),
+    case("slice_scatter of all", lambda x, y: aten.slice_scatter(x, y, 1).sum(1), floats(3, 5), floats(3, 5)),
+    case(
+        "slice_scatter at the end",
+        lambda x, y: aten.slice_scatter(x, y, 0, -2).sum(0),
+        floats(5, 3),
+        floats(2, 3, static=(0,)),
+    ),
+    case(
+        "select_scatter",
+        lambda x, y: aten.select_scatter(x, y, 1, 0).sum(1),
+        floats(3, 5, 2, static=(1,)),
+        floats(3, 2),
+    ),
+    case("select_scatter at the end", lambda x, y: aten.select_scatter(x, y, 0, -1).sum(0), floats(5, 2), floats(2)),
+    case(
+        "index_copy, once more",
+        lambda c, x: torch.index_copy(c, 0, torch.arange(x.shape[0]), x),
+        floats(9, 3),
+        floats(4, 3),
+    ),
     case("index_copy_", lambda c, x: c.clone().index_copy_(1, torch.arange(x.shape[1]), x), floats(3, 9), floats(3, 4)),
     case(
         "index_copy, one position",
@@ -128,7 +223,7 @@ WRITING: tuple[Case, ...] = (
         floats(3, 4),
     ),
     case(
-        "index_put that adds",
+        "index_put that adds, once more",
         lambda c, i, x: c.clone().index_put_((i,), x, accumulate=True),
         floats(9, 3),
         ints(4, low=-1, high=1),
@@ -141,7 +236,9 @@ WRITING: tuple[Case, ...] = (
         bools(9, 3),
     ),
     case("index_put of rows", lambda c, m: _assigned(c.clone(), m, 0.0).sum(0), floats(9, 3), bools(9)),
-    case("slice_scatter", lambda c, x: aten.slice_scatter(c, x, 1, 0, x.shape[1]), floats(3, 9), floats(3, 4)),
+    case(
+        "slice_scatter, once more", lambda c, x: aten.slice_scatter(c, x, 1, 0, x.shape[1]), floats(3, 9), floats(3, 4)
+    ),
     case("slice_scatter behind", lambda c, x: aten.slice_scatter(c, x[:, :-1], 1, 1), floats(3, 4), floats(3, 4)),
     case(
         "slice_scatter with a step",
@@ -156,7 +253,7 @@ WRITING: tuple[Case, ...] = (
         floats(3, 4),
     ),
     case(
-        "select_scatter",
+        "select_scatter, once more",
         lambda c, x: (aten.select_scatter(c, x, 1, -1), aten.select_scatter(c, x, 1, 0)),
         floats(3, 4),
         floats(3),

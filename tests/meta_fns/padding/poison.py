@@ -22,7 +22,7 @@ from meta_fns.padding.fills import Fill
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan, plan
 from symshape.runtime.padding.results import amount, narrower
-from symshape.runtime.runners.padded import Bucket
+from symshape.runtime.runners.bucket import Bucket
 
 CPU = torch.device("cpu")
 REFUSALS = (RuntimeError, IndexError, ValueError)
@@ -209,8 +209,8 @@ def assert_same(mine: Any, theirs: Any, what: str, tolerance: float = 2e-5) -> N
 def assert_fills(bucket: Bucket, values: Mapping[str, int]) -> None:
     """Raises: AssertionError unless results hold, valid elements and padding, what the rules claim of them."""
     assert bucket.made.padded is not None
-    assert bucket.replay is not None
-    tensors = bucket.replay()
+    assert bucket.recording is not None
+    tensors = bucket.recording.replay()
     for place, padded in bucket.made.padded.outputs.values():
         tensor = tensors[place]
         apart = [int(getattr(size, "capacity", size)) for axis in padded.axes for size in (axis or (1,))]

@@ -15,7 +15,7 @@ import symshape
 from meta_fns.core import registry
 from meta_fns.padding import axes, losses, matmul, reductions, repairs, sorting, views, writing
 from meta_fns.padding.padded import Padded, apply
-from symshape.runtime.padding.aliases import Aliases
+from symshape.runtime.padding.versions import Versions
 from tests.meta_fns.padding.cases import CASES, ELEMENTWISE, Case
 from tests.meta_fns.padding.cases_rearranging import REARRANGING
 from tests.meta_fns.padding.cases_writing import WRITING
@@ -61,6 +61,15 @@ NOT_RUN = {
         "another name of an op that is run",
     ),
     "aten.convolution_overrideable.default": "for devices that come from elsewhere",
+    **dict.fromkeys(
+        (
+            *("aten.rand.default", "aten.randn.default", "aten.rand_like.default", "aten.randn_like.default"),
+            *("aten.randint.default", "aten.randint.low", "aten.randint_like.default", "aten.randint_like.low_dtype"),
+            *("aten.bernoulli.default", "aten.bernoulli.p", "aten.uniform.default", "aten.exponential.default"),
+            "aten.native_dropout.default",
+        ),
+        "it draws random numbers: see test_padded_randomness.py",
+    ),
 }
 """Overloads with a padding rule that no case calls, and why."""
 
@@ -201,7 +210,7 @@ def _slices_written_to_the_capacity(patch: pytest.MonkeyPatch) -> None:
 
 
 def _views_that_do_not_show_writes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Aliases, "write", lambda self, node, value, again: None)
+    patch.setattr(Versions, "_put_back", lambda self, node, base, part: self._now[base])
 
 
 def _sort_padded_with_zero(patch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_eviction_leaves_no_trace_of_an_entry() -> None:
     for branch in f._cache.branches:
         assert branch.families
         assert set(branch.entries()) <= alive
-        assert {entry for entry, _ in branch.memo.values()} <= alive
+        assert {entry for entry, _, _ in branch.memo.values()} <= alive
     assert sum(len(branch.entries()) for branch in f._cache.branches) == 2
 
 

@@ -11,8 +11,9 @@ import torch
 import symshape
 from symshape import Options, events
 from symshape.runtime.runners import cuda_graph
-from symshape.runtime.runners.cuda_graph import Captured, CudaGraphRunner, GraphKey, GraphStore, Repeats
+from symshape.runtime.runners.cuda_graph import Captured, CudaGraphRunner, Repeats
 from symshape.runtime.runners.eager import EagerRunner
+from symshape.runtime.runners.graph_store import GraphKey, GraphStore
 from symshape.runtime.runners.protocol import Unfit
 from symshape.runtime.runners.static_outputs import Outputs
 
@@ -96,14 +97,20 @@ def test_evicted_entries_leave_no_graphs(captures: list[tuple[int, ...]]) -> Non
     assert f.stats().cuda_graphs == 0
 
 
-def test_the_least_recently_used_graph_leaves(captures: list[tuple[int, ...]]) -> None:
+def test_more_sizes_than_fit_do_not_drive_each_other_out(captures: list[tuple[int, ...]]) -> None:
     f = doubled(max_cuda_graphs=2)
-    check(f, 3, 4, 3, 5)  # 4 leaves
+    check(f, *[3, 4, 5, 6] * 20)
+    assert len(captures) == 2, "what is in use stays, the others run without a graph"
     assert f.stats().cuda_graphs == 2
-    check(f, 3)
-    assert len(captures) == 3
-    check(f, 4)
-    assert captures[-1] == (4,)
+
+
+def test_a_graph_that_nobody_uses_leaves_for_one_that_is_wanted(captures: list[tuple[int, ...]]) -> None:
+    f = doubled(max_cuda_graphs=2)
+    check(f, 3, 4, *[3] * 30)
+    check(f, 5)  # wanted once
+    assert captures == [(3,), (4,)]
+    check(f, 5, 4)  # wanted twice: the graph of 4 has left for it
+    assert captures == [(3,), (4,), (5,)]
 
 
 def test_patience_waits_for_the_second_time(captures: list[tuple[int, ...]]) -> None:
@@ -150,10 +157,10 @@ def test_keys_tell_programs_sizes_and_streams_apart() -> None:
     assert len(keys) == 4
     store = GraphStore(8)
     for key in keys:
-        store.put(key, Captured(object(), [], lambda leaves: [], []))  # type: ignore[arg-type]
-    assert (store.of(1), store.of(2), len(store)) == (3, 1, 4)
+        store.put(key, object(), program=key.program)
+    assert (len(store.of(1)), len(store.of(2)), len(store)) == (3, 1, 4)
     store.drop(1)
-    assert (store.of(1), store.of(2), len(store)) == (0, 1, 1)
+    assert (len(store.of(1)), len(store.of(2)), len(store)) == (0, 1, 1)
     assert store.get(GraphKey(1, (3,), 7)) is None
 
 

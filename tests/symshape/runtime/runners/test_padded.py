@@ -221,7 +221,7 @@ def test_whole_models(make: Callable[[], nn.Module], call: Call, padded: int) ->
     torch.manual_seed(0)
     compiled = _check(make().eval(), [call(*sizes) for sizes in SIZES])
     runner = _runner(compiled)
-    assert not runner._refusals.keys() - {"s2"}, runner.padding()
+    assert not runner.refusals.keys() - {"s2"}, runner.padding()
     assert len(runner.padding().padded) >= padded, runner.padding()
     assert compiled.stats().traces == 1
     assert len(runner.buckets) <= 5
@@ -258,7 +258,7 @@ def test_a_write_that_another_tensor_shows_is_refused() -> None:
         return y.sum(1)
 
     compiled = _check(program, [(torch.randn(n, 4),) for n in (5, 6)])
-    refusal = _runner(compiled)._refusals["s0"]
+    refusal = _runner(compiled).refusals["s0"]
     assert "share" in refusal.reason
 
 
@@ -339,15 +339,11 @@ def _dropout(x: torch.Tensor) -> torch.Tensor:
     return F.dropout(x, 0.5)
 
 
-def _writes(x: torch.Tensor) -> torch.Tensor:
-    return x.add_(1)
-
-
 def _counts(x: torch.Tensor) -> torch.Tensor:
     return x.nonzero()
 
 
-@pytest.mark.parametrize(("fn", "why"), [(_dropout, "random"), (_writes, "writes"), (_counts, "host")])
+@pytest.mark.parametrize(("fn", "why"), [(_dropout, "random"), (_counts, "host")])
 def test_programs_that_cannot_be_run_again(fn: Callable[..., Any], why: str) -> None:
     seen: list[events.RunnerFallback] = []
     unsubscribe = events.subscribe(lambda e: seen.append(e) if isinstance(e, events.RunnerFallback) else None)
@@ -432,7 +428,7 @@ def test_threads_share_buckets() -> None:
 
 def test_sizes_changed_in_place_are_refused() -> None:
     compiled = _check(lambda x: (x * 2).unsqueeze_(0) + 1, [(torch.randn(n, n + 1),) for n in (4, 5, 4)])
-    assert "in place" in _runner(compiled)._refusals["s0"].reason
+    assert "in place" in _runner(compiled).refusals["s0"].reason
 
 
 def test_an_index_that_eager_refuses_is_refused() -> None:
@@ -477,7 +473,7 @@ def test_ops_that_read_strides_are_refused() -> None:
 
     mixed = _check(program, [(torch.randn(3, 8)[:, ::2], torch.randn(n)) for n in (5, 6, 4)])
     for entry in mixed.entries:
-        refusals = entry.runner._refusals if isinstance(entry.runner, PaddedRunner) else {}
+        refusals = entry.runner.refusals if isinstance(entry.runner, PaddedRunner) else {}
         assert all("memory" in each.reason for each in refusals.values())
 
 

@@ -10,8 +10,8 @@ import torch
 import symshape
 from symshape import Options
 from symshape.runtime.runners.choice import RUNNERS, Order
-from symshape.runtime.runners.cuda_graph import GraphStore
 from symshape.runtime.runners.eager import EagerRunner
+from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.protocol import Runner, Unfit
 from tests.symshape.runtime.runners.fakes import instead_of, noted_runners
 

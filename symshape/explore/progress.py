@@ -1,0 +1,26 @@
+"""A bar that fills while something long is done, where ``rich`` is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_bar(title: str, total: int, *, shown: bool = True) -> Iterator[Callable[[str], None]]:
+    """While it lasts, what is answered moves the bar on by one and names what comes next; nothing shows without rich.
+
+    >>> with progress_bar("capturing", 2, shown=False) as step:
+    ...     step("the second")
+    """
+    try:
+        if not shown:
+            raise ImportError
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError:
+        yield lambda text: None
+        return
+    columns = (TextColumn("{task.fields[title]}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("{task.description}"), transient=True) as progress:
+        task = progress.add_task("", total=total, title=title)
+        yield lambda text: progress.update(task, advance=1, description=text)

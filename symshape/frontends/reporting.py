@@ -1,0 +1,88 @@
+"""What a compiled function keeps, in words: its entries, their buckets, who uses them and what padding costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from symshape.cost.cost import Cost
+from symshape.cost.units import shown
+from symshape.errors import SymShapeError
+from symshape.runtime.cache import Entry
+from symshape.runtime.runners.bucket import Bucket
+from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.runners.padded import PaddedRunner
+
+__all__ = ["report"]
+
+_MOST_SIZES = 1024
+
+
+def report(entries: Sequence[Entry], store: GraphStore) -> str:
+    """For each entry what runs it; where it is padded, its buckets and what came of each symbol; then the budget."""
+    lines: list[str] = []
+    for entry in entries:
+        calls = sum(each.calls for each in list(entry.seen.values()))
+        lines.append(f"entry {entry.number}: {entry.runner.describe()}, {calls} calls")
+        if isinstance(entry.runner, PaddedRunner):
+            lines += [f"  {line}" for line in _buckets(entry, entry.runner)]
+            lines += [f"  {line}" for line in str(entry.runner.padding()).splitlines()]
+    if len(store) or store.evictions:
+        lines.append(_budget(store))
+    return "\n".join(lines) or "no entries"
+
+
+def _budget(store: GraphStore) -> str:
+    memory = "" if store.memory is None else f" of {shown(store.memory, 'B')}"
+    return f"kept: {len(store)} of {store.limit} graphs, {shown(store.bytes(), 'B')}{memory}, {store.evictions} evicted"
+
+
+def _buckets(entry: Entry, runner: PaddedRunner) -> Iterator[str]:
+    """A line for each bucket, and one for the calls that go to none; by the sizes as they are served now."""
+    served: dict[Bucket | None, dict[tuple[int, ...], int]] = {}
+    places = runner.served()
+    for values, seen in list(entry.seen.items()):
+        served.setdefault(places.get(values), {})[values] = seen.calls
+    costs = _Costs(entry)
+    for bucket in runner.buckets:
+        calls = served.pop(bucket, {})
+        sizes = {**bucket.made.exact, **bucket.made.caps}
+        text = ", ".join(f"{name}{'=' if name in bucket.made.exact else '<='}{size}" for name, size in sizes.items())
+        yield (
+            f"bucket {text}: {sum(calls.values())} calls{costs.waste(sizes, calls)}, captured {bucket.captures} times"
+            f" (last {bucket.milliseconds:.1f} ms), {shown(bucket.bytes, 'B')}"
+        )
+    left = sum(sum(calls.values()) for calls in served.values())
+    if left:
+        yield f"no bucket: {left} calls"
+    if runner.failures:
+        yield f"given up for lack of memory: {runner.failures} times"
+
+
+class _Costs:
+    """What calls cost at their sizes and at capacities."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._places = entry.program.positions
+        try:
+            self._cost: Cost | None = Cost.of(entry.program)
+        except SymShapeError:
+            self._cost = None
+
+    def _at(self, sizes: Mapping[str, int]) -> float:
+        assert self._cost is not None
+        cost = self._cost.at(**sizes)
+        return cost.flops or cost.bytes
+
+    def waste(self, caps: Mapping[str, int], calls: Mapping[tuple[int, ...], int]) -> str:
+        """What goes into padding, as a part of what the calls cost unpadded; nothing where that is not known."""
+        if self._cost is None:
+            return ""
+        often = sorted(calls.items(), key=lambda item: -item[1])[:_MOST_SIZES]
+        try:
+            whole = self._at(caps)
+            exact = sum(
+                self._at({name: values[place] for name, place in self._places.items()}) * n for values, n in often
+            )
+        except SymShapeError:
+            return ""
+        return f", {whole * sum(n for _, n in often) / exact - 1:.0%} waste" if exact else ""

@@ -1,0 +1,141 @@
+"""Buckets made before they are needed: ``Compiled.warm_up``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import attrs
+
+from guards.terms import fold
+from symshape.cost.units import shown
+from symshape.errors import InputError
+from symshape.explore.html import table_html
+from symshape.explore.plain_text import table_text
+from symshape.explore.progress import progress_bar
+from symshape.explore.tables import Table
+from symshape.frontends.seen_traffic import most_general
+from symshape.planning.bucket_plan import BucketPlan
+from symshape.planning.traffic import Traffic
+from symshape.runtime.cache import Entry
+from symshape.runtime.runners.padded import PaddedRunner, Warmed
+
+__all__ = ["WarmUp", "warm_up"]
+
+
+@attrs.frozen
+class WarmUp:
+    """What was made before it was needed.
+
+    Attributes:
+        made: for each entry and each of the sizes what came of it, in the order in which it was tried.
+    """
+
+    made: tuple[tuple[int, Warmed], ...]
+
+    @property
+    def graphs(self) -> int:
+        """How many buckets are ready."""
+        return sum(each.ready for _, each in self.made)
+
+    @property
+    def milliseconds(self) -> float:
+        """How long it took."""
+        return sum(each.milliseconds for _, each in self.made)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that it took."""
+        return sum(each.bytes for _, each in self.made)
+
+    @property
+    def failures(self) -> tuple[Warmed, ...]:
+        """What could not be made."""
+        return tuple(each for _, each in self.made if not each.ready)
+
+    def table(self) -> Table:
+        """For each bucket its time and memory, or why it could not be made."""
+        rows = []
+        for number, each in self.made:
+            caps = ", ".join(f"{name}={size}" for name, size in each.sizes.items())
+            figures = (f"{each.milliseconds:.1f}", f"{each.bytes / 2**20:.2f}") if each.ready else ("", "")
+            rows.append((str(number), caps, *figures, each.reason))
+        title = f"{self.graphs} of {len(rows)} buckets in {self.milliseconds:.0f} ms, {shown(self.bytes, 'B')}"
+        numbers = frozenset({"entry", "ms", "MiB"})
+        return Table(title, ("entry", "up to", "ms", "MiB", "why not"), tuple(rows), numbers=numbers)
+
+    def __str__(self) -> str:
+        return table_text(self.table())
+
+    def _repr_html_(self) -> str:
+        return table_html(self.table())
+
+
+def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, progress: bool) -> WarmUp:
+    """Makes and captures a bucket for each of the sizes, the largest first: the others then fit into its memory.
+
+    Raises:
+        InputError: there is nothing to warm up, or sizes that do not belong to the program.
+    """
+    warmable = [each for each in entries if isinstance(each.runner, PaddedRunner) and each.program.positions]
+    if not warmable:
+        what = sorted({each.runner_name for each in entries}) or ["no program yet: call it once, with any sizes"]
+        raise InputError(
+            'only buckets of runner="padded" can be made before they are needed, for programs with symbols '
+            f"(dynamic=True has them from the first call on); here there is {', '.join(what)}"
+        )
+    wanted = _wanted(sizes, most_general(warmable))
+    wanted.sort(key=lambda caps: prod(caps.values()), reverse=True)
+    work = [(entry, caps) for caps in wanted for entry in warmable if _belongs(entry, caps)]
+    served = [caps for _, caps in work]
+    made: list[tuple[int, Warmed]] = []
+    for entry in warmable:
+        assert isinstance(entry.runner, PaddedRunner)
+        entry.runner.prefer([caps for each, caps in work if each is entry])
+    with progress_bar("capturing", len(work), shown=progress) as step:
+        for entry, caps in work:
+            assert isinstance(entry.runner, PaddedRunner)
+            made.append((entry.number, entry.runner.warm_up(caps)))
+            step(", ".join(f"{name}={size}" for name, size in caps.items()))
+    number = most_general(warmable).number
+    made += [(number, Warmed(caps, reason="outside of the guards")) for caps in wanted if caps not in served]
+    return WarmUp(tuple(made))
+
+
+def _wanted(sizes: Any, entry: Entry) -> list[dict[str, int]]:
+    """The sizes by symbol, each once.
+
+    Raises:
+        InputError: they are no sizes, or lack one that the program has.
+    """
+    names = tuple(entry.program.positions)
+    if isinstance(sizes, BucketPlan):
+        found = [dict(each) for each in sizes.sizes]
+    elif isinstance(sizes, Traffic):
+        raise InputError("traffic is no list of capacities; plan first: warm_up(symshape.plan(compiled))")
+    elif isinstance(sizes, Iterable) and not isinstance(sizes, (str, Mapping)):
+        listed = list(sizes)
+        by_name = [tuple(each) for each in listed if isinstance(each, Mapping)]
+        points = Traffic.of(listed, by_name[0] if by_name else names)
+        found = [dict(zip(points.symbols, point, strict=True)) for point in points.counts]
+    else:
+        raise InputError(f"warm_up needs a plan or a list of sizes of {', '.join(names)}, not {sizes!r}")
+    for each in found:
+        if each.keys() != set(names):
+            raise InputError(
+                f"sizes of {', '.join(names)} are needed, not of {', '.join(each) or 'nothing'}: those are the symbols "
+                f"of entry {entry.number}"
+            )
+    return list({tuple(each.items()): each for each in found}.values())
+
+
+def _belongs(entry: Entry, caps: Mapping[str, int]) -> bool:
+    """Whether an entry has these symbols and would serve a call of these sizes."""
+    if set(entry.program.positions) != caps.keys():
+        return False
+    known = [guard.term for guard in entry.program.guards if {s.name for s in guard.term.symbols} <= caps.keys()]
+    try:
+        return all(fold.evaluate(term, caps) for term in known)
+    except ZeroDivisionError:
+        return False

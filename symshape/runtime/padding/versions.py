@@ -1,0 +1,139 @@
+"""What each tensor of a traced graph holds after writes in place, without writing: every write makes a new version.
+
+A write to a view makes a new version of what it is a view of, by putting the written part back there, and so on down
+to the tensor that owns the memory; all other tensors that share it are looked at anew when somebody reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from meta_fns.core.dims import wrap_dims
+from meta_fns.core.registry import lookup, resolve
+from meta_fns.padding.padded import Padded
+from meta_fns.padding.refusals import Refuse
+from meta_fns.padding.views import permute, reshaped, transpose, transposed_matrix
+from symshape.graph.steps import Node, Value
+from symshape.runtime.padding.emission import Emission
+
+__all__ = ["Versions"]
+
+_RESHAPING = frozenset(
+    f"aten::{name}" for name in ("view", "_unsafe_view", "unsqueeze", "squeeze", "alias", "detach", "_reshape_alias")
+)
+_SCATTERING = {"aten::slice": "aten.slice_scatter.default", "aten::select": "aten.select_scatter.default"}
+
+
+class Versions:
+    """The padded tensors that stand for the values of a traced graph at this moment.
+
+    Args:
+        emission: where ops are put that writes need.
+        again: runs a node of the traced graph once more, on what its arguments hold now; answers its results.
+        argument: from an argument of a node to that of a padding rule.
+        true: the true metadata of a value.
+    """
+
+    def __init__(
+        self,
+        emission: Emission,
+        again: Callable[[Node], list[Any]],
+        argument: Callable[[Any], Any],
+        true: Callable[[Value], Any],
+    ) -> None:
+        self._emission = emission
+        self._again = again
+        self._argument = argument
+        self._true = true
+        self._now: dict[Value, Padded] = {}
+        self._sharing: dict[int, list[Value]] = {}
+        self._views: dict[Value, tuple[Node, Value, int]] = {}
+        self._stale: set[Value] = set()
+
+    def __contains__(self, value: Value) -> bool:
+        return value in self._now
+
+    def bind(self, value: Value, padded: Padded) -> None:
+        """A value that was just made."""
+        if value not in self._now:
+            self._sharing.setdefault(id(value.storage), []).append(value)
+        self._now[value] = padded
+        self._stale.discard(value)
+
+    def note_views(self, node: Node) -> None:
+        """Results of a node that share the memory of one of its arguments."""
+        for place, output in enumerate(node.outputs):
+            if output is None or output in self._views:
+                continue
+            for arg in node.args:
+                if type(arg) is Value and arg is not output and arg.storage is output.storage:
+                    self._views[output] = (node, arg, place)
+                    break
+
+    def read(self, value: Value) -> Padded:
+        """What a value holds now.
+
+        Raises: Refuse if it shares memory that was written in a way that is not known, or was never made.
+        """
+        if value in self._stale:
+            self._refresh(value)
+        found = self._now.get(value)
+        if found is None:
+            raise Refuse("it reads a result of another op that is not known to be valid")
+        return found
+
+    def held(self, value: Value) -> Padded | None:
+        """The last version of a value that was made, for what stays the same in all of them: its axes."""
+        return self._now.get(value)
+
+    def shared(self, value: Value) -> bool:
+        """Whether another value shares its memory."""
+        return len(self._sharing.get(id(value.storage), ())) > 1
+
+    def _refresh(self, value: Value) -> None:
+        found = self._views.get(value)
+        if found is None:
+            raise Refuse("it reads memory that was written through another tensor, and how they share it is not known")
+        node, base, place = found
+        self.read(base)
+        self.bind(value, self._again(node)[place])
+
+    def write(self, value: Value, padded: Padded) -> None:
+        """A new version of a value, and of all that it is a view of.
+
+        Raises: Refuse if it is a view of a kind that cannot be put back.
+        """
+        self._stale.update(other for other in self._sharing[id(value.storage)] if other is not value)
+        self.bind(value, padded)
+        while value in self._views:
+            node, base, _ = self._views[value]
+            padded = self._put_back(node, base, padded)
+            self.bind(base, padded)
+            value = base
+
+    def _put_back(self, node: Node, base: Value, part: Padded) -> Padded:
+        """The base of a view with another part where the view lies."""
+        whole = self._now[base]
+        name = node.op._schema.name
+        scatter = _SCATTERING.get(name)
+        if scatter is not None and not node.kwargs:
+            op = resolve(scatter)
+            rule = lookup(op)
+            assert rule is not None
+            assert rule.padding is not None
+            rest = [self._argument(arg) for arg in node.args[1:]]
+            self._emission.begin(node, op, (self._true(base),))
+            made: Padded = rule.padding(self._emission, whole, part, *rest)
+            return made
+        self._emission.begin(node, node.op, (self._true(base),))
+        if name in _RESHAPING:
+            return reshaped(self._emission, part, whole.axes)
+        if name == "aten::t":
+            return transposed_matrix(self._emission, part)
+        if name == "aten::transpose":
+            return transpose(self._emission, part, *node.args[1:])
+        if name == "aten::permute":
+            order = wrap_dims(node.args[1], part.ndim)
+            return permute(self._emission, part, [order.index(dim) for dim in range(part.ndim)])
+        raise Refuse(f"it writes to memory through {name}, which is not known to be put back")

@@ -1,0 +1,170 @@
+"""One padded program with its buffers: inputs at their capacities, true sizes beside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import attrs
+import torch
+
+from symshape import events
+from symshape.graph.codegen import compile_graph
+from symshape.graph.program import Program
+from symshape.runtime.padding.planning import Plan
+from symshape.runtime.padding.results import Answer, Lend, amount, narrower
+from symshape.runtime.runners.capture import Recording, Replay, captured
+from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.graph_store import Lease, Weight
+from symshape.runtime.runners.weights import weight_of
+
+
+@attrs.frozen(eq=False)
+class Placement:
+    """Where a call of certain sizes goes in a bucket.
+
+    Attributes:
+        inputs: the valid parts of the buffers.
+        sizes: the sizes to be written.
+        answer: makes the results.
+        back: for each input that the program writes to, its place, and from the tensors to its new elements.
+    """
+
+    inputs: list[torch.Tensor]
+    sizes: torch.Tensor
+    answer: Answer
+    back: Sequence[tuple[int, Callable[[Sequence[torch.Tensor]], torch.Tensor]]] = ()
+
+
+class Bucket:
+    """One padded program with its buffers.
+
+    Attributes:
+        made: the plan.
+        buffers: the inputs at their capacities.
+        sizes: the true sizes that the program reads.
+        weight: the bytes that it takes, as counted from the sizes of its tensors.
+        recording: what runs the program; None until it is captured.
+        captures: how often it was captured.
+        milliseconds: how long the last capture took.
+        wrote: whether the call of this moment has written to arguments or buffers already.
+        lease: its place in the store.
+    """
+
+    def __init__(self, program: Program, made: Plan, device: torch.device, pool: Any) -> None:
+        assert made.padded is not None
+        assert made.results is not None
+        graph = made.padded.graph
+        self.made = made
+        self._padded = made.padded
+        self._results = made.results
+        specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
+        self.buffers = [torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device) for spec in specs]
+        self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
+        self._run = compile_graph(fuse(graph) if device.type == "cuda" else graph, {})
+        self._arguments = [*self.buffers, *self.sizes.unbind()]
+        self._sized = bool(made.padded.sizes)
+        self._lifted = [each.tensor for each in graph.lifted]
+        self._pool = pool
+        self.recording: Recording | None = None
+        self.captures = 0
+        self.milliseconds = 0.0
+        self.wrote = False
+        self._writes = bool(made.padded.written or made.padded.stored)
+        self._addresses: list[int] = []
+        self.lease: Lease
+
+    @staticmethod
+    def weight_of(made: Plan) -> Weight:
+        """The bytes of a bucket, before it is made."""
+        assert made.padded is not None
+        return weight_of(made.padded.graph, {})
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of its buffers and of what was captured: measured where there is a device, counted elsewhere."""
+        weight = self.lease.weight
+        if self.recording is None or self.recording.reserved is None:
+            return weight.own + weight.shared
+        return sum(each.nbytes for each in self.buffers) + self.recording.reserved
+
+    def covers(self, values: Mapping[str, int]) -> bool:
+        """Whether calls with these sizes can be served."""
+        exact = all(values[name] == value for name, value in self.made.exact.items())
+        return exact and all(values[name] <= cap for name, cap in self.made.caps.items())
+
+    def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
+        """Where a call with these sizes goes; with ``lend``, results are not copied."""
+        pairs = zip(self.buffers, self._padded.axes, strict=True)
+        parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
+        back = [
+            (position, partial(_valid, narrower(self._padded.axes[position], values), place))
+            for position, place in self._padded.written
+        ]
+        return Placement(parts, self._written(values), self._results.at(values, lend), back)
+
+    def _written(self, values: Mapping[str, int]) -> torch.Tensor:
+        """The sizes that the program reads, on its device; no one waits for the copy."""
+        sizes = torch.tensor([amount(term, values) for term in self._padded.sizes], dtype=torch.int64)
+        if self.sizes.device.type == "cuda":
+            return sizes.pin_memory().to(self.sizes.device, non_blocking=True)
+        return sizes
+
+    def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
+        """The flat results of one call."""
+        self.wrote = False
+        with torch.no_grad():
+            if inputs:
+                torch._foreach_copy_(placement.inputs, list(inputs))
+            if self._sized:
+                self.sizes.copy_(placement.sizes)
+            tensors = self._ready()()
+            if self._writes:
+                self.wrote = True
+                for position, new in placement.back:
+                    inputs[position].copy_(new(tensors))
+            return placement.answer(tensors, leaves)
+
+    def warm_up(self) -> None:
+        """Captures the program, with what the buffers hold, and runs it once; what it writes is undone."""
+        with torch.no_grad(), self._undone():
+            self.sizes.copy_(self._written({**self.made.exact, **self.made.caps}))
+            self._ready()()
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Parameters and buffers are afterwards as they were."""
+        before = [tensor.clone() for tensor in self._padded.stored]
+        try:
+            yield
+        finally:
+            for tensor, was in zip(self._padded.stored, before, strict=True):
+                tensor.copy_(was)
+
+    def _ready(self) -> Replay:
+        """What runs the program, captured now unless it was for the parameters where they are.
+
+        What was captured before stays if that fails, and is not taken for the new one.
+        """
+        addresses = [tensor.data_ptr() for tensor in self._lifted]
+        if self.recording is None or self._addresses != addresses:
+            start = time.perf_counter()
+            device = self.sizes.device
+            with self._undone():
+                self.recording = captured(self._again, device, self._pool)
+            self._addresses = addresses
+            self.captures += 1
+            self.milliseconds = (time.perf_counter() - start) * 1e3
+            if device.type == "cuda":
+                events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))
+        return self.recording.replay
+
+    def _again(self) -> Sequence[torch.Tensor]:
+        return self._run(self._arguments, ())
+
+
+def _valid(narrow: Callable[[torch.Tensor], torch.Tensor], place: int, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return narrow(tensors[place])

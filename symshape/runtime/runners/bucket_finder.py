@@ -1,0 +1,201 @@
+"""The bucket for the sizes of a call: the one made for them, a new one if there is room, a larger one, or none."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import torch
+
+from symshape import events
+from symshape.graph.program import Program
+from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
+from symshape.runtime.padding.results import Lend
+from symshape.runtime.padding.transform import Refusal
+from symshape.runtime.runners.bucket import Bucket, Placement
+from symshape.runtime.runners.graph_store import GraphStore, Weight
+
+Found = tuple[Bucket, Placement]
+
+_REMEMBERED = 4096  # calls, by their sizes
+_AGAIN = 4  # calls, for each bucket that may be kept, after which sizes without one of their own ask for it again
+_PATIENCE = 512  # calls after which a bucket for which there was no memory is tried again; doubled each time
+
+current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+"""The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
+
+
+class BucketFinder:
+    """Finds and makes the buckets of one program; the store keeps them.  Whoever calls it holds the store's lock.
+
+    Attributes:
+        refusals: why a symbol is not padded.
+        failures: how often a bucket had to be given up for lack of memory.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        store: GraphStore,
+        device: torch.device,
+        lend: Lend | None = None,
+        *,
+        any_randomness: bool = False,
+    ) -> None:
+        self._program = program
+        self._store = store
+        self._device = device
+        self._lend = lend
+        self._any_randomness = any_randomness
+        self._number = store.number()
+        self._symbols = list(program.positions.items())
+        self._calls: OrderedDict[Any, Found] = OrderedDict()
+        self._guests: OrderedDict[Any, tuple[int, Found | None]] = OrderedDict()
+        self._planned: list[dict[str, int]] = []
+        self._failed: OrderedDict[Any, tuple[int, int]] = OrderedDict()
+        self._weights: OrderedDict[Any, Weight] = OrderedDict()
+        self.refusals: dict[str, Refusal] = {}
+        self.failures = 0
+
+    def find(self, values: tuple[int, ...]) -> Found | None:
+        """The bucket for a call and its place in it; None where it runs op by op."""
+        key = (values, self._stream())
+        found = self._calls.get(key)
+        return self._find(key) if found is None else found
+
+    def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
+        """The bucket of its own for these sizes, now if need be and if there is room."""
+        return self._own(sizes, self._stream())
+
+    def pads(self) -> bool:
+        """Whether any symbol is padded, as far as that is known."""
+        return bool(candidates(self._program) - self.refusals.keys())
+
+    def _stream(self) -> int:
+        return current_stream(self._device.index or 0) if self._device.type == "cuda" else 0
+
+    def _find(self, key: tuple[tuple[int, ...], int]) -> Found | None:
+        values, stream = key
+        until, guest = self._guests.get(key, (0, None))
+        if self._store.clock < until:
+            return guest
+        sizes = {name: values[place] for name, place in self._symbols}
+        bucket = self._own(sizes, stream)
+        if bucket is not None:
+            _remember(self._calls, key, (bucket, bucket.place(sizes, self._lend)))
+            self._guests.pop(key, None)
+            return self._calls[key]
+        bucket = min((each for each in self.buckets(stream) if each.covers(sizes)), key=_size, default=None)
+        found = None if bucket is None else (bucket, bucket.place(sizes, self._lend))
+        _remember(self._guests, key, (self._store.clock + _AGAIN * self._store.limit, found))
+        return found
+
+    def _own(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
+        """The bucket made for these sizes, now if need be and if there is room."""
+        chosen = choose(self._program, sizes, self.refusals, self._planned)
+        if not chosen.caps:
+            return None
+        key = self._key(stream, chosen)
+        found: Bucket | None = self._store.peek(key)
+        if found is not None or not self._may_try(key):
+            return found
+        start = time.perf_counter()
+        if not self._store.admits(key, stream, self._weights.get(key)):  # before the work of planning it
+            return None
+        made = plan(self._program, sizes, self.refusals, self._planned, any_randomness=self._any_randomness)
+        self._tell(made)
+        return None if made.padded is None else self._made(made, stream, start)
+
+    def _made(self, made: Plan, stream: int, start: float) -> Bucket | None:
+        key = self._key(stream, made)  # another one where something was refused only now
+        found: Bucket | None = self._store.peek(key)
+        weight = Bucket.weight_of(made)
+        _remember(self._weights, key, weight)
+        if found is not None or not self._may_try(key) or not self._store.admits(key, stream, weight):
+            return found
+        pool = self._store.pool(stream) if self._device.type == "cuda" else None
+        try:
+            bucket = Bucket(self._program, made, self._device, pool)
+        except torch.OutOfMemoryError as error:
+            self._failed_for_now(key, f"out of memory: {error}")
+            return None
+        leave = partial(self._forget, bucket)
+        bucket.lease = self._store.put(key, bucket, program=self._number, pool=stream, weight=weight, leave=leave)
+        events.emit(events.BucketMade(dict(made.caps), dict(made.exact), (time.perf_counter() - start) * 1e3))
+        return bucket
+
+    def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
+        """From now on calls go to the smallest of these capacities that holds them, and to steps where none does.
+
+        Buckets with other capacities leave: what they served has a better place now, or gets one when it comes again.
+        """
+        planned = {tuple(sorted(each.items())): dict(each) for each in (*self._planned, *caps)}
+        self._planned = sorted(planned.values(), key=lambda each: prod(each.values()))
+        kept = [{**each.made.exact, **each.made.caps} for each in self.buckets()]
+        for bucket, sizes in zip(self.buckets(), kept, strict=True):
+            if sizes not in self._planned:
+                self._store.remove(self._key(bucket.lease.pool, bucket.made))
+        self._calls.clear()
+        self._guests.clear()
+
+    def give_up(self, bucket: Bucket, reason: str) -> None:
+        """Lets a bucket go for which there is no memory; it is tried again after a while."""
+        key = self._key(bucket.lease.pool, bucket.made)
+        self._store.remove(key)
+        self._failed_for_now(key, reason)
+
+    def buckets(self, stream: int | None = None) -> list[Bucket]:
+        """The buckets, oldest first; those of one stream."""
+        kept: list[Bucket] = self._store.of(self._number)
+        return [each for each in kept if stream is None or each.lease.pool == stream]
+
+    def served(self) -> dict[tuple[int, ...], Bucket]:
+        """The buckets that calls with these integers were last found to go to."""
+        guests = {values: found[0] for (values, _), (_, found) in self._guests.items() if found is not None}
+        return guests | {values: bucket for (values, _), (bucket, _) in self._calls.items()}
+
+    def clear(self) -> None:
+        """Forgets the buckets."""
+        self._store.drop(self._number)
+        self._calls.clear()
+        self._guests.clear()
+        self._failed.clear()
+
+    def _key(self, stream: int, chosen: Choice | Plan) -> Any:
+        return self._number, stream, tuple(sorted(chosen.exact.items())), tuple(sorted(chosen.caps.items()))
+
+    def _may_try(self, key: Any) -> bool:
+        until, _ = self._failed.get(key, (0, 0))
+        return self._store.clock >= until
+
+    def _failed_for_now(self, key: Any, reason: str) -> None:
+        _, tries = self._failed.get(key, (0, 0))
+        _remember(self._failed, key, (self._store.clock + _PATIENCE * 2**tries, tries + 1))
+        self.failures += 1
+        events.emit(events.RunnerFallback("padded", "eager", reason))
+
+    def _tell(self, made: Plan) -> None:
+        for name, refusal in made.refusals.items():
+            if name not in self.refusals:
+                events.emit(events.PaddingRefused(name, str(refusal)))
+        self.refusals.update(made.refusals)
+
+    def _forget(self, bucket: Bucket) -> None:
+        for key in [key for key, found in self._calls.items() if found[0] is bucket]:
+            del self._calls[key]
+        for key in [key for key, (_, found) in self._guests.items() if found is not None and found[0] is bucket]:
+            del self._guests[key]
+
+
+def _size(bucket: Bucket) -> int:
+    return prod(bucket.made.caps.values())
+
+
+def _remember(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    if key not in known and len(known) >= _REMEMBERED:
+        known.popitem(last=False)
+    known[key] = value

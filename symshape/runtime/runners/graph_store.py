@@ -1,0 +1,221 @@
+"""What one compiled function keeps on the device: captured graphs and buckets of all its programs, in one budget.
+
+Whatever is kept was expensive to make, so it leaves only when nobody has used it for long and somebody else has been
+wanted more than once meanwhile: more sizes than fit never drive each other out, they run without a graph.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import attrs
+import torch
+
+from symshape.runtime.runners.borrowing import Lender
+
+_RESTING = 8  # something rests when this many calls for each that may be kept have passed without it
+_REMEMBERED = 4  # for each that may be kept: how many that were wanted in vain are remembered
+
+
+@attrs.frozen
+class GraphKey:
+    """What one captured graph is for.  Made only by :meth:`CudaGraphRunner.key`, for capture and look-up alike."""
+
+    program: int
+    sizes: tuple[int, ...]
+    stream: int
+
+
+@attrs.frozen
+class Weight:
+    """Bytes on the device.
+
+    Attributes:
+        own: buffers and results, which nobody else may use.
+        shared: what comes and goes while it runs; graphs of one pool use the same memory for that.
+    """
+
+    own: int = 0
+    shared: int = 0
+
+
+@attrs.define(eq=False)
+class Lease:
+    """A place in the store.
+
+    Attributes:
+        item: what is kept.
+        program: the number of the program that it belongs to.
+        pool: which of the pools it shares memory with.
+        weight: its bytes.
+        last_used: the time of its last use, by the store's clock.
+        leave: called when it leaves the store.
+        gone: whether it has left the store.
+    """
+
+    item: Any
+    program: int
+    pool: int
+    weight: Weight
+    last_used: int
+    leave: Callable[[], object] | None = None
+    gone: bool = False
+
+
+class GraphStore:
+    """Graphs and buckets within a budget of their number and, if given, of their bytes.
+
+    Whoever uses the store holds its lock.
+
+    Args:
+        limit: how many are kept at most.
+        memory: how many bytes they may take together; None for no limit.
+
+    Attributes:
+        clock: calls so far.
+        lock: held by whoever looks something up, runs it or changes the store.
+        evictions: how many had to leave.
+        lender: lends results that turn to poison, for ``Options(check_borrowed=True)``.
+    """
+
+    def __init__(self, limit: int, memory: int | None = None) -> None:
+        self._limit = limit
+        self._memory = memory
+        self._leases: dict[Hashable, Lease] = {}
+        self._wanted: OrderedDict[Hashable, int] = OrderedDict()
+        self._pools: dict[int, Any] = {}
+        self._programs = 0
+        self.clock = 0
+        self.evictions = 0
+        self.lender = Lender()
+        self.lock = threading.RLock()
+
+    @property
+    def limit(self) -> int:
+        """How many are kept at most."""
+        return self._limit
+
+    @property
+    def memory(self) -> int | None:
+        """How many bytes they may take together."""
+        return self._memory
+
+    def number(self) -> int:
+        """A number for a program, unique in this store."""
+        self._programs += 1
+        return self._programs
+
+    def pool(self, stream: int) -> Any:
+        """The memory pool that the graphs of one stream share: they never run at the same time."""
+        found = self._pools.get(stream)
+        if found is None:
+            found = self._pools[stream] = torch.cuda.graph_pool_handle()
+        return found
+
+    def get(self, key: Hashable) -> Any:
+        """What is kept for ``key``, used now; None if nothing is."""
+        self.clock += 1
+        found = self._leases.get(key)
+        if found is None:
+            return None
+        found.last_used = self.clock
+        return found.item
+
+    def peek(self, key: Hashable) -> Any:
+        """What is kept for ``key``, without using it; None if nothing is."""
+        found = self._leases.get(key)
+        return None if found is None else found.item
+
+    def admits(self, key: Hashable, pool: int = 0, weight: Weight | None = None) -> bool:
+        """Whether there is room for something new; what rests leaves for it, if it was wanted before.
+
+        Something that fits only when others leave has to be asked for twice within the time that makes those rest.
+        """
+        weight = weight or Weight()
+        if self._limit < 1 or (self._memory is not None and weight.own + weight.shared > self._memory):
+            return False
+        if self._fits(pool, weight):
+            return True
+        before = self._wanted.pop(key, None)
+        self._wanted[key] = self.clock
+        while len(self._wanted) > _REMEMBERED * self._limit:
+            self._wanted.popitem(last=False)
+        if before is None or self.clock - before > self._rest:
+            return False
+        while not self._fits(pool, weight):
+            oldest = min(self._leases, key=lambda each: self._leases[each].last_used)
+            if self.clock - self._leases[oldest].last_used <= self._rest:
+                return False
+            self._remove(oldest)
+            self.evictions += 1
+        del self._wanted[key]
+        return True
+
+    def put(
+        self,
+        key: Hashable,
+        item: Any,
+        *,
+        program: int,
+        pool: int = 0,
+        weight: Weight | None = None,
+        leave: Callable[[], object] | None = None,
+    ) -> Lease:
+        """Keeps something that was admitted, in place of what was kept for the key."""
+        self._remove(key)
+        lease = self._leases[key] = Lease(item, program, pool, weight or Weight(), self.clock, leave)
+        return lease
+
+    def remove(self, key: Hashable) -> None:
+        """Lets something go, if it is kept."""
+        self._remove(key)
+
+    def drop(self, program: int) -> None:
+        """Lets go of everything of one program."""
+        for key in [key for key, each in self._leases.items() if each.program == program]:
+            self._remove(key)
+
+    def of(self, program: int) -> list[Any]:
+        """What is kept of one program, oldest first."""
+        return [each.item for each in self._leases.values() if each.program == program]
+
+    def bytes(self) -> int:
+        """The bytes of all that is kept: what each has for itself, and for each pool the most that one shares."""
+        return self._bytes({}, 0)
+
+    def clear(self) -> None:
+        """Forgets everything, and the pools."""
+        for key in list(self._leases):
+            self._remove(key)
+        self._wanted.clear()
+        self._pools.clear()
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    @property
+    def _rest(self) -> int:
+        return _RESTING * self._limit
+
+    def _fits(self, pool: int, weight: Weight) -> bool:
+        if len(self._leases) >= self._limit:
+            return False
+        return self._memory is None or self._bytes({pool: weight.shared}, weight.own) <= self._memory
+
+    def _bytes(self, shared: dict[int, int], own: int) -> int:
+        for each in self._leases.values():
+            own += each.weight.own
+            shared[each.pool] = max(shared.get(each.pool, 0), each.weight.shared)
+        return own + sum(shared.values())
+
+    def _remove(self, key: Hashable) -> None:
+        lease = self._leases.pop(key, None)
+        if lease is not None:
+            lease.gone = True
+            if lease.leave is not None:
+                lease.leave()
+            if not any(each.pool == lease.pool for each in self._leases.values()):
+                self._pools.pop(lease.pool, None)

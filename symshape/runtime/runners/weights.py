@@ -1,0 +1,70 @@
+"""How many bytes a graph takes on the device, counted from the sizes of its tensors before it is captured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from symshape.graph.graph import Graph
+from symshape.graph.steps import Node, Value, values_in, written_values
+from symshape.runtime.padding.results import amount
+from symshape.runtime.runners.graph_store import Weight
+
+__all__ = ["weight_of"]
+
+
+def weight_of(graph: Graph, values: Mapping[str, int]) -> Weight:
+    """The bytes of a graph at these values of its symbols: buffers and results its own, the rest shared.
+
+    What is shared is the most that lives at one moment; kernels may take more for themselves while they run.
+    """
+    roots: dict[Value, Value] = {}
+    for node in graph.nodes:
+        _note_roots(node, roots)
+    inputs = {each.value for each in graph.inputs}
+    kept = {roots.get(value, value) for value in values_in(graph.outputs)}
+    own = sum(_bytes(value, values) for value in inputs | kept - {each.value for each in graph.lifted})
+    free = inputs | kept | {each.value for each in graph.lifted}
+    return Weight(own, _most(graph, roots, free, values))
+
+
+def _most(graph: Graph, roots: Mapping[Value, Value], free: set[Value], values: Mapping[str, int]) -> int:
+    """The most bytes of values that live at one moment, without those in ``free``."""
+    last: dict[Value, int] = {}
+    for position, step in enumerate(graph.steps):
+        if isinstance(step, Node):
+            for value in (*values_in(step.args), *values_in(step.kwargs), *(out for out in step.outputs if out)):
+                last[roots.get(value, value)] = position
+    dying: dict[int, list[Value]] = {}
+    for value, position in last.items():
+        dying.setdefault(position, []).append(value)
+    born: set[Value] = set()
+    now = most = 0
+    for position, step in enumerate(graph.steps):
+        if isinstance(step, Node):
+            for value in step.outputs:
+                if value is not None and value not in roots and value not in free and value not in born:
+                    born.add(value)
+                    now += _bytes(value, values)
+        most = max(most, now)
+        now -= sum(_bytes(value, values) for value in dying.get(position, ()) if value in born)
+    return most
+
+
+def _note_roots(node: Node, roots: dict[Value, Value]) -> None:
+    """Results that lie in the memory of an argument: views, and what is written in place."""
+    written = list(written_values(node))
+    viewed = [
+        value
+        for position, argument in enumerate(node.op._schema.arguments)
+        if argument.alias_info is not None and not argument.alias_info.is_write and position < len(node.args)
+        for value in values_in(node.args[position])
+    ]
+    source = (written or viewed)[:1]
+    for value in node.outputs:
+        if source and value is not None and value is not source[0]:
+            roots[value] = roots.get(source[0], source[0])
+
+
+def _bytes(value: Value, values: Mapping[str, int]) -> int:
+    return prod(amount(size, values) for size in value.spec.sizes) * value.spec.dtype.itemsize
