@@ -21,6 +21,8 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import check, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import pointwise as padded_pointwise
+from meta_fns.padding.slicing import halved
 
 __all__: list[str] = []
 
@@ -57,7 +59,7 @@ def elu_backward(
     return _pair(grad_output, self_or_result)
 
 
-@rule("aten.log_sigmoid_forward.default")
+@rule("aten.log_sigmoid_forward.default", padding=padded_pointwise.first_alone)
 def log_sigmoid_forward(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     """log(sigmoid(x)), contiguous, and a buffer for the gradient (empty on CUDA)."""
     need_dtype("self", self, FLOATS)
@@ -81,7 +83,7 @@ def log_sigmoid_backward(grad_output: TensorSpec, self: TensorSpec, buffer: Tens
     return laid_out_like(grad_output)
 
 
-@rule("aten._prelu_kernel.default")
+@rule("aten._prelu_kernel.default", padding=padded_pointwise.pointwise)
 def prelu_kernel(self: TensorSpec, weight: TensorSpec) -> TensorSpec:
     """Leaky relu with a slope for each channel, the weight viewed so that it broadcasts."""
     need_same("weight", weight, "self", self)
@@ -101,7 +103,7 @@ def prelu_kernel_backward(
     return result, result
 
 
-@rule("aten.glu.default")
+@rule("aten.glu.default", padding=halved)
 def glu(self: TensorSpec, dim: int = -1) -> TensorSpec:
     """The first half of a dimension times the sigmoid of the second."""
     if not self.sizes:

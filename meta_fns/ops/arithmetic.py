@@ -196,7 +196,7 @@ def polygamma(n: Any, self: TensorSpec) -> TensorSpec:
 _polygamma = unary("float", "buihf")
 
 
-@rule("aten.polar.default", "aten.complex.default", name="complex of two parts")
+@rule("aten.polar.default", "aten.complex.default", name="complex of two parts", padding=padded_pointwise.pointwise)
 def complex_of(real: TensorSpec, imag: TensorSpec) -> TensorSpec:
     """The complex tensor of two real ones of one float dtype."""
     if real.dtype is not imag.dtype:

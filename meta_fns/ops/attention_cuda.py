@@ -141,9 +141,7 @@ def cudnn_attention(
     return output, logsumexp, None, None, s, key.sizes[2], number, number, None
 
 
-@rule(
-    "aten._scaled_dot_product_fused_attention_overrideable.default", padding=padded_attention.fused_on_device
-)
+@rule("aten._scaled_dot_product_fused_attention_overrideable.default", padding=padded_attention.fused_on_device)
 def fused_attention_overrideable(
     query: TensorSpec,
     key: TensorSpec,

@@ -18,6 +18,7 @@ from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Size, at_least_one, check, known, show, sym_min
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding.rearranging import one_hot as one_hot_padding
 
 __all__ = ["nonzero"]
 
@@ -37,7 +38,7 @@ def nonzero(ctx: Context, self: TensorSpec) -> TensorSpec:
     return TensorSpec((count, n), (1, stride), 0, torch.int64, self.device)
 
 
-@rule("aten.one_hot.default", data_dependent=True)
+@rule("aten.one_hot.default", data_dependent=True, padding=one_hot_padding)
 def one_hot(ctx: Context, self: TensorSpec, num_classes: Size = -1) -> TensorSpec:
     """A row of 0 with a single 1 for each class number; -1 classes: as many as the data need."""
     if self.dtype is not torch.int64:

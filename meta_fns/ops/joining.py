@@ -15,6 +15,7 @@ from meta_fns.core.spec import TensorSpec
 from meta_fns.core.view_strides import view_strides
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import joining as padded_joining
+from meta_fns.padding import rearranging as padded_rearranging
 
 __all__ = ["cat", "common_format", "repeat", "stack"]
 
@@ -114,7 +115,7 @@ def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
     return TensorSpec(sizes, strides, 0, dtype, first.device)
 
 
-@rule("aten.repeat.default")
+@rule("aten.repeat.default", padding=padded_rearranging.repeat)
 def repeat(self: TensorSpec, repeats: Sequence[Size]) -> TensorSpec:
     """The tensor tiled, each size times its count; a count for each dimension, more for new leading ones."""
     lead = len(repeats) - len(self.sizes)

@@ -23,6 +23,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, same_shape, show, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import losses as padded_losses
 
 __all__: list[str] = []
 
@@ -33,7 +34,7 @@ def _scalar(spec: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:
     return TensorSpec((), (), 0, dtype or spec.dtype, spec.device, torch.strided, True)
 
 
-@rule("aten.mse_loss.default")
+@rule("aten.mse_loss.default", padding=padded_losses.by_element)
 def mse_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1) -> TensorSpec:
     """The squared difference."""
     common = result_type((self, target))
@@ -43,7 +44,7 @@ def mse_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1) -> Tensor
     return result if reduction == NONE else _scalar(result)
 
 
-@rule("aten.smooth_l1_loss.default")
+@rule("aten.smooth_l1_loss.default", padding=padded_losses.by_element)
 def smooth_l1_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1, beta: Any = 1.0) -> TensorSpec:
     """Squared below ``beta``, absolute above."""
     if beta < 0:
@@ -51,7 +52,7 @@ def smooth_l1_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1, bet
     return mse_loss(self, target, reduction)
 
 
-@rule("aten.huber_loss.default")
+@rule("aten.huber_loss.default", padding=padded_losses.by_element)
 def huber_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1, delta: Any = 1.0) -> TensorSpec:
     """Squared below ``delta``, linear above."""
     if delta <= 0:
@@ -89,7 +90,7 @@ def smooth_l1_loss_backward(
     return _like_input(grad_output, self, target)
 
 
-@rule("aten.soft_margin_loss.default")
+@rule("aten.soft_margin_loss.default", padding=padded_losses.by_element)
 def soft_margin_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1) -> TensorSpec:
     """log(1 + exp(-target * self))."""
     fit_into("target", target.sizes, self.sizes)
@@ -111,7 +112,7 @@ def soft_margin_loss_backward(
     return iterate((grad_output, target, self), self.dtype)
 
 
-@rule("aten.binary_cross_entropy.default")
+@rule("aten.binary_cross_entropy.default", padding=padded_losses.by_element)
 def binary_cross_entropy(
     self: TensorSpec, target: TensorSpec, weight: TensorSpec | None = None, reduction: int = 1
 ) -> TensorSpec:
@@ -150,7 +151,7 @@ def binary_cross_entropy_backward(
     return laid_out_like(self)
 
 
-@rule("aten.binary_cross_entropy_with_logits.default")
+@rule("aten.binary_cross_entropy_with_logits.default", padding=padded_losses.by_element)
 def binary_cross_entropy_with_logits(
     self: TensorSpec,
     target: TensorSpec,
@@ -189,7 +190,7 @@ def _nll_weight(weight: TensorSpec, classes: Size) -> None:
     need_sizes("weight", weight, (classes,))
 
 
-@rule("aten.nll_loss_forward.default")
+@rule("aten.nll_loss_forward.default", padding=padded_losses.negative_log_likelihood)
 def nll_loss_forward(
     self: TensorSpec, target: TensorSpec, weight: TensorSpec | None, reduction: int, ignore_index: Size
 ) -> tuple[TensorSpec, TensorSpec]:
@@ -238,7 +239,7 @@ def _nll2d_checks(self: TensorSpec, target: TensorSpec, weight: TensorSpec | Non
         need_equal(weight.numel(), self.sizes[1], "weight must have an element for each class")
 
 
-@rule("aten.nll_loss2d_forward.default")
+@rule("aten.nll_loss2d_forward.default", padding=padded_losses.negative_log_likelihood)
 def nll_loss2d_forward(
     self: TensorSpec, target: TensorSpec, weight: TensorSpec | None, reduction: int, ignore_index: Size
 ) -> tuple[TensorSpec, TensorSpec]:

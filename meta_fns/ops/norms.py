@@ -18,11 +18,12 @@ from meta_fns.core.sizes import show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.reductions import reduce_to, reduced_dims
+from meta_fns.padding import reductions as padded_reductions
 
 __all__: list[str] = []
 
 
-@rule("aten.linalg_vector_norm.default")
+@rule("aten.linalg_vector_norm.default", padding=padded_reductions.norm)
 def vector_norm(
     self: TensorSpec,
     ord: Any = 2,  # noqa: A002 - name of the schema

@@ -17,11 +17,12 @@ from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.ops.factories import Device, fresh, need_strided, target_device
 from meta_fns.padding import factories as padded_factories
 from meta_fns.padding import views as padded_views
+from meta_fns.padding.rearranging import eye as padded_eye
 
 __all__: list[str] = []
 
 
-@rule("aten.eye.default")
+@rule("aten.eye.default", padding=padded_eye)
 def eye(
     n: Size,
     *,
@@ -34,7 +35,7 @@ def eye(
     return eye_m(n, n, dtype=dtype, layout=layout, device=device)
 
 
-@rule("aten.eye.m", name="eye")
+@rule("aten.eye.m", name="eye", padding=padded_eye)
 def eye_m(
     n: Size,
     m: Size,

@@ -14,6 +14,7 @@ from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import joining as padded_joining
+from meta_fns.padding.rearranging import mirrored
 
 __all__ = ["constant_pad_nd"]
 
@@ -118,7 +119,7 @@ def _register(kind: str, n: int) -> None:
 
     pad.__doc__ = f"{kind.capitalize()} padding of the last {n} dimensions: `[before, after]` from the last one on."
     pad_backward.__doc__ = f"The gradient of {kind}_pad{n}d."
-    register(f"aten.{kind}_pad{n}d.default", pad, name=f"{kind} padding")
+    register(f"aten.{kind}_pad{n}d.default", pad, name=f"{kind} padding", padding=mirrored)
     register(f"aten.{kind}_pad{n}d_backward.default", pad_backward, name=f"gradient of {kind} padding")
 
 

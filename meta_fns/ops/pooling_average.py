@@ -19,7 +19,8 @@ from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.pooling import formatted, need_gradient, pair, window_sizes
-from meta_fns.padding.convolution import average_pooling, pooling
+from meta_fns.padding.convolution import average_pooling
+from meta_fns.padding.resampling import adaptive_average
 
 __all__: list[str] = []
 
@@ -111,7 +112,8 @@ def _register_adaptive(n: int) -> None:
 
     adaptive.__doc__ = f"The average over as many windows as `output_size` says, in the last {n} dimensions."
     backward.__doc__ = f"The gradient of adaptive_avg_pool{n}d."
-    register(f"aten._adaptive_avg_pool{n}d.default", adaptive, name="adaptive average pooling", padding=pooling)
+    subject = "adaptive average pooling"
+    register(f"aten._adaptive_avg_pool{n}d.default", adaptive, name=subject, padding=adaptive_average)
     register(f"aten._adaptive_avg_pool{n}d_backward.default", backward, name="gradient of adaptive average pooling")
 
 

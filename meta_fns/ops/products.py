@@ -26,6 +26,7 @@ from meta_fns.core.sizes import Shape, Size, known, same, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.matmul import addmm, need_same_dtype
+from meta_fns.padding import matmul as padded_matmul
 
 __all__: list[str] = []
 
@@ -99,7 +100,7 @@ def addbmm_(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: A
     return result.with_(storage_offset=self.storage_offset)
 
 
-@rule("aten.baddbmm.default")
+@rule("aten.baddbmm.default", padding=padded_matmul.added_product)
 def baddbmm(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
     """``(b, n, m) + (b, n, k) @ (b, k, m) -> (b, n, m)``."""
     sizes = _batches(self, batch1, batch2)

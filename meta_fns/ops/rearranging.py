@@ -16,19 +16,20 @@ from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.joining import common_format
 from meta_fns.ops.slicing import split, split_with_sizes
+from meta_fns.padding import rearranging as padded_rearranging
 from meta_fns.padding import slicing as padded_slicing
 
 __all__: list[str] = []
 
 
-@rule("aten.flip.default")
+@rule("aten.flip.default", padding=padded_rearranging.flip)
 def flip(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
     """The dimensions in reverse, laid out like the input."""
     wrap_dims(dims, len(self.sizes))
     return laid_out_like(self)
 
 
-@rule("aten.roll.default")
+@rule("aten.roll.default", padding=padded_rearranging.roll)
 def roll(self: TensorSpec, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorSpec:
     """Elements shifted around along dimensions (or as if flat)."""
     if not dims and len(shifts) == 1:

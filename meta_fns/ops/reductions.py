@@ -190,7 +190,7 @@ def _var_dtype(self: TensorSpec) -> torch.dtype:
     return to_real(self.dtype)
 
 
-@rule("aten.var.correction", "aten.std.correction", name="variance", padding=padded_reductions.whole)
+@rule("aten.var.correction", "aten.std.correction", name="variance", padding=padded_reductions.variance)
 def var(
     self: TensorSpec, dim: Sequence[int] | None = None, *, correction: Any = None, keepdim: bool = False
 ) -> TensorSpec:
@@ -198,7 +198,9 @@ def var(
     return reduce_to(self, dim, keepdim, _var_dtype(self))
 
 
-@rule("aten.var_mean.correction", "aten.std_mean.correction", name="variance and mean", padding=padded_reductions.whole)
+@rule(
+    "aten.var_mean.correction", "aten.std_mean.correction", name="variance and mean", padding=padded_reductions.variance
+)
 def var_mean(
     self: TensorSpec, dim: Sequence[int] | None = None, *, correction: Any = None, keepdim: bool = False
 ) -> tuple[TensorSpec, TensorSpec]:
@@ -243,7 +245,7 @@ def cumsum_(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> 
     return cumsum_out(self, dim, dtype=dtype, out=self)
 
 
-@rule("aten.logcumsumexp.default")
+@rule("aten.logcumsumexp.default", padding=padded_reductions.scan)
 def logcumsumexp(self: TensorSpec, dim: int) -> TensorSpec:
     """Running logarithms of sums of exponentials along ``dim``."""
     wrap_dim(dim, len(self.sizes))

@@ -127,12 +127,12 @@ def scatter_reduce(
     return scatter_src(self, dim, index, src)
 
 
-_both("scatter.src", scatter_src)
-_both("scatter.value", scatter_value)
-_both("scatter.reduce", scatter_src_with)
-_both("scatter.value_reduce", scatter_value_with)
-_both("scatter_reduce.two", scatter_reduce)
-_both("scatter_add.default", scatter_src)
+_both("scatter.src", scatter_src, padding=writing.scatter)
+_both("scatter.value", scatter_value, padding=writing.scatter)
+_both("scatter.reduce", scatter_src_with, padding=writing.scatter)
+_both("scatter.value_reduce", scatter_value_with, padding=writing.scatter)
+_both("scatter_reduce.two", scatter_reduce, padding=writing.scatter)
+_both("scatter_add.default", scatter_src, padding=writing.scatter)
 
 
 # --- slices along one dimension --------------------------------------------------------------------------------------
@@ -202,9 +202,9 @@ def index_copy(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec
     return self.fresh()
 
 
-_both("index_add.default", index_add)
-_both("index_reduce.default", index_reduce)
-_both("index_copy.default", index_copy, padding=writing.index_copy)
+_both("index_add.default", index_add, padding=writing.along_index)
+_both("index_reduce.default", index_reduce, padding=writing.along_index)
+_both("index_copy.default", index_copy, padding=writing.along_index)
 
 
 def _fill_checks(self: TensorSpec, dim: int, index: TensorSpec) -> None:
@@ -235,8 +235,8 @@ def index_fill_tensor(self: TensorSpec, dim: int, index: TensorSpec, value: Tens
     return laid_out_like(self)
 
 
-_both("index_fill.int_Scalar", index_fill_number, overlapping=True)
-_both("index_fill.int_Tensor", index_fill_tensor, overlapping=True)
+_both("index_fill.int_Scalar", index_fill_number, overlapping=True, padding=writing.along_index)
+_both("index_fill.int_Tensor", index_fill_tensor, overlapping=True, padding=writing.along_index)
 
 
 # --- advanced indexing -----------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def index_put_impl_(
     return self
 
 
-@rule("aten._unsafe_index_put.default")
+@rule("aten._unsafe_index_put.default", padding=writing.index_put)
 def unsafe_index_put(
     self: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec, accumulate: bool = False
 ) -> TensorSpec:

@@ -10,6 +10,7 @@ from meta_fns.core.sizes import Size, ceil_div, check, clamp_index, known, same,
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError, UnsupportedOp
 from meta_fns.padding import slicing as padded_slicing
+from meta_fns.padding.rearranging import diagonal as padded_diagonal
 
 __all__ = ["count_of", "diagonal", "select", "slice_dim", "slice_tensor", "split", "split_with_sizes"]
 
@@ -158,7 +159,7 @@ def unbind(self: TensorSpec, dim: int = 0) -> list[TensorSpec]:
     ]
 
 
-@rule("aten.diagonal.default")
+@rule("aten.diagonal.default", padding=padded_diagonal)
 def diagonal(self: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorSpec:
     """The diagonal of two dimensions, as the last one."""
     n = len(self.sizes)

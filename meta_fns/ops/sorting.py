@@ -15,6 +15,8 @@ from meta_fns.core.sizes import Size, check, known, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.reductions import reduced_sizes
+from meta_fns.padding import sorting as padded_sorting
+from meta_fns.padding.reductions import scan
 
 __all__: list[str] = []
 
@@ -27,13 +29,13 @@ def _need_ordered(self: TensorSpec) -> None:
         raise DtypeError(f"complex numbers have no order: {self.dtype}")
 
 
-@rule("aten.sort.default")
+@rule("aten.sort.default", padding=padded_sorting.sort)
 def sort(self: TensorSpec, dim: int = -1, descending: bool = False) -> Pair:
     """The values in order along ``dim``, and where they were; laid out like the input."""
     return sort_stable(self, stable=False, dim=dim, descending=descending)
 
 
-@rule("aten.sort.stable")
+@rule("aten.sort.stable", padding=padded_sorting.sort)
 def sort_stable(self: TensorSpec, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Pair:
     """The values in order along ``dim``, and where they were; laid out like the input."""
     wrap_dim(dim, len(self.sizes))
@@ -42,7 +44,7 @@ def sort_stable(self: TensorSpec, *, stable: bool | None, dim: int = -1, descend
     return values, values.with_(dtype=torch.int64)
 
 
-@rule("aten.topk.default")
+@rule("aten.topk.default", padding=padded_sorting.topk)
 def topk(self: TensorSpec, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:  # noqa: A002
     """The ``k`` largest (smallest) along ``dim``, and where they were; contiguous."""
     at = wrap_dim(dim, len(self.sizes))
@@ -105,7 +107,7 @@ def mode(self: TensorSpec, dim: int = -1, keepdim: bool = False) -> Pair:
     return _without(self, dim, keepdim, "mode")
 
 
-@rule("aten.cummax.default", "aten.cummin.default", name="cumulative extremes")
+@rule("aten.cummax.default", "aten.cummin.default", name="cumulative extremes", padding=scan)
 def cummax(self: TensorSpec, dim: int) -> Pair:
     """The largest (smallest) so far along ``dim``, and where it was; contiguous."""
     wrap_dim(dim, len(self.sizes))
@@ -210,7 +212,7 @@ def count_nonzero(self: TensorSpec, dim: int | None = None) -> TensorSpec:
     return TensorSpec.contiguous(reduced_sizes(self.sizes, frozenset((at,)), False), torch.int64, self.device)
 
 
-@rule("aten.histc.default")
+@rule("aten.histc.default", padding=padded_sorting.histogram)
 def histc(self: TensorSpec, bins: int = 100, min: Any = 0, max: Any = 0) -> TensorSpec:  # noqa: A002
     """A histogram of ``bins`` counts, in the dtype of the input."""
     need_dtype("self", self, REALS if self.device.type != "cpu" else REALS - INTS)

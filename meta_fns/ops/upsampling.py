@@ -22,6 +22,8 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
+from meta_fns.padding import rearranging as padded_rearranging
+from meta_fns.padding import resampling as padded_resampling
 
 __all__: list[str] = []
 
@@ -68,7 +70,8 @@ def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
 
     upsample.__doc__ = f"{name} to `output_size`: `(n, c, *spatial) -> (n, c, *output_size)`."
     backward.__doc__ = f"The gradient of {name}."
-    register(f"aten.{name}.default", upsample, name="resampling")
+    padding = None if name.endswith("_aa") else padded_resampling.upsample
+    register(f"aten.{name}.default", upsample, name="resampling", padding=padding)
     register(f"aten.{name}_backward.default", backward, name="gradient of resampling")
 
 
@@ -171,7 +174,7 @@ def _shuffled(self: TensorSpec, sizes: Shape, *, cpu_format: bool) -> TensorSpec
     return TensorSpec(sizes, layout.strides_of_format(sizes, found), 0, self.dtype, self.device)
 
 
-@rule("aten.pixel_shuffle.default")
+@rule("aten.pixel_shuffle.default", padding=padded_rearranging.pixel_shuffle)
 def pixel_shuffle(self: TensorSpec, upscale_factor: int) -> TensorSpec:
     """Channels to space: ``(*, c r r, h, w) -> (*, c, h r, w r)``."""
     r = upscale_factor

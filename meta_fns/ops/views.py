@@ -181,7 +181,7 @@ def as_strided(
     return self.view(tuple(size), tuple(stride), storage_offset)
 
 
-@rule("aten.view_as_real.default")
+@rule("aten.view_as_real.default", padding=padded_views.as_real)
 def view_as_real(self: TensorSpec) -> TensorSpec:
     """A complex tensor as a real one with a last dimension of 2."""
     dtype = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}.get(
@@ -193,7 +193,7 @@ def view_as_real(self: TensorSpec) -> TensorSpec:
     return TensorSpec((*self.sizes, 2), strides, self.storage_offset * 2, dtype, self.device)
 
 
-@rule("aten.view_as_complex.default")
+@rule("aten.view_as_complex.default", padding=padded_views.as_complex)
 def view_as_complex(self: TensorSpec) -> TensorSpec:
     """A real tensor whose last dimension is of size 2 as a complex one."""
     dtype = {torch.float16: torch.complex32, torch.float32: torch.complex64, torch.float64: torch.complex128}.get(

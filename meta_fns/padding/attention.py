@@ -31,7 +31,8 @@ def _prepared(emit: Emitter, query: Padded, key: Padded, value: Padded, causal: 
     """
     for each in (key, value):
         need_agreement(query.axes[0], each.axes[0])
-        need_agreement(query.axes[1], each.axes[1])
+        if is_padded(query.axes[1]) or is_padded(each.axes[1]):  # else there may be fewer heads of keys
+            need_agreement(query.axes[1], each.axes[1])
     need_agreement(key.axes[2], value.axes[2])
     if any(map(is_padded, (query.axes[3], key.axes[3], value.axes[3]))):
         raise Refuse("the size of a head is padded", *query.sizes)

@@ -26,8 +26,9 @@ def cat(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
     """Tensors behind each other; padding between two of them is closed by reading at positions known at run time."""
     spec = emit.results[0]
     assert spec is not None
-    if any(each.ndim != tensors[0].ndim for each in tensors):
-        raise Refuse("an empty tensor without dimensions is left out")
+    whole = [each for each in tensors if not _left_out(each, len(spec.sizes))]
+    if len(whole) != len(tensors):  # caches begin as empty vectors
+        return cat(emit, whole or tensors[:1], dim)
     at = wrap_dim(dim, tensors[0].ndim)
     axes = list(tensors[0].axes)
     for each in tensors[1:]:
@@ -45,6 +46,11 @@ def cat(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
         tensor = _closed(emit, tensor, at, along)
         fill = _joined([fill, *(each.valid for each in tensors)])
     return Padded(tensor, tuple(axes), fill, _joined([each.valid for each in tensors]))
+
+
+def _left_out(x: Padded, ndim: int) -> bool:
+    """Whether it is an empty vector among tensors of other dimensions, which ``cat`` leaves out."""
+    return x.ndim == 1 and ndim != 1 and capacity_of(x.axes[0]) == 0
 
 
 def each_padded(along: Sequence[Axis]) -> list[Size]:

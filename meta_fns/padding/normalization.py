@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from meta_fns.core.sizes import Size
-from meta_fns.padding.axes import Axis, capacity, is_padded, padded_sizes, varies
+from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, padded_sizes, varies
 from meta_fns.padding.padded import Emitter, Padded, apply, lowered
+from meta_fns.padding.reductions import moments
 from meta_fns.padding.refusals import Refuse
+from meta_fns.padding.views import reshaped
 
 __all__ = ["batch_norm", "group_norm", "layer_norm"]
+
+_aten = torch.ops.aten
 
 
 def _need_whole(axes: Sequence[Axis], what: str) -> None:
@@ -43,16 +49,26 @@ def group_norm(
     group: int,
     eps: float,
 ) -> Any:
-    """Norms over groups of channels and all positions, which may not be padded; the batch may."""
-    _need_whole(input.axes[1:], "elements that are normed together")
-    if varies(C) or varies(HxW):
-        raise Refuse("elements that are normed together are padded", *(each for each in (C, HxW) if varies(each)))
-    made = emit.call(emit.op, input.tensor, lowered(weight), lowered(bias), capacity(N), C, HxW, group, eps)
-    return (
-        Padded(made[0], input.axes),
-        Padded(made[1], (input.axes[0], (group,))),
-        Padded(made[2], (input.axes[0], (group,))),
-    )
+    """Norms over groups of channels and all positions; channels may not be padded, batch and positions may."""
+    _need_whole(input.axes[1:2], "channels that are normed together")
+    groups = (input.axes[0], (group,))
+    if not any(map(is_padded, input.axes[2:])) and not varies(HxW):
+        made = emit.call(emit.op, input.tensor, lowered(weight), lowered(bias), capacity(N), C, HxW, group, eps)
+        return Padded(made[0], input.axes), Padded(made[1], groups), Padded(made[2], groups)
+    together = normal((int(C) // group, *(size for axis in input.axes[2:] for size in axis)))
+    x = reshaped(emit, input, (input.axes[0], normal((group,)), together))
+    spread, average = moments(emit, x, frozenset((2,)), 0)
+    inverse = emit.call(_aten.rsqrt.default, emit.call(_aten.add.Tensor, spread, eps))
+    out = emit.call(_aten.mul.Tensor, emit.call(_aten.sub.Tensor, x.tensor, average), inverse)
+    out = emit.call(_aten.reshape.default, out, list(input.tensor.spec.sizes))
+    for parameter, op in ((weight, _aten.mul.Tensor), (bias, _aten.add.Tensor)):
+        if parameter is not None:
+            column = emit.call(_aten.view.default, parameter.tensor, [-1, *[1] * (input.ndim - 2)])
+            out = emit.call(op, out, column)
+    shape = [capacity_of(input.axes[0]), group]
+    results = [out, *(emit.call(_aten.reshape.default, each, shape) for each in (average, inverse))]
+    made = [emit.call(_aten._to_copy.default, each, dtype=input.dtype) for each in results]
+    return Padded(made[0], input.axes), Padded(made[1], groups), Padded(made[2], groups)
 
 
 def batch_norm(emit: Emitter, input: Padded, *args: Any, **kwargs: Any) -> Any:  # noqa: A002 - name of the schema

@@ -16,7 +16,7 @@ from meta_fns.padding.padded import Emitter, Padded, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import masked
 
-__all__ = ["pointwise"]
+__all__ = ["first_alone", "pointwise"]
 
 _aten = torch.ops.aten
 # Integer kernels that stop at a divisor of 0, which padding may hold.
@@ -46,6 +46,12 @@ def pointwise(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
     padding = {id(each): _at_padding(each, axes) for each in (*args, *kwargs.values()) if isinstance(each, Padded)}
     valid = {id(each): each.valid for each in (*args, *kwargs.values()) if isinstance(each, Padded)}
     return Padded(tensor, axes, _applied(op, args, kwargs, padding), _applied(op, args, kwargs, valid))
+
+
+def first_alone(emit: Emitter, *args: Any, **kwargs: Any) -> tuple[Padded | None, ...]:
+    """An elementwise op of one tensor with results beside its own that only its gradient reads."""
+    made = emit.call(emit.op, *map(lowered, args), **kwargs)
+    return (Padded(made[0], args[0].axes), *(None for _ in made[1:]))
 
 
 def _need_one_device(emit: Emitter, operands: Sequence[Padded], kwargs: dict[str, Any]) -> None:

@@ -9,13 +9,25 @@ from typing import Any
 import torch
 
 from meta_fns.core.dims import wrap_dim, wrap_dims
-from meta_fns.padding.axes import Axis, padded_sizes
+from meta_fns.padding.axes import Axis, capacity_of
 from meta_fns.padding.fills import GARBAGE, ZERO
-from meta_fns.padding.padded import Emitter, Padded, apply
+from meta_fns.padding.padded import Emitter, Handle, Padded, apply
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import compacted, count, highest, lowest, masked
 
-__all__ = ["IDENTITIES", "extreme_along", "mean", "position", "reduction", "scan", "softmax", "whole"]
+__all__ = [
+    "IDENTITIES",
+    "extreme_along",
+    "mean",
+    "mean_of",
+    "moments",
+    "norm",
+    "position",
+    "reduction",
+    "scan",
+    "softmax",
+    "variance",
+]
 
 _aten = torch.ops.aten
 _HALF = (torch.float16, torch.bfloat16)
@@ -95,13 +107,17 @@ def mean(emit: Emitter, self: Padded, dim: Any = None, keepdim: bool = False, *,
     assert spec is not None
     if spec.dtype.is_complex:
         raise Refuse("complex means are not known to be right", *self.sizes)
-    wide = torch.float32 if spec.dtype in _HALF else spec.dtype
-    filled = masked(emit, self, 0, dims)
-    total = emit.call(_aten.sum.dim_IntList, filled.tensor, sorted(dims), keepdim, dtype=wide)
-    made = emit.call(_aten.div.Tensor, total, count(emit, [self.axes[i] for i in sorted(dims)]))
-    if wide is not spec.dtype:
-        made = emit.call(_aten._to_copy.default, made, dtype=spec.dtype)
-    return Padded(made, _left(self, dims, keepdim))
+    return mean_of(emit, self, dims, keepdim=keepdim, dtype=spec.dtype)
+
+
+def mean_of(emit: Emitter, x: Padded, dims: frozenset[int], *, keepdim: bool, dtype: torch.dtype) -> Padded:
+    """The mean over some dimensions as a tensor of a dtype."""
+    wide = torch.float32 if dtype in _HALF else dtype
+    total = emit.call(_aten.sum.dim_IntList, masked(emit, x, 0, dims).tensor, sorted(dims), keepdim, dtype=wide)
+    made = emit.call(_aten.div.Tensor, total, count(emit, [x.axes[i] for i in sorted(dims)]))
+    if wide is not dtype:
+        made = emit.call(_aten._to_copy.default, made, dtype=dtype)
+    return Padded(made, _left(x, dims, keepdim))
 
 
 def position(emit: Emitter, self: Padded, dim: int | None = None, keepdim: bool = False) -> Padded:
@@ -125,18 +141,52 @@ def extreme_along(emit: Emitter, self: Padded, dim: int, keepdim: bool = False) 
     return tuple(Padded(each, axes) for each in apply(emit, _neutral(emit, self, dims), dim, keepdim))
 
 
-def whole(emit: Emitter, self: Padded, dim: Any = None, *, keepdim: bool = False, **kwargs: Any) -> Any:
-    """A reduction over dimensions without padding.
-
-    Raises: Refuse for a padded one.
-    """
+def variance(emit: Emitter, self: Padded, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """``var``, ``std``, and both with the mean: squares of what valid elements are from their mean."""
     dims = _dims(self, dim)
-    if self.padded_dims() & dims:
-        remedy = "write it as a mean of squares"
-        raise Refuse("a variance over padding", *padded_sizes(self.axes[i] for i in dims), remedy=remedy)
-    made = apply(emit, self, dim, keepdim=keepdim, **kwargs)
+    name = emit.op._schema.name.removeprefix("aten::")
     axes = _left(self, dims, keepdim)
-    return tuple(Padded(each, axes) for each in made) if isinstance(made, (list, tuple)) else Padded(made, axes)
+    if not self.padded_dims() & dims:
+        made = apply(emit, self, dim, correction=correction, keepdim=keepdim)
+        return tuple(Padded(each, axes) for each in made) if name.endswith("mean") else Padded(made, axes)
+    if self.dtype.is_complex:
+        raise Refuse("complex variances are not known to be right", *self.sizes)
+    found, average = moments(emit, self, dims, 1 if correction is None else correction)
+    results = [emit.call(_aten.sqrt.default, found) if name.startswith("std") else found, average]
+    for i, each in enumerate(results):
+        each = emit.call(_aten._to_copy.default, each, dtype=self.dtype) if each.spec.dtype is not self.dtype else each
+        kept = each if keepdim else emit.call(_aten.reshape.default, each, [capacity_of(axis) for axis in axes])
+        results[i] = kept
+    pair = tuple(Padded(each, axes) for each in results)
+    return pair if name.endswith("mean") else pair[0]
+
+
+def moments(emit: Emitter, x: Padded, dims: frozenset[int], correction: Any) -> tuple[Handle, Handle]:
+    """The variance and the mean over some dimensions, which are kept with size 1; in float32 at least."""
+    wide = torch.float32 if x.dtype in _HALF else x.dtype
+    numbers = x if wide is x.dtype else x.with_(tensor=emit.call(_aten._to_copy.default, x.tensor, dtype=wide))
+    average = mean_of(emit, numbers, dims, keepdim=True, dtype=wide)
+    off = emit.call(_aten.sub.Tensor, numbers.tensor, average.tensor)
+    squares = masked(emit, Padded(emit.call(_aten.mul.Tensor, off, off), x.axes), 0, dims)
+    total = emit.call(_aten.sum.dim_IntList, squares.tensor, sorted(dims), True)
+    number = emit.call(_aten.sub.Tensor, count(emit, [x.axes[i] for i in sorted(dims)]), correction)
+    found: Handle = emit.call(_aten.div.Tensor, total, emit.call(_aten.clamp.default, number, 0))
+    return found, average.tensor
+
+
+def norm(
+    emit: Emitter,
+    self: Padded,
+    ord: Any = 2,  # noqa: A002 - name of the schema
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Padded:
+    """A vector norm: 0 adds nothing to one of a positive order, nor is it counted; for others infinity is least."""
+    dims = _dims(self, dim)
+    filled = masked(emit, self, math.inf if ord < 0 else 0, dims)
+    return Padded(apply(emit, filled, ord, dim, keepdim, dtype=dtype), _left(self, dims, keepdim))
 
 
 def softmax(emit: Emitter, self: Padded, dim: int, *rest: Any, **kwargs: Any) -> Padded:
@@ -144,8 +194,10 @@ def softmax(emit: Emitter, self: Padded, dim: int, *rest: Any, **kwargs: Any) ->
     return Padded(apply(emit, _neutral(emit, self, _dims(self, dim)), dim, *rest, **kwargs), self.axes)
 
 
-def scan(emit: Emitter, self: Padded, dim: int, **kwargs: Any) -> Padded:
-    """A running sum or product: it goes forward, and padding comes after what is valid."""
+def scan(emit: Emitter, self: Padded, dim: int, **kwargs: Any) -> Any:
+    """A running sum, product or extreme: it goes forward, and padding comes after what is valid."""
     if self.ndim:
         self = compacted(emit, self, wrap_dim(dim, self.ndim))
-    return Padded(apply(emit, self, dim, **kwargs), self.axes)
+    made = apply(emit, self, dim, **kwargs)
+    several = isinstance(made, (list, tuple))
+    return tuple(Padded(each, self.axes) for each in made) if several else Padded(made, self.axes)

@@ -10,8 +10,19 @@ from collections.abc import Iterable
 
 import torch
 
-from meta_fns.core.sizes import Size
-from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, length, normal, padded_sizes, prefix, varies
+from meta_fns.core.sizes import Size, same
+from meta_fns.padding.axes import (
+    Axis,
+    agree,
+    capacity,
+    capacity_of,
+    is_padded,
+    length,
+    normal,
+    padded_sizes,
+    prefix,
+    varies,
+)
 from meta_fns.padding.fills import FINITE, Fill, constant
 from meta_fns.padding.padded import Emitter, Handle, Padded
 from meta_fns.padding.refusals import Refuse
@@ -25,6 +36,7 @@ __all__ = [
     "masked",
     "number",
     "positions",
+    "relaid",
     "take",
     "valid_along",
     "valid_mask",
@@ -140,15 +152,28 @@ def index_in(emit: Emitter, index: Padded, axis: Axis, *, wraps: bool) -> Padded
 
 
 def compacted(emit: Emitter, x: Padded, dim: int) -> Padded:
-    """``x`` with the valid positions of a dimension first, in their order, where it is made of several sizes.
-
-    Position ``p`` of ``h * w`` is row ``p // w``, column ``p % w``, which lies at ``row * capacity(w) + column``.
-    """
+    """``x`` with the valid positions of a dimension first, in their order, where it is made of several sizes."""
     axis = x.axes[dim]
-    if len(axis) < 2:
+    return x if len(axis) < 2 else _laid(emit, x, dim, normal((length(axis),)))
+
+
+def relaid(emit: Emitter, x: Padded, dim: int, axis: Axis) -> Padded:
+    """``x`` with the valid positions of a dimension, in their order, where those of another axis are.
+
+    Raises: Refuse where the axes are not known to have as many.
+    """
+    if agree(x.axes[dim], axis):
         return x
-    total = capacity_of(axis)
-    rest = positions(emit, total, x.device)
+    if not same(length(x.axes[dim]), length(axis)):
+        text = f"dimensions of {length(x.axes[dim])} and of {length(axis)} are not known to be as long"
+        raise Refuse(text, *padded_sizes((x.axes[dim], axis)))
+    return _laid(emit, x, dim, axis)
+
+
+def _laid(emit: Emitter, x: Padded, dim: int, wanted: Axis) -> Padded:
+    """Position ``p`` of ``h * w`` is row ``p // w``, column ``p % w``, which lies at ``row * capacity(w) + column``."""
+    axis = x.axes[dim]
+    rest = _counted(emit, wanted, x.device)
     index: Handle | None = None
     stride = 1
     for place in range(len(axis) - 1, -1, -1):
@@ -160,10 +185,28 @@ def compacted(emit: Emitter, x: Padded, dim: int) -> Padded:
         part = emit.call(_aten.mul.Tensor, column, stride)
         index = part if index is None else emit.call(_aten.add.Tensor, index, part)
         stride *= capacity(axis[place])
-    index = emit.call(_aten.clamp.default, index, None, total - 1)
-    emit.repaired(f"gather: the valid of {' times '.join(map(str, axis))} first", *padded_sizes((axis,)))
-    axes = (*x.axes[:dim], normal((length(axis),)), *x.axes[dim + 1 :])
+    index = emit.call(_aten.clamp.default, index, None, max(capacity_of(axis) - 1, 0))
+    lies = "first" if len(wanted) < 2 else f"as those of {' times '.join(map(str, wanted))}"
+    emit.repaired(f"gather: the valid of {' times '.join(map(str, axis))} {lies}", *padded_sizes((axis,)))
+    axes = (*x.axes[:dim], wanted, *x.axes[dim + 1 :])
     return x.with_(tensor=take(emit, x, dim, index), axes=axes, fill=x.fill.join(x.valid))
+
+
+def _counted(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
+    """For each position of an axis in memory, how many valid ones come before it (if it is valid itself)."""
+    if len(axis) < 2:
+        return positions(emit, capacity_of(axis), device)
+    found: Handle | None = None
+    for size in axis:
+        place = positions(emit, capacity(size), device)
+        if found is None:
+            found = place
+            continue
+        rows = emit.call(_aten.mul.Tensor, emit.call(_aten.unsqueeze.default, found, 1), emit.size(size))
+        total = emit.call(_aten.add.Tensor, rows, place)
+        found = emit.call(_aten.reshape.default, total, [total.spec.sizes[0] * total.spec.sizes[1]])
+    assert found is not None
+    return found
 
 
 def take(emit: Emitter, x: Padded, dim: int, index: Handle) -> Handle:

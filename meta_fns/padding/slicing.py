@@ -14,7 +14,7 @@ from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import compacted, positions, take
 from meta_fns.padding.views import reshaped
 
-__all__ = ["from_start", "pieces", "select", "slice_of", "unbind"]
+__all__ = ["from_start", "halved", "pieces", "select", "slice_of", "unbind"]
 
 _aten = torch.ops.aten
 
@@ -122,3 +122,15 @@ def unbind(emit: Emitter, self: Padded, dim: int = 0) -> tuple[Padded, ...]:
         raise Refuse("how many pieces there are depends on the sizes", *self.axes[at])
     axes = (*self.axes[:at], *self.axes[at + 1 :])
     return tuple(self.with_(tensor=tensor, axes=axes) for tensor in apply(emit, self, dim))
+
+
+def halved(emit: Emitter, self: Padded, dim: int = -1) -> Padded:
+    """``glu``: one half of a dimension without padding, weighed by the other.
+
+    Raises: Refuse for a padded dimension.
+    """
+    at = wrap_dim(dim, self.ndim)
+    if is_padded(self.axes[at]):
+        raise Refuse("where the second half of a padded dimension begins depends on the sizes", *self.axes[at])
+    tensor = apply(emit, self, at)
+    return Padded(tensor, (*self.axes[:at], normal((tensor.spec.sizes[at],)), *self.axes[at + 1 :]))

@@ -9,12 +9,15 @@ import torch
 
 from meta_fns.core.dims import wrap_dim, wrap_dims
 from meta_fns.core.sizes import Size
-from meta_fns.padding.axes import Axis, capacity_of, is_padded, normal, regroup
+from meta_fns.padding.axes import Axis, agree, capacity_of, is_padded, normal, regroup
 from meta_fns.padding.fills import ZERO
 from meta_fns.padding.padded import Emitter, Padded, lowered
 from meta_fns.padding.refusals import Refuse
+from meta_fns.padding.repairs import relaid
 
 __all__ = [
+    "as_complex",
+    "as_real",
     "expand",
     "permute",
     "reshaped",
@@ -36,10 +39,26 @@ def same(emit: Emitter, self: Padded, *rest: Any, **kwargs: Any) -> Padded:
 
 
 def view(emit: Emitter, self: Padded, size: Sequence[Size], *rest: Any) -> Padded:
-    """The same elements under other sizes; a copy in memory where the capacities do not lie as the sizes would."""
+    """The same elements under other sizes; a copy in memory where the capacities do not lie as the sizes would.
+
+    Where the new sizes are not made of whole old ones, the valid elements are read one by one.
+    """
     spec = emit.results[0]
     assert spec is not None
-    return reshaped(emit, self, regroup(self.axes, spec.sizes))
+    try:
+        return reshaped(emit, self, regroup(self.axes, spec.sizes))
+    except Refuse:
+        return _gathered(emit, self, tuple(normal((size,)) for size in spec.sizes))
+
+
+def _gathered(emit: Emitter, x: Padded, axes: tuple[Axis, ...]) -> Padded:
+    """``x`` under axes that share sizes with its own at the ends only."""
+    least = min(x.ndim, len(axes))
+    head = next((i for i in range(least) if not agree(x.axes[i], axes[i])), least)
+    tail = next((i for i in range(least - head) if not agree(x.axes[-1 - i], axes[-1 - i])), least - head)
+    old, new = ([size for axis in each[head : len(each) - tail] for size in axis] for each in (x.axes, axes))
+    flat = reshaped(emit, x, (*x.axes[:head], normal(old), *x.axes[x.ndim - tail :]))
+    return reshaped(emit, relaid(emit, flat, head, normal(new)), axes)
 
 
 def reshaped(emit: Emitter, x: Padded, axes: tuple[Axis, ...]) -> Padded:
@@ -106,6 +125,19 @@ def expand(emit: Emitter, self: Padded, size: Sequence[Size], **kwargs: Any) -> 
             fill = self.fill.join(self.valid) if self.sizes else self.valid
     tensor = emit.call(_aten.expand.default, self.tensor, list(map(capacity_of, axes)))
     return self.with_(tensor=tensor, axes=tuple(axes), fill=fill)
+
+
+def as_real(emit: Emitter, self: Padded) -> Padded:
+    """Complex numbers as pairs in a new last dimension."""
+    return Padded(emit.call(emit.op, self.tensor), (*self.axes, (2,)))
+
+
+def as_complex(emit: Emitter, self: Padded) -> Padded:
+    """Pairs in the last dimension as complex numbers; copied where they do not lie in memory as the op wants."""
+    if self.axes[-1] != (2,):
+        raise Refuse("pairs of numbers are padded", *self.sizes)
+    tensor = emit.call(_aten.clone.default, self.tensor, memory_format=torch.contiguous_format)
+    return Padded(emit.call(emit.op, tensor), self.axes[:-1])
 
 
 def triangle(emit: Emitter, self: Padded, diagonal: Any = 0) -> Padded:

@@ -1,76 +1,153 @@
-"""Writing to a part of a padded tensor: what an index or a range names gets new elements, all else stays.
+"""Writing into padded tensors by index or slice: what padding would write goes nowhere.
 
-Only valid elements are ever written to valid places.  Where the number of places is padded, the places beyond the true
-number are rows of a spare position behind the tensor, which is dropped; what eager refuses stays out of range.
+An index that has padding is sent to a position beyond the tensor, which is there for the op alone and cut off again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.sizes import Size, known, same
-from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, padded_sizes, prefix, varies
+from meta_fns.padding.axes import agree, capacity, capacity_of, padded_sizes, prefix, varies
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
-from meta_fns.padding.fills import GARBAGE
-from meta_fns.padding.padded import Emitter, Handle, Padded
+from meta_fns.padding.padded import Emitter, Handle, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import index_in, masked, number, positions, take
 from meta_fns.padding.slicing import from_start
 
-__all__ = ["index_copy", "index_put", "select_scatter", "slice_scatter"]
+__all__ = ["along_index", "index_put", "scatter", "select_scatter", "slice_scatter"]
 
 _aten = torch.ops.aten
 
 
-def index_copy(emit: Emitter, self: Padded, dim: int, index: Padded, source: Padded) -> Padded:
-    """Slices of ``source`` at positions of one dimension."""
-    if not self.ndim or index.ndim != 1 or source.ndim != self.ndim:
-        raise Refuse("an index_copy of or by a scalar")
+def _target(emit: Emitter, index: Padded, size: Size, *, wraps: bool) -> Padded:
+    """Indices into a dimension with one more position at its capacity, where those of padding go.
+
+    What eager refuses is sent beyond that, where the op refuses it too.
+    """
+    if index.dtype not in (torch.int64, torch.int32):
+        raise Refuse(f"an index of {index.dtype} selects by its values", *index.sizes)
+    tensor, end = index.tensor, emit.size(size)
+    if wraps:
+        negative = emit.call(_aten.lt.Scalar, tensor, 0)
+        tensor = emit.call(_aten.where.self, negative, emit.call(_aten.add.Tensor, tensor, end), tensor)
+    inside = emit.call(
+        _aten.bitwise_and.Tensor, emit.call(_aten.ge.Scalar, tensor, 0), emit.call(_aten.lt.Tensor, tensor, end)
+    )
+    beyond = number(emit, capacity(size) + 1, index)
+    tensor = emit.call(_aten.where.self, inside, tensor, beyond)
+    return masked(emit, index.with_(tensor=tensor), capacity(size))
+
+
+def _widened(emit: Emitter, x: Padded, dims: Sequence[int]) -> Handle:
+    """``x`` with one more position behind each of these dimensions."""
+    amounts = [1 if x.ndim - 1 - i // 2 in dims and i % 2 else 0 for i in range(2 * x.ndim)]
+    made: Handle = emit.call(_aten.constant_pad_nd.default, x.tensor, amounts, 0)
+    return made
+
+
+def _cut(emit: Emitter, tensor: Handle, x: Padded, dims: Sequence[int]) -> Handle:
+    for dim in dims:
+        tensor = emit.call(_aten.slice.Tensor, tensor, dim, 0, capacity_of(x.axes[dim]))
+    return tensor
+
+
+def _written(emit: Emitter, x: Padded, tensor: Handle, *indices: Padded) -> Padded:
+    sizes = [size for each in indices for size in each.sizes]
+    if sizes:
+        emit.repaired(f"index: padding of {', '.join(map(str, sizes))} writes nowhere", *sizes)
+    return Padded(tensor, x.axes)
+
+
+def scatter(emit: Emitter, self: Padded, dim: int, index: Padded, *rest: Any, **kwargs: Any) -> Padded:
+    """``scatter`` and its kin: for each position of the index, one of ``self`` along ``dim`` is written."""
+    if self.ndim != index.ndim or not self.ndim:
+        raise Refuse("a scatter into or by a scalar", *self.sizes, *index.sizes)
     at = wrap_dim(dim, self.ndim)
-    _need_like(self, source, at)
-    need_agreement(index.axes[0], source.axes[at])
-    tensor = self.tensor
-    if is_padded(index.axes[0]):
-        places = _or_spare(emit, index, self.axes[at], wraps=False)
-        tensor = emit.call(emit.op, _with_spare(emit, self, at), at, places, source.tensor)
-        tensor = emit.call(_aten.slice.Tensor, tensor, at, 0, capacity_of(self.axes[at]), 1)
-    else:
-        places = index_in(emit, index, self.axes[at], wraps=False).tensor
-        tensor = emit.call(emit.op, tensor, at, places, source.tensor)
-    return _written(self, tensor, source)
+    _need_covered(index, self, at)
+    if rest and isinstance(rest[0], Padded):
+        _need_covered(index, rest[0], -1)
+    plain = [lowered(each) for each in rest]
+    if not index.sizes:
+        found = index_in(emit, index, self.axes[at], wraps=False)
+        return Padded(apply(emit, self, at, found, *rest, **kwargs), self.axes)
+    found = _target(emit, index, prefix(self.axes[at]), wraps=False)
+    made = emit.call(emit.op, _widened(emit, self, [at]), at, found.tensor, *plain, **kwargs)
+    return _written(emit, self, _cut(emit, made, self, [at]), index)
+
+
+def _need_covered(index: Padded, other: Padded, skip: int) -> None:
+    """Raises: Refuse where the index reaches beyond another tensor in memory, or lies otherwise than it."""
+    for i, (own, axis) in enumerate(zip(index.axes, other.axes, strict=True)):
+        if i == skip:
+            continue
+        if not agree(own, axis) and max(len(own), len(axis)) > 1:
+            raise Refuse("dimensions are merged differently", *padded_sizes((own, axis)))
+        if capacity_of(own) > capacity_of(axis):
+            raise Refuse("an index reaches beyond the tensor in memory", *padded_sizes((own, axis)))
+
+
+def along_index(emit: Emitter, self: Padded, dim: int, index: Padded, source: Any, *rest: Any, **kwargs: Any) -> Padded:
+    """``index_add``, ``index_copy``, ``index_fill`` and their kin: slices of ``self`` at an index are written."""
+    if not self.ndim or index.ndim != 1:
+        raise Refuse("an index_add into or by a scalar", *self.sizes, *index.sizes)
+    at = wrap_dim(dim, self.ndim)
+    if isinstance(source, Padded) and source.ndim:
+        need_agreement(source.axes[at], index.axes[0])
+        for i, (own, other) in enumerate(zip(self.axes, source.axes, strict=True)):
+            if i != at:
+                need_agreement(own, other)
+    if not index.sizes:
+        found = index_in(emit, index, self.axes[at], wraps="fill" in emit.op._schema.name)
+        return Padded(apply(emit, self, at, found, source, *rest, **kwargs), self.axes)
+    found = _target(emit, index, prefix(self.axes[at]), wraps="fill" in emit.op._schema.name)
+    plain = map(lowered, (source, *rest))
+    made = emit.call(emit.op, _widened(emit, self, [at]), at, found.tensor, *plain, **kwargs)
+    return _written(emit, self, _cut(emit, made, self, [at]), index)
 
 
 def index_put(
     emit: Emitter, self: Padded, indices: Sequence[Padded | None], values: Padded, accumulate: bool = False
 ) -> Padded:
-    """Values at the positions that indices of some dimensions name, broadcast together."""
+    """``self[i, j, :, …] = values``, or ``+= values``."""
     given = [(dim, each) for dim, each in enumerate(indices) if each is not None]
+    if any(each.dtype in (torch.bool, torch.uint8) for _, each in given):
+        return _where(emit, self, given, values, accumulate)
     dims = [dim for dim, _ in given]
-    if not dims or self.ndim < len(indices):
-        raise Refuse("an index_put without an index")
     read = broadcast_axes([each.axes for _, each in given])
     rest = [axis for dim, axis in enumerate(self.axes) if dim not in dims]
     at = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
-    target = (*rest[:at], *read, *rest[at:])
-    _need_to_fit(values, target)
-    places: list[Handle | None] = [
-        None if each is None else index_in(emit, each, self.axes[dim], wraps=True).tensor
-        for dim, each in enumerate(indices)
-    ]
-    tensor = self.tensor
-    if any(map(is_padded, read)):
-        dim, first = given[0]
-        whole = emit.call(_aten.expand.default, first.tensor, list(map(capacity_of, read)))
-        places[dim] = _or_spare(emit, Padded(whole, read, first.fill), self.axes[dim], wraps=True)
-        tensor = emit.call(emit.op, _with_spare(emit, self, dim), places, values.tensor, accumulate)
-        tensor = emit.call(_aten.slice.Tensor, tensor, dim, 0, capacity_of(self.axes[dim]), 1)
-    else:
-        tensor = emit.call(emit.op, tensor, places, values.tensor, accumulate)
-    made = _written(self, tensor, values)
-    return made.with_(fill=GARBAGE, valid=GARBAGE) if accumulate else made
+    wanted = (*rest[:at], *read, *rest[at:])
+    broadcast_axes([values.axes, wanted])
+    if values.ndim > len(wanted):
+        raise Refuse("values have more dimensions than what they are written to", *values.sizes)
+    wide = [dim for dim, each in given if each.sizes]
+    found: list[Handle | None] = [None] * len(indices)
+    for dim, each in given:
+        made = _target(emit, each, prefix(self.axes[dim]), wraps=True) if each.sizes else None
+        found[dim] = (made or index_in(emit, each, self.axes[dim], wraps=True)).tensor
+    target = _widened(emit, self, wide) if wide else self.tensor
+    tensor = emit.call(emit.op, target, found, values.tensor, accumulate)
+    return _written(emit, self, _cut(emit, tensor, self, wide), *(each for _, each in given))
+
+
+def _where(
+    emit: Emitter, self: Padded, given: Sequence[tuple[int, Padded]], values: Padded, accumulate: bool
+) -> Padded:
+    """One number written where a mask says, which is a choice and no index."""
+    (dim, mask), *others = given
+    if others or values.ndim or mask.dtype is not torch.bool or accumulate:
+        remedy = "write one number where the mask says: masked_fill, torch.where"
+        raise Refuse("how many values are written depends on the data", *mask.sizes, *self.sizes, remedy=remedy)
+    shape = [*map(capacity_of, mask.axes), *[1] * (self.ndim - dim - mask.ndim)]
+    for own, other in zip(self.axes[dim:], mask.axes, strict=False):
+        need_agreement(own, other)
+    chosen = emit.call(_aten.view.default, mask.tensor, shape)
+    return Padded(emit.call(_aten.where.self, chosen, values.tensor, self.tensor), self.axes)
 
 
 def slice_scatter(
@@ -82,119 +159,72 @@ def slice_scatter(
     end: Size | None = None,
     step: Size = 1,
 ) -> Padded:
-    """``src`` at the positions ``start, start + step, …`` of one dimension."""
+    """A copy of ``self`` with ``src`` in its slice."""
     at = wrap_dim(dim, self.ndim)
-    _need_like(self, src, at)
+    for i, (own, other) in enumerate(zip(self.axes, src.axes, strict=True)):
+        if i != at:
+            need_agreement(own, other)
     whole, kept = prefix(self.axes[at]), prefix(src.axes[at])
     if varies(step):
         raise Refuse("a step that depends on the sizes", step)
     if step == 1 and same(kept, whole):
         return src
     first: Size = 0 if start is None else start
-    if not varies(first) or step != 1 or not known(first >= 0):
-        first = from_start(first, whole, kept, int(step))  # else as many are written as the slice has: they fit
+    if not varies(first) or not known(first >= 0):
+        first = from_start(first, whole, kept, int(step))
     if not varies(first) and not varies(kept):
-        if not kept:
-            return self
-        stop = first + (kept - 1) * step + 1
-        if stop > capacity_of(self.axes[at]):
-            raise Refuse(f"a slice to {stop} leaves the {capacity_of(self.axes[at])} positions that there are", whole)
-        return _written(
-            self, emit.call(_aten.slice_scatter.default, self.tensor, src.tensor, at, first, stop, step), src
-        )
+        return _at_constants(emit, self, src, at, int(first), int(kept), int(step))
+    place = emit.call(_aten.sub.Tensor, positions(emit, capacity_of(self.axes[at]), self.device), emit.size(first))
+    inside = emit.call(_aten.ge.Scalar, place, 0)
     if step != 1:
-        raise Refuse("a slice with a step from or to a position that depends on the sizes", first, kept)
-    return _written(self, _put_range(emit, self, src, at, first, kept), src)
+        whole_steps = emit.call(_aten.eq.Scalar, emit.call(_aten.remainder.Scalar, place, step), 0)
+        inside = emit.call(_aten.bitwise_and.Tensor, inside, whole_steps)
+        place = emit.call(_aten.div.Tensor_mode, place, step, rounding_mode="floor")
+    inside = emit.call(_aten.bitwise_and.Tensor, inside, emit.call(_aten.lt.Tensor, place, emit.size(kept)))
+    emit.repaired(f"mask: written from {first} on, {kept} positions", *padded_sizes((self.axes[at], src.axes[at])))
+    return _chosen(emit, self, src, at, inside, place)
 
 
-def _put_range(emit: Emitter, self: Padded, src: Padded, dim: int, first: Size, kept: Size) -> Handle:
-    """``src`` from a position on, as many of its positions as are valid; both may be known at run time only."""
-    n, m = capacity_of(self.axes[dim]), capacity(kept)
-    if not m:
-        return self.tensor
-    place = positions(emit, n, self.device)
-    if varies(first):
-        place = emit.call(_aten.sub.Tensor, place, emit.size(first))
-    elif first:
-        place = emit.call(_aten.sub.Tensor, place, number(emit, int(first), Padded(place, (normal((n,)),))))
-    end = emit.size(kept) if varies(kept) else number(emit, int(kept), Padded(place, (normal((n,)),)))
-    inside = emit.call(
-        _aten.bitwise_and.Tensor, emit.call(_aten.ge.Scalar, place, 0), emit.call(_aten.lt.Tensor, place, end)
-    )
-    moved = take(emit, src, dim, emit.call(_aten.clamp.default, place, 0, m - 1))
-    emit.repaired(f"mask: written from {first} on, {kept} positions", first, kept)
-    return _where_along(emit, self, dim, inside, moved)
+def _at_constants(emit: Emitter, x: Padded, src: Padded, dim: int, first: int, kept: int, step: int) -> Padded:
+    """``src`` in a slice whose place does not depend on the sizes."""
+    if not kept:
+        return x
+    stop = first + (kept - 1) * step + 1
+    if stop > capacity_of(x.axes[dim]):
+        raise Refuse(f"a slice to {stop} leaves the {capacity_of(x.axes[dim])} positions that there are", *x.sizes)
+    tensor = emit.call(_aten.slice_scatter.default, x.tensor, src.tensor, dim, first, stop, step)
+    return x.with_(tensor=tensor, valid=x.valid.join(src.valid), fill=x.fill.join(src.fill))
 
 
 def select_scatter(emit: Emitter, self: Padded, src: Padded, dim: int, index: Size) -> Padded:
-    """``src`` at one position of a dimension."""
+    """A copy of ``self`` with ``src`` at one position of a dimension."""
     at = wrap_dim(dim, self.ndim)
     whole = prefix(self.axes[at])
+    for own, other in zip((*self.axes[:at], *self.axes[at + 1 :]), src.axes, strict=True):
+        need_agreement(own, other)
     if not varies(index) and index < 0:
         index = whole + index
-    one = src.with_(
-        tensor=emit.call(_aten.unsqueeze.default, src.tensor, at), axes=(*src.axes[:at], (), *src.axes[at:])
-    )
-    _need_like(self, one, at)
-    if (varies(index) or varies(whole)) and not (known(index < whole) and known(index >= 0)):
-        raise Refuse(f"whether there is a position {index} depends on the sizes", index, whole)
+    if not (known(index >= 0) and known(index < whole) if varies(index) or varies(whole) else True):
+        raise Refuse(f"whether there is a position {index} depends on the sizes", *self.sizes)
     if not varies(index):
-        return _written(self, emit.call(_aten.select_scatter.default, self.tensor, src.tensor, at, index), one)
+        tensor = emit.call(_aten.select_scatter.default, self.tensor, src.tensor, at, index)
+        return self.with_(tensor=tensor, valid=self.valid.join(src.valid), fill=self.fill.join(src.fill))
     place = positions(emit, capacity_of(self.axes[at]), self.device)
     inside = emit.call(_aten.eq.Tensor, place, emit.size(index))
     emit.repaired(f"mask: written at {index}", index)
-    return _written(self, _where_along(emit, self, at, inside, one.tensor), one)
-
-
-def _where_along(emit: Emitter, self: Padded, dim: int, inside: Handle, moved: Handle) -> Handle:
-    """``moved`` where a mask over one dimension holds, else ``self``."""
-    shape = [1] * dim + [capacity_of(self.axes[dim])] + [1] * (self.ndim - dim - 1)
-    made: Handle = emit.call(_aten.where.self, emit.call(_aten.view.default, inside, shape), moved, self.tensor)
-    return made
-
-
-def _written(self: Padded, tensor: Handle, source: Padded) -> Padded:
-    """``self`` with other elements among its own: padding that is written is written from anything in the source."""
-    joined = self.fill.join(source.fill).join(source.valid)
-    return self.with_(tensor=tensor, fill=joined, valid=self.valid.join(source.valid))
-
-
-def _need_like(self: Padded, source: Padded, dim: int) -> None:
-    """Raises: Refuse unless the other dimensions have their valid positions at the same places."""
-    for place, (own, other) in enumerate(zip(self.axes, source.axes, strict=True)):
-        if place != dim:
-            need_agreement(own, other)
-
-
-def _need_to_fit(values: Padded, target: tuple[Axis, ...]) -> None:
-    """Raises: Refuse unless values broadcast to what is written with padding at the same places."""
-    if values.ndim > len(target):
-        raise Refuse("values of more dimensions than what is written", *values.sizes)
-    for own, axis in zip(reversed(values.axes), reversed(target), strict=False):
-        if own:
-            need_agreement(own, axis)
-
-
-def _with_spare(emit: Emitter, self: Padded, dim: int) -> Handle:
-    """The tensor in memory with one more position at the end of a dimension."""
-    sizes = list(map(capacity_of, self.axes))
-    sizes[dim] = 1
-    spare = emit.call(_aten.zeros.default, sizes, dtype=self.dtype, device=self.device)
-    made: Handle = emit.call(_aten.cat.default, [self.tensor, spare], dim)
-    return made
-
-
-def _or_spare(emit: Emitter, index: Padded, axis: Axis, *, wraps: bool) -> Handle:
-    """Indices into a dimension with a spare position: padding names that one, what eager refuses none."""
-    n = capacity_of(axis)
-    found = index_in(emit, index, axis, wraps=wraps)
-    tensor = found.tensor
-    if wraps and not is_padded(axis):
-        wrapped = emit.call(_aten.add.Tensor, tensor, number(emit, n, index))
-        tensor = emit.call(_aten.where.self, emit.call(_aten.lt.Scalar, tensor, 0), wrapped, tensor)
-    inside = emit.call(
-        _aten.bitwise_and.Tensor, emit.call(_aten.ge.Scalar, tensor, 0), emit.call(_aten.lt.Scalar, tensor, n)
+    one = src.with_(
+        tensor=emit.call(_aten.unsqueeze.default, src.tensor, at), axes=(*src.axes[:at], (), *src.axes[at:])
     )
-    tensor = emit.call(_aten.where.self, inside, tensor, number(emit, n + 1, index))
-    emit.repaired("index: padding goes to a position that is dropped", *padded_sizes(index.axes))
-    return masked(emit, index.with_(tensor=tensor, fill=GARBAGE), n).tensor
+    zero = emit.call(_aten.mul.Tensor, place, 0)
+    return _chosen(emit, self, one, at, inside, zero)
+
+
+def _chosen(emit: Emitter, x: Padded, src: Padded, dim: int, inside: Handle, place: Handle) -> Padded:
+    """``src`` at positions ``place`` of a dimension where ``inside``, else ``x``."""
+    last = capacity_of(src.axes[dim]) - 1
+    if last < 0:
+        return x
+    spread = take(emit, src, dim, emit.call(_aten.clamp.default, place, 0, last))
+    mask = emit.call(_aten.view.default, inside, [-1, *[1] * (x.ndim - dim - 1)])
+    tensor = emit.call(_aten.where.self, mask, spread, x.tensor)
+    return x.with_(tensor=tensor, fill=x.fill.join(src.fill), valid=x.valid.join(src.valid))

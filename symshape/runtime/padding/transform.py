@@ -187,7 +187,8 @@ class _Transform:
         if node.bindings:
             raise Refuse("its result has sizes or values that depend on data")
         if torch.Tag.inplace_view in node.op.tags:
-            raise Refuse("it changes the sizes of a tensor in place", remedy="call it without the underscore")
+            self._turn(node)
+            return
         if draws_random_numbers(node):
             self._need_any_randomness(node)
         written = list(written_values(node))
@@ -211,6 +212,21 @@ class _Transform:
             kwargs = {name: arg for name, arg in kwargs.items() if name not in outs}
         made = self._made(node, args, kwargs, written)
         return list(made) if isinstance(made, (list, tuple)) else [made]
+
+    def _turn(self, node: Node) -> None:
+        """A tensor whose dimensions are put in another order in place, which nobody else sees.
+
+        Raises: Refuse for other changes of metadata, and where another tensor shares the memory.
+        """
+        value, *rest = node.args
+        rule = functional_rule(node.op)
+        owners = (*(each.value for each in self.graph.inputs), *(each.value for each in self.graph.lifted))
+        seen = self.values.shared(value) or value in owners or value in values_in(self.graph.outputs)
+        if node.op._schema.name not in ("aten::transpose_", "aten::t_") or rule is None or seen:
+            raise Refuse("it changes the sizes of a tensor in place", remedy="call it without the underscore")
+        assert rule.padding is not None
+        self.emission.begin(node, resolve(rule.functional), (None,))
+        self.values.bind(value, rule.padding(self.emission, self.values.read(value), *rest))
 
     def _again(self, node: Node) -> list[Any]:
         return self._results(node, ())

@@ -87,6 +87,10 @@ class Versions:
         """The last version of a value that was made, for what stays the same in all of them: its axes."""
         return self._now.get(value)
 
+    def shared(self, value: Value) -> bool:
+        """Whether another value shares its memory."""
+        return len(self._sharing.get(id(value.storage), ())) > 1
+
     def _refresh(self, value: Value) -> None:
         found = self._views.get(value)
         if found is None:

@@ -9,14 +9,19 @@ from typing import Any
 import attrs
 import pytest
 import torch
+import torch.nn.functional as F
 
 import symshape
 from meta_fns.core import registry
-from meta_fns.padding import axes, matmul, reductions, repairs, writing
+from meta_fns.padding import axes, losses, matmul, reductions, repairs, sorting, views, writing
 from meta_fns.padding.padded import Padded, apply
+from symshape.runtime.padding.versions import Versions
 from tests.meta_fns.padding.cases import CASES, ELEMENTWISE, Case
+from tests.meta_fns.padding.cases_rearranging import REARRANGING
+from tests.meta_fns.padding.cases_writing import WRITING
 from tests.meta_fns.padding.poison import Arg, floats, ints, poisoned
 
+EVERY = (*CASES, *WRITING, *REARRANGING, *ELEMENTWISE)
 REFUSING = {"slice from a size": {"s0", "s2"}}
 """Symbols that are rightly refused, by case."""
 NOT_RUN = {
@@ -25,8 +30,9 @@ NOT_RUN = {
             "aten._scaled_dot_product_flash_attention.default",
             "aten._scaled_dot_product_efficient_attention.default",
             "aten._scaled_dot_product_cudnn_attention.default",
+            "aten._scaled_dot_product_fused_attention_overrideable.default",
         ),
-        "runs on CUDA only",
+        "runs on devices only: tests/symshape/runtime/padding/test_transform.py runs what is around it",
     ),
     **dict.fromkeys(
         ("aten.lift.default", "aten.lift_fresh.default", "aten._fw_primal.default", "aten._neg_view.default"),
@@ -68,7 +74,7 @@ NOT_RUN = {
 """Overloads with a padding rule that no case calls, and why."""
 
 
-@pytest.mark.parametrize("case", [*CASES, *ELEMENTWISE], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
 def test_padding_never_shows(case: Case) -> None:
     outcome = poisoned(case.fn, *case.arguments, tolerance=case.tolerance)
     assert outcome.plan.refusals.keys() == REFUSING.get(case.name, set()), outcome.plan.refusals
@@ -84,7 +90,7 @@ def _traced(case: Case) -> set[str]:
 
 
 def test_every_padding_rule_is_run() -> None:
-    called = set().union(*map(_traced, (*CASES, *ELEMENTWISE)))
+    called = set().union(*map(_traced, EVERY))
     rules = {rule.overload for rule in registry.rules() if rule.padding is not None}
     assert rules - called == NOT_RUN.keys()
 
@@ -186,20 +192,93 @@ def _division_by_garbage(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pointwise, "masked", lambda emit, x, value: x)
 
 
-def _padding_of_an_index_is_written(patch: pytest.MonkeyPatch) -> None:
-    def zeros(emit: Any, index: Padded, axis: Any, *, wraps: bool) -> Any:
-        return repairs.index_in(emit, index, axis, wraps=wraps).tensor
+def _writes_of_padding(patch: pytest.MonkeyPatch) -> None:
+    def target(emit: Any, index: Padded, size: Any, *, wraps: bool) -> Padded:
+        return repairs.masked(emit, index, 0)
 
-    patch.setattr(writing, "_or_spare", zeros)
+    patch.setattr(writing, "_target", target)
 
 
-def _all_that_was_moved_is_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writing, "_where_along", lambda emit, self, dim, inside, moved: moved)
+def _slices_written_to_the_capacity(patch: pytest.MonkeyPatch) -> None:
+    whole = writing._chosen
+
+    def chosen(emit: Any, x: Padded, src: Padded, dim: int, inside: Any, place: Any) -> Padded:
+        inside = emit.call(torch.ops.aten.ge.Scalar, place, 0)
+        return whole(emit, x, src, dim, inside, place)
+
+    patch.setattr(writing, "_chosen", chosen)
+
+
+def _views_that_do_not_show_writes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Versions, "_put_back", lambda self, node, base, part: self._now[base])
+
+
+def _sort_padded_with_zero(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sorting, "lowest", lambda dtype: 0)
+
+
+def _order_that_takes_padding_first(patch: pytest.MonkeyPatch) -> None:
+    def topk(emit: Any, self: Padded, k: Any, dim: int = -1, *rest: Any) -> Any:
+        filled = repairs.masked(emit, self, repairs.highest(self.dtype), {dim})
+        made = emit.call(torch.ops.aten.topk.default, filled.tensor, k, dim, *rest)
+        return tuple(Padded(each, (self.axes[0], (k,))) for each in made)
+
+    _replace(patch, "aten.topk.default", topk)
+
+
+def _turned_round_the_capacity(patch: pytest.MonkeyPatch) -> None:
+    _replace(patch, "aten.roll.default", lambda emit, self, *rest: self.with_(tensor=apply(emit, self, *rest)))
+
+
+def _mirrored_at_the_capacity(patch: pytest.MonkeyPatch) -> None:
+    def mirrored(emit: Any, self: Padded, padding: Any) -> Padded:
+        return Padded(apply(emit, self, padding), tuple(axes.normal((size,)) for size in emit.results[0].sizes))
+
+    _replace(patch, "aten.reflection_pad1d.default", mirrored)
+
+
+def _resampled_by_the_capacity(patch: pytest.MonkeyPatch) -> None:
+    def upsample(emit: Any, self: Padded, output_size: Any, *rest: Any) -> Padded:
+        made = emit.call(emit.op, self.tensor, list(map(axes.capacity, output_size)), *rest)
+        return Padded(made, tuple(axes.normal((size,)) for size in emit.results[0].sizes))
+
+    _replace(patch, "aten.upsample_bilinear2d.default", upsample)
+
+
+def _variance_of_the_capacity(patch: pytest.MonkeyPatch) -> None:
+    def counted(emit: Any, reduced: Any) -> Any:
+        return emit.size(math.prod(map(axes.capacity_of, reduced)))
+
+    patch.setattr(reductions, "count", counted)
+
+
+def _norm_of_garbage(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reductions, "masked", lambda emit, x, value, dims: x)
+
+
+def _loss_of_padding(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(losses, "masked", lambda emit, x, value: repairs.masked(emit, x, 0))
+
+
+def _margin_beyond_garbage(patch: pytest.MonkeyPatch) -> None:
+    from meta_fns.padding import joining
+
+    patch.setattr(joining, "masked", lambda emit, x, value, dims: x)
+
+
+def _view_of_the_capacities(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(views, "relaid", lambda emit, x, dim, axis: x)
 
 
 def _replace(patch: pytest.MonkeyPatch, overload: str, padding: Callable[..., Any]) -> None:
     patch.setitem(registry._rules, overload, attrs.evolve(registry._rules[overload], padding=padding))
     registry._by_op.clear()
+
+
+def _written_through(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y[:, 1:].add_(1)
+    return y.sum(1)
 
 
 MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
@@ -223,15 +302,34 @@ MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
         (floats(2, 3, 9, static=(1,)),),
     ),
     (
-        _padding_of_an_index_is_written,
-        lambda x, y: torch.ops.aten.index_copy(x, 0, torch.arange(y.shape[0]), y),
-        (floats(7, 3), floats(4, 3)),
+        _writes_of_padding,
+        lambda c, i, x: c.index_add(0, i, x),
+        (floats(9, 3), ints(4, high=1), floats(4, 3)),
     ),
     (
-        _all_that_was_moved_is_written,
-        lambda x, y: torch.ops.aten.slice_scatter(x, y, 0, 0, y.shape[0]),
-        (floats(7, 3), floats(4, 3)),
+        _slices_written_to_the_capacity,
+        lambda c, x: torch.slice_scatter(c, x, 1, 0, x.shape[1]),
+        (floats(3, 9), floats(3, 4)),
     ),
+    (_views_that_do_not_show_writes, _written_through, (floats(5, 4),)),
+    (_sort_padded_with_zero, lambda x: x.sort(1, descending=True)[0], (floats(3, 5),)),
+    (_order_that_takes_padding_first, lambda x: x.topk(2, 1)[0], (floats(3, 5),)),
+    (_turned_round_the_capacity, lambda x: x.roll(1, 1), (floats(3, 5),)),
+    (_mirrored_at_the_capacity, lambda x: F.pad(x, (2, 1), mode="reflect"), (floats(2, 3, 5),)),
+    (
+        _resampled_by_the_capacity,
+        lambda x, y: F.interpolate(x, size=y.shape, mode="bilinear"),
+        (floats(2, 3, 4, 5), floats(6, 7)),
+    ),
+    (_variance_of_the_capacity, lambda x: x.var(1), (floats(3, 5),)),
+    (_norm_of_garbage, lambda x: torch.linalg.vector_norm(x, dim=1), (floats(3, 5),)),
+    (
+        _loss_of_padding,
+        lambda x, y: F.cross_entropy(x, y, ignore_index=1),
+        (floats(3, 5, static=(1,)), ints(3, high=5)),
+    ),
+    (_margin_beyond_garbage, lambda x: F.pad(x, (1, 2), value=3.0), (floats(3, 4),)),
+    (_view_of_the_capacities, lambda x: x.reshape(x.shape[1], x.shape[0]) * 1, (floats(3, 8),)),
     (_division_by_garbage, lambda x, y: x // y, (ints(3, 4, high=50), ints(3, 4, low=1))),
 )
 
@@ -257,9 +355,9 @@ def test_a_wrong_rule_is_caught(
 
 
 def test_an_op_without_a_rule_refuses_by_name() -> None:
-    outcome = poisoned(lambda x: x.flip(0), floats(3, 4))
+    outcome = poisoned(lambda x: x.unfold(0, 2, 1), floats(3, 4))
     assert outcome.plan.padded is None
     refusal = outcome.plan.refusals["s0"]
-    assert refusal.op == "aten.flip.default"
+    assert refusal.op == "aten.unfold.default"
     assert "padding rule" in refusal.reason
     assert "test_poison.py" in refusal.where

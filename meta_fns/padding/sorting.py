@@ -1,0 +1,75 @@
+"""Padded tensors in the order of their elements: padding comes last, behind what is equal to it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from meta_fns.core.dims import wrap_dim
+from meta_fns.core.sizes import Size
+from meta_fns.padding.axes import capacity, is_padded, normal, padded_sizes
+from meta_fns.padding.padded import Emitter, Padded, apply, lowered
+from meta_fns.padding.refusals import Refuse
+from meta_fns.padding.repairs import compacted, highest, lowest, masked
+
+__all__ = ["histogram", "sort", "topk"]
+
+_aten = torch.ops.aten
+
+
+def _sorted(emit: Emitter, x: Padded, dim: int, descending: bool) -> list[Padded]:
+    """Values and positions in a stable order, so that of equal elements the valid ones come first.
+
+    NaN counts as larger than every number: rising, padding is NaN itself.
+    """
+    x = compacted(emit, x, dim)
+    if descending:
+        last = lowest(x.dtype)
+    else:
+        last = math.nan if x.dtype.is_floating_point else highest(x.dtype)
+    filled = masked(emit, x, last, {dim})
+    made = emit.call(_aten.sort.stable, filled.tensor, stable=True, dim=dim, descending=descending)
+    return [Padded(each, x.axes) for each in made]
+
+
+def sort(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> tuple[Padded, ...]:
+    """``sort``, stable or not."""
+    names = [argument.name for argument in emit.op._schema.arguments]
+    given = dict(zip(names[1:], args, strict=False)) | kwargs
+    dim = wrap_dim(given.get("dim", -1), self.ndim) if self.ndim else 0
+    if self.ndim and is_padded(self.axes[dim]):
+        return tuple(_sorted(emit, self, dim, given.get("descending", False)))
+    return tuple(Padded(each, self.axes) for each in apply(emit, self, *args, **kwargs))
+
+
+def topk(
+    emit: Emitter,
+    self: Padded,
+    k: Size,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,  # noqa: A002 - name of the schema
+) -> tuple[Padded, ...]:
+    """The first of the order; all of it is made where the dimension is padded, since ties go to what is valid."""
+    at = wrap_dim(dim, self.ndim) if self.ndim else 0
+    axes = (*self.axes[:at], normal((k,)), *self.axes[at + 1 :])
+    if not self.ndim or not is_padded(self.axes[at]):
+        return tuple(Padded(each, axes[: self.ndim]) for each in apply(emit, self, k, at, largest, sorted))
+    found = _sorted(emit, self, at, largest)
+    return tuple(Padded(emit.call(_aten.slice.Tensor, each.tensor, at, 0, capacity(k)), axes) for each in found)
+
+
+def histogram(emit: Emitter, self: Padded, bins: int = 100, min: Any = 0, max: Any = 0) -> Padded:  # noqa: A002
+    """``histc``: what lies outside of its range is not counted, and padding does.
+
+    Raises: Refuse where the range is the data's own.
+    """
+    if self.sizes and min >= max:
+        raise Refuse("the range is that of the data", *padded_sizes(self.axes), remedy="give min and max")
+    outside = min - 1 if self.sizes else 0
+    if not self.dtype.is_floating_point and outside < torch.iinfo(self.dtype).min:
+        raise Refuse(f"{self.dtype} has no number outside of the range", *self.sizes)
+    filled = masked(emit, self, type(lowest(self.dtype))(outside)) if self.sizes else self
+    return Padded(emit.call(emit.op, filled.tensor, bins, lowered(min), lowered(max)), (normal((bins,)),))
