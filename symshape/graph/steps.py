@@ -93,6 +93,7 @@ class Node:
         inference: whether it runs in inference mode, where that differs from the mode the program was called in.
         untracked: for a ``detach``: it is ``Tensor.data``, whose writes autograd does not see.
         location: the user's file, line and function.
+        leaves: for an op that changes the sizes or strides of a value in place: the value, and its spec from then on.
     """
 
     op: OpOverload
@@ -105,6 +106,7 @@ class Node:
     inference: bool | None = None
     untracked: bool = False
     location: Location | None = None
+    leaves: tuple[Value, TensorSpec] | None = None
 
     @property
     def origin(self) -> Origin:

@@ -266,6 +266,7 @@ class Tracer:
                 f"the function changes torch's default dtype (before {self.env.origin()}), which a graph would "
                 "not do again; name the dtypes, or change the default around the function"
             )
+        changed = call.args[0] if torch.Tag.inplace_view in call.op.tags else None
         return Node(
             call.op,
             call.values,
@@ -276,6 +277,7 @@ class Tracer:
             None if grad is self._grad else grad,
             None if inference is self._inference else inference,
             location=user_location(),
+            leaves=(changed._value, changed._spec) if type(changed) is SymbolicTensor else None,
         )
 
     def _written(self, tensor: Any, spec: TensorSpec) -> Any:

@@ -6,12 +6,13 @@ same source run plainly in a world of its own: results bit by bit with layout an
 afterwards, what was printed, random generators, errors.  ``fullgraph=True`` may refuse (and must leave the world as it
 was); by default nothing may differ.  A difference is shrunk, and printed as a script.
 
-    python -m tests.fuzz world --gaps --count 2000   with what is known to go wrong today: counts by kind, and goes on
+    python -m tests.fuzz world --go-on --count 2000   counts differences by kind, and goes on
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import io
 import linecache
 import os
@@ -71,16 +72,13 @@ class Made:
         return f"{PRELUDE}\n{things}\n\ndef program(x, y, k=1, opts=None):\n{inner}\n"
 
 
-def make(rng: random.Random, gaps: bool) -> Made:
+def make(rng: random.Random) -> Made:
     """A random program; its changes are of things that it uses."""
-    lines = [each for each in BODY if gaps or not each.gap]
     named = rng.sample(list(THINGS), rng.randint(1, 3))
-    near = [each for each in lines if each.needs and set(each.needs) <= set(named)]
-    body = [rng.choice(near) if near and rng.random() < 0.65 else rng.choice(lines) for _ in range(rng.randint(1, 5))]
+    near = [each for each in BODY if each.needs and set(each.needs) <= set(named)]
+    body = [rng.choice(near) if near and rng.random() < 0.65 else rng.choice(BODY) for _ in range(rng.randint(1, 5))]
     used = {name for each in body for name in each.needs}
-    changes = [
-        e for e in CHANGES if (gaps or not e.gap) and (set(e.needs) & used or (not e.needs and rng.random() < 0.3))
-    ]
+    changes = [each for each in CHANGES if set(each.needs) & used or (not each.needs and rng.random() < 0.3)]
     few = rng.sample(CALLS, rng.randint(1, 4))
     steps: list[str | Line] = [rng.choice(few)]
     between = range(rng.randint(2, 6))
@@ -179,6 +177,8 @@ def _look_at(value: Any) -> Any:
         return type(value).__name__, value.training, own, tables, len(value._forward_hooks), parts
     if isinstance(value, torch.Generator):
         return hash(value.get_state().numpy().tobytes())
+    if isinstance(value, contextvars.ContextVar):
+        return look(value.get())
     if isinstance(value, random.Random):
         return hash(value.getstate())
     if isinstance(value, types.FunctionType):
@@ -302,10 +302,7 @@ def shrunk(made: Made, way: str) -> Made:
 
 
 def kind_of(made: Made, way: str, outcome: str) -> str:
-    """What a shrunk case is about, in a line: its known gaps, or all that is left of it."""
-    gaps = [e for e in (*made.body, *made.steps) if isinstance(e, Line) and e.gap]
-    if gaps:
-        return f"{way} {outcome}, {gaps[0].gap}: {' / '.join(each.tag for each in gaps)}"
+    """What a shrunk case is about, in a line: all that is left of it."""
     changes = [each.tag for each in made.steps if isinstance(each, Line)]
     body = " / ".join(each.tag for each in made.body)
     return f"{way} {outcome}: {body or 'nothing'}" + (f" || {' / '.join(changes)}" if changes else "")
@@ -358,7 +355,6 @@ def main(argv: Sequence[str] | None = None) -> Outcome:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     parser = fuzz_parser(__doc__, count=2_000, smoke=60)
-    parser.add_argument("--gaps", action="store_true", help="use lines that are known to go wrong; implies --go-on")
     parser.add_argument("--go-on", action="store_true", help="count differences by kind, one of each shown, and go on")
     parser.add_argument("--way", choices=WAYS, help="only this one")
     args = parser.parse_args(argv)
@@ -367,7 +363,7 @@ def main(argv: Sequence[str] | None = None) -> Outcome:
     examples: dict[str, str] = {}
 
     def case(rng: random.Random) -> str:
-        made = make(rng, args.gaps)
+        made = make(rng)
         way, outcome, told = difference(made, ways, counts)
         if not way:
             return outcome
@@ -375,7 +371,7 @@ def main(argv: Sequence[str] | None = None) -> Outcome:
         told = difference(made, (way,))[2] or told
         kind = kind_of(made, way, outcome)
         text = f"{kind}\n{told}\n\n{script(made, way)}"
-        if not (args.gaps or args.go_on):
+        if not args.go_on:
             raise Counterexample(text)
         counts[f"times {kind}"] += 1
         examples.setdefault(kind, f"\nFAILED {text}")

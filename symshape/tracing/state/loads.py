@@ -48,6 +48,7 @@ _WALKS = frozenset(
     ]
 )
 """Methods of modules that read the tables of a whole tree."""
+_STATE_OF_A_GENERATOR = frozenset({"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"})
 _QUIET = frozenset(
     {
         torch.SymInt,
@@ -141,6 +142,12 @@ def of_memo(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of a function with a memo: what it counts changes with every call."""
     if key.startswith("cache_"):
         recorder.refuse(f"asks for {key} of the memo of {owner.__name__}, {NOT_TO_SEE}")
+
+
+def of_generator(recorder: Recorder, owner: torch.Generator, key: str) -> None:
+    """An attribute of a random generator: while a function is traced its seed and its state are not its own."""
+    if key in _STATE_OF_A_GENERATOR:
+        recorder.refuse(f"asks a random generator for {key}, {NOT_TO_SEE}")
 
 
 def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
@@ -319,6 +326,8 @@ def _reader_for(kind: type) -> Handler:
         return of_class
     if kind is functools._lru_cache_wrapper:
         return of_memo
+    if issubclass(kind, torch.Generator):
+        return of_generator
     if kind is super:
         return of_super
     if kind is types.FunctionType:

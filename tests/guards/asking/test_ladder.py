@@ -51,7 +51,10 @@ def test_z3_is_the_last_rung() -> None:
     facts = facts_from(ranges)
     reset_counters()
     assert ask(facts, parse(text), effort=Effort.CHEAP) is None
+    assert ask(facts, parse(text), effort=Effort.THOROUGH) is None
     assert counters()["z3"] == 0
+    assert ask(facts, parse(text), effort=Effort.THOROUGH) is None
+    assert counters()["memo"] == 1
     assert ask(facts, parse(text)) is True
     assert counters()["z3"] == 1
     assert LADDER[-1].name == "enumerate"
