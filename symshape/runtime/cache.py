@@ -186,12 +186,18 @@ class EntryCache:
         """Lets :meth:`find_exact` answer ``entry`` for the key of these leaves, unless the entry has left meanwhile."""
         if not self._exact.lasts(leaves):
             return
-        with self._changing():
-            if entry.gone:
-                return
-            if len(branch.memo) >= self._memo_size:
-                branch.memo = {}
-            branch.memo[key] = (entry, values)
+        with self.lock:
+            outer, self._busy = self._busy, True  # as in a change, without a generator's frame: each new size comes here
+            try:
+                if not entry.gone:
+                    if len(branch.memo) >= self._memo_size:
+                        branch.memo = {}
+                    branch.memo[key] = (entry, values)
+            finally:
+                self._busy = outer
+        if self._lost:
+            with self._changing():
+                pass
 
     def publish(self, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
         """Adds an entry; answers its branch and the entries that had to leave, released."""
