@@ -59,6 +59,7 @@ LADDER: Final = (
     Rung("interval", Effort.CHEAP, rungs.was_rewritten, rungs.look, _BOUNDS),
     Rung("known", Effort.CHEAP, rungs.is_connective, rungs.contradict_parts, _EQUATIONS),
     Rung("points", Effort.CHEAP, rungs.seeks_one_answer, rungs.try_points),
+    Rung("chains", Effort.CHEAP, rungs.may_be_chained, rungs.follow_chains, "by chains of inequalities"),
     Rung("linear", Effort.CHEAP, rungs.divides_by_numbers, rungs.eliminate_for_true, _LINEAR),
     Rung("rules", Effort.CHEAP, rungs.may_be_rewritten, rungs.rewrite, "by rewriting"),
     Rung("linear", Effort.CHEAP, rungs.may_always_hold, rungs.eliminate_for_true, _LINEAR),

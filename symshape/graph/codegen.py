@@ -113,16 +113,16 @@ class _Writer:
 
     def _last_uses(self) -> dict[int, list[str]]:
         """For each step, the values nobody reads after it."""
-        kept = {id(value) for value in values_in(self.graph.outputs)}
-        last: dict[str, int] = {}
+        kept = set(values_in(self.graph.outputs))
+        last: dict[Value, int] = {}
         for position, step in enumerate(self.graph.steps):
             if isinstance(step, Node):
-                for value in (*values_in(step.args), *values_in(step.kwargs), *(o for o in step.outputs if o)):
-                    if id(value) not in kept:
-                        last[value.name] = position
+                for value in (*step.reads, *step.outputs):
+                    if value is not None and value not in kept:
+                        last[value] = position
         found: dict[int, list[str]] = {}
-        for name, position in last.items():
-            found.setdefault(position, []).append(name)
+        for value, position in last.items():
+            found.setdefault(position, []).append(value.name)
         return found
 
     def _prologue(self) -> None:
@@ -135,13 +135,17 @@ class _Writer:
             fresh = lifted.constant and (storage in written or storage in returned)
             text = f"lifted[{position}]"
             self.lines.append(f"{lifted.value.name} = {f'clone({text})' if fresh else text}")
+        numbers: set[Term | FloatTerm] = set()
         used: set[Term] = set()
         for step in self.graph.steps:
-            parts = (step.args, tuple(step.kwargs.values())) if isinstance(step, Node) else step.guard.term
-            map_argument(parts, lambda leaf: used.update(_symbols(leaf)))
-            if isinstance(step, Assertion):
+            if isinstance(step, Node):
+                numbers.update(step.numbers)
+            else:
+                numbers.add(step.guard.term)
                 used.update(step.message.symbols())
-        map_argument(self.graph.outputs, lambda leaf: used.update(_symbols(leaf)))
+        map_argument(self.graph.outputs, numbers.add)
+        for number in numbers:
+            used.update(_symbols(number))
         for symbol in sorted(used, key=lambda each: each.order):
             place = self.positions.get(symbol.name)
             if place is not None:

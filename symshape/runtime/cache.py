@@ -208,12 +208,18 @@ class EntryCache:
         """Lets :meth:`find_exact` answer ``entry`` for the key of these leaves, unless the entry has left meanwhile."""
         if not self._exact.lasts(leaves):
             return
-        with self._changing():
-            if entry.gone:
-                return
-            if len(branch.memo) >= self._memo_size:
-                branch.memo = {}
-            branch.memo[key] = (entry, values, self.seen(entry, values))
+        with self.lock:
+            outer, self._busy = self._busy, True  # as in a change, without a generator's frame: each new size comes here
+            try:
+                if not entry.gone:
+                    if len(branch.memo) >= self._memo_size:
+                        branch.memo = {}
+                    branch.memo[key] = (entry, values, self.seen(entry, values))
+            finally:
+                self._busy = outer
+        if self._lost:
+            with self._changing():
+                pass
 
     def seen(self, entry: Entry, values: tuple[int, ...]) -> Seen:
         """Where calls of an entry with these integers are counted; the rarest are forgotten when there are too many."""
