@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import threading
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.instrument import Hooks
-from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Container, Place, WeakAttribute
+from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Container, Place, WeakAttribute, same
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import is_library
 
@@ -37,12 +38,14 @@ class Namespace:
         before: what it held.
         own: whether plain values count: what objects of Python's and torch's own note is their own affair.
         kind: the class, if it is of one.
+        open: whether trusted code may write there, which nobody notes.
     """
 
-    __slots__ = ("before", "kind", "name", "own", "owner")
+    __slots__ = ("before", "kind", "name", "open", "own", "owner")
 
     def __init__(self, name: str, owner: Any, own: bool, kind: type | None = None) -> None:
         self.name, self.owner, self.before, self.own, self.kind = name, owner, dict(owner), own, kind
+        self.open = False
 
 
 class Recorder:
@@ -61,7 +64,9 @@ class Recorder:
         tensors: names of real tensors, by id.
         names: names of objects, by id.
         namespaces: by id of the dictionary or class: how it was.
-        slots: values of attributes that stand in no dictionary, before.
+        slots: by id of the owner and name: attributes that stand in no dictionary, as they were.
+        stored: by id of the owner (and of its dictionary) and name: what code set or deleted (see ``stores``).
+        alone: whether no other thread runs code of Python's.
         memos: functions with a memo (``lru_cache``), with the misses that they had.
         refusals: what was read that cannot be seen into, in words.
         asker: the file of the code that reads now.
@@ -94,7 +99,9 @@ class Recorder:
         self.tensors: dict[int, str] = {}
         self.names: dict[int, str] = {}
         self.namespaces: dict[int, Namespace] = {}
-        self.slots: list[Attribute] = []
+        self.slots: dict[tuple[int, str], Attribute] = {}
+        self.stored: set[tuple[int, Any]] = set()
+        self.alone = True
         self.memos: list[tuple[Any, int]] = []
         self.refusals: list[str] = []
         self.asker = ""
@@ -109,6 +116,7 @@ class Recorder:
         self.weakly = False
         self.thread = threading.get_ident()
         self._handler_for = handler_for
+        self._read: dict[tuple[int, Any], Any] = {}
 
     def refuse(self, what: str) -> None:
         """Notes what cannot be recorded.
@@ -137,6 +145,15 @@ class Recorder:
         if handler is not None:
             self.known[id(value)] = value
             handler(self, value, name)
+
+    @contextmanager
+    def weak(self) -> Iterator[None]:
+        """Inside, what is loaded is not kept alive."""
+        outer, self.weakly = self.weakly, True
+        try:
+            yield
+        finally:
+            self.weakly = outer
 
     # -- places
     def place(self, place: Place) -> None:
@@ -174,12 +191,22 @@ class Recorder:
     def entry(self, owner: Any, key: Any, name: str, namespace: Namespace) -> None:
         """An entry of a dictionary was read; it is no place if the trace itself wrote there before it read."""
         if (id(owner), key) in self.seen:
+            if not self.alone:
+                self._still(owner, key, name)
             return
         value = owner.get(key, MISSING)
         if namespace.before.get(key, MISSING) is value:
             self.place(Cell(owner, key, value, name))
+            if not self.alone:
+                self._read[id(owner), key] = value
         if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
             self.touch(value, name)
+
+    def _still(self, owner: Any, key: Any, name: str) -> None:
+        """Refuses what holds another value than it did when it was read first, which the program did not store."""
+        then = self._read.get((id(owner), key), MISSING)
+        if then is not MISSING and (id(owner), key) not in self.stored and not same(owner.get(key, MISSING), then):
+            self.refuse(f"reads {name}, which another thread changes meanwhile")
 
     def absent(self, name: str, owner: Any, key: str, namespace: Namespace) -> None:
         """A name was looked for in a dictionary and was not there."""

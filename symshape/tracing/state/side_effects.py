@@ -15,6 +15,7 @@ import torch
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, same
 from symshape.tracing.state.recorder import Namespace, Recorder
+from symshape.tracing.state.stores import is_alone
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _SYMBOLIC = (SymbolicTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -25,23 +26,29 @@ _OF_PYTHON = frozenset({"__abstractmethods__", "_abc_impl", "__annotations__", "
 def undo(recorder: Recorder) -> list[str]:
     """Puts back what a trace changed; answers what was wrong with it, in words."""
     problems: list[str] = []
+    recorder.alone = recorder.alone and is_alone()
     for memo, misses in recorder.memos:  # it may hold symbolic tensors now, and who has them cannot be seen
         if memo.cache_info().misses != misses:
             memo.cache_clear()
     for namespace in recorder.namespaces.values():
-        problems += _undo_namespace(namespace)
-    for slot in recorder.slots:
+        problems += _undo_namespace(recorder, namespace)
+    for slot in recorder.slots.values():
         now = slot.read()
-        if now is not slot.value:
+        if now is not slot.value and _is_own(recorder, slot.owner, slot.key, now):
             _put_slot_back(slot)
             problems.append(_problem(slot.name, slot.value, now))
     for place in recorder.places:
-        problems += _undo_place(place)
+        problems += _undo_place(recorder, place)
     problems += _containers(recorder.containers)
     return problems
 
 
-def _undo_namespace(namespace: Namespace) -> Iterator[str]:
+def _is_own(recorder: Recorder, owner: Any, key: Any, now: Any) -> bool:
+    """Whether a difference is the program's: see ``stores``."""
+    return recorder.alone or (id(owner), key) in recorder.stored or holds_symbolic(now)
+
+
+def _undo_namespace(recorder: Recorder, namespace: Namespace) -> Iterator[str]:
     owner, before = namespace.owner, namespace.before
     if len(owner) == len(before) and all(map(_is, owner.values(), before.values())):
         return
@@ -50,6 +57,8 @@ def _undo_namespace(namespace: Namespace) -> Iterator[str]:
         if then is now or key in _OF_PYTHON or isinstance(now, types.ModuleType):
             continue
         if not namespace.own and not holds_symbolic(now):
+            continue
+        if not namespace.open and not _is_own(recorder, namespace.kind or owner, key, now):
             continue
         _put_back(namespace, key, then)
         name = f"{namespace.name}.{key}" if namespace.name else f"the global {key}"
@@ -81,15 +90,21 @@ def _put_slot_back(slot: Attribute) -> None:
         object.__setattr__(slot.owner, slot.key, slot.value)
 
 
-def _undo_place(place: Any) -> Iterator[str]:
-    """Variables of closures, and attributes that stand in no dictionary."""
+def _undo_place(recorder: Recorder, place: Any) -> Iterator[str]:
+    """Variables of closures, and attributes that stand in no dictionary; what another thread changed."""
     if isinstance(place, Cell) and isinstance(place.owner, types.CellType):
         now = place.read()
         if now is not place.value:
             place.owner.cell_contents = place.value
             yield _problem(f"the variable {place.name} around it", place.value, now)
-    elif not isinstance(place, (Cell, Keys)) and not same(place.read(), place.value):
-        yield _problem(place.name, place.value, place.read())
+    elif isinstance(place, Keys) or (recorder.alone and isinstance(place, Cell)):
+        return
+    elif not same(now := place.read(), place.value):
+        namespace = recorder.namespaces.get(id(place.owner))
+        if recorder.alone:
+            yield _problem(place.name, place.value, now)
+        elif namespace is None or namespace.own:
+            yield f"reads {place.name}, which another thread changed meanwhile; it is traced at a later call"
 
 
 def _containers(containers: Iterable[Container]) -> Iterator[str]:
