@@ -307,7 +307,9 @@ def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
     noted = recorder.slots.get((id(owner), key))
     if noted is None or noted.value is value:
         recorder.place(Attribute(owner, key, value, name))
-    recorder.touch(value, name)
+        recorder.touch(value, name)
+    else:
+        recorder.touch_made(value, name)
 
 
 def _decimal_context() -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Container, Place, WeakAttribute, same
@@ -39,13 +40,14 @@ class Namespace:
         own: whether plain values count: what objects of Python's and torch's own note is their own affair.
         kind: the class, if it is of one.
         open: whether trusted code may write there, which nobody notes.
+        given: whether it is of an object among the arguments.
     """
 
-    __slots__ = ("before", "kind", "name", "open", "own", "owner")
+    __slots__ = ("before", "given", "kind", "name", "open", "own", "owner")
 
     def __init__(self, name: str, owner: Any, own: bool, kind: type | None = None) -> None:
         self.name, self.owner, self.before, self.own, self.kind = name, owner, dict(owner), own, kind
-        self.open = False
+        self.open = self.given = False
 
 
 class Recorder:
@@ -66,6 +68,12 @@ class Recorder:
         namespaces: by id of the dictionary or class: how it was.
         slots: by id of the owner and name: attributes that stand in no dictionary, as they were.
         stored: by id of the owner (and of its dictionary) and name: what code set or deleted (see ``stores``).
+        cells: variables of closures, as they were.
+        given: ids of objects with slots among the arguments.
+        made: containers that the program made and stored where it reads them.
+        hidden: by id, containers for which others stand: see ``planting``.
+        stand_ins: by id, those others, and what writes into the containers for which they stand.
+        fresh: whether what is loaded was made by the program.
         alone: whether no other thread runs code of Python's.
         memos: functions with a memo (``lru_cache``), with the misses that they had.
         refusals: what was read that cannot be seen into, in words.
@@ -101,6 +109,12 @@ class Recorder:
         self.namespaces: dict[int, Namespace] = {}
         self.slots: dict[tuple[int, str], Attribute] = {}
         self.stored: set[tuple[int, Any]] = set()
+        self.cells: list[Cell] = []
+        self.given: set[int] = set()
+        self.made: list[Any] = []
+        self.hidden: dict[int, Any] = {}
+        self.stand_ins: dict[int, Variable] = {}
+        self.fresh = False
         self.alone = True
         self.memos: list[tuple[Any, int]] = []
         self.refusals: list[str] = []
@@ -155,6 +169,14 @@ class Recorder:
         finally:
             self.weakly = outer
 
+    def touch_made(self, value: Any, name: str) -> None:
+        """A value was loaded that the program itself stored there."""
+        outer, self.fresh = self.fresh, True
+        try:
+            self.touch(value, name)
+        finally:
+            self.fresh = outer
+
     # -- places
     def place(self, place: Place) -> None:
         """Notes a place, once."""
@@ -199,8 +221,10 @@ class Recorder:
             self.place(Cell(owner, key, value, name))
             if not self.alone:
                 self._read[id(owner), key] = value
-        if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
-            self.touch(value, name)
+            if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
+                self.touch(value, name)
+        else:
+            self.touch_made(value, name)
 
     def _still(self, owner: Any, key: Any, name: str) -> None:
         """Refuses what holds another value than it did when it was read first, which the program did not store."""
@@ -221,8 +245,10 @@ class Recorder:
                 try:
                     value = cell.cell_contents
                 except ValueError:
-                    continue
-                self.place(Cell(cell, name, value, name))
+                    value = MISSING
+                found = Cell(cell, name, value, name)
+                self.cells.append(found)
+                self.place(found)
                 self.touch(value, name)
 
 

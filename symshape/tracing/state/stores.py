@@ -15,6 +15,7 @@ import torch
 
 from symshape.tracing.state import lookups, trusted
 from symshape.tracing.state.recorder import TABLES, Recorder
+from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 
 def is_alone() -> bool:
@@ -27,6 +28,8 @@ def attribute(recorder: Recorder, owner: Any, key: str) -> None:
     if isinstance(owner, type):
         recorder.class_namespace(owner)
         recorder.stored.add((id(owner), key))
+        return
+    if type(owner) is SymbolicTensor:  # it refuses, or it is the program's own
         return
     recorder.stored.add((id(owner), key))
     attributes = lookups.attributes_of(owner)
@@ -55,3 +58,4 @@ def by_module_method(recorder: Recorder, module: torch.nn.Module, key: str) -> N
         tables = (each.__dict__.get(name) for name in TABLES)
         for attributes in (each.__dict__, *(table for table in tables if table is not None)):
             recorder.namespace(path, attributes).open = True
+        recorder.entry(each.__dict__, "training", f"{path}.training", recorder.namespace(path, each.__dict__))

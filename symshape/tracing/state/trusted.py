@@ -200,7 +200,8 @@ READING_METHODS = frozenset(
     words(
         "__call__ forward _call_impl _wrapped_call_impl __init__ __getattr__ __setattr__ __delattr__ __dir__ __repr__ "
         "parameters named_parameters buffers named_buffers modules named_modules children named_children "
-        "_named_members state_dict get_submodule get_parameter get_buffer get_extra_state extra_repr _get_name training _version"
+        "_named_members _version training state_dict get_submodule get_parameter get_buffer get_extra_state extra_repr "
+        "_get_name"
     )
 )
 """Methods of ``nn.Module`` that set no attributes, or only those that they are told to."""

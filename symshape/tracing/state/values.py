@@ -116,7 +116,12 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
     """A list, dictionary, set … of which any item may be read."""
     recorder.known.setdefault(id(value), value)
     items = items_of(value)
-    recorder.containers.append(Container(value, items, name))
+    if id(value) in recorder.hidden:
+        recorder.refuse(f"reaches the container {name} in two ways, and writes it; give it one name")
+    if recorder.fresh:
+        recorder.made.append(value)
+    else:
+        recorder.containers.append(Container(value, items, name))
     if isinstance(value, bytearray):
         return
     table = recorder.names.get(id(value))  # of a module: its entries are called like attributes
@@ -225,9 +230,12 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
     if attributes is not None:
         before = recorder.namespace(name, attributes, not trusted.is_machinery(kind.__module__))
         before.open = before.open or trusted.has_trusted_base(kind)
+        before.given = before.given or recorder.weakly
     for key in lookups.slots_of(kind):
         noted = Attribute(value, key, getattr(value, key, MISSING), f"{name}.{key}")
         recorder.slots.setdefault((id(value), key), noted)
+        if recorder.weakly:
+            recorder.given.add(id(value))
     if not trusted.is_machinery(kind.__module__):
         if not lookups.is_of_library(kind):
             recorder.attribute(value, "__class__", kind, f"the class of {name}")
