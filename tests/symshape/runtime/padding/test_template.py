@@ -24,7 +24,7 @@ Make = Callable[..., tuple[PaddedGraph, dict[str, int]]]
 
 
 def _made(model: Callable[..., Any], *arguments: torch.Tensor) -> tuple[Template | None, Make]:
-    """The template of a program at the bucket of these arguments; what makes the padded program of others, and sizes."""
+    """The template of a program at the bucket of these arguments; what makes padded programs for others, and sizes."""
     with torch.no_grad():
         program = symshape.trace(model, *arguments, dynamic=True).program
     device, aliased = device_of(program.graph), aliased_storages(program.graph)
