@@ -67,9 +67,7 @@ def test_one_compilation_serves_all_buckets(seen: list[events.Event]) -> None:
     assert not [each for each in seen if isinstance(each, events.RunnerFallback)]
 
 
-def test_a_compiler_that_fails_leaves_eagers_kernels(
-    seen: list[events.Event], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_fails_leaves_eagers_kernels(seen: list[events.Event], monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("no compiler here")
 
