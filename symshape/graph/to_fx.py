@@ -51,7 +51,7 @@ def to_fx(program: Program, *, lifted_as_inputs: bool = False) -> torch.fx.Graph
 def graph_to_fx(
     graph: Graph, paths: Sequence[str], slots: Sequence[Slot], *, lifted_as_inputs: bool = False
 ) -> torch.fx.GraphModule:
-    """A graph as a GraphModule, for calls whose leaves have these paths and whose integers are these (see ``to_fx``)."""
+    """A graph as a GraphModule, for calls with leaves of these paths and with these integers (see ``to_fx``)."""
     return _Writer(graph, paths, slots, lifted_as_inputs).module()
 
 

@@ -136,7 +136,6 @@ def test_the_number_of_graphs_is_bounded() -> None:
     ("fn", "reason"),
     [
         (lambda x: x[x > 0], "data"),
-        (lambda x: x * torch.rand_like(x), "random"),
         (lambda x: x.cpu() * 2, "cpu"),
         (lambda x: x.expand(3, *x.shape), None),
     ],
@@ -160,8 +159,43 @@ def test_gradients_fall_back_to_eager(seen: list[events.Event]) -> None:
     assert any("gradients" in each for each in reasons(seen))
 
 
+def test_random_numbers_are_eagers(seen: list[events.Event]) -> None:
+    compiled = symshape.compile(lambda x: x * torch.rand_like(x), runner="cudagraph")
+    x = torch.randn(6, device="cuda")
+    torch.manual_seed(0)
+    ours = [compiled(x) for _ in range(3)]
+    torch.manual_seed(0)
+    assert all(torch.equal(each, x * torch.rand_like(x)) for each in ours)
+    assert not torch.equal(ours[1], ours[2])
+    assert not reasons(seen)
+
+
+def test_auto_pads_where_that_is_faster(seen: list[events.Event]) -> None:
+    def many(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(100):
+            x = x.sin() + 1
+        return x.softmax(0)
+
+    compiled = symshape.compile(many, dynamic=True)
+    for n in (*range(20, 33), 25, 26):
+        x = torch.randn(n, 3, device="cuda")
+        torch.testing.assert_close(compiled(x), many(x))
+    (entry,) = compiled.entries
+    assert entry.runner_name == "padded"
+    assert entry.runner.release is not None
+    assert 1 <= captures(seen) <= 2  # the first call runs eagerly and is timed
+    assert sum(each.calls for each in entry.seen.values()) == 15
+
+
+def test_auto_leaves_alone_what_is_too_small_to_gain() -> None:
+    compiled = symshape.compile(lambda x: x * 2, dynamic=True)
+    for n in (*range(20, 60), *range(20, 60)):
+        x = torch.randn(n, device="cuda")
+        assert torch.equal(compiled(x), x * 2)
+
+
 def test_auto_captures_sizes_that_come_back(seen: list[events.Event]) -> None:
-    compiled = symshape.compile(lambda x: x * 2 + 1)
+    compiled = symshape.compile(lambda x: x * 2 + 1, dynamic=False)
     for n in (4, 5, 6):
         compiled(torch.randn(n, device="cuda"))
     assert captures(seen) == 0
