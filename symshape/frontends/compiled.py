@@ -362,7 +362,7 @@ class Compiled:
         return self._refusals.explain(self._cache.clock)
 
     def report(self) -> str:
-        """For each entry what runs it; where it is padded, its buckets (calls, waste, bytes) and symbols; the budget."""
+        """For each entry what runs it; if padded, its buckets (calls, waste, bytes) and symbols; then the budget."""
         return report(self.entries, self._graphs)
 
     def traffic(self, entry: int | None = None) -> Traffic:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -149,6 +150,39 @@ def test_what_cannot_be_captured_runs_all_the_same(fn: Function, reason: str | N
     assert torch.equal(ours, fn(x))
     if reason is not None:
         assert any(reason in each for each in reasons(seen))
+
+
+@pytest.mark.parametrize("runner", ["cudagraph", "auto"])
+def test_random_numbers_are_eagers(runner: Any) -> None:
+    def program(x: torch.Tensor) -> Any:
+        return torch.nn.functional.dropout(x, 0.5) * 2, torch.rand_like(x), torch.randn(3, device=x.device)
+
+    compiled = symshape.compile(program, runner=runner)
+    x = torch.ones(1000, device="cuda")
+    torch.manual_seed(3)
+    mine = [compiled(x) for _ in range(6)]
+    state = torch.cuda.get_rng_state()
+    torch.manual_seed(3)
+    theirs = [program(x) for _ in range(6)]
+    for ours, eagers in zip(mine, theirs, strict=True):
+        for a, b in zip(ours, eagers, strict=True):
+            assert torch.equal(a, b)
+    assert torch.equal(state, torch.cuda.get_rng_state())
+    assert not torch.equal(mine[-1][0], mine[-2][0])
+    assert compiled.stats().cuda_graphs == 1
+
+
+def test_sizes_that_find_no_room_run_without_a_graph() -> None:
+    compiled = symshape.compile(lambda x: x * 2, runner="cudagraph", options=Options(max_cuda_graphs=2))
+    captured: list[events.Event] = []
+    unsubscribe = events.subscribe(lambda e: captured.append(e) if isinstance(e, events.GraphCaptured) else None)
+    try:
+        for n in [2, 3, 4, 5] * 20:
+            x = torch.randn(n, device="cuda")
+            assert torch.equal(compiled(x), x * 2)
+    finally:
+        unsubscribe()
+    assert len(captured) == 2
 
 
 def test_gradients_fall_back_to_eager(seen: list[events.Event]) -> None:

@@ -137,7 +137,7 @@ class Bucket:
     def _written(self, values: Mapping[str, int]) -> torch.Tensor:
         """The sizes that the program reads, on its device; no one waits for the copy."""
         sizes = torch.tensor([amount(term, values) for term in self._padded.sizes], dtype=torch.int64)
-        if self.sizes.device.type == "cuda":
+        if self.sizes.device.type == "cuda" and self._sized:
             return sizes.pin_memory().to(self.sizes.device, non_blocking=True)
         return sizes
 

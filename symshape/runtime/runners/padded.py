@@ -165,7 +165,7 @@ class PaddedRunner:
         """
         tensors = [leaves[position] for position in self._positions]
         memory = [address for each in tensors if (address := each.untyped_storage().data_ptr())]
-        if len(set(memory)) < len(memory):
+        if len(set(memory)) < len(memory) or any(map(_overlaps_itself, tensors)):
             return True
         return any(each.untyped_storage().data_ptr() in memory for each in self._lifted)
 
@@ -259,11 +259,24 @@ def _repairs(made: Plan) -> int:
     return len(made.padded.repairs) if made.padded is not None else 0
 
 
+def _overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether two elements of a tensor may share memory."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (size - 1)
+    return False
+
+
 def _check_fit(program: Program, *, draws: bool) -> torch.device:
     graph = program.graph
     check_recordable(program, draws=draws)
     mutated = set(graph.mutated)
     memory = [each.tensor.untyped_storage().data_ptr() for each in graph.lifted if each.tensor.numel()]
+    if any(_overlaps_itself(each.tensor) for each in graph.lifted if each.value in mutated):
+        raise Unfit("it writes to a parameter or a buffer whose elements share memory")
     if any(
         memory.count(each.tensor.untyped_storage().data_ptr()) > 1 for each in graph.lifted if each.value in mutated
     ):

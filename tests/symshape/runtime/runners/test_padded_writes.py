@@ -185,6 +185,17 @@ def test_arguments_that_overlap_run_op_by_op() -> None:
     assert whole.tolist() == [1] * 5 + [0] * 3
 
 
+def test_arguments_whose_elements_share_memory_run_op_by_op() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        x[0].add_(1)
+        return x.sum(0)
+
+    compiled = symshape.compile(program, dynamic=True, runner="padded")
+    for n in (4, 5):
+        assert compiled(torch.zeros(1, 3).expand(n, 3)).tolist() == [n] * 3
+        assert compiled(torch.zeros(n, 6)[:, ::2]).tolist() == [1] * 3
+
+
 def test_batch_norm_in_training_is_refused_and_right() -> None:
     torch.manual_seed(0)
     module, twin = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
