@@ -149,7 +149,7 @@ class Cached(nn.Module):
 
 
 def _cache(batch: int, length: int) -> Tensors:
-    keys, values = torch.randn(2, batch, 4, length, 8).unbind()
+    keys, values = torch.randn(batch, 4, length, 8), torch.randn(batch, 4, length, 8)
     return torch.randn(batch, 1, 32), keys, values, torch.randint(0, length, (1,))
 
 
