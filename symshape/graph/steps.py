@@ -139,13 +139,19 @@ Step = Node | Assertion
 
 
 def draws_random_numbers(node: Node) -> bool:
-    """Whether a node advances the random state: by its tag, unless all it would draw for is a dropout of 0."""
+    """Whether a node advances the random state: by its tag, unless all it would draw for is a dropout of 0, or one that
+    is for training only.
+    """
     if torch.Tag.nondeterministic_seeded not in node.op.tags:
         return False
-    for position, argument in enumerate(node.op._schema.arguments):
-        if argument.name == "dropout_p":
-            given = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name, 0.0)
-            return not (isinstance(given, (int, float)) and given == 0)
+    names = [argument.name for argument in node.op._schema.arguments]
+    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    if given.get("train", True) is False:
+        return False
+    for name in ("dropout_p", "dropout"):
+        if name in names:
+            share = given.get(name, 0.0)
+            return not (isinstance(share, (int, float)) and share == 0)
     return True
 
 

@@ -31,6 +31,7 @@ NOT_RUN = {
             "aten._scaled_dot_product_efficient_attention.default",
             "aten._scaled_dot_product_cudnn_attention.default",
             "aten._scaled_dot_product_fused_attention_overrideable.default",
+            "aten._cudnn_rnn.default",
         ),
         "runs on devices only: tests/symshape/runtime/padding/test_transform.py runs what is around it",
     ),

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+import meta_fns
 import symshape
 from guards import parse
 from guards.terms import fold
@@ -18,6 +19,7 @@ from meta_fns import TensorSpec
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Input, Node, Value, map_argument
 from symshape.runtime.padding.region import Region
+from symshape.runtime.padding.results import amount
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, pad
 from tests.meta_fns.padding.poison import poison
 
@@ -151,6 +153,96 @@ def test_a_users_mask_as_torch_prepares_it_on_cuda(op: Any, keep: torch.dtype, r
         sizes = [torch.tensor(fold.evaluate(term, {"s0": batch, "s1": length})) for term in padded.sizes]
         made = _run(padded.graph, [*buffers, *sizes])[:batch, :, :length]
         torch.testing.assert_close(made, _attend(query, key, key, bias), rtol=1e-5, atol=1e-5)
+
+
+RNN = aten._cudnn_rnn.default
+GRU = 3  # cuDNN's number of it
+
+
+def _recurrent(layers: int, first: bool, both: bool = False) -> Graph:
+    """A GRU as a program on CUDA calls it."""
+    batch, time = symbol("s0"), symbol("s1")
+
+    def value(index: int, *sizes: Any) -> Value:
+        return Value(index, TensorSpec(sizes, (), 0, torch.float32, CPU), object())
+
+    ways = 2 if both else 1
+    sound = value(0, *((batch, time, 6) if first else (time, batch, 6)))
+    state = value(1, layers * ways, batch, 5)
+    wide = [6 if i < ways else 5 * ways for i in range(layers * ways)]
+    weights = [value(2 + i, *size) for i, size in enumerate(s for n in wide for s in ((15, n), (15, 5), (15,), (15,)))]
+    out = value(90, *((batch, time, 5 * ways) if first else (time, batch, 5 * ways)))
+    last = value(91, layers * ways, batch, 5)
+    args = (sound, weights, 4, None, state, None, GRU, 5, 0, layers, first, 0.0, False, both, [], None)
+    node = Node(RNN, args, {}, (out, last, None, None, None), False)
+    results = (out, last) if layers == 1 else (out,)
+    _, tree = pytree.tree_flatten([0] * len(results))
+    return Graph(
+        tuple(Input(i, f"input{i}", each) for i, each in enumerate((sound, state, *weights))),
+        (),
+        (node,),
+        results,
+        tree,
+    )
+
+
+def _gru(sound: torch.Tensor, weights: Any, stride: int, buffer: Any, state: torch.Tensor, *rest: Any) -> Any:
+    """What cuDNN computes."""
+    layers, first, both = rest[4], rest[5], rest[8]
+    return (*torch.gru(sound, state, list(weights), True, layers, 0.0, False, both, first), None, None, None)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_recurrent_layers_run_over_padding_behind(layers: int, first: bool) -> None:
+    graph = _recurrent(layers, first)
+    padded = pad(graph, Region([parse("s1 >= 1")], {}, {"s0": 4, "s1": 12}), CPU)
+    torch.manual_seed(0)
+    for batch, time in ((4, 12), (1, 1), (3, 5), (4, 2)):
+        sizes = {"s0": batch, "s1": time}
+        inputs = [torch.randn([amount(size, sizes) for size in each.value.spec.sizes]) for each in graph.inputs]
+        buffers = [torch.empty(each.value.spec.sizes) for each in padded.graph.inputs[: len(inputs)]]
+        for number, (buffer, part) in enumerate(zip(buffers, inputs, strict=True)):
+            poison(buffer, number + time)
+            buffer[tuple(slice(0, size) for size in part.shape)] = part
+        written = [torch.tensor(fold.evaluate(term, sizes)) for term in padded.sizes]
+        known = dict(zip((each.value for each in padded.graph.inputs), (*buffers, *written), strict=True))
+        for node in padded.graph.nodes:
+            made = (_gru if node.op is RNN else node.op)(*map_argument(node.args, known.__getitem__), **node.kwargs)
+            known.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+        expected = _gru(inputs[0], inputs[2:], 4, None, inputs[1], *graph.nodes[0].args[5:])
+        for place, value in enumerate(graph.outputs):
+            mine = known[padded.graph.outputs[padded.outputs[value][0]]]
+            part = mine[tuple(slice(0, size) for size in expected[place].shape)]
+            torch.testing.assert_close(part, expected[place])
+
+
+def test_a_recurrent_layer_that_goes_back_is_refused() -> None:
+    with pytest.raises(Refusal, match="the way back begins in the padding") as caught:
+        pad(_recurrent(1, True, both=True), Region([parse("s1 >= 1")], {}, {"s0": 4, "s1": 12}), CPU)
+    assert caught.value.symbols == {"s1"}
+    assert "one direction" in caught.value.remedy
+
+
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+def test_recurrent_layers_have_the_shapes_of_torchs_own(first: bool, both: bool) -> None:
+    graph = _recurrent(2, first, both)
+    sizes = {"s0": 3, "s1": 7}
+
+    def like(value: Value) -> torch.Tensor:
+        return torch.empty([amount(size, sizes) for size in value.spec.sizes], device="meta")
+
+    args = map_argument(graph.nodes[0].args, like)
+    theirs = RNN(*args)
+    mine = meta_fns.infer(RNN, _specs(args), {})
+    for each, other in zip(mine[:3], theirs[:3], strict=True):
+        assert tuple(each.sizes) == tuple(other.shape)
+        assert each.dtype is other.dtype
+
+
+def _specs(args: Any) -> list[Any]:
+    return [[TensorSpec.of(b) for b in a] if isinstance(a, (list, tuple)) else a for a in args]
 
 
 def test_a_causal_mask_for_other_keys_is_refused() -> None:

@@ -259,7 +259,7 @@ def test_a_write_that_another_tensor_shows_is_refused() -> None:
 
     compiled = _check(program, [(torch.randn(n, 4),) for n in (5, 6)])
     refusal = _runner(compiled).refusals["s0"]
-    assert "share" in refusal.reason
+    assert "put back" in refusal.reason
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
