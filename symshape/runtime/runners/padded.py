@@ -90,7 +90,9 @@ class PaddedRunner:
                     self._lender.spoil()
                 self._store.clock = now = self._store.clock + 1
                 found = None if self._released else self._finder.find(tuple(values))
-                if found is not None and not (self._writes and self._overlap(leaves)):
+                if self._released:  # maybe just now: the objects of an entry may die at any moment
+                    self._finder.clear()
+                elif found is not None and not (self._writes and self._overlap(leaves)):
                     bucket, placement = found
                     bucket.lease.last_used = now
                     try:
