@@ -26,6 +26,7 @@ from symshape.runtime.runners.bucket_finder import BucketFinder
 from symshape.runtime.runners.capture import CaptureFailed
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.runners.overlaps import overlap, overlaps_itself
 from symshape.runtime.runners.protocol import Runner, Unfit
 
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
@@ -74,6 +75,9 @@ class PaddedRunner:
         self._draws = options.randomness == "any"
         self._device = _check_fit(program, draws=self._draws)
         self._writes = program.graph.mutates_inputs
+        mutated = set(program.graph.mutated)
+        self._writing = [(each.position, each.value in mutated) for each in program.graph.inputs]
+        self._told = False
         self._lifted = program.lifted_tensors
         borrow = options.outputs == "borrow"
         self._lender = store.lender if borrow and options.check_borrowed else None
@@ -112,15 +116,12 @@ class PaddedRunner:
         return self._eager(leaves, values)
 
     def _overlap(self, leaves: Sequence[Any]) -> bool:
-        """Whether what the program writes could be seen through another tensor: then copies of the inputs are no good.
-
-        Two tensors of one memory overlap, whatever parts of it they are.
-        """
-        tensors = [leaves[position] for position in self._positions]
-        memory = [address for each in tensors if (address := each.untyped_storage().data_ptr())]
-        if len(set(memory)) < len(memory) or any(map(_overlaps_itself, tensors)):
-            return True
-        return any(each.untyped_storage().data_ptr() in memory for each in self._lifted)
+        """Whether what the program writes could be seen through another tensor of this call."""
+        found = overlap(((leaves[position], written) for position, written in self._writing), self._lifted)
+        if found and not self._told:
+            self._told = True
+            events.emit(events.RunnerFallback("padded", "eager", "what it writes overlaps another tensor of the call"))
+        return found
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
         """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
@@ -199,23 +200,12 @@ def _repairs(made: Plan) -> int:
     return len(made.padded.repairs) if made.padded is not None else 0
 
 
-def _overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether two elements of a tensor may share memory."""
-    reach = 0
-    for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
-        if size > 1:
-            if stride <= reach:
-                return True
-            reach += stride * (size - 1)
-    return False
-
-
 def _check_fit(program: Program, *, draws: bool) -> torch.device:
     graph = program.graph
     check_recordable(program, draws=draws)
     mutated = set(graph.mutated)
     memory = [each.tensor.untyped_storage().data_ptr() for each in graph.lifted if each.tensor.numel()]
-    if any(_overlaps_itself(each.tensor) for each in graph.lifted if each.value in mutated):
+    if any(overlaps_itself(each.tensor) for each in graph.lifted if each.value in mutated):
         raise Unfit("it writes to a parameter or a buffer whose elements share memory")
     if any(
         memory.count(each.tensor.untyped_storage().data_ptr()) > 1 for each in graph.lifted if each.value in mutated
