@@ -49,8 +49,8 @@ class Options:
             results, and for each stream what the largest of them needs while it runs, counted from the sizes of their
             tensors.  None for no limit.
         outputs: ``"copy"``: results are the caller's own.  ``"borrow"``: results of padded programs lie in the memory
-            of their bucket and are right until the next call of the compiled function; nothing is copied, and their
-            strides may differ from eager's.
+            of their bucket and are right until the next call of the compiled function; nothing is copied, they
+            are not to be written to, and their strides may differ from eager's.
         check_borrowed: for finding those that are used too late: borrowed results turn to NaN (or extreme integers)
             at the next call.
         randomness: ``"eager"``: random numbers are those that eager draws from the same seed; programs that draw them

@@ -100,9 +100,10 @@ class BucketFinder:
         sizes = {name: values[place] for name, place in self._symbols}
         bucket = self._own(sizes, stream)
         if bucket is not None:
-            _remember(self._calls, key, (bucket, bucket.place(sizes, self._lend)))
+            own = bucket, bucket.place(sizes, self._lend)
+            _remember(self._calls, key, own)
             self._guests.pop(key, None)
-            return self._calls[key]
+            return own
         bucket = min((each for each in self.buckets(stream) if each.covers(sizes)), key=_size, default=None)
         found = None if bucket is None else (bucket, bucket.place(sizes, self._lend))
         _remember(self._guests, key, (self._store.clock + _AGAIN * self._store.limit, found))
@@ -228,10 +229,10 @@ class BucketFinder:
         self.refusals.update(made.refusals)
 
     def _forget(self, bucket: Bucket) -> None:
-        for key in [key for key, found in self._calls.items() if found[0] is bucket]:
-            del self._calls[key]
-        for key in [key for key, (_, found) in self._guests.items() if found is not None and found[0] is bucket]:
-            del self._guests[key]
+        for key in [key for key, found in self._calls.copy().items() if found[0] is bucket]:
+            self._calls.pop(key, None)
+        for key in [key for key, (_, found) in self._guests.copy().items() if found is not None and found[0] is bucket]:
+            self._guests.pop(key, None)
 
 
 def _size(bucket: Bucket) -> int:

@@ -29,6 +29,7 @@ from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.judge import Judge
 from symshape.runtime.runners.kernels import Kernels
+from symshape.runtime.runners.overlaps import overlap, overlaps_itself
 from symshape.runtime.runners.protocol import Runner, Unfit
 
 _PATIENCE = 256  # calls before a program is compiled in the background
@@ -90,6 +91,9 @@ class PaddedRunner:
         self._draws = options.randomness == "any"
         self._device = _check_fit(program, draws=self._draws)
         self._writes = program.graph.mutates_inputs
+        mutated = set(program.graph.mutated)
+        self._writing = [(each.position, each.value in mutated) for each in program.graph.inputs]
+        self._told = False
         self._lifted = program.lifted_tensors
         borrow = options.outputs == "borrow"
         self._lender = store.lender if borrow and options.check_borrowed else None
@@ -118,7 +122,9 @@ class PaddedRunner:
                 if self._judge is not None and self._judge.eager is None:
                     return self._judge.time_eager(self._eager, leaves, values)
                 found = None if self._released else self._finder.find(tuple(values))
-                if found is None:
+                if self._released:  # maybe just now: the objects of an entry may die at any moment
+                    self._finder.clear()
+                elif found is None:
                     serves = self._otherwise.run
                 elif not (self._writes and self._overlap(leaves)) and self._pays(*found):
                     bucket, placement = found
@@ -159,15 +165,12 @@ class PaddedRunner:
         return results
 
     def _overlap(self, leaves: Sequence[Any]) -> bool:
-        """Whether what the program writes could be seen through another tensor: then copies of the inputs are no good.
-
-        Two tensors of one memory overlap, whatever parts of it they are.
-        """
-        tensors = [leaves[position] for position in self._positions]
-        memory = [address for each in tensors if (address := each.untyped_storage().data_ptr())]
-        if len(set(memory)) < len(memory) or any(map(_overlaps_itself, tensors)):
-            return True
-        return any(each.untyped_storage().data_ptr() in memory for each in self._lifted)
+        """Whether what the program writes could be seen through another tensor of this call."""
+        found = overlap(((leaves[position], written) for position, written in self._writing), self._lifted)
+        if found and not self._told:
+            self._told = True
+            events.emit(events.RunnerFallback("padded", "eager", "what it writes overlaps another tensor of the call"))
+        return found
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
         """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
@@ -259,23 +262,12 @@ def _repairs(made: Plan) -> int:
     return len(made.padded.repairs) if made.padded is not None else 0
 
 
-def _overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether two elements of a tensor may share memory."""
-    reach = 0
-    for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
-        if size > 1:
-            if stride <= reach:
-                return True
-            reach += stride * (size - 1)
-    return False
-
-
 def _check_fit(program: Program, *, draws: bool) -> torch.device:
     graph = program.graph
     check_recordable(program, draws=draws)
     mutated = set(graph.mutated)
     memory = [each.tensor.untyped_storage().data_ptr() for each in graph.lifted if each.tensor.numel()]
-    if any(_overlaps_itself(each.tensor) for each in graph.lifted if each.value in mutated):
+    if any(overlaps_itself(each.tensor) for each in graph.lifted if each.value in mutated):
         raise Unfit("it writes to a parameter or a buffer whose elements share memory")
     if any(
         memory.count(each.tensor.untyped_storage().data_ptr()) > 1 for each in graph.lifted if each.value in mutated
