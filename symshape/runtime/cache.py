@@ -221,7 +221,7 @@ class EntryCache:
         if not self._exact.lasts(leaves):
             return
         with self.lock:
-            outer, self._busy = self._busy, True  # as in a change, without its generator: each new size comes here
+            outer, self._busy = self._busy, True  # as in a change, without a generator's frame
             try:
                 if not entry.gone:
                     if len(branch.memo) >= self._memo_size:

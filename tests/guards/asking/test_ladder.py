@@ -29,6 +29,7 @@ x, y = symbol("x"), symbol("y")
         ("rules", "(x*y + x) // (y + 1) == x", []),
         ("linear", "x // 3 + x // 2 <= x", []),
         ("linear", "min(x, y) + max(x, y) == x + y", []),
+        ("chains", "x*x*y <= z*z*z", ["x <= y", "y <= z"]),
         ("cases", "x*x % 4 <= 1", []),
         ("points", "x < y", []),
         ("sympy", "(x - 20)*(x - 20)*y*y + 1 >= 2*(x - 20)*y", []),
