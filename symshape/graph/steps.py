@@ -114,10 +114,14 @@ class Node:
 
 @attrs.frozen(eq=False)
 class Assertion:
-    """A condition on unbacked symbols that is checked when the program runs, at this point; the text if it fails."""
+    """A condition on unbacked symbols that is checked when the program runs, at this point; the text if it fails.
+
+    ``error`` is what the program raises where it does not hold.
+    """
 
     guard: Guard
     message: Message = attrs.field(factory=Message)
+    error: type[Exception] = RuntimeError
 
 
 Step = Node | Assertion
@@ -131,6 +135,8 @@ def draws_random_numbers(node: Node) -> bool:
         if argument.name == "dropout_p":
             given = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name, 0.0)
             return not (isinstance(given, (int, float)) and given == 0)
+        if argument.name == "dropout":  # of recurrent layers; whether in training comes after it
+            return node.args[position] != 0 and node.args[position + 1] is not False
     return True
 
 
