@@ -296,8 +296,8 @@ def _arange_of_floats(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Si
     fractions = [_fraction(n) for n in (start, end, step)]
     (first, under_first), (last, under_last), (by, under_by) = fractions
     if dtype is torch.int64 or type(by) is not int or not 0 < by < _FEW or None in (first, last):
-        plain = [n if isinstance(n, (int, float)) else float(n.guard_float()) for n in (start, end, step)]
-        return _arange_static(*plain, dtype)
+        start, end, step = (n if isinstance(n, (int, float)) else float(n.guard_float()) for n in (start, end, step))
+        return _arange_static(start, end, step, dtype)
     span = last * under_first - first * under_last
     if not known(span >= 0):
         check(span >= 0, lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step")

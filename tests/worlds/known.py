@@ -14,7 +14,6 @@ class Known:
 
 
 HOOKED = "a hook on an argument is no part of a call's key: ask for hooks where a program computes gradients itself"
-INDEX = "a check of the program's that fails when the graph runs raises one class of errors: keep the program's own"
 
 KNOWN: dict[str, Known] = {
     "1-functions-modules-hooks-hook_on_an_argument": Known("wrong", HOOKED),
@@ -24,6 +23,5 @@ CALLER = "a function that asks who calls it finds symshape there; torch.compile 
 
 DIFFERENT_BY_DEFAULT: dict[str, Known] = {
     "1-names-and-surroundings-name_of_the_caller": Known("wrong", CALLER),
-    "11-messages-and-layouts-check_of_an_index": Known("wrong", INDEX),
 }
 """What falls back differs in these from what ``fullgraph=True`` raises: wrong in another way."""

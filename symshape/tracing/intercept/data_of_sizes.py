@@ -47,7 +47,7 @@ def maker(function: Any) -> Callable[..., Any]:
             and torch.get_default_device().type == "cpu"
             and all(type(item) in (int, torch.SymInt) for item in items)
         )
-        if not fine:
+        if not fine or shape is None:
             return otherwise(*args, **kwargs)
         made = [aten.scalar_tensor.default(item, dtype=dtype or torch.int64) for item in items]
         return made[0] if shape == [] else torch.stack(made).view(shape)
