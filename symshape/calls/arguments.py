@@ -215,8 +215,8 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
         return ConstantKey(float, leaf, digits(leaf))
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         raise InputError(f"argument {path} is a {type(leaf).__name__} of another tracer; pass a plain number")
-    try:
-        hash(leaf)
+    try:  # a slice of plain numbers is its parts (before Python 3.12 it has no hash)
+        hash((leaf.start, leaf.stop, leaf.step) if type(leaf) is slice else leaf)
     except TypeError as error:
         raise InputError(
             f"argument {path} is an unhashable {type(leaf).__name__}, so it can be neither traced nor guarded; "

@@ -96,7 +96,7 @@ def _plain(leaf: Any) -> Any:
 
 
 def _layout(leaf: torch.Tensor) -> Any:
-    return (is_canonical(leaf) and not leaf.storage_offset()) or _strides(leaf)
+    return (is_canonical(leaf) and not leaf.storage_offset() and leaf.layout is torch.strided) or _strides(leaf)
 
 
 def _strides(leaf: torch.Tensor) -> Any:
@@ -120,7 +120,7 @@ def _generate(number: int) -> MakeKey:
             f"            s{name} = {name}.shape",
             f"            k{name} = (s{name}, {', '.join(f'{name}.{each}' for each in EQUAL)},",
             f"                (1 not in s{name} and 0 not in s{name} and {name}.is_contiguous()"
-            f" and not {name}.storage_offset()) or strides({name}))",
+            f" and not {name}.storage_offset() and {name}.layout is strided) or strides({name}))",
             "        else:",
             f"            k{name} = plain({name})",
             f"            if k{name} is None: return None",
@@ -135,6 +135,7 @@ def _generate(number: int) -> MakeKey:
     key = f"(now, {', '.join(f'k{name}' for name in names)})"
     lines.append(f"    return ({key}, *kwargs) if kwargs else {key}")
     namespace = {"Tensor": torch.Tensor, "plain": _plain, "modes": modes, "repeats": _repeats, "strides": _strides}
+    namespace["strided"] = torch.strided  # a tensor of oneDNN's says that it is contiguous, too
     return _function("\n".join(lines), Unusual=_Unusual, **namespace)
 
 

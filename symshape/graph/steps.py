@@ -129,10 +129,14 @@ class Node:
 
 @attrs.frozen(eq=False)
 class Assertion:
-    """A condition on unbacked symbols that is checked when the program runs, at this point; the text if it fails."""
+    """A condition on unbacked symbols that is checked when the program runs, at this point; the text if it fails.
+
+    ``error`` is what the program raises where it does not hold.
+    """
 
     guard: Guard
     message: Message = attrs.field(factory=Message)
+    error: type[Exception] = RuntimeError
 
 
 Step = Node | Assertion

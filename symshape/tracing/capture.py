@@ -206,7 +206,7 @@ def _run(
             ids_of_stand_ins_refused(),
             number_methods(),
             TracingMode(tracer),
-            FunctionMode(),
+            FunctionMode(tracer),
             texts.values(),
             left_as_they_are(problems),
             planted.in_the_world(recorder),
