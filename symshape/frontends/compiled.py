@@ -15,11 +15,11 @@ import torch
 
 from guards.sets.sources import Source
 from symshape import events
-from symshape.calls.arguments import Call, skeleton, sources_of, take_apart
+from symshape.calls.arguments import RECORD_KEY, Call, skeleton, sources_of, take_apart
 from symshape.calls.call_key import FLAT, ExactKey, Reading, read
 from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
-from symshape.calls.policies import Dynamic, policies
+from symshape.calls.policies import Dynamic, changing_with_records, policies
 from symshape.calls.questions import Question, answers
 from symshape.dims import Dim, Policy
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
@@ -129,7 +129,7 @@ class Compiled:
         if isinstance(found, Refusal):
             return self._refusals.run(found, self.fn, args, kwargs)
         entry, values, leaves = found
-        return entry.build(entry.run(leaves, values))
+        return entry.serve(leaves, values)
 
     def _find_slowly(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
@@ -254,6 +254,8 @@ class Compiled:
         if self._dynamic is not None:
             return policies(self.fn, call, self._dynamic, Policy.STATIC), history
         wanted: dict[Source, Dim | Policy] = {}
+        if RECORD_KEY in call.keys:  # a cache: it grows from call to call
+            wanted = dict.fromkeys(changing_with_records(call), Policy.AUTO)
         for source, value in zip(sources_of(call), values, strict=True):
             if history.setdefault(source, value) != value:
                 history[source] = _CHANGED

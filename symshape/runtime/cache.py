@@ -15,7 +15,7 @@ from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
-from symshape.calls.outputs import Build
+from symshape.calls.outputs import Build, finisher
 from symshape.calls.questions import Question, asking
 from symshape.graph.program import Program, State, slot_names
 from symshape.runtime.runners.protocol import Runner
@@ -32,6 +32,7 @@ class Entry:
         runner: runs it, and is released when the entry leaves the cache.
         run: the runner's ``run(leaves, values)``: the flat outputs.
         build: from flat outputs to the program's own structure.
+        finish: what ends a call of a program that writes to records among its arguments, in the place of ``build``.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
         watched: references to the objects that it was traced for: when one dies, the entry can serve no call.
@@ -40,6 +41,7 @@ class Entry:
     __slots__ = (
         "__weakref__",
         "build",
+        "finish",
         "gone",
         "guards",
         "last_used",
@@ -58,6 +60,7 @@ class Entry:
         self.runner_name = runner_name
         self.use(runner)
         self.build = build
+        self.finish = finisher(program.graph.output_tree)
         self.last_used = 0
         self.gone = False
         self.watched: list[Any] = []
@@ -66,6 +69,11 @@ class Entry:
         """Runs by ``runner`` from now on; the one before is not released, since the new one may be made around it."""
         self.runner = runner
         self.run = runner.run  # bound once: a warm call looks up one attribute
+
+    def serve(self, leaves: Sequence[Any], values: tuple[int, ...]) -> Any:
+        """One call of any program, with what it writes to its arguments; a call by an exact key writes nothing."""
+        flat = self.run(leaves, values)
+        return self.build(flat) if self.finish is None else self.finish(flat, leaves)
 
     def held(self) -> Callable[[], Entry | None]:
         """What answers this entry: for as long as the objects live that it was traced for, whoever holds the answer."""

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
 from guards.sets.guard_set import GuardSet
 from symshape import events
 from symshape.calls.arguments import Call, skeleton
@@ -32,6 +30,7 @@ from symshape.tracing.intercept.number_methods import number_methods
 from symshape.tracing.intercept.random_state import Draws
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of
+from symshape.tracing.record_writes import GivenRecords
 from symshape.tracing.state import side_effects
 from symshape.tracing.state.given import Given
 from symshape.tracing.state.hooks import recorder_of, recording
@@ -98,8 +97,7 @@ def _capture(
 ) -> Program:
     start = time.perf_counter()
     with _tracing_lock:
-        constants = [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]
-        recorder = recorder_of(fn, constants, serves=serves)
+        recorder = recorder_of(fn, call.constants, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
@@ -140,9 +138,13 @@ def _run(
     recorder: Recorder,
     draws: Draws,
 ) -> Any:
-    """The function's result on the symbolic arguments; whatever else it did is undone, and refused."""
+    """The function's result on the symbolic arguments, with what it wrote to records among them.
+
+    Whatever else it did is undone, and refused.
+    """
     args, kwargs = call.nest(arguments.leaves)
-    given = Given(args, kwargs, call.tree, arguments.leaves)
+    given = Given(args, kwargs)
+    records = GivenRecords(call, (args, kwargs))
     problems: list[str] = []
     try:
         with (
@@ -160,7 +162,8 @@ def _run(
             recording(recorder),
         ):
             result = fn(*args, **kwargs)
-            found = histories(tracer, result)
+            outcome = records.outcome(result)
+            found = histories(tracer, outcome)
     except (TypeError, RuntimeError) as error:
         _explain(error)
         raise
@@ -171,7 +174,7 @@ def _run(
     problems += given.changes(result)
     side_effects.refuse(problems, name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)
-    return result
+    return outcome
 
 
 @contextmanager
