@@ -328,13 +328,28 @@ class Compiled:
         name = getattr(self, "__qualname__", "")
         if name and getattr(sys.modules.get(self.__module__), name, None) is self:
             return name
-        return type(self), (self.fn, self._dynamic, self._runner, self._options)
+        return _made_again, (type(self), self.fn, self._dynamic, self._runner, self._options, self._fullgraph)
+
+    def again(self, fn: Callable[..., Any]) -> Compiled:
+        """Another function, compiled like this one."""
+        return _made_again(type(self), fn, self._dynamic, self._runner, self._options, self._fullgraph)
 
     def __getattr__(self, name: str) -> Any:
-        """A compiled module answers the module's own attributes (``parameters()``, ``train()`` …)."""
+        """What is compiled answers for its own attributes; see also :mod:`symshape.frontends.compiled_module`."""
         if name.startswith("_") or name == "fn":
             raise AttributeError(name)
         return getattr(self.fn, name)
 
     def __repr__(self) -> str:
         return f"<Compiled {name_of(self.fn)}: {len(self.entries)} entries, runner {self._runner}>"
+
+
+def _made_again(
+    kind: type[Compiled],
+    fn: Callable[..., Any],
+    dynamic: Dynamic,
+    runner: RunnerName,
+    options: Options,
+    fullgraph: bool,
+) -> Compiled:
+    return kind(fn, dynamic, runner, options, fullgraph=fullgraph)
