@@ -178,7 +178,7 @@ def test_the_backend(name: str, cache: str) -> None:
 
 
 def test_other_batches_and_a_window_that_fills() -> None:
-    """A sliding window: one program while it fills, another when it is full."""
+    """A sliding window: programs for the prompt, while it fills, for the token that fills it, and when it is full."""
     torch.manual_seed(0)
     sizes = {**_SIZES, **_LLAMA, "sliding_window": 8}
     plain = transformers.MistralForCausalLM(transformers.MistralConfig(**sizes)).eval()
@@ -186,7 +186,7 @@ def test_other_batches_and_a_window_that_fills() -> None:
     for batch, length, new in ((2, 4, 9), (3, 6, 7), (5, 5, 8)):
         inputs = prompt("mistral", batch, length)
         assert torch.equal(generated(fast, inputs, new, {}), generated(plain, inputs, new, {}))
-    assert fast.stats().traces <= 3
+        assert fast.stats().traces == 4
 
 
 def test_the_caches_of_a_generation_are_those_of_eager() -> None:
