@@ -30,10 +30,27 @@ def finisher(tree: pytree.TreeSpec) -> Finish | None:
     if tree.type is not records.Outcome:
         return None
 
+    returned, *rest = tree.children()
+    steps = []
+    end = returned.num_leaves
+    for each in rest:
+        position, _, names = each.context
+        start, end = end, end + each.num_leaves
+        nested = None if all(child.is_leaf() for child in each.children()) else each
+        steps.append((position, names, start, end, nested))
+
     def finish(flat: list[Any], leaves: Sequence[Any]) -> Any:
-        result, *writes = _Building(iter(flat), (), leaves).children(tree)
-        for each in writes:
-            records.write(leaves[each.position], each.names, each.values)
+        building = _Building(iter(flat), (), leaves)
+        result = building.build(returned)
+        new = []  # all is built before anything is written
+        for _, _, start, end, nested in steps:
+            if nested is None:
+                new.append(flat[start:end])
+            else:
+                building.flat = iter(flat[start:end])
+                new.append(building.children(nested))
+        for (position, names, *_), values in zip(steps, new, strict=True):
+            records.write(leaves[position], names, values)
         return result
 
     return finish
