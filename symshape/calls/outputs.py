@@ -17,7 +17,9 @@ Finish = Callable[[list[Any], Sequence[Any]], Any]
 
 
 def builder(tree: pytree.TreeSpec) -> Build:
-    """The function that nests flat outputs as ``tree`` says."""
+    """The function that nests flat outputs as ``tree`` says, or leaves them flat for a :func:`finisher`."""
+    if tree.type is records.Outcome:
+        return list
     if tree.is_leaf():
         return lambda flat: flat[0]
     if tree.type in (tuple, list) and all(child.is_leaf() for child in tree.children()):
@@ -26,7 +28,7 @@ def builder(tree: pytree.TreeSpec) -> Build:
 
 
 def finisher(tree: pytree.TreeSpec) -> Finish | None:
-    """What ends a call of a program that writes to records among its arguments; None where :func:`builder` does."""
+    """What ends a call of a program that writes to records among its arguments; None where :func:`builder` is all."""
     if tree.type is not records.Outcome:
         return None
 

@@ -54,7 +54,7 @@ def changing_with_records(call: Call) -> list[Source]:
 
 
 def _described(fn: Callable[..., Any], call: Call, dynamic: Any) -> dict[Source, Dim | Policy]:
-    args, kwargs = pytree.tree_unflatten(list(range(len(call.leaves))), call.tree)
+    args, kwargs, *_ = pytree.tree_unflatten(list(range(len(call.leaves))), call.tree)
     names = parameter_names(fn, args)
     if isinstance(dynamic, Mapping):
         described = dict(dynamic)

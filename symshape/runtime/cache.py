@@ -17,6 +17,7 @@ from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
 from symshape.calls.outputs import Build, finisher
 from symshape.calls.questions import Question, asking
+from symshape.graph.codegen import Run
 from symshape.graph.program import Program, State, slot_names
 from symshape.runtime.runners.protocol import Runner
 
@@ -30,9 +31,9 @@ class Entry:
         guards: over slots ``v0, v1, …``: what the tree dispatches on.
         runner_name: what runs it.
         runner: runs it, and is released when the entry leaves the cache.
-        run: the runner's ``run(leaves, values)``: the flat outputs.
+        run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
         build: from flat outputs to the program's own structure.
-        finish: what ends a call of a program that writes to records among its arguments, in the place of ``build``.
+        finish: what ends a call of a program that writes to records among its arguments, after ``build``.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
         watched: references to the objects that it was traced for: when one dies, the entry can serve no call.
@@ -40,6 +41,7 @@ class Entry:
 
     __slots__ = (
         "__weakref__",
+        "_around",
         "build",
         "finish",
         "gone",
@@ -53,11 +55,20 @@ class Entry:
         "watched",
     )
 
-    def __init__(self, number: int, program: Program, runner_name: str, runner: Runner, build: Build) -> None:
+    def __init__(
+        self,
+        number: int,
+        program: Program,
+        runner_name: str,
+        runner: Runner,
+        build: Build,
+        around: Callable[[Run], Run] | None = None,
+    ) -> None:
         self.number = number
         self.program = program
         self.guards: GuardSet = program.slot_guards()
         self.runner_name = runner_name
+        self._around = around
         self.use(runner)
         self.build = build
         self.finish = finisher(program.graph.output_tree)
@@ -68,12 +79,13 @@ class Entry:
     def use(self, runner: Runner) -> None:
         """Runs by ``runner`` from now on; the one before is not released, since the new one may be made around it."""
         self.runner = runner
-        self.run = runner.run  # bound once: a warm call looks up one attribute
+        run = runner.run  # bound once: a warm call looks up one attribute
+        self.run = run if self._around is None else self._around(run)
 
     def serve(self, leaves: Sequence[Any], values: tuple[int, ...]) -> Any:
         """One call of any program, with what it writes to its arguments; a call by an exact key writes nothing."""
-        flat = self.run(leaves, values)
-        return self.build(flat) if self.finish is None else self.finish(flat, leaves)
+        built = self.build(self.run(leaves, values))
+        return built if self.finish is None else self.finish(built, leaves)
 
     def held(self) -> Callable[[], Entry | None]:
         """What answers this entry: for as long as the objects live that it was traced for, whoever holds the answer."""

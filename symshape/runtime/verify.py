@@ -16,7 +16,6 @@ import torch
 from torch.utils import _pytree as pytree
 
 from symshape import events
-from symshape.calls.arguments import RECORD_KEY
 from symshape.calls.copies import copy_call
 from symshape.errors import VerificationError
 from symshape.graph.program import Program
@@ -152,8 +151,9 @@ class Verifier:
 
 def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
     """Why a call cannot be run a second time on copies; empty if it can."""
-    if RECORD_KEY in program.call.keys:
-        return "it may write to objects among its arguments"
+    outside = [each.variable.name for each in program.writes]
+    if outside or program.call.has_records:
+        return f"it writes {outside[0]}, outside its arguments" if outside else "it may write to its arguments' objects"
     written = {id(value) for value in program.graph.mutated}
     for each in program.graph.inputs:
         leaf = leaves[each.position]

@@ -13,7 +13,7 @@ import attrs
 from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN
-from symshape.calls.arguments import RECORD_KEY, Call
+from symshape.calls.arguments import Call
 from symshape.calls.records import (
     Again,
     Constant,
@@ -54,11 +54,16 @@ class GivenRecords:
     def __init__(self, call: Call, args: Any) -> None:
         self._call = call
         self._held: dict[int, _Held] = {}
-        if RECORD_KEY in call.keys:
+        if call.has_records:
             for position, leaf in enumerate(pytree.tree_leaves(taken_apart(args))):
                 record = owner_of(leaf)
                 if is_owner(leaf) and id(record) not in self._held:
                     self._held[id(record)] = _Held(position, record, *contents(record))
+
+    @property
+    def containers(self) -> set[int]:
+        """The ids of the lists and dictionaries among them."""
+        return set(self._held)
 
     def outcome(self, result: Any) -> Any:
         """What was returned, with what was written beside it if there are records.

@@ -25,12 +25,15 @@ class Given:
     Args:
         args: positional arguments.
         kwargs: keyword arguments.
+
+    Attributes:
+        containers: the ids of the lists and dictionaries among them.
     """
 
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._args, self._kwargs = args, kwargs
         self._leaves, self._tree = self._flattened()
-        self._containers = {id(each) for each in _containers((*args, *kwargs.values()))}
+        self.containers = {id(each) for each in _containers((*args, *kwargs.values()))}
 
     def _flattened(self) -> tuple[list[Any], pytree.TreeSpec]:
         return pytree.tree_flatten((tuple(self._args), dict(self._kwargs)), lambda each: is_record(type(each)))
@@ -41,7 +44,7 @@ class Given:
         same = len(leaves) == len(self._leaves) and all(map(_is, leaves, self._leaves))
         if tree != self._tree or not same:
             return [f"changes a list or dictionary among its arguments, {_ADVICE}"]
-        if any(id(each) in self._containers for each in _containers((result,))):
+        if any(id(each) in self.containers for each in _containers((result,))):
             return ["returns a list or dictionary that is an argument of its own; return a copy of it"]
         return []
 

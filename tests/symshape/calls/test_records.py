@@ -115,7 +115,7 @@ def test_what_must_be_equal(change: Callable[[Any], None]) -> None:
 def test_nesting_makes_new_objects_of_the_same_parts() -> None:
     cache = filled()
     call = take_apart(model, (cache, cache), {})
-    (one, other), _ = call.nest(call.leaves)
+    (one, other), _, _ = call.nest(call.leaves)
     assert one is other
     assert one is not cache
     assert type(one) is type(cache)
