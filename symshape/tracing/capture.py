@@ -226,7 +226,7 @@ def _run(
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
         problems += side_effects.undo_gradients((*arguments.tensors(), *lifted))
     problems += changes[0].problems
-    problems += given.changes(result) + changes[0].returned(result)
+    problems += given.changes(result) + changes[0].returned(result) + records.problems(recorder.known.values())
     changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
     side_effects.refuse(problems, name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)

@@ -6,7 +6,7 @@ they hold afterwards and did not hold before is written to the caller's own obje
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -76,6 +76,19 @@ class GivenRecords:
         if not self._held:
             return returned
         return Outcome(returned, [each for held in self._held.values() for each in self._writes(held, outgoing)])
+
+    def problems(self, loaded: Iterable[Any]) -> list[str]:
+        """What is wrong with a program that reaches such objects from elsewhere too: one may be an argument, in words.
+
+        Args:
+            loaded: what the program loaded besides its arguments.
+        """
+        if self._held:
+            for each in loaded:
+                if id(each) not in self._held and is_record(type(each)):
+                    kind = type(each).__name__
+                    return [f"reads a {kind} besides those among its arguments, of which it may be one; pass it too"]
+        return []
 
     def _writes(self, held: _Held, outgoing: _Outgoing) -> list[Write]:
         names, values = contents(held.record)

@@ -153,6 +153,24 @@ def test_what_cannot_be_repeated_is_refused(program: Callable[..., Any], word: s
     assert state(cache) == before, "a refused trace leaves the argument as it was"
 
 
+kept = new(3)
+
+
+def _reads_another(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+    cache.layers[0].keys = cache.layers[0].keys * 2
+    return kept.layers[0].keys + (1 if cache is kept else 0)
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+def test_an_object_that_is_reached_in_two_ways_is_not_taken_for_two() -> None:
+    with pytest.raises(symshape.UnsupportedError, match=r"reads a Dynamic.* besides those among its arguments"):
+        symshape.compile(_reads_another, fullgraph=True)(new(4), torch.ones(1))
+    before = kept.layers[0].keys.clone()
+    fast = symshape.compile(_reads_another)
+    assert torch.equal(fast(new(4), torch.ones(1)), before)
+    assert torch.equal(fast(kept, torch.ones(1)), before * 2 + 1)
+
+
 def test_a_trace_and_a_traced_call() -> None:
     ours, theirs = new(3), new(3)
     before = state(ours)
