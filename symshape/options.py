@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import attrs
@@ -78,3 +78,27 @@ class Options:
     randomness: Literal["eager", "any"] = attrs.field(default="eager", validator=_one_of("eager", "any"))
     minimise_guards: bool = True
     verify: float = attrs.field(default=0.0, validator=_fraction)
+
+
+def options_of(given: Options | Mapping[str, Any] | None, *others: str) -> Options:
+    """The options that a caller gave, as they are or as a dictionary of their fields.
+
+    Args:
+        given: what the caller gave; None for the defaults.
+        others: names that the caller may give besides, for the message.
+
+    Raises:
+        InputError: there is no such option, or its value is not one that it can have.
+
+    >>> options_of({"memo_size": 8}).memo_size
+    8
+    """
+    if isinstance(given, Options):
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(f"options must be a symshape.Options or a dictionary of its fields, not {given!r}")
+    names = sorted(field.name for field in attrs.fields(Options))
+    unknown = sorted(str(name) for name in given or () if name not in names)
+    if unknown:
+        raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join((*others, *names))}")
+    return Options(**dict(given or {}))

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
 from symshape.calls.alike import PLAIN, Same, alike, alike_nesting, digits, shared_containers
 from symshape.calls.outputs import unflatten
+from symshape.calls.records import is_owner, owner_of, taken_apart
 from symshape.errors import InputError
 
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -68,8 +69,15 @@ class _IntKey:
         return "an int"
 
 
+class _RecordKey:
+    def __repr__(self) -> str:
+        return "an object that is taken apart"
+
+
 INT_KEY = _IntKey()
-LeafKey = TensorKey | ConstantKey | _IntKey
+RECORD_KEY = _RecordKey()
+"""An object whose attributes are the leaves after it: see ``calls/records.py``."""
+LeafKey = TensorKey | ConstantKey | _IntKey | _RecordKey
 
 
 @attrs.frozen(eq=False)
@@ -113,6 +121,17 @@ class Call:
         """What two calls share only if their arguments nest in alike containers, shared alike."""
         return alike_nesting(self.tree), self.shared
 
+    @property
+    def has_records(self) -> bool:
+        """Whether there are objects among the arguments that are taken apart, and may be written to."""
+        return RECORD_KEY in self.keys
+
+    @property
+    def constants(self) -> list[Any]:
+        """The leaves that a program is given as they are."""
+        pairs = zip(self.leaves, self.keys, strict=True)
+        return [leaf for leaf, key in pairs if key is not RECORD_KEY and not isinstance(leaf, torch.Tensor)]
+
     def nest(self, leaves: Sequence[Any]) -> Any:
         """``(args, kwargs, values of variables)`` of a call like this one, with these leaves.
 
@@ -138,18 +157,20 @@ def take_apart(
     whole: tuple[Any, ...] = (tuple(args), kwargs if type(kwargs) is dict else dict(kwargs))
     if variables.values:
         whole = (*whole, variables.values)
+    whole = taken_apart(whole)
     shared = shared_containers(whole)
     if not paths:
         quick, tree = pytree.tree_flatten(whole)
+        leaves = tuple(map(owner_of, quick))
         try:
-            return Call(tuple(quick), tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(quick), shared)
+            return Call(leaves, tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(leaves), shared)
         except InputError:
             return take_apart(fn, args, kwargs, variables)  # for the argument's name in the message
     flat, tree = pytree.tree_flatten_with_path(whole)
     names = parameter_names(fn, args)
     texts = tuple(_path_text(path, names, variables.names) for path, _ in flat)
-    leaves = tuple(leaf for _, leaf in flat)
-    keys = tuple(leaf_key(leaf, path) for leaf, path in zip(leaves, texts, strict=True))
+    leaves = tuple(owner_of(leaf) for _, leaf in flat)
+    keys = tuple(leaf_key(leaf, path) for (_, leaf), path in zip(flat, texts, strict=True))
     return Call(leaves, tree, texts, keys, duplicates(leaves), shared)
 
 
@@ -161,7 +182,10 @@ def identity_of(key: LeafKey) -> Same | None:
 def skeleton(call: Call) -> Call:
     """The call without its tensors and objects: what is kept of it may outlive them."""
     pairs = zip(call.leaves, call.keys, strict=True)
-    leaves = [None if isinstance(leaf, torch.Tensor) or identity_of(key) is not None else leaf for leaf, key in pairs]
+    leaves = [
+        None if isinstance(leaf, torch.Tensor) or key is RECORD_KEY or identity_of(key) is not None else leaf
+        for leaf, key in pairs
+    ]
     return attrs.evolve(call, leaves=tuple(leaves))
 
 
@@ -211,6 +235,8 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
         return _tensor_key(leaf, path)
     if type(leaf) is int:
         return INT_KEY
+    if is_owner(leaf):
+        return RECORD_KEY
     if type(leaf) is float:
         return ConstantKey(float, leaf, digits(leaf))
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.alike import Nothing, digits
+from symshape.calls.alike import Nothing, Same, digits
 from symshape.calls.arguments import (
     CONTIGUOUS,
     EQUAL,
@@ -32,6 +32,7 @@ from symshape.calls.arguments import (
     values_of,
 )
 from symshape.calls.modes import modes
+from symshape.calls.records import Record, contents, is_class, is_part, is_record
 
 _MOST = 16
 """Calls with more flat arguments have no quick key."""
@@ -255,5 +256,26 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], con
         containers.append(id(leaf))
         for each in leaf.values():
             _read(each, leaves, parts, values, containers)
+    elif is_record(kind):
+        _read_record(leaf, leaves, parts, values, containers)
     else:
         raise _Unusual
+
+
+def _read_record(record: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]) -> None:
+    """An object that is taken apart, and what is in it."""
+    names, held = contents(record)
+    parts.append((Record, type(record), *names))
+    containers.append(id(record))
+    leaves.append(record)
+    for each in held:
+        kind = type(each)
+        if kind in _TENSORS or kind in _CONSTANTS or kind is int:
+            _read(each, leaves, parts, values, containers)
+        elif is_part(each):
+            _read_record(each, leaves, parts, values, containers)
+        elif is_class(each):
+            parts.append((type, Same(each)))
+            leaves.append(each)
+        else:  # floats, tuples, objects
+            raise _Unusual

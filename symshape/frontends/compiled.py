@@ -19,7 +19,7 @@ from symshape.calls.arguments import NO_VARIABLES, Call, Variables, skeleton, so
 from symshape.calls.call_key import FLAT, ExactKey, Reading, read
 from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
-from symshape.calls.policies import Dynamic, policies
+from symshape.calls.policies import Dynamic, changing_with_records, policies
 from symshape.calls.questions import Question, answers
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
@@ -159,8 +159,8 @@ class Compiled:
         self._cache.seen(entry, values).calls += 1
         profilers.refresh()
         if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
-            return entry.build(self._annotator.run(entry, leaves, values))
-        return entry.build(entry.run(leaves, values))
+            return entry.made(self._annotator.run(entry, leaves, values), leaves)
+        return entry.serve(leaves, values)
 
     def _find_slowly(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
@@ -310,6 +310,8 @@ class Compiled:
         if self._dynamic is not None:
             return policies(self.fn, call, self._dynamic, Policy.STATIC), history
         wanted: dict[Source, Dim | Policy] = {}
+        if call.has_records:  # a cache: it grows from call to call
+            wanted = dict.fromkeys(changing_with_records(call), Policy.AUTO)
         for source, value in zip(sources_of(call), values, strict=True):
             if history.setdefault(source, value) != value:
                 history[source] = _CHANGED
@@ -428,10 +430,15 @@ class Compiled:
         name = getattr(self, "__qualname__", "")
         if name and getattr(sys.modules.get(self.__module__), name, None) is self:
             return name
-        return type(self), (self.fn, self._dynamic, self._runner, self._options)
+        make = functools.partial(type(self), fullgraph=self._fullgraph)
+        return make, (self.fn, self._dynamic, self._runner, self._options)
+
+    def again(self, fn: Callable[..., Any]) -> Compiled:
+        """Another function, compiled like this one."""
+        return type(self)(fn, self._dynamic, self._runner, self._options, fullgraph=self._fullgraph)
 
     def __getattr__(self, name: str) -> Any:
-        """A compiled module answers the module's own attributes (``parameters()``, ``train()`` …)."""
+        """What is compiled answers for its own attributes; see also :mod:`symshape.frontends.compiled_module`."""
         if name.startswith("_") or name == "fn":
             raise AttributeError(name)
         return getattr(self.fn, name)

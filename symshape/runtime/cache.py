@@ -15,7 +15,7 @@ from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
-from symshape.calls.outputs import Build
+from symshape.calls.outputs import Build, finisher
 from symshape.calls.questions import Question, asking
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, State, slot_names
@@ -48,6 +48,7 @@ class Entry:
         runner: runs it, and is released when the entry leaves the cache.
         run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
         build: from flat outputs to the program's own structure.
+        finish: what ends a call of a program that writes to records among its arguments, after ``build``.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
         seen: how often which integers came.
@@ -58,6 +59,7 @@ class Entry:
         "__weakref__",
         "_around",
         "build",
+        "finish",
         "gone",
         "guards",
         "last_used",
@@ -86,6 +88,7 @@ class Entry:
         self._around = around
         self.use(runner)
         self.build = build
+        self.finish = finisher(program.graph.output_tree)
         self.last_used = 0
         self.gone = False
         self.seen: dict[tuple[int, ...], Seen] = {}
@@ -96,6 +99,15 @@ class Entry:
         self.runner = runner
         run = runner.run  # bound once: a warm call looks up one attribute
         self.run = run if self._around is None else self._around(run)
+
+    def serve(self, leaves: Sequence[Any], values: tuple[int, ...]) -> Any:
+        """One call of any program, with what it writes to its arguments; a call by an exact key writes nothing."""
+        return self.made(self.run(leaves, values), leaves)
+
+    def made(self, flat: list[Any], leaves: Sequence[Any]) -> Any:
+        """The result of a call with these flat outputs, and what it writes to its arguments."""
+        built = self.build(flat)
+        return built if self.finish is None else self.finish(built, leaves)
 
     def held(self) -> Callable[[], Entry | None]:
         """What answers this entry: for as long as the objects live that it was traced for, whoever holds the answer."""

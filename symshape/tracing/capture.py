@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
 from guards.sets.guard_set import GuardSet
 from symshape import events
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
-from symshape.calls.variables import Variable, Write
+from symshape.calls.variables import Variable, Write, containers_in
 from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
 from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
@@ -34,6 +32,7 @@ from symshape.tracing.intercept.number_methods import number_methods
 from symshape.tracing.intercept.random_state import Draws
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, written_by
+from symshape.tracing.record_writes import GivenRecords
 from symshape.tracing.state import side_effects
 from symshape.tracing.state.changes import Changes, may_grow, variables_read, where_of
 from symshape.tracing.state.given import Given
@@ -120,8 +119,7 @@ def _capture(
 ) -> Program:
     start = time.perf_counter()
     with _tracing_lock:
-        constants = [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]
-        recorder = recorder_of(fn, constants, serves=serves)
+        recorder = recorder_of(fn, call.constants, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
@@ -191,9 +189,13 @@ def _run(
     draws: Draws,
     variables: Sequence[Variable],
 ) -> tuple[Any, Changes]:
-    """The function's result on the symbolic arguments, and what it did to the world, which is undone."""
+    """The function's result on the symbolic arguments, with what it wrote to records among them.
+
+    Beside it what it did to the world, which is undone.
+    """
     args, kwargs, values = call.nest(arguments.leaves)
     given = Given(args, kwargs)
+    records = GivenRecords(call, (args, kwargs, values))
     planted = Planted(variables, values)
     problems: list[str] = []
     changes: list[Changes] = []
@@ -214,7 +216,8 @@ def _run(
             recording(recorder),
         ):
             result = fn(*args, **kwargs)
-            found = histories(tracer, result)
+            outcome = records.outcome(result)
+            found = histories(tracer, outcome)
     except (TypeError, RuntimeError) as error:
         _explain(error)
         raise
@@ -223,11 +226,11 @@ def _run(
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
         problems += side_effects.undo_gradients((*arguments.tensors(), *lifted))
     problems += changes[0].problems
-    problems += given.changes(result) + changes[0].returned(result)
-    changes[0].given = given.containers
+    problems += given.changes(result) + changes[0].returned(result) + records.problems(recorder.known.values())
+    changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
     side_effects.refuse(problems, name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)
-    return result, changes[0]
+    return outcome, changes[0]
 
 
 @contextmanager

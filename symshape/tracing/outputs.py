@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from symshape.calls.alike import NOTHING
+from symshape.calls.outputs import result_of
 from symshape.calls.variables import Output, Write, containers_in
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Value
@@ -31,7 +32,7 @@ def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[A
         outputs.append(output)
         shown = leaf._spec if isinstance(leaf, SymbolicTensor) else output
         specs.append(_shown_spec(tracer.env, shown))
-    return tuple(outputs), pytree.tree_unflatten(specs, tree), tree
+    return tuple(outputs), result_of(pytree.tree_unflatten(specs, tree)), tree
 
 
 def written_by(

@@ -12,11 +12,15 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from symshape.calls.records import is_record
+
 _ADVICE = "which a graph would not do; return what is new instead"
 
 
 class Given:
     """Positional and keyword arguments as a function is called with them while it is traced.
+
+    What it does to records among them is another's affair (``tracing/record_writes.py``).
 
     Args:
         args: positional arguments.
@@ -28,12 +32,15 @@ class Given:
 
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._args, self._kwargs = args, kwargs
-        self._leaves, self._tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        self._leaves, self._tree = self._flattened()
         self.containers = {id(each) for each in _containers((*args, *kwargs.values()))}
+
+    def _flattened(self) -> tuple[list[Any], pytree.TreeSpec]:
+        return pytree.tree_flatten((tuple(self._args), dict(self._kwargs)), lambda each: is_record(type(each)))
 
     def changes(self, result: Any) -> list[str]:
         """What is wrong with the arguments afterwards, or with the result, in words."""
-        leaves, tree = pytree.tree_flatten((tuple(self._args), dict(self._kwargs)))
+        leaves, tree = self._flattened()
         same = len(leaves) == len(self._leaves) and all(map(_is, leaves, self._leaves))
         if tree != self._tree or not same:
             return [f"changes a list or dictionary among its arguments, {_ADVICE}"]

@@ -203,6 +203,12 @@ def touch_compiled(recorder: Recorder, value: Any, name: str) -> None:
     recorder.touch(value.fn, name)
 
 
+def touch_compiled_module(recorder: Recorder, value: Any, name: str) -> None:
+    """A compiled module inside another: it shares all its attributes with the module whose code runs."""
+    recorder.names[id(value)] = name
+    recorder.touch(value.__symshape_compiled__.fn, name)
+
+
 def touch_environment(recorder: Recorder, value: Any, name: str) -> None:
     """The environment of the process."""
     touch_container(recorder, value._data, name)
@@ -282,6 +288,8 @@ def handler_for(kind: type) -> Handler | None:
     """What is done with a value of a class that was loaded; None for nothing."""
     if issubclass(kind, SYMBOLIC) or kind in PLAIN or issubclass(kind, types.ModuleType):
         return None
+    if hasattr(kind, "__symshape_compiled__"):
+        return touch_compiled_module
     for base, handler in _BY_CLASS:
         if issubclass(kind, base):
             return handler
