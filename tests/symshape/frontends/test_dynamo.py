@@ -22,7 +22,7 @@ from tests.symshape.runtime.runners.fakes import noted_runners
 def fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    dynamo._alive.clear()
+    dynamo.alive.clear()
     yield
     torch._dynamo.reset()
 
@@ -32,7 +32,7 @@ def graphs() -> int:
 
 
 def entries() -> int:
-    return sum(len(graph.entries) for graph in dynamo._alive)
+    return sum(len(graph.entries) for graph in dynamo.alive)
 
 
 @pytest.mark.skipif("symshape" not in torch._dynamo.list_backends(), reason="symshape is not installed as a package")
@@ -125,7 +125,7 @@ def test_our_entries_know_the_users_lines() -> None:
 
     compiled = torch.compile(f, backend=symshape_backend, dynamic=True)
     compiled(torch.randn(8, 3))
-    (graph,) = dynamo._alive
+    (graph,) = dynamo.alive
     origins = [guard.origin for entry in graph.entries for guard in entry.program.guards]
     assert any(origin is not None and origin.text == "return x.view(x.size(0) // 2, -1)" for origin in origins)
 
