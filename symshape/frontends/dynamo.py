@@ -18,6 +18,7 @@ from torch._guards import CompileContext
 
 from symshape.errors import InputError
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
+from symshape.frontends.dynamo_inductor import compiled_by_inductor
 from symshape.options import Options
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.user_code import functions_in, origin_of
@@ -56,14 +57,17 @@ def symshape_backend(
     origin = _origin(gm)
     names = [_user_name(node) for node in gm.graph.nodes if node.op == "placeholder"]
 
-    def compiler(part: str) -> Callable[..., Any]:
-        def compile_part(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-            paths = _paths(graph, names)
-            made = DynamoGraph(graph, attrs.evolve(origin, part=part), paths, runner, chosen, fullgraph)
-            alive.add(made)
-            return made.boxed()
+    def make(part: str, graph: torch.fx.GraphModule) -> DynamoGraph:
+        own = "eager" if runner == "inductor" else runner
+        made = DynamoGraph(graph, attrs.evolve(origin, part=part), _paths(graph, names), own, chosen, fullgraph)
+        alive.add(made)
+        return made
 
-        return compile_part
+    if runner == "inductor":
+        return compiled_by_inductor(gm, example_inputs, make)
+
+    def compiler(part: str) -> Callable[..., Any]:
+        return lambda graph, inputs: make(part, graph).boxed()
 
     parts = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
     return aot_autograd(**{name: compiler(part) for name, part in parts.items()})(gm, example_inputs)

@@ -22,6 +22,7 @@ from symshape.runtime.cache import Entry
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.cuda_graph import GraphStore
+from symshape.runtime.runners.protocol import Runner
 from symshape.runtime.verify import Verifier
 from symshape.tracing.from_fx import taken_over
 
@@ -155,6 +156,16 @@ class DynamoGraph:
         self._read, eager = _generated(sources, self._paths, boxed if name == "eager" else runner.run)
         self._serve = eager if self._verifier is None else self._verified
         events.emit(events.Traced(self.origin.name, len(program.graph.nodes), 0, program.milliseconds))
+
+    def run_by(self, name: str, runner: Runner, serve: Boxed) -> None:
+        """Has another runner serve the program from now on; ``serve`` is its quickest way."""
+        if self._entry is None:
+            self._serve = serve
+            return
+        self._entry.runner_name = name
+        self._entry.use(runner)
+        if self._verifier is None:
+            self._serve = serve
 
     def _discard(self, entry: Entry) -> None:
         if self._entry is entry:

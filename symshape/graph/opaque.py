@@ -7,7 +7,9 @@ operator: runners and rules that look at operators find one that they know nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import attrs
@@ -25,12 +27,17 @@ class OpaqueSchema:
     returns: tuple[Any, ...] = ()
 
 
+Path = tuple[Any, ...]
+"""Where something is in what a call returns: one index or key after the other."""
+
+
 class OpaqueCall:
-    """Calls ``target`` on the leaves of its arguments, and answers the leaves of what it returns.
+    """Calls ``target`` on the leaves of its arguments, and answers parts of what it returns.
 
     Args:
         target: what is called.
         tree: how the leaves nest in ``(args, kwargs)``.
+        picked: where the parts are.
 
     Attributes:
         tags: it may draw random numbers for all that is known.
@@ -39,17 +46,19 @@ class OpaqueCall:
     namespace = "opaque"
     tags = (torch.Tag.nondeterministic_seeded,)
 
-    def __init__(self, target: Callable[..., Any], tree: pytree.TreeSpec) -> None:
+    def __init__(self, target: Callable[..., Any], tree: pytree.TreeSpec, picked: Sequence[Path]) -> None:
         self._target = target
         self._tree = tree
+        self._picked = tuple(picked)
         name = getattr(target, "__name__", type(target).__name__)
         self._schema = OpaqueSchema(f"opaque::{name}")
         self._name = self._schema.name
 
     def __call__(self, *leaves: Any) -> list[Any]:
-        """The leaves of the result."""
+        """The parts of the result."""
         args, kwargs = pytree.tree_unflatten(leaves, self._tree)
-        return pytree.tree_leaves(self._target(*args, **kwargs))
+        result = self._target(*args, **kwargs)
+        return [reduce(getitem, path, result) for path in self._picked]
 
     def __str__(self) -> str:
         return self._name.partition("::")[2]

@@ -30,7 +30,7 @@ from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.messages import Message
-from symshape.graph.opaque import OpaqueCall
+from symshape.graph.opaque import OpaqueCall, Path
 from symshape.graph.program import Program, Symbol, symbol_positions
 from symshape.graph.steps import Assertion, Binding, Input, Lifted, Node, Step, Value
 from symshape.tracing.fx_sizes import Sizes, place_of
@@ -154,7 +154,7 @@ class _Reader:
         target, val = node.target, node.meta.get("val")
         if target is operator.getitem:
             container, index = self._given(node.args)
-            if not isinstance(container, (tuple, list)):
+            if not isinstance(container, (tuple, list, dict)):
                 raise UnsupportedError(f"the graph takes an item of {node.args[0]}")
             return container[index]
         if target is aten._assert_scalar.default:
@@ -165,6 +165,9 @@ class _Reader:
         location = location_in(node.stack_trace)
         if isinstance(target, OpOverload) and not any(isinstance(each, (tuple, list)) for each in _sequence(val)):
             return self._op(target, node, val, location)
+        if val is None:
+            items = (user for user in node.users if user.target is operator.getitem)
+            val = {user.args[1]: user.meta.get("val") for user in items}
         return self._opaque(node, val, location)
 
     def _op(self, op: OpOverload, node: torch.fx.Node, val: Any, location: Location | None) -> Any:
@@ -188,16 +191,26 @@ class _Reader:
         return results[0] if single else results
 
     def _opaque(self, node: torch.fx.Node, val: Any, location: Location | None) -> Any:
-        """A call of what is no operator: its arguments' leaves in, its result's leaves out."""
+        """A call of what is no operator: its arguments' leaves in, the tensors of its result out."""
         if node.meta.get("unbacked_bindings"):
             raise UnsupportedError(f"the sizes of the results of {node.target} depend on data")
-        given, tree = pytree.tree_flatten(pytree.tree_map(self._given, (node.args, node.kwargs)))
-        leaves, nesting = pytree.tree_flatten(val)
-        results = [self._result(each, None) for each in leaves]
-        outputs = tuple(each if isinstance(each, Value) else None for each in results)
-        op: Any = OpaqueCall(node.target, tree)  # type: ignore[arg-type]
-        self._steps.append(Node(op, tuple(given), {}, outputs, False, location=location))
-        return pytree.tree_unflatten(results, nesting)
+        given, tree = pytree.tree_flatten(self._given((node.args, dict(node.kwargs))))
+        tensors: dict[Path, Value] = {}
+        result = self._parts(val, (), tensors)
+        op: Any = OpaqueCall(node.target, tree, list(tensors))  # type: ignore[arg-type]
+        self._steps.append(Node(op, tuple(given), {}, tuple(tensors.values()), False, location=location))
+        return result
+
+    def _parts(self, val: Any, path: Path, tensors: dict[Path, Value]) -> Any:
+        """A result as it nests; its tensors, by where they are."""
+        if isinstance(val, (tuple, list)):
+            return [self._parts(each, (*path, index), tensors) for index, each in enumerate(val)]
+        if isinstance(val, dict):
+            return {key: self._parts(each, (*path, key), tensors) for key, each in val.items()}
+        result = self._result(val, None)
+        if isinstance(result, Value):
+            tensors[path] = result
+        return result
 
     def _result(self, val: Any, storage: object | None) -> Any:
         if isinstance(val, torch.Tensor):

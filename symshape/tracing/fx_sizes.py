@@ -82,17 +82,26 @@ class Sizes:
         return name
 
     def spec(self, fake: torch.Tensor) -> TensorSpec:
-        """What is known of a tensor, with our sizes.
-
-        Raises:
-            UnsupportedError: there is no term for one of them.
-        """
+        """What is known of a tensor, with our sizes; one that nothing tells (it is then nowhere needed) is a new symbol."""
         of = TensorSpec.of(fake)
         sizes, strides = tuple(map(self._size, of.sizes)), tuple(map(self._size, of.strides))
         return of.with_(sizes=sizes, strides=strides, storage_offset=self._size(of.storage_offset))
 
     def _size(self, size: Any) -> Any:
-        return self.env.nodes.size(self.term(size)) if isinstance(size, torch.SymInt) else size
+        if not isinstance(size, torch.SymInt):
+            return size
+        try:
+            return self.env.nodes.size(self.term(size))
+        except UnsupportedError:
+            return self._untold(size.node.expr)
+
+    def _untold(self, expression: Any) -> Any:
+        """A size that is nowhere needed: only what a tensor of it is like is shown."""
+        name = str(expression) if expression.is_Symbol else f"untold{len(self.env.symbols)}"
+        if name not in self.env.symbols:
+            description = f"{expression}, which no argument of the graph tells"
+            self.env.symbols.add(Symbol(arithmetic.symbol(name), None, (), Policy.UNBACKED, None, description))
+        return self.env.nodes.int_node(arithmetic.symbol(name))
 
 
 def _readable(arguments: Sequence[Any], paths: Sequence[str]) -> Iterator[tuple[torch.SymInt, Source]]:
