@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
@@ -139,14 +139,8 @@ def origin_of(location: Location | None, op: str = "", rule: str = "") -> Origin
 _TRACE_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
+@lru_cache(maxsize=4096)
 def location_in(stack_trace: str | None) -> Location | None:
     """The innermost line of the user's program in a stack trace as FX nodes keep them."""
-    lines = functions_in(stack_trace)
-    return lines[-1] if lines else None
-
-
-@lru_cache(maxsize=4096)
-def functions_in(stack_trace: str | None) -> Sequence[Location]:
-    """The lines of the user's program in a stack trace as FX nodes keep them, the innermost last."""
-    found = (match for match in _TRACE_LINE.findall(stack_trace or "") if is_users(match[0]))
-    return tuple((file, int(line), function) for file, line, function in found)
+    lines = [match for match in _TRACE_LINE.findall(stack_trace or "") if is_users(match[0])]
+    return (lines[-1][0], int(lines[-1][1]), lines[-1][2]) if lines else None

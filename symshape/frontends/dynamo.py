@@ -8,7 +8,9 @@ guard of ours becomes one of Dynamo's.  (Private names of torch used here were c
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 import attrs
@@ -21,7 +23,6 @@ from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
 from symshape.frontends.dynamo_inductor import compiled_by_inductor
 from symshape.options import Options
 from symshape.runtime.runners.choice import RunnerName, check_name
-from symshape.user_code import functions_in, origin_of
 
 _MODES: Mapping[str | None, RunnerName] = {
     None: "auto",
@@ -54,7 +55,7 @@ def symshape_backend(
         InputError: an unknown mode or option.
     """
     runner, fullgraph, chosen = _settings(mode, options)
-    origin = _origin(gm)
+    origin = _origin()
     names = [_user_name(node) for node in gm.graph.nodes if node.op == "placeholder"]
 
     def make(part: str, graph: torch.fx.GraphModule) -> DynamoGraph:
@@ -100,12 +101,29 @@ def _settings(mode: str | None, options: Mapping[str, Any] | None) -> tuple[Runn
 # -- the user's words
 
 
-def _origin(gm: torch.fx.GraphModule) -> Origin:
-    """Of which function a graph of Dynamo's is, and why Dynamo made it."""
-    calls = next((found for node in gm.graph.nodes if (found := functions_in(node.stack_trace))), ())
+def _origin() -> Origin:
+    """Of which function the graph is that Dynamo hands over now, and why Dynamo made it."""
     number = CompileContext.current_compile_id()
-    name, place = (calls[0][2], str(origin_of(calls[0]))) if calls else ("a graph", "")
-    return Origin(name, place, "" if number is None else str(number), reason=_reason())
+    shown = "" if number is None else str(number)
+    code = _code_in_hand()
+    if code is None:
+        return Origin("a graph", number=shown, reason=_reason())
+    name = code.co_qualname.rpartition("<locals>.")[2]
+    resumed = re.fullmatch(r"(?:.*\.)?torch_dynamo_resume_in_(.+)_at_(\d+)", name)
+    if resumed:
+        name = f"{resumed[1]} from line {resumed[2]} on"
+    return Origin(name, f"{code.co_filename}:{code.co_firstlineno}", shown, reason=_reason())
+
+
+def _code_in_hand() -> CodeType | None:
+    """The code that Dynamo is compiling; None where this torch does it otherwise, or nobody does."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_locals.get("code") if frame.f_code.co_name == "_compile" else None
+        if isinstance(code, CodeType):
+            return code
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
 
 
 def _reason() -> str:
@@ -114,17 +132,22 @@ def _reason() -> str:
         metrics = torch._dynamo.utils.get_metrics_context()._metrics
     except AttributeError:  # this torch keeps it elsewhere: the report goes without
         return ""
-    reason = re.sub(r"^\d+/\d+: ", "", str(metrics.get("recompile_reason") or ""))
-    return re.sub(r"[LG]\['(\w+)'\]", r"\1", reason)
+    reason = str(metrics.get("recompile_reason") or "").partition("  #")[0]
+    return _in_user_words(re.sub(r"^\d+/\d+: ", "", reason))
 
 
 def _user_name(node: torch.fx.Node) -> str:
     """An argument of a graph of Dynamo's, as the user would write it."""
     source = getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", node.name)
-    text = str(name() if callable(name) else name)
+    return _in_user_words(str(name() if callable(name) else name))
+
+
+def _in_user_words(text: str) -> str:
+    """Dynamo's names of places as the user would write them: ``L['x'].size()[0]`` is ``x.size(0)``."""
     text = re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", text)
-    return re.sub(r"[LG]\['(\w+)'\]", r"\1", text)
+    text = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", text)
+    return re.sub(r"\.(size|stride)\(\)\[(\d+)\]", r".\1(\2)", text)
 
 
 def _paths(graph: torch.fx.GraphModule, names: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import attrs
@@ -28,6 +29,7 @@ from symshape.tracing.from_fx import taken_over
 
 Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 """The program that serves a call, the integers to run it with, and the call's leaves."""
+_numbers = count()
 Boxed = Callable[[list[Any]], Any]
 """Takes the arguments as a list, which it may empty."""
 
@@ -65,6 +67,7 @@ class DynamoGraph:
     Attributes:
         origin: where the graph comes from.
         calls: calls so far.
+        number: how many were made before, in this process.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class DynamoGraph:
     ) -> None:
         self.origin = origin
         self.calls = 0
+        self.number = next(_numbers)
         self._module = module
         self._paths = tuple(paths)
         self._runner = runner
@@ -207,7 +211,7 @@ class DynamoGraph:
         self._graphs.clear()
 
     def __repr__(self) -> str:
-        served = repr(self._entry) if self._entry is not None else "run as it is"
+        served = self._entry.runner.describe() if self._entry is not None else "run as it is"
         return f"<DynamoGraph {self.origin.name}: {self.calls} calls, {served}>"
 
 

@@ -6,7 +6,7 @@ library need not be imported.  (Names checked on torch 2.11 to 2.13.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -69,8 +69,21 @@ def _made(expression: Any, known: dict[Any, Term]) -> Term:
         return _CONSTANTS[kind]
     if expression.is_Symbol:
         raise UnsupportedError(f"the size {expression} can be read from no argument of the graph")
+    if kind == "Piecewise":
+        return _piecewise(expression.args, known)
     powers = kind in ("Pow", "PowByNatural") and expression.args[1].is_Integer and int(expression.args[1]) >= 0
     function = _power if powers else _FUNCTIONS.get(kind)
     if function is None:
         raise UnsupportedError(f"there is no term for the size {expression} ({kind})")
     return function(*[term_of(part, known) for part in expression.args])
+
+
+def _piecewise(pairs: Sequence[Any], known: dict[Any, Term]) -> Term:
+    """Of pairs of an expression and a condition, the first whose condition holds; the last one's always does."""
+    *others, last = pairs
+    if type(last.args[1]).__name__ != "BooleanTrue":
+        raise UnsupportedError("there is no term for a size that is not defined everywhere")
+    term = term_of(last.args[0], known)
+    for expression, condition in (pair.args for pair in reversed(others)):
+        term = boolean.ite(term_of(condition, known), term_of(expression, known), term)
+    return term
