@@ -85,7 +85,9 @@ def _report(graph: DynamoGraph) -> GraphReport:
         return GraphReport(graph.origin, 0, (), "", stats, fallback)
     (entry,) = graph.entries
     program = entry.program
-    sizes = tuple(f"{symbol.name} = {symbol.sources[0].text()}" for symbol in program.symbols.values() if symbol.sources)
+    sizes = tuple(
+        f"{symbol.name} = {symbol.sources[0].text()}" for symbol in program.symbols.values() if symbol.sources
+    )
     return GraphReport(graph.origin, len(program.graph.nodes), sizes, entry.runner.describe(), stats, fallback)
 
 

@@ -1,7 +1,7 @@
 """A call of something that is no ATen operator: run as it is, its results known from elsewhere.
 
-Higher-order operators (``cond``, ``while_loop``, ``flex_attention`` …) take whole graphs as arguments.  Where a graph is
-taken over from Dynamo, what they return is known beforehand, so such a call can stand in a graph of ours like an
+Higher-order operators (``cond``, ``while_loop``, ``flex_attention`` …) take whole graphs as arguments.  Where a graph
+is taken over from Dynamo, what they return is known beforehand, so such a call can stand in a graph of ours like an
 operator: runners and rules that look at operators find one that they know nothing of, and leave it alone.
 """
 

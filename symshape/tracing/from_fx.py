@@ -97,7 +97,9 @@ class _Reader:
         tree = pytree.tree_flatten((tuple(range(number)), {}))[1]
         call = Call((None,) * number, tree, self._paths, tuple(self._keys), tuple(range(number)), ())
         outputs, output_tree = pytree.tree_flatten(list(self._outputs))
-        graph = Graph(tuple(self._inputs), tuple(self._lifted.values()), tuple(self._steps), tuple(outputs), output_tree)
+        graph = Graph(
+            tuple(self._inputs), tuple(self._lifted.values()), tuple(self._steps), tuple(outputs), output_tree
+        )
         boxed = compile_graph(graph, symbol_positions(sizes.slots), boxed=True)
 
         def run(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:

@@ -82,7 +82,7 @@ class Sizes:
         return name
 
     def spec(self, fake: torch.Tensor) -> TensorSpec:
-        """What is known of a tensor, with our sizes; one that nothing tells (it is then nowhere needed) is a new symbol."""
+        """What is known of a tensor, with our sizes; one that nothing tells (and nothing needs) is a new symbol."""
         of = TensorSpec.of(fake)
         sizes, strides = tuple(map(self._size, of.sizes)), tuple(map(self._size, of.strides))
         return of.with_(sizes=sizes, strides=strides, storage_offset=self._size(of.storage_offset))

@@ -40,8 +40,11 @@ def test_every_graph_with_its_calls_and_why_it_was_made() -> None:
     assert "size mismatch at index 0. expected 3, actual 5" in second.origin.reason
     shown = str(report)
     assert shown.splitlines()[0] == "2 graphs, 2 traced, 3 calls, 0 of them as they are"
-    assert "<locals>" not in shown and "L['" not in shown and "DynamoGraph" not in shown
-    assert "double (inference)" in report._repr_html_() and "<table>" in report._repr_html_()
+    assert "<locals>" not in shown
+    assert "L['" not in shown
+    assert "DynamoGraph" not in shown
+    assert "double (inference)" in report._repr_html_()
+    assert "<table>" in report._repr_html_()
 
 
 def test_a_graph_after_a_break_says_from_which_line() -> None:
@@ -52,4 +55,5 @@ def test_a_graph_after_a_break_says_from_which_line() -> None:
 
     torch.compile(broken, backend=symshape_backend)(torch.ones(3))
     names = [each.origin.function for each in symshape.backend_report().graphs]
-    assert names[0] == "broken" and names[1].startswith("broken from line ")
+    assert names[0] == "broken"
+    assert names[1].startswith("broken from line ")

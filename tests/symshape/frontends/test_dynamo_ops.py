@@ -1,4 +1,4 @@
-"""Whatever ``aot_eager`` runs, the backend runs: higher-order operators, effects, data-dependent sizes, random numbers."""
+"""Whatever ``aot_eager`` runs, the backend runs: higher-order operators, effects, data-dependent sizes, dropout."""
 
 from __future__ import annotations
 

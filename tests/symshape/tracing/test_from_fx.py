@@ -84,7 +84,8 @@ def test_the_list_of_leaves_is_emptied() -> None:
     program, boxed = program_of(lambda x: x + 1, torch.zeros(4))
     leaves = [torch.ones(6)]
     (result,) = boxed(leaves, [6] * len(program.slots))
-    assert leaves == [] and result.tolist() == [2.0] * 6
+    assert leaves == []
+    assert result.tolist() == [2.0] * 6
 
 
 def test_numbers_that_data_tell_are_read_off_the_results() -> None:
@@ -105,7 +106,9 @@ def test_a_higher_order_operator_is_an_opaque_call() -> None:
     program, _ = program_of(chosen, torch.ones(3))
     assert [str(node.op) for node in program.graph.nodes if isinstance(node.op, OpaqueCall)] == ["cond"]
     for x in (torch.ones(5), -torch.ones(4)):
-        run(lambda x: [torch.where(x.sum() > 0, x.sin(), x.cos()), torch.where(x.sum() > 0, x * 2, x + 1)], program, [x])
+        run(
+            lambda x: [torch.where(x.sum() > 0, x.sin(), x.cos()), torch.where(x.sum() > 0, x * 2, x + 1)], program, [x]
+        )
 
 
 def test_an_argument_of_no_known_kind_is_refused_where_it_is_used() -> None:
