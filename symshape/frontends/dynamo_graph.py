@@ -15,7 +15,6 @@ from guards.sets.sources import IntArg, Size, Source, StorageOffset
 from guards.terms.generated import generated_function
 from symshape import events
 from symshape.calls.outputs import builder
-from symshape.errors import UnsupportedError
 from symshape.frontends.stats import Stats
 from symshape.graph.codegen import Run
 from symshape.options import Options
@@ -146,10 +145,10 @@ class DynamoGraph:
         start = time.perf_counter()
         try:
             program, boxed = taken_over(self._module, self.origin.name, self._paths)
-        except UnsupportedError as error:
+        except Exception as error:  # whatever is wrong: the graph as it is can still run
             if self._fullgraph:
                 raise
-            refusal = self._refusals.add((), (), error, time.perf_counter() - start, state=None, sure=True)
+            refusal = self._refusals.add((), (), error, time.perf_counter() - start, state=None)
             self._serve = self._as_it_is(refusal)
             return
         name, runner = make_runner(self._runner, program, self._graphs)
