@@ -32,6 +32,7 @@ from symshape.errors import (
     UnsupportedError,
     VerificationError,
 )
+from symshape.frontends.backend_report import BackendReport, backend_report
 from symshape.frontends.compile import Compiled, compile
 from symshape.frontends.compiled_module import compiled_of
 from symshape.frontends.stats import Stats
@@ -44,6 +45,7 @@ from symshape.planning.traffic import Traffic
 __version__ = "0.1.0"
 
 __all__ = [
+    "BackendReport",
     "BucketPlan",
     "Compiled",
     "ConstraintViolation",
@@ -64,6 +66,7 @@ __all__ = [
     "Traffic",
     "UnsupportedError",
     "VerificationError",
+    "backend_report",
     "compile",
     "compiled_of",
     "plan",

@@ -145,6 +145,7 @@ def origin_of(location: Location | None, op: str = "", rule: str = "") -> Origin
 _TRACE_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
+@lru_cache(maxsize=4096)
 def location_in(stack_trace: str | None) -> Location | None:
     """The innermost line of the user's program in a stack trace as FX nodes keep them."""
     lines = [match for match in _TRACE_LINE.findall(stack_trace or "") if is_users(match[0])]

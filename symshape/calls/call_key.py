@@ -69,12 +69,10 @@ class ExactKey:
     Attributes:
         makers: ``makers[len(leaves)](leaves, kwargs)`` is the key.
         lasts: whether a call may be remembered by its key.
-        state: whether the state that a program read may have changed since (else the caller answers for that too).
     """
 
     makers: Makers
     lasts: Callable[[Sequence[Any]], bool]
-    state: bool = True
 
 
 class _Unusual(Exception):
@@ -162,20 +160,6 @@ def _tells_apart(leaves: Sequence[Any]) -> bool:
 
 FLAT = ExactKey(Makers({number: _generate(number) for number in range(1, _MOST + 1)}), _tells_apart)
 """The exact key of calls that come from anywhere: none where only the slow path can tell (nested, one tensor twice)."""
-
-
-def chosen_key(number: int, sizes: Sequence[tuple[int, int]], integers: Sequence[int]) -> ExactKey:
-    """An exact key of some integers alone, for a caller that answers for everything else being the same in all calls.
-
-    Args:
-        number: of leaves.
-        sizes: positions of tensors among the leaves, each with a dimension.
-        integers: positions of integers.
-    """
-    parts = [*(f"leaves[{i}].size({d})" for i, d in sizes), *(f"leaves[{i}]" for i in integers)]
-    key = f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-    makers = Makers({number: _function(f"def key(leaves, kwargs): return {key}")})
-    return ExactKey(makers, lambda leaves: True, state=False)
 
 
 # -- the structure and the integers of any call

@@ -16,7 +16,7 @@ import torch
 from guards.sets.sources import IntArg, Size, Source
 from symshape import events
 from symshape.calls.arguments import NO_VARIABLES, Call, Variables, skeleton, sources_of, take_apart
-from symshape.calls.call_key import FLAT, ExactKey, Reading, read
+from symshape.calls.call_key import Reading, read
 from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic, changing_with_records, policies
@@ -67,18 +67,15 @@ class Compiled:
         dynamic: Dynamic,
         runner: RunnerName,
         options: Options,
-        fixed_policies: Mapping[Source, Dim | Policy] | None = None,
-        exact: ExactKey = FLAT,
         fullgraph: bool = False,
     ) -> None:
         self.fn = fn
         self._fullgraph = fullgraph
         self._refusals = Refusals(fn, fullgraph)
-        self._fixed_policies = fixed_policies
         self._dynamic = dynamic
         self._runner = runner
         self._options = options
-        self._cache = EntryCache(options.max_entries, options.memo_size, exact)
+        self._cache = EntryCache(options.max_entries, options.memo_size)
         memory = options.graph_memory
         self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
         self._history: dict[Source, Any] = {}
@@ -305,8 +302,6 @@ class Compiled:
         self, call: Call, values: tuple[int, ...]
     ) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
         history = dict(self._history)
-        if self._fixed_policies is not None:
-            return dict(self._fixed_policies), history
         if self._dynamic is not None:
             return policies(self.fn, call, self._dynamic, Policy.STATIC), history
         wanted: dict[Source, Dim | Policy] = {}

@@ -1,29 +1,27 @@
 """``torch.compile(model, backend="symshape")``: Dynamo finds the graph, AOTAutograd makes forward and backward.
 
-Dynamo keeps one entry with symbolic sizes where sizes change; each of its graphs fans out into our own entries, by our
-own guards.  We only look at *which* sizes are symbolic and never at their values, so no guard of ours becomes one of
-Dynamo's.  (Private names of torch used here were checked on 2.11 to 2.13.)
+Dynamo keeps one entry with symbolic sizes where sizes change; each of its graphs becomes one program of ours, for all
+sizes that Dynamo's guards let through.  We only look at *which* sizes are symbolic and never at their values, so no
+guard of ours becomes one of Dynamo's.  (Private names of torch used here were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
 
-import weakref
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.aot_autograd import make_boxed_func  # type: ignore[attr-defined]
+from torch._guards import CompileContext
 
-from guards.sets.sources import IntArg, Size, Source
-from symshape.calls.call_key import chosen_key
-from symshape.dims import Dim, Policy
 from symshape.errors import InputError
-from symshape.frontends.compile import Compiled, compiled_with
+from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
+from symshape.frontends.dynamo_inductor import compiled_by_inductor
 from symshape.options import Options, options_of
 from symshape.runtime.runners.choice import RunnerName, check_name
-from symshape.tracing.mode import is_tracing
-from symshape.user_code import at, location_in
 
 _MODES: Mapping[str | None, RunnerName] = {
     None: "auto",
@@ -32,7 +30,6 @@ _MODES: Mapping[str | None, RunnerName] = {
     "max-autotune": "inductor",
     "max-autotune-no-cudagraphs": "inductor",
 }
-_alive: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
 def symshape_backend(
@@ -51,23 +48,35 @@ def symshape_backend(
         options: a :class:`symshape.Options`, or a dictionary of its fields, of ``runner`` (wins over ``mode``) and of
             ``fullgraph`` (as in :func:`symshape.compile`; torch.compile keeps its own to itself).
 
-    A graph that cannot be traced runs as it is.
+    A graph that cannot be taken over runs as it is.
 
     Raises:
         InputError: an unknown mode or option.
     """
     runner, fullgraph, chosen = _settings(mode, options)
+    origin = _origin()
+    names = [_user_name(node) for node in gm.graph.nodes if node.op == "placeholder"]
 
-    def boxed(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func(compile_graph(graph, inputs, runner, chosen, fullgraph))
+    def make(part: str, graph: torch.fx.GraphModule) -> DynamoGraph:
+        own = "eager" if runner == "inductor" else runner
+        made = DynamoGraph(graph, attrs.evolve(origin, part=part), _paths(graph, names), own, chosen, fullgraph)
+        alive.add(made)
+        return made
 
-    return aot_autograd(fw_compiler=boxed, bw_compiler=boxed)(gm, example_inputs)
+    if runner == "inductor":
+        return compiled_by_inductor(gm, example_inputs, make)
+
+    def compiler(part: str) -> Callable[..., Any]:
+        return lambda graph, inputs: make(part, graph).boxed()
+
+    parts = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
+    return aot_autograd(**{name: compiler(part) for name, part in parts.items()})(gm, example_inputs)
 
 
 def reset() -> None:
-    """Forgets every entry of every graph compiled through this backend; ``torch._dynamo.reset()`` calls it."""
-    for compiled in list(_alive):
-        compiled.reset()
+    """Forgets every program of every graph compiled through this backend; ``torch._dynamo.reset()`` calls it."""
+    for graph in list(alive):
+        graph.reset()
 
 
 symshape_backend.reset = reset  # type: ignore[attr-defined]
@@ -83,52 +92,69 @@ def _settings(mode: str | None, options: Options | Mapping[str, Any] | None) -> 
     return runner, bool(rest.pop("fullgraph", False)), options_of(rest, "runner", "fullgraph")
 
 
-class _Interpreter(torch.fx.Interpreter):
-    """Runs a graph node by node, each at the user's line that Dynamo noted for it."""
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        with at(location_in(n.stack_trace)):
-            return super().run_node(n)
+# -- the user's words
 
 
-def compile_graph(
-    graph: torch.fx.GraphModule,
-    inputs: Sequence[Any],
-    runner: RunnerName,
-    options: Options,
-    fullgraph: bool = False,
-) -> Compiled:
-    """One ATen graph of AOTAutograd's: dispatches on the sizes that Dynamo left symbolic, and on nothing else.
-
-    Dynamo's and AOTAutograd's own guards hold what is static (dtypes, devices, static sizes, layouts, the graph), so
-    the key of a call is its symbolic sizes and integers.
-    """
-    policies: dict[Source, Dim | Policy] = {}
-    sizes: list[tuple[int, int]] = []
-    integers: list[int] = []
-    for position, each in enumerate(inputs):
-        name = f"inputs[{position}]"
-        if isinstance(each, torch.SymInt):
-            policies[IntArg(name)] = _policy(each)
-            integers.append(position)
-        elif isinstance(each, torch.Tensor):
-            shape: list[Any] = list(each.shape)
-            for d, size in enumerate(shape):
-                if isinstance(size, torch.SymInt):
-                    policies[Size(name, d)] = _policy(size)
-                    sizes.append((position, d))
-
-    def dynamo_graph(*inputs: Any) -> Any:
-        return _Interpreter(graph).run(*inputs) if is_tracing() else graph(*inputs)
-
-    exact = chosen_key(len(inputs), sizes, integers)
-    make = compiled_with(options)
-    compiled = make(dynamo_graph, None, runner, options, fixed_policies=policies, exact=exact, fullgraph=fullgraph)
-    _alive.add(compiled)
-    return compiled
+def _origin() -> Origin:
+    """Of which function the graph is that Dynamo hands over now, and why Dynamo made it."""
+    number = CompileContext.current_compile_id()
+    shown = "" if number is None else str(number)
+    code = _code_in_hand()
+    if code is None:
+        return Origin("a graph", number=shown, reason=_reason())
+    name = code.co_qualname.rpartition("<locals>.")[2]
+    resumed = re.fullmatch(r"(?:.*\.)?torch_dynamo_resume_in_(.+)_at_(\d+)", name)
+    if resumed:
+        name = f"{resumed[1]} from line {resumed[2]} on"
+    return Origin(name, f"{code.co_filename}:{code.co_firstlineno}", shown, reason=_reason())
 
 
-def _policy(size: Any) -> Dim | Policy:
-    """A symbol that the program may specialise; the same one wherever Dynamo has the same symbol."""
-    name = str(size)
-    return Dim(name, policy=Policy.AUTO) if name.isidentifier() else Policy.AUTO
+def _code_in_hand() -> CodeType | None:
+    """The code that Dynamo is compiling; None where this torch does it otherwise, or nobody does."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_locals.get("code") if frame.f_code.co_name == "_compile" else None
+        if isinstance(code, CodeType):
+            return code
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _reason() -> str:
+    """Why Dynamo compiles a function once more; empty for the first time."""
+    try:
+        metrics = torch._dynamo.utils.get_metrics_context()._metrics
+    except AttributeError:  # this torch keeps it elsewhere: the report goes without
+        return ""
+    reason = str(metrics.get("recompile_reason") or "").partition("  #")[0]
+    return _in_user_words(re.sub(r"^\d+/\d+: ", "", reason))
+
+
+def _user_name(node: torch.fx.Node) -> str:
+    """An argument of a graph of Dynamo's, as the user would write it."""
+    source = getattr(node.meta.get("grapharg"), "source", None)
+    name = getattr(source, "name", node.name)
+    return _in_user_words(str(name() if callable(name) else name))
+
+
+def _in_user_words(text: str) -> str:
+    """Dynamo's names of places as the user would write them: ``L['x'].size()[0]`` is ``x.size(0)``."""
+    text = re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", text)
+    text = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", text)
+    return re.sub(r"\.(size|stride)\(\)\[(\d+)\]", r".\1(\2)", text)
+
+
+def _paths(graph: torch.fx.GraphModule, names: Sequence[str]) -> list[str]:
+    """The arguments of a graph of AOTAutograd's in the user's words, each different from the others."""
+    paths: list[str] = []
+    for node in graph.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        found = re.fullmatch(r"(primals|arg|tangents)_?(\d+)(?:_1)?", node.name)
+        kind, number = (found[1], int(found[2]) - (found[1] != "arg")) if found else ("", 0)
+        if kind == "tangents":
+            path = f"the gradient of result {number}"
+        else:
+            path = names[number] if kind and number < len(names) else node.name
+        paths.append(path if path not in paths else f"{path} ({node.name})")
+    return paths

@@ -49,13 +49,15 @@ _BINDINGS: dict[Any, Callable[..., Any]] = {
 """Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 0.5 µs a call)."""
 
 
-def compile_graph(graph: Graph, positions: Mapping[str, int]) -> Run:
+def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = False) -> Run:
     """The function that runs ``graph``; ``positions`` says where in ``values`` each input symbol stands.
+
+    A ``boxed`` one empties the list of leaves once it has read it, so that each leaf can go after its last use.
 
     Raises (when run):
         RuntimeAssertionError: an assertion on unbacked symbols failed.
     """
-    writer = _Writer(graph, positions)
+    writer = _Writer(graph, positions, boxed)
     source = writer.source()
     run: Run = generated_function(source, "run", "symshape graph", writer.namespace)
     run.__symshape_source__ = source  # type: ignore[attr-defined]
@@ -75,8 +77,9 @@ def _failed(assertion: Assertion, values: Mapping[str, int]) -> None:
 class _Writer:
     """Writes one graph's source; lives for one call of ``source``."""
 
-    def __init__(self, graph: Graph, positions: Mapping[str, int]) -> None:
+    def __init__(self, graph: Graph, positions: Mapping[str, int], boxed: bool = False) -> None:
         self.graph = graph
+        self.boxed = boxed
         self.positions = positions
         self.namespace: dict[str, Any] = {"math": math, "failed": _failed, "clone": _aten.clone.default, "_once": once}
         self.namespace["lifted"] = [each.tensor for each in graph.lifted]
@@ -128,6 +131,8 @@ class _Writer:
     def _prologue(self) -> None:
         for each in self.graph.inputs:
             self.lines.append(f"{each.value.name} = leaves[{each.position}]")
+        if self.boxed:
+            self.lines.append("leaves.clear()")
         written = {id(value.storage) for node in self.graph.nodes for value in written_values(node)}
         returned = {id(value.storage) for value in values_in(self.graph.outputs)}
         for position, lifted in enumerate(self.graph.lifted):

@@ -48,6 +48,8 @@ def describe_spec(spec: TensorSpec) -> str:
 def _shown(arg: Any) -> str:
     if isinstance(arg, (list, tuple)):
         return "[" + ", ".join(_shown(item) for item in arg) + "]"
+    if isinstance(arg, torch.nn.Module):  # a graph that a higher-order operator takes
+        return f"<{type(arg).__name__}>"
     return str(arg) if not isinstance(arg, str) else repr(arg)
 
 

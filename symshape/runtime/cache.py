@@ -139,16 +139,13 @@ class Branch:
     Attributes:
         state: what was read.
         stateless: whether nothing was that can change.
-        trusted: whether an exact call needs no look at the state.
         memo: exact calls, each with its entry and the integers to run it with.
         families: by structure.
     """
 
-    def __init__(self, state: State, *, trusted: bool) -> None:
+    def __init__(self, state: State) -> None:
         self.state = state
         self.stateless = state.empty
-        self._trusted = trusted
-        self.trusted = trusted or self.stateless
         self.memo: dict[Hashable, Hit] = {}
         self.families: dict[Hashable, Family] = {}
 
@@ -157,7 +154,6 @@ class Branch:
         if not self.state.covers(state):
             self.state = self.state.and_(state)
             self.stateless = False
-            self.trusted = self._trusted
 
     def entries(self) -> list[Entry]:
         """The entries for this state."""
@@ -199,7 +195,7 @@ class EntryCache:
         if branches:
             branch = branches[0]
             found = branch.memo.get(key)
-            if found is not None and (branch.trusted or branch.state.unchanged()):
+            if found is not None and (branch.stateless or branch.state.unchanged()):
                 return found
         return None
 
@@ -320,7 +316,7 @@ class EntryCache:
                 branch.compare(state)
                 break
         else:
-            branch = Branch(state, trusted=not self._exact.state)
+            branch = Branch(state)
         self.branches = (branch, *(each for each in self.branches if each is not branch))
         return branch
 

@@ -6,4 +6,7 @@ an op (``intercept``), and puts together the graph, the ``outputs`` and the guar
 to the ``tracer``, which looks up its rule (``op_plans``), takes its ``op_arguments`` apart, lets the rule infer the
 outputs on ``symbolic`` sizes, and adds a node.  Rules of data-dependent ops make ``unknowns``; real tensors are given
 values by ``lifting``; ``gradients`` keeps what autograd knows honest.
+
+``from_fx`` makes a program without running anything: of a graph of AOTAutograd's, whose nodes know their results in
+Dynamo's symbols (``fx_sizes``, ``torch_expressions``).
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from symshape.graph.opaque import OpaqueCall
 from symshape.graph.program import Program
 from symshape.graph.steps import Value
 from symshape.runtime.runners.protocol import Unfit
@@ -14,6 +15,9 @@ def check_recordable(program: Program, *, draws: bool = False) -> None:
         Unfit: it reads data on the host, draws random numbers, records gradients, or changes inference mode inside.
     """
     graph = program.graph
+    opaque = next((node.op for node in graph.nodes if isinstance(node.op, OpaqueCall)), None)
+    if opaque is not None:
+        raise Unfit(f"it calls {opaque}, which is no single operator")
     if any(node.bindings for node in graph.nodes):
         raise Unfit("it reads data on the host (data-dependent sizes or item())")
     if any(node.inference is not None for node in graph.nodes):

@@ -102,7 +102,17 @@ def _implementation(op: OpOverload, unknowns: Any) -> tuple[str, Callable[..., A
             if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
             else None
         )
+        if op._schema.arguments[-1].name == "scalars" and op._overloadname == "Tensor":
+            kernel = functools.partial(_with_a_number, op)
     return None if kernel is None else ("composite kernel", kernel)
+
+
+def _with_a_number(op: OpOverload, *args: Any) -> Any:
+    """``_foreach_addcdiv(..., scalars=tensor)`` as with a number: its kernel reads the tensor, but shapes do not."""
+    *lists, scalars = args
+    with_number = getattr(torch.ops.aten, op._schema.name.removeprefix("aten::")).Scalar
+    number = 1.0 if scalars.dtype.is_floating_point else 1
+    return with_number._op_dk(DispatchKey.CompositeExplicitAutograd, *lists, number)
 
 
 def _registered_fake(op: OpOverload) -> Callable[..., Any] | None:

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 import symshape
 from symshape.calls.arguments import EQUAL, TensorKey, take_apart, values_of
-from symshape.calls.call_key import FLAT, chosen_key, read, read_usual
+from symshape.calls.call_key import FLAT, read, read_usual
 from symshape.errors import InputError
 from tests.symshape.eager import metadata
 
@@ -191,18 +191,6 @@ MAKERS: list[Any] = [
     lambda: torch.nn.Parameter(torch.ones(3, 2).t(), requires_grad=False),
     *(lambda value=value: value for value in (0, 1, True, False, None, 0.0, -0.0, 1.0, "a", "")),
 ]
-
-
-def test_a_chosen_key_is_some_integers_alone() -> None:
-    exact = chosen_key(3, [(0, 1), (2, 0)], [1])
-    make = exact.makers[3]
-    assert make((torch.ones(2, 3), 7, torch.ones(5)), {}) == (3, 5, 7)
-    assert make((torch.zeros(9, 3).double(), 7, torch.ones(5, 2)), {}) == (3, 5, 7)
-    assert chosen_key(1, [(0, 0)], []).makers[1]((torch.ones(4),), {}) == (4,)
-    assert chosen_key(1, [], []).makers[1]((torch.ones(4),), {}) == ()
-    assert exact.makers[2]((1, 2), {}) is None
-    assert exact.lasts((torch.ones(2, dtype=torch.complex64),))
-    assert not exact.state
 
 
 CONTAINERS: list[Any] = [

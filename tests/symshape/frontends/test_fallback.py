@@ -321,28 +321,6 @@ def test_verified_functions_fall_back_too() -> None:
     assert (f.stats().fallbacks, f.stats().verified, f.stats().calls) == (3, 0, 3)
 
 
-def test_a_graph_of_torch_compile_falls_back() -> None:
-    @torch.library.custom_op("symshape_fallback::twice", mutates_args=())
-    def twice(x: torch.Tensor) -> torch.Tensor:
-        return x * 2
-
-    @twice.register_fake
-    def _(x: torch.Tensor) -> torch.Tensor:
-        if isinstance(x, torch._subclasses.FakeTensor):
-            return torch.empty_like(x)
-        raise NotImplementedError("not for anybody else")
-
-    torch._dynamo.reset()
-    f = torch.compile(lambda x: twice(x) + 1, backend="symshape")
-    with pytest.warns(FallbackWarning, match="not for anybody else"):
-        assert same(f(torch.ones(3)), torch.ones(3) * 3)
-    torch._dynamo.reset()
-    f = torch.compile(lambda x: twice(x) + 1, backend="symshape", options={"fullgraph": True})
-    with pytest.raises(UnsupportedError, match="not for anybody else"):
-        f(torch.ones(3))
-    torch._dynamo.reset()
-
-
 def test_threads_fall_back_side_by_side() -> None:
     f = symshape.compile(branches)
     wrong: list[int] = []

@@ -1,0 +1,98 @@
+"""What the torch.compile backend has made and served: one row for each graph, for ``print`` and for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from symshape.explore.html import table_html
+from symshape.explore.plain_text import table_text
+from symshape.explore.tables import Table
+from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
+from symshape.frontends.stats import Stats
+
+
+@attrs.frozen
+class GraphReport:
+    """One graph.
+
+    Attributes:
+        origin: of which part of which function it is, and why Dynamo made it.
+        ops: calls of operators in its program; 0 where there is none.
+        sizes: the sizes that vary, each with the place in the user's words where it is read.
+        runner: what runs the program; empty where there is none.
+        stats: its counters.
+        fallback: which calls ran the graph as it is, and why; empty if none did.
+    """
+
+    origin: Origin
+    ops: int
+    sizes: tuple[str, ...]
+    runner: str
+    stats: Stats
+    fallback: str
+
+
+@attrs.frozen
+class BackendReport:
+    """What the torch.compile backend has made and served, since ``torch.compile`` was last reset.
+
+    Attributes:
+        graphs: forward, backward and inference graphs, in the order in which Dynamo made them.
+    """
+
+    graphs: tuple[GraphReport, ...]
+
+    @property
+    def _table(self) -> Table:
+        calls = sum(each.stats.calls for each in self.graphs)
+        traces = sum(each.stats.traces for each in self.graphs)
+        fallbacks = sum(each.stats.fallbacks for each in self.graphs)
+        title = f"{len(self.graphs)} graphs, {traces} traced, {calls} calls, {fallbacks} of them as they are"
+        rows = tuple(_row(each) for each in self.graphs)
+        columns = ("graph", "of", "calls", "ops", "sizes that vary", "runner", "made because")
+        code = frozenset({"of", "sizes that vary"})
+        return Table(title, columns, rows, code=code, numbers=frozenset({"calls", "ops"}))
+
+    def __str__(self) -> str:
+        if not self.graphs:
+            return "torch.compile has made no graph with the backend symshape, or none is in use any more"
+        told = [each.fallback for each in self.graphs if each.fallback]
+        return "\n".join([table_text(self._table), *told])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return table_html(self._table)
+
+
+def backend_report() -> BackendReport:
+    """What ``torch.compile(backend="symshape")`` has made and served in this process.
+
+    >>> import symshape
+    >>> print(symshape.backend_report())  # doctest: +ELLIPSIS
+    torch.compile has made no graph with the backend symshape, ...
+    """
+    graphs: Sequence[DynamoGraph] = sorted(alive, key=lambda each: each.number)
+    return BackendReport(tuple(map(_report, graphs)))
+
+
+def _report(graph: DynamoGraph) -> GraphReport:
+    stats = graph.stats()
+    fallback = graph.explain_fallback() if stats.fallbacks else ""
+    if not graph.entries:
+        return GraphReport(graph.origin, 0, (), "", stats, fallback)
+    (entry,) = graph.entries
+    program = entry.program
+    sizes = tuple(
+        f"{symbol.name} = {symbol.sources[0].text()}" for symbol in program.symbols.values() if symbol.sources
+    )
+    return GraphReport(graph.origin, len(program.graph.nodes), sizes, entry.runner.describe(), stats, fallback)
+
+
+def _row(each: GraphReport) -> tuple[str, ...]:
+    origin = each.origin
+    calls, sizes = str(each.stats.calls), ", ".join(each.sizes) or "none"
+    reason = origin.reason or "first call"
+    return origin.number, origin.name, calls, str(each.ops), sizes, each.runner or "as it is", reason

@@ -1,0 +1,255 @@
+"""One graph that Dynamo and AOTAutograd made, as the torch.compile backend runs it."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import attrs
+import torch
+
+from guards.sets.sources import IntArg, Size, Source, StorageOffset
+from guards.terms.generated import generated_function
+from symshape import events
+from symshape.calls.outputs import builder
+from symshape.frontends.stats import Stats
+from symshape.graph.codegen import Run
+from symshape.options import Options
+from symshape.runtime.cache import Entry
+from symshape.runtime.refusals import Refusal, Refusals
+from symshape.runtime.runners.choice import RunnerName, make_runner
+from symshape.runtime.runners.cuda_graph import GraphStore
+from symshape.runtime.runners.protocol import Runner
+from symshape.runtime.verify import Verifier
+from symshape.tracing.from_fx import taken_over
+
+Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
+"""The program that serves a call, the integers to run it with, and the call's leaves."""
+_numbers = count()
+Boxed = Callable[[list[Any]], Any]
+"""Takes the arguments as a list, which it may empty."""
+
+
+@attrs.frozen
+class Origin:
+    """Which part of which function a graph is of, in the user's words.
+
+    Attributes:
+        function: the function's name.
+        place: its file and line.
+        number: Dynamo's number for the compilation (``0/1``: the first function, its second graph).
+        part: ``forward``, ``backward`` or ``inference``.
+        reason: why Dynamo made it, after another one.
+    """
+
+    function: str
+    place: str = ""
+    number: str = ""
+    part: str = ""
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The function and the part."""
+        return f"{self.function} ({self.part})" if self.part else self.function
+
+
+class DynamoGraph:
+    """The graph taken over as a program of ours and run, or, where that cannot be, run as it is.
+
+    Dynamo's guards hold whatever was assumed of the sizes, so there is at most one program, and a call looks nothing
+    up: it reads the symbols' values off its arguments.
+
+    Attributes:
+        origin: where the graph comes from.
+        calls: calls so far.
+        number: how many were made before, in this process.
+    """
+
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        origin: Origin,
+        paths: Sequence[str],
+        runner: RunnerName,
+        options: Options,
+        fullgraph: bool = False,
+    ) -> None:
+        self.origin = origin
+        self.calls = 0
+        self.number = next(_numbers)
+        self._module = module
+        self._paths = tuple(paths)
+        self._runner = runner
+        self._fullgraph = fullgraph
+        self._graphs = GraphStore(options.max_cuda_graphs)
+        self._itself = _itself(module, origin.name)
+        self._refusals = Refusals(self._itself, fullgraph)
+        self._verifier = Verifier(origin.name, self._itself, options.verify, self._discard) if options.verify else None
+        self._traces = 0
+        self._trace_ms = 0.0
+        self._entry: Entry | None = None
+        self._read: Callable[[Sequence[Any]], tuple[int, ...]] = _nothing
+        self._serve: Boxed = self._first
+        self._take_over()
+
+    def boxed(self) -> Boxed:
+        """The function that serves calls; it keeps this object alive."""
+
+        def serve(args: list[Any]) -> Any:
+            self.calls += 1
+            return self._serve(args)
+
+        serve._boxed_call = True  # type: ignore[attr-defined]  # what AOTAutograd looks for
+        return serve
+
+    def __call__(self, *args: Any) -> Any:
+        """The graph's results."""
+        self.calls += 1
+        return self._serve(list(args))
+
+    # -- ways to serve a call
+    def _first(self, args: list[Any]) -> Any:
+        """The first call since everything was forgotten."""
+        self._take_over()
+        return self._serve(args)
+
+    def _as_it_is(self, refusal: Refusal) -> Boxed:
+        return lambda args: self._refusals.run(refusal, self._itself, tuple(args), {})
+
+    def _verified(self, args: list[Any]) -> Any:
+        """Like :meth:`_plainly`, but a sample of the calls is held against the graph as it is."""
+        assert self._verifier is not None
+        if self._verifier.due():
+            return self._verifier.call(self._find, tuple(args), {})
+        entry, values, leaves = self._find(tuple(args), {})
+        return entry.run(leaves, values)
+
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
+        """The program, taken over anew if it has been discarded, the integers of a call, and its leaves."""
+        if self._entry is None:
+            self._take_over()
+        assert self._entry is not None
+        return self._entry, self._read(args), args
+
+    # -- the program
+    def _take_over(self) -> None:
+        """Makes a program of the graph, or finds why none can be made.
+
+        Raises:
+            UnsupportedError: none can be made, and ``fullgraph`` was asked for.
+        """
+        start = time.perf_counter()
+        try:
+            program, boxed = taken_over(self._module, self.origin.name, self._paths)
+        except Exception as error:  # whatever is wrong: the graph as it is can still run
+            if self._fullgraph:
+                raise
+            refusal = self._refusals.add((), (), error, time.perf_counter() - start, state=None)
+            self._serve = self._as_it_is(refusal)
+            return
+        name, runner = make_runner(self._runner, program, self._graphs)
+        self._entry = Entry(self._traces, program, name, runner, builder(program.graph.output_tree))
+        self._traces += 1
+        self._trace_ms += program.milliseconds
+        sources = [slot.source for slot in program.slots]
+        self._read, eager = _generated(sources, self._paths, boxed if name == "eager" else runner.run)
+        self._serve = eager if self._verifier is None else self._verified
+        events.emit(events.Traced(self.origin.name, len(program.graph.nodes), 0, program.milliseconds))
+
+    def run_by(self, name: str, runner: Runner, serve: Boxed) -> None:
+        """Has another runner serve the program from now on; ``serve`` is its quickest way."""
+        if self._entry is None:
+            self._serve = serve
+            return
+        self._entry.runner_name = name
+        self._entry.use(runner)
+        if self._verifier is None:
+            self._serve = serve
+
+    def _discard(self, entry: Entry) -> None:
+        if self._entry is entry:
+            self.reset()
+
+    # -- looking at it
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The program, where there is one."""
+        return () if self._entry is None else (self._entry,)
+
+    def stats(self) -> Stats:
+        """Counters and times so far."""
+        fallbacks = self._refusals.fallbacks
+        return Stats(
+            calls=self.calls,
+            traces=self._traces,
+            hits=self.calls - fallbacks,
+            misses=0,
+            evictions=0,
+            entries=len(self.entries),
+            cuda_graphs=len(self._graphs),
+            dispatch_us=None,
+            trace_ms=self._trace_ms + self._refusals.seconds * 1e3,
+            fallbacks=fallbacks,
+            refusals=self._refusals.attempts,
+            verified=0 if self._verifier is None else self._verifier.verified,
+        )
+
+    def explain_fallback(self) -> str:
+        """Which calls ran the graph as it is, and why."""
+        return self._refusals.explain(self.calls)
+
+    def reset(self) -> None:
+        """Forgets the program and its CUDA graphs; the next call takes the graph over anew."""
+        entry, self._entry, self._serve = self._entry, None, self._first
+        if entry is not None:
+            entry.runner.release()
+        self._graphs.clear()
+
+    def __repr__(self) -> str:
+        served = self._entry.runner.describe() if self._entry is not None else "run as it is"
+        return f"<DynamoGraph {self.origin.name}: {self.calls} calls, {served}>"
+
+
+def _itself(module: torch.fx.GraphModule, name: str) -> Callable[..., list[Any]]:
+    """The graph as it is, under a name for people."""
+
+    def run(*args: Any) -> list[Any]:
+        return list(module(*args))
+
+    run.__qualname__ = name
+    return run
+
+
+def _nothing(leaves: Sequence[Any]) -> tuple[int, ...]:
+    return ()
+
+
+def _generated(
+    sources: Sequence[Source], paths: Sequence[str], run: Run
+) -> tuple[Callable[[Sequence[Any]], tuple[int, ...]], Boxed]:
+    """What reads a call's integers, and what runs it with them: straight-line code, one frame a call."""
+    values = "".join(f"{_reading(source, paths)}, " for source in sources)
+    source = (
+        f"def read(args):\n    return ({values})\n\n"  # positions and numbers only: no text of the user's
+        f"def serve(args):\n    return run(args, ({values}))\n"
+    )
+    namespace: dict[str, Any] = {"run": run}
+    serve = generated_function(source, "serve", "symshape call", namespace)
+    return namespace["read"], serve
+
+
+def _reading(source: Source, paths: Sequence[str]) -> str:
+    leaf = f"args[{paths.index(source.arg)}]"
+    if isinstance(source, IntArg):
+        return leaf
+    if isinstance(source, StorageOffset):
+        return f"{leaf}.storage_offset()"
+    return f"{leaf}.{'size' if isinstance(source, Size) else 'stride'}({source.dim})"
+
+
+alive: weakref.WeakSet[DynamoGraph] = weakref.WeakSet()
+"""The graphs that are in use."""

@@ -1,0 +1,61 @@
+"""Graphs of Dynamo's compiled by Inductor: its own decompositions, partition and code, one artefact for all sizes.
+
+A graph that Inductor cannot compile runs op by op.  (Private names of torch used here were checked on 2.11 to 2.13.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from symshape import events
+from symshape.frontends.dynamo_graph import DynamoGraph
+
+Make = Callable[[str, torch.fx.GraphModule], DynamoGraph]
+"""``make(part, graph)``: a graph in our hands."""
+
+
+class InductorCode:
+    """Inductor's code for one graph."""
+
+    def __init__(self, code: Callable[[list[Any]], Any]) -> None:
+        self._code = code
+
+    def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        """The flat outputs of one call."""
+        return list(self._code(list(leaves)))
+
+    def release(self) -> None:
+        """What is compiled belongs to torch."""
+
+    def describe(self) -> str:
+        """It has nothing to tell but its name."""
+        return "inductor"
+
+
+def compiled_by_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], make: Make) -> Callable[..., Any]:
+    """What Inductor makes of a graph of Dynamo's, each part of it in our hands.
+
+    Random numbers come from eager's kernels: Inductor's own draw others from the same seed.
+    """
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+    def inner(graph: torch.fx.GraphModule, inputs: Sequence[Any], **keywords: Any) -> Callable[..., Any]:
+        parts = {"backward": keywords.get("is_backward"), "inference": keywords.get("is_inference")}
+        made = make(next((part for part, wanted in parts.items() if wanted), "forward"), graph)
+        try:
+            code: Any = compile_fx_inner(graph, inputs, **keywords)
+        except Exception as error:  # whatever a compiler may raise: the graph still runs op by op
+            if not made.entries:
+                raise
+            events.emit(events.RunnerFallback("inductor", "eager", f"{type(error).__name__}: {error}"))
+        else:
+            made.run_by("inductor", InductorCode(code), code)
+        return made.boxed()
+
+    compiled: Callable[..., Any] = compile_fx(
+        gm, example_inputs, inner_compile=inner, config_patches={"fallback_random": True}
+    )
+    return compiled

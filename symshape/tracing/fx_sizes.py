@@ -1,0 +1,152 @@
+"""The symbols of a graph of Dynamo's: where each is read, and sizes, strides and offsets in terms of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
+from guards.terms import arithmetic
+from guards.terms.term import Term
+from meta_fns import TensorSpec
+from symshape.dims import Policy
+from symshape.errors import UnsupportedError
+from symshape.graph.program import Slot, Symbol
+from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.torch_expressions import term_of
+from symshape.user_code import location_in, origin_of
+
+
+class Sizes:
+    """What the sizes of one graph are.
+
+    Args:
+        arguments: what is known of the graph's arguments: fake tensors, symbolic sizes, constants.
+        paths: their names.
+
+    Attributes:
+        env: makes symbolic sizes, for specs.
+        slots: the integers that a call is read for: one for each symbol, whichever arguments it occurs in.
+        ranges: by symbol: what Dynamo's guards say of it, at least.
+    """
+
+    def __init__(self, arguments: Sequence[Any], paths: Sequence[str]) -> None:
+        self.env = ShapeEnv()
+        self.slots: list[Slot] = []
+        self.ranges: dict[str, tuple[int | None, int | None]] = {}
+        self._terms: dict[Any, Term] = {}
+        readable = list(_readable(arguments, paths))
+        for number, source in readable:
+            if number.node.expr.is_Symbol:
+                self._read(number, source)
+        for number, source in readable:  # no symbol of its own: known if its parts are, else read as a whole
+            try:
+                self.term(number)
+            except UnsupportedError:
+                self._read(number, source)
+
+    def _read(self, number: torch.SymInt, source: Source) -> None:
+        """A size that is read from here, unless it is read from elsewhere already."""
+        node = number.node
+        if node.expr in self._terms:
+            return
+        name = str(node.expr) if node.expr.is_Symbol else f"size{len(self.slots)}"
+        hint = node.hint if node.has_hint() else None
+        low, high = _range_of(node)
+        symbol = self.env.new_integer(name, 2 if hint is None else int(hint), source, Policy.AUTO)
+        self.env.facts = self.env.facts.with_symbol(symbol.term, low, high)
+        self._terms[node.expr] = symbol.term
+        self.ranges[name] = low, high
+        self.slots.append(Slot(source, symbol.term))
+
+    def term(self, number: Any) -> Term:
+        """The term of a symbolic number or condition.
+
+        Raises:
+            UnsupportedError: there is none.
+        """
+        return term_of(number.node.expr, self._terms)
+
+    def bind(self, number: Any, node: torch.fx.Node) -> str:
+        """The name of a number that only a node of the graph can tell, from now on known."""
+        expression = number.node.expr
+        if not expression.is_Symbol:
+            raise UnsupportedError(f"{node.target} tells {expression}, which is no plain size")
+        name = str(expression)
+        self._terms[expression] = term = arithmetic.symbol(name)
+        self.env.facts = self.env.facts.with_symbol(term, *_range_of(number.node))
+        birth = origin_of(location_in(node.stack_trace), str(node.target))
+        self.env.symbols.add(Symbol(term, None, (), Policy.UNBACKED, birth, f"a number that {node.target} tells"))
+        return name
+
+    def spec(self, fake: torch.Tensor) -> TensorSpec:
+        """What is known of a tensor, with our sizes; one that nothing tells (and nothing needs) is a new symbol."""
+        of = TensorSpec.of(fake)
+        sizes, strides = tuple(map(self._size, of.sizes)), tuple(map(self._size, of.strides))
+        return of.with_(sizes=sizes, strides=strides, storage_offset=self._size(of.storage_offset))
+
+    def _size(self, size: Any) -> Any:
+        if not isinstance(size, torch.SymInt):
+            return size
+        try:
+            return self.env.nodes.size(self.term(size))
+        except UnsupportedError:
+            return self._untold(size.node.expr)
+
+    def _untold(self, expression: Any) -> Any:
+        """A size that is nowhere needed: only what a tensor of it is like is shown."""
+        name = str(expression) if expression.is_Symbol else f"untold{len(self.env.symbols)}"
+        if name not in self.env.symbols:
+            description = f"{expression}, which no argument of the graph tells"
+            self.env.symbols.add(Symbol(arithmetic.symbol(name), None, (), Policy.UNBACKED, None, description))
+        return self.env.nodes.int_node(arithmetic.symbol(name))
+
+
+def _readable(arguments: Sequence[Any], paths: Sequence[str]) -> Iterator[tuple[torch.SymInt, Source]]:
+    """Each symbolic size of the arguments with its place; those that are cheapest to read first."""
+    for number, path in zip(arguments, paths, strict=True):
+        if isinstance(number, torch.SymInt):
+            yield number, IntArg(path)
+    tensors = [(each, path) for each, path in zip(arguments, paths, strict=True) if isinstance(each, torch.Tensor)]
+    for tensor, path in tensors:
+        yield from ((size, Size(path, d)) for d, size in enumerate(tensor.shape) if isinstance(size, torch.SymInt))  # type: ignore[misc]
+    for tensor, path in tensors:
+        if tensor.layout is torch.strided:
+            strides = enumerate(tensor.stride())
+            yield from ((stride, Stride(path, d)) for d, stride in strides if isinstance(stride, torch.SymInt))  # type: ignore[misc]
+            offset: Any = tensor.storage_offset()
+            if isinstance(offset, torch.SymInt):
+                yield offset, StorageOffset(path)
+
+
+def _range_of(node: Any) -> tuple[int | None, int | None]:
+    """What Dynamo knows of a symbol; it holds in every call that its guards let through."""
+    known = getattr(node.shape_env, "var_to_range", {}).get(node.expr)
+    if known is None:
+        return None, None
+    return _bound(known.lower), _bound(known.upper)
+
+
+def _bound(bound: Any) -> int | None:
+    return int(bound) if bound.is_Integer and abs(int(bound)) < 2**62 else None
+
+
+def place_of(path: Sequence[Any], val: Any) -> tuple[str, int, int, Any]:
+    """What a key path of torch's says: the kind of number, of which output, of which dimension, and the number.
+
+    Source: torch/fx/experimental/symbolic_shapes.py, ``compute_unbacked_bindings`` (checked on 2.11 to 2.13).
+
+    Raises:
+        UnsupportedError: it is no size of an output, and not the result itself.
+    """
+    kinds = [type(key).__name__ for key in path]
+    if not kinds:
+        return ("float" if isinstance(val, torch.SymFloat) else "item"), 0, 0, val
+    output = 0
+    if kinds[0] == "SequenceKey" and isinstance(val, (tuple, list)):
+        output, val, path, kinds = path[0].idx, val[path[0].idx], path[1:], kinds[1:]
+    if kinds != ["CallMethodKey", "SequenceKey"] or path[0].name != "size":
+        raise UnsupportedError("a number in the graph depends on data in a way that cannot be read off a result")
+    return "size", output, path[1].idx, val.shape[path[1].idx]

@@ -1,0 +1,89 @@
+"""Sizes as torch's own shape environment writes them, as terms.
+
+torch keeps a symbolic size as an expression of another library; its classes are known here by their names, so that the
+library need not be imported.  (Names checked on torch 2.11 to 2.13.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from guards.terms import arithmetic, boolean, division, extremes
+from guards.terms.term import Term
+from symshape.errors import UnsupportedError
+
+
+def _power(base: Term, exponent: Term) -> Term:
+    return arithmetic.prod([base] * exponent.value)
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Term]] = {
+    "Add": lambda *terms: arithmetic.total(terms),
+    "Mul": lambda *terms: arithmetic.prod(terms),
+    "FloorDiv": division.floordiv,
+    "CleanDiv": division.floordiv,
+    "Mod": division.mod,
+    "PythonMod": division.mod,
+    "ModularIndexing": lambda base, divisor, modulus: division.mod(division.floordiv(base, divisor), modulus),
+    "Max": extremes.maximum,
+    "Min": extremes.minimum,
+    "Identity": lambda term: term,
+    "Where": boolean.ite,
+    "Equality": boolean.eq,
+    "Unequality": boolean.ne,
+    "LessThan": boolean.le,
+    "StrictLessThan": boolean.lt,
+    "GreaterThan": boolean.ge,
+    "StrictGreaterThan": boolean.gt,
+    "And": lambda *terms: reduce(boolean.and_, terms),
+    "Or": lambda *terms: reduce(boolean.or_, terms),
+    "Not": boolean.not_,
+}
+"""What the classes of torch's expressions mean, on terms."""
+_CONSTANTS = {"BooleanTrue": boolean.TRUE, "BooleanFalse": boolean.FALSE}
+
+
+def term_of(expression: Any, known: dict[Any, Term]) -> Term:
+    """The term that says what an expression of torch's says.
+
+    Args:
+        expression: of integers, or a condition on them.
+        known: terms of expressions: those of symbols at least; what is found is added.
+
+    Raises:
+        UnsupportedError: a symbol is not known, or there is no term for a function.
+    """
+    found = known.get(expression)
+    if found is None:
+        found = known[expression] = _made(expression, known)
+    return found
+
+
+def _made(expression: Any, known: dict[Any, Term]) -> Term:
+    kind = type(expression).__name__
+    if expression.is_Integer:
+        return arithmetic.const(int(expression))
+    if kind in _CONSTANTS:
+        return _CONSTANTS[kind]
+    if expression.is_Symbol:
+        raise UnsupportedError(f"the size {expression} can be read from no argument of the graph")
+    if kind == "Piecewise":
+        return _piecewise(expression.args, known)
+    powers = kind in ("Pow", "PowByNatural") and expression.args[1].is_Integer and int(expression.args[1]) >= 0
+    function = _power if powers else _FUNCTIONS.get(kind)
+    if function is None:
+        raise UnsupportedError(f"there is no term for the size {expression} ({kind})")
+    return function(*[term_of(part, known) for part in expression.args])
+
+
+def _piecewise(pairs: Sequence[Any], known: dict[Any, Term]) -> Term:
+    """Of pairs of an expression and a condition, the first whose condition holds; the last one's always does."""
+    *others, last = pairs
+    if type(last.args[1]).__name__ != "BooleanTrue":
+        raise UnsupportedError("there is no term for a size that is not defined everywhere")
+    term = term_of(last.args[0], known)
+    for expression, condition in (pair.args for pair in reversed(others)):
+        term = boolean.ite(term_of(condition, known), term_of(expression, known), term)
+    return term

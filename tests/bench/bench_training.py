@@ -1,0 +1,95 @@
+"""Training steps through torch.compile: programs made, and ms a step, against aot_eager, Inductor and plain eager.
+
+Batch and length change at every step; the same steps for all.  *traces*: programs made by the backend in all steps,
+forward and backward.  *step*: median CPU time of forward and backward at sizes that all have met, one step of each in
+turn; ratios are medians of the ratios of steps beside each other.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from time import process_time
+
+import torch
+
+from symshape.frontends import dynamo
+from symshape.frontends.dynamo import symshape_backend
+from tests.bench.report import NotHere, Report, bench_parser
+from tests.training import TRAINED, Step, Trained, sizes, step
+
+BACKENDS: dict[str, Callable[[torch.nn.Module], Step]] = {
+    "eager": lambda model: model,
+    "symshape": lambda model: torch.compile(model, backend=symshape_backend),
+    "aot_eager": lambda model: torch.compile(model, backend="aot_eager"),
+}
+INDUCTOR: dict[str, Callable[[torch.nn.Module], Step]] = {
+    "symshape, inductor": lambda model: torch.compile(model, backend=symshape_backend, options={"runner": "inductor"}),
+    "inductor": lambda model: torch.compile(model, backend="inductor"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> Report:
+    """Runs the benchmark."""
+    parser = bench_parser(__doc__)
+    parser.add_argument("--steps", type=int, default=500, help="steps in which traces are counted (default: 500)")
+    parser.add_argument("--timed", type=int, default=60, help="steps that are timed, for each peer (default: 60)")
+    parser.add_argument("--models", default="", help="names with commas between (default: all)")
+    parser.add_argument("--no-inductor", action="store_true", help="leave out what compiles C++")
+    args = parser.parse_args(argv)
+    if args.device != "cpu":
+        raise NotHere("this benchmark is for CPU")
+    torch.set_num_threads(1)
+    steps, timed = (6, 2) if args.smoke else (args.steps, args.timed)
+    wanted = [each for each in TRAINED if not args.models or each.name in args.models.split(",")]
+    report = Report("training", device=args.device)
+    peers = BACKENDS if args.no_inductor or args.smoke else BACKENDS | INDUCTOR
+    columns = ("model", "traces fwd/bwd", *(f"{name}, ms" for name in peers), "/ aot_eager", "inductor / inductor")
+    table = report.table(f"{steps} steps, then {timed} timed", *columns)
+    for trained in wanted[:1] if args.smoke else wanted:
+        traces, times = _measure(trained, peers, steps, timed)
+        ratio = _ratio(times, "symshape", "aot_eager")
+        compiled = _ratio(times, "symshape, inductor", "inductor") if "inductor" in times else None
+        medians = [statistics.median(times[name]) * 1e3 for name in peers]
+        table.row(trained.name, traces, *medians, ratio, compiled)
+        if not args.smoke:
+            report.goal(f"{trained.name}: symshape / aot_eager", ratio, at_most=1.0)
+            if compiled is not None:
+                report.goal(f"{trained.name}: symshape with inductor / inductor", compiled, at_most=1.0)
+    return report
+
+
+def _ratio(times: dict[str, list[float]], ours: str, peer: str) -> float:
+    return statistics.median(a / b for a, b in zip(times[ours], times[peer], strict=True))
+
+
+def _measure(
+    trained: Trained, peers: dict[str, Callable[[torch.nn.Module], Step]], steps: int, timed: int
+) -> tuple[str, dict[str, list[float]]]:
+    """Programs made by our backend, and the seconds of each timed step."""
+    torch._dynamo.reset()
+    dynamo.alive.clear()
+    torch.manual_seed(0)
+    runs: dict[str, tuple[Step, torch.nn.Module]] = {}
+    traces = ""
+    for name, make in peers.items():
+        model = trained.build()
+        run = make(model)
+        runs[name] = run, model
+        for batch, length in sizes(steps if name == "symshape" else min(steps, 12)):
+            step(run, model, trained.call(batch, length))
+        if name == "symshape":
+            made = [(each.origin.part, each.stats().traces) for each in dynamo.alive]
+            traces = "/".join(str(sum(n for part, n in made if part == wanted)) for wanted in ("forward", "backward"))
+    times: dict[str, list[float]] = {name: [] for name in peers}
+    for batch, length in [(4, 24), (7, 33)] * (timed // 2):
+        call = trained.call(batch, length)
+        for name, (run, model) in runs.items():
+            start = process_time()
+            step(run, model, call)
+            times[name].append(process_time() - start)
+    return traces, times
+
+
+if __name__ == "__main__":
+    main()
