@@ -24,7 +24,7 @@ def builder(tree: pytree.TreeSpec) -> Build:
         return lambda flat: flat[0]
     if tree.type in (tuple, list) and all(child.is_leaf() for child in tree.children()):
         return tuple if tree.type is tuple else list
-    if not _has_size(tree):
+    if not _is_unusual(tree):
         if all(child.is_leaf() for child in tree.children()):
             nest, context = pytree.SUPPORTED_NODES[tree.type].unflatten_fn, tree.context
             return lambda flat: nest(list(flat), context)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
+import attrs
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import CompileContext

@@ -116,7 +116,8 @@ def figures(make: Callable[[int], Any], depth: int, arguments: dict[str, torch.T
         raise RuntimeError("the state is no longer the traced one")
     took = measure_together(calls, samples=samples, sample_us=2000.0, warmup=WARM)
     times = [took[name].least for name in calls]  # the samples that no other process disturbed
-    return [trace * 1e3, worked * 1e3, memory / 1e6, peak / 1e6, *times, len(list(model.modules())), len(state._tensors)]
+    parts = len(list(model.modules())), len(state._tensors)
+    return [trace * 1e3, worked * 1e3, memory / 1e6, peak / 1e6, *times, *parts]
 
 
 def _round(checkout: Path, smoke: bool) -> dict[str, list[float]]:

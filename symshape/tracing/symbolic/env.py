@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import attrs
-
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.facts.facts import Facts
