@@ -43,7 +43,7 @@ def undo(recorder: Recorder) -> Changes:
     for slot in recorder.slots.values():
         _undo_slot(recorder, slot, found, back)
     for cell in recorder.cells:
-        _undo_cell(cell, found, back)
+        _undo_cell(recorder, cell, found, back)
     containers = [each for each in recorder.containers if not _unchanged(each)]
     for container in containers:  # first all values as they are now: one may hold another
         found.add(of_container(recorder, container), container.owner, _container_text(container))
@@ -89,9 +89,11 @@ def _undo_namespace(
         name = _name(namespace, key)
         variable: Variable | None = None
         if namespace.kind is not None:
-            variable = variables.OfClass(namespace.kind, key, name)
+            variable = variables.OfClass(namespace.kind, key, name) if now is not MISSING else None
         elif isinstance(owner, dict) and (namespace.own or is_stored) and not namespace.given and ordered:
             variable = variables.Entry(owner, key, name)
+            if now is MISSING:  # deleting asks whether it is there
+                recorder.place(Cell(owner, key, then, name))
         shown = name if namespace.name else f"the global {key}"
         found.add(variable, now, _problem(shown, then, now))
 
@@ -109,13 +111,17 @@ def _undo_slot(recorder: Recorder, slot: Attribute, found: Changes, back: list[C
         back.append(functools.partial(_put_slot_back, slot))
         given = id(slot.owner) in recorder.given
         variable = None if given else variables.Slot(slot.owner, slot.key, slot.name)
+        if now is MISSING and not given:
+            recorder.attribute(slot.owner, slot.key, slot.value, slot.name)
         found.add(variable, now, _problem(slot.name, slot.value, now))
 
 
-def _undo_cell(cell: Cell, found: Changes, back: list[Callable[[], object]]) -> None:
+def _undo_cell(recorder: Recorder, cell: Cell, found: Changes, back: list[Callable[[], object]]) -> None:
     now = cell.read()
     if now is not cell.value:
         variable = variables.Closure(cell.owner, cell.name)
+        if now is MISSING:
+            recorder.place(cell)
         back.append(functools.partial(variable.write, NOTHING if cell.value is MISSING else cell.value))
         found.add(variable, now, _problem(f"the variable {cell.name} around it", cell.value, now))
 
