@@ -75,7 +75,7 @@ class Recorder:
         stand_ins: by id, those others, and what writes into the containers for which they stand.
         fresh: whether what is loaded was made by the program.
         alone: whether no other thread runs code of Python's.
-        memos: functions with a memo (``lru_cache``), with the misses that they had.
+        memos: functions with a memo (``lru_cache``), with what it had counted, and their names.
         refusals: what was read that cannot be seen into, in words.
         asker: the file of the code that reads now.
         on_generator: told of each random generator that is loaded.
@@ -116,7 +116,7 @@ class Recorder:
         self.stand_ins: dict[int, Variable] = {}
         self.fresh = False
         self.alone = True
-        self.memos: list[tuple[Any, int]] = []
+        self.memos: list[tuple[Any, Any, str]] = []
         self.refusals: list[str] = []
         self.asker = ""
         self.on_generator: Callable[[torch.Generator], object] = lambda _: None

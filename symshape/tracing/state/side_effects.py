@@ -18,7 +18,7 @@ from symshape.calls.alike import NOTHING
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, same_order
-from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, same
+from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, Keys, same
 from symshape.tracing.state.recorder import Namespace, Recorder
 from symshape.tracing.state.stores import is_alone
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -31,9 +31,12 @@ def undo(recorder: Recorder) -> Changes:
     """Puts back what a trace changed; answers what that was."""
     found = Changes(recorder)
     recorder.alone = recorder.alone and is_alone()
-    for memo, misses in recorder.memos:  # it may hold symbolic tensors now, and who has them cannot be seen
-        if memo.cache_info().misses != misses:
+    for memo, before, name in recorder.memos:
+        now = memo.cache_info()
+        if now.misses != before.misses:  # it may hold symbolic tensors now, and who has them cannot be seen
             memo.cache_clear()
+        if now.hits != before.hits:  # what it answered without computing it, it answers until it is cleared
+            recorder.place(Answer(functools.partial(_filled, memo), _filled(memo), f"the memo of {name}"))
     back: list[Callable[[], object]] = []
     by_owner: dict[int, list[Any]] = {}
     for owner, key in recorder.stored:
@@ -54,6 +57,12 @@ def undo(recorder: Recorder) -> Changes:
     for place in recorder.places:
         found.problems += _other_place(recorder, place)
     return found
+
+
+def _filled(memo: Any) -> str:
+    """What tells a memo from itself after it was cleared, or has gained or lost an answer."""
+    counted = memo.cache_info()
+    return f"{counted.currsize} answers after {counted.misses} misses"
 
 
 def _is_own(recorder: Recorder, owner: Any, key: Any, now: Any) -> bool:

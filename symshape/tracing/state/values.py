@@ -87,7 +87,7 @@ def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
 
 def touch_memo(recorder: Recorder, value: Any, name: str) -> None:
     """A function with a memo: what it answers from the memo was computed by nobody that we saw."""
-    recorder.memos.append((value, value.cache_info().misses))
+    recorder.memos.append((value, value.cache_info(), name))
     recorder.touch(value.__wrapped__, name)
 
 
