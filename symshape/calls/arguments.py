@@ -73,12 +73,28 @@ LeafKey = TensorKey | ConstantKey | _IntKey
 
 
 @attrs.frozen(eq=False)
+class Variables:
+    """What is read at a call besides its arguments, as if it were given: see ``calls/variables.py``.
+
+    Attributes:
+        names: of the places.
+        values: what they hold.
+    """
+
+    names: tuple[str, ...] = ()
+    values: tuple[Any, ...] = ()
+
+
+NO_VARIABLES = Variables()
+
+
+@attrs.frozen(eq=False)
 class Call:
     """One call, taken apart.
 
     Attributes:
-        leaves: the arguments' leaves, in pytree order.
-        tree: how they nest in ``(args, kwargs)``.
+        leaves: the arguments' leaves, in pytree order, and after them those of variables.
+        tree: how they nest in ``(args, kwargs)``, or in ``(args, kwargs, values)`` where there are variables.
         paths: each leaf in the caller's words.
         keys: each leaf's structure.
         duplicates: for each leaf, the position of the first leaf that is the same tensor (or other object).
@@ -98,27 +114,40 @@ class Call:
         return alike_nesting(self.tree), self.shared
 
     def nest(self, leaves: Sequence[Any]) -> Any:
-        """``(args, kwargs)`` of a call like this one, with these leaves; one container in two places is one again."""
-        return unflatten(leaves, self.tree, self.shared)
+        """``(args, kwargs, values of variables)`` of a call like this one, with these leaves.
+
+        One container in two places is one again.
+        """
+        args, kwargs, *values = unflatten(leaves, self.tree, self.shared)
+        return args, kwargs, values[0] if values else ()
 
 
-def take_apart(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, paths: bool = True) -> Call:
+def take_apart(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    variables: Variables = NO_VARIABLES,
+    *,
+    paths: bool = True,
+) -> Call:
     """The call ``fn(*args, **kwargs)`` as leaves, keys and (unless told not to, which is much faster) paths.
 
     Raises:
         InputError: an argument cannot be traced (a sparse tensor, a tensor subclass, an unhashable object).
     """
-    whole = (tuple(args), kwargs if type(kwargs) is dict else dict(kwargs))
+    whole: tuple[Any, ...] = (tuple(args), kwargs if type(kwargs) is dict else dict(kwargs))
+    if variables.values:
+        whole = (*whole, variables.values)
     shared = shared_containers(whole)
     if not paths:
         quick, tree = pytree.tree_flatten(whole)
         try:
             return Call(tuple(quick), tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(quick), shared)
         except InputError:
-            return take_apart(fn, args, kwargs)  # for the argument's name in the message
+            return take_apart(fn, args, kwargs, variables)  # for the argument's name in the message
     flat, tree = pytree.tree_flatten_with_path(whole)
     names = parameter_names(fn, args)
-    texts = tuple(_path_text(path, names) for path, _ in flat)
+    texts = tuple(_path_text(path, names, variables.names) for path, _ in flat)
     leaves = tuple(leaf for _, leaf in flat)
     keys = tuple(leaf_key(leaf, path) for leaf, path in zip(leaves, texts, strict=True))
     return Call(leaves, tree, texts, keys, duplicates(leaves), shared)
@@ -161,9 +190,11 @@ def parameter_names(fn: Callable[..., Any], args: Sequence[Any]) -> list[str]:
     return (names + [f"args[{i}]" for i in range(len(names), len(args))])[: len(args)]
 
 
-def _path_text(path: Sequence[Any], names: Sequence[str]) -> str:
+def _path_text(path: Sequence[Any], names: Sequence[str], variables: Sequence[str]) -> str:
     where, first, *rest = path
-    if isinstance(where, pytree.SequenceKey) and where.idx == 0:
+    if isinstance(where, pytree.SequenceKey) and where.idx == 2:
+        start = variables[first.idx]
+    elif isinstance(where, pytree.SequenceKey) and where.idx == 0:
         start = names[first.idx]
     else:
         start = str(first.key)

@@ -17,11 +17,13 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.alike import digits
+from symshape.calls.alike import Nothing, digits
 from symshape.calls.arguments import (
     CONTIGUOUS,
     EQUAL,
+    NO_VARIABLES,
     TENSOR_TYPES,
+    Variables,
     equal_part,
     is_canonical,
     layout_of,
@@ -33,8 +35,10 @@ from symshape.calls.modes import modes
 
 _MOST = 16
 """Calls with more flat arguments have no quick key."""
-_PLAIN = (int, bool, str, type(None))
-_CONSTANTS = frozenset((bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format))
+_PLAIN = (int, bool, str, type(None), Nothing)
+_CONSTANTS = frozenset(
+    (bool, str, bytes, type(None), Nothing, torch.dtype, torch.device, torch.layout, torch.memory_format)
+)
 _COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
 _TENSORS = frozenset(TENSOR_TYPES)
 
@@ -172,22 +176,24 @@ def chosen_key(number: int, sizes: Sequence[tuple[int, int]], integers: Sequence
 # -- the structure and the integers of any call
 
 
-def read(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading:
-    """A call's leaves in pytree order, its structure, and its integers.
+def read(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], variables: Variables = NO_VARIABLES
+) -> Reading:
+    """A call's leaves in pytree order, its structure, and its integers; those of variables come last.
 
     Two calls with equal structures differ in nothing but their integers (and the data of their tensors).
 
     Raises:
         InputError: an argument cannot be traced.
     """
-    found = read_usual(args, kwargs)
+    found = read_usual(args, kwargs, variables.values)
     if found is not None:
         return found
-    call = take_apart(fn, args, kwargs, paths=False)
+    call = take_apart(fn, args, kwargs, variables, paths=False)
     return call.leaves, (modes(), call.nesting, call.keys, call.duplicates), values_of(call.leaves, call.keys)
 
 
-def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None:
+def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()) -> Reading | None:
     """:func:`read` without objects for people to look at; None for a call that is out of the ordinary."""
     leaves: list[Any] = []
     parts: list[Any] = [modes(), len(args), *kwargs]
@@ -198,6 +204,10 @@ def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None
             _read(each, leaves, parts, values, containers)
         for each in kwargs.values():
             _read(each, leaves, parts, values, containers)
+        if variables:
+            parts.append(len(variables))
+            for each in variables:
+                _read(each, leaves, parts, values, containers)
     except (_Unusual, RuntimeError, NotImplementedError):
         return None
     if len(containers) > 1 and len(set(containers)) < len(containers):

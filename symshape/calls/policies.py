@@ -44,7 +44,7 @@ def policies(fn: Callable[..., Any], call: Call, dynamic: Dynamic, default: Poli
 
 
 def _described(fn: Callable[..., Any], call: Call, dynamic: Any) -> dict[Source, Dim | Policy]:
-    args, kwargs = pytree.tree_unflatten(list(range(len(call.leaves))), call.tree)
+    args, kwargs, *_ = pytree.tree_unflatten(list(range(len(call.leaves))), call.tree)
     names = parameter_names(fn, args)
     if isinstance(dynamic, Mapping):
         described = dict(dynamic)

@@ -15,6 +15,7 @@ from symshape.frontends.stats import Stats
 from symshape.options import Options
 from symshape.runtime.refusals import Refusal
 from symshape.runtime.runners.choice import RunnerName, check_name
+from symshape.runtime.variables import AskAgain
 from symshape.runtime.verify import Verifier
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -92,12 +93,15 @@ class Verified(Compiled):
         return self._verifier.call(self._find_entry, args, kwargs)
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | Refusal:
-        leaves = (*args, *kwargs.values()) if kwargs else args
+        leaves = self._leaves(args, kwargs)
         key = self._cache.makers[len(leaves)](leaves, kwargs)
         found = self._cache.find_exact(key)
         if found is not None:
             return *found, leaves
-        return self._refusals.of_call(key) or self._find_slowly(args, kwargs, leaves, key)
+        try:
+            return self._refusals.of_call(key) or self._find_slowly(args, kwargs, leaves, key)
+        except AskAgain:
+            return self._find(args, kwargs)
 
     def _find_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
         """The entry that serves a call that one serves, its integers, and the call's leaves."""

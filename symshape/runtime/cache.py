@@ -17,6 +17,7 @@ from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
 from symshape.calls.outputs import Build
 from symshape.calls.questions import Question, asking
+from symshape.graph.codegen import Run
 from symshape.graph.program import Program, State, slot_names
 from symshape.runtime.runners.protocol import Runner
 
@@ -30,7 +31,7 @@ class Entry:
         guards: over slots ``v0, v1, …``: what the tree dispatches on.
         runner_name: what runs it.
         runner: runs it, and is released when the entry leaves the cache.
-        run: the runner's ``run(leaves, values)``: the flat outputs.
+        run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
         build: from flat outputs to the program's own structure.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
@@ -39,6 +40,7 @@ class Entry:
 
     __slots__ = (
         "__weakref__",
+        "_around",
         "build",
         "gone",
         "guards",
@@ -51,11 +53,20 @@ class Entry:
         "watched",
     )
 
-    def __init__(self, number: int, program: Program, runner_name: str, runner: Runner, build: Build) -> None:
+    def __init__(
+        self,
+        number: int,
+        program: Program,
+        runner_name: str,
+        runner: Runner,
+        build: Build,
+        around: Callable[[Run], Run] | None = None,
+    ) -> None:
         self.number = number
         self.program = program
         self.guards: GuardSet = program.slot_guards()
         self.runner_name = runner_name
+        self._around = around
         self.use(runner)
         self.build = build
         self.last_used = 0
@@ -65,7 +76,8 @@ class Entry:
     def use(self, runner: Runner) -> None:
         """Runs by ``runner`` from now on; the one before is not released, since the new one may be made around it."""
         self.runner = runner
-        self.run = runner.run  # bound once: a warm call looks up one attribute
+        run = runner.run  # bound once: a warm call looks up one attribute
+        self.run = run if self._around is None else self._around(run)
 
     def held(self) -> Callable[[], Entry | None]:
         """What answers this entry: for as long as the objects live that it was traced for, whoever holds the answer."""

@@ -151,6 +151,8 @@ class Verifier:
 
 def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
     """Why a call cannot be run a second time on copies; empty if it can."""
+    if program.writes:
+        return f"it writes {program.writes[0].variable.name}, outside its arguments"
     written = {id(value) for value in program.graph.mutated}
     for each in program.graph.inputs:
         leaf = leaves[each.position]

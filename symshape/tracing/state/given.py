@@ -21,14 +21,11 @@ class Given:
     Args:
         args: positional arguments.
         kwargs: keyword arguments.
-        tree: their structure.
-        leaves: what is in it.
     """
 
-    def __init__(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], tree: pytree.TreeSpec, leaves: Sequence[Any]
-    ) -> None:
-        self._args, self._kwargs, self._tree, self._leaves = args, kwargs, tree, list(leaves)
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self._args, self._kwargs = args, kwargs
+        self._leaves, self._tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._containers = {id(each) for each in _containers((*args, *kwargs.values()))}
 
     def changes(self, result: Any) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.state import lookups, trusted
+from symshape.tracing.state import lookups, stores, trusted
 from symshape.tracing.state.classes import absent, class_entry, look_up, touch_member
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
 from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Namespace, Recorder
@@ -72,7 +72,7 @@ _QUIET = frozenset(
 
 def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builtins: dict[str, Any]) -> None:
     """A global name is about to be read."""
-    if (id(namespace), name) not in recorder.seen:
+    if (id(namespace), name) not in recorder.seen or not recorder.alone:
         before = recorder.namespace("", namespace)
         if name in namespace:
             value = namespace[name]
@@ -94,7 +94,7 @@ def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
     if id(value) in recorder.known:
         return
     recorder.known[id(value)] = value
-    recorder.namespace(name, value)
+    recorder.namespace(name, value).open = True
     for key, item in list(dict.items(value)):
         recorder.place(Cell(value, key, item, f"{name}[{key!r}]"))
         recorder.touch(item, f"{name}[{key!r}]")
@@ -119,7 +119,10 @@ def load_attr(recorder: Recorder, owner: Any, key: str) -> None:
 
 
 def setter(recorder: Recorder, owner: Any, key: str) -> None:
-    """An attribute is about to be set."""
+    """An attribute is about to be set: it is noted, and a property that is set runs code of its own."""
+    stores.attribute(recorder, owner, key)
+    if isinstance(owner, (type, types.ModuleType)):
+        return
     found = lookups.static(type(owner), key)
     if found is not MISSING and hasattr(type(found), "__set__"):
         touch_member(recorder, found, f"{type(owner).__qualname__}.{key}")
@@ -224,6 +227,8 @@ def of_super(recorder: Recorder, owner: Any, key: str) -> None:
     order = kind.__mro__
     for each in order[order.index(start) + 1 :]:
         if key in each.__dict__:
+            if each is torch.nn.Module:
+                stores.by_module_method(recorder, owner.__self__, key)
             class_entry(recorder, each, key, f"{each.__qualname__}.{key}")
             return
 
@@ -255,6 +260,8 @@ def of_object(recorder: Recorder, owner: Any, key: str) -> None:
     if data and isinstance(found, types.MemberDescriptorType):
         read_slot(recorder, owner, key, full)
         return
+    if isinstance(found, functools.cached_property):
+        stores.attribute(recorder, owner, key)
     attributes = lookups.attributes_of(owner)
     if attributes is None or (data and key != "__dict__"):
         return
@@ -276,6 +283,8 @@ def _of_module(recorder: Recorder, owner: torch.nn.Module, key: str, found: Any,
     label = name or type(owner).__name__
     recorder.absent(label, owner.__dict__, key, before)
     if found is not MISSING:
+        if found is torch.nn.Module.__dict__.get(key):
+            stores.by_module_method(recorder, owner, key)
         if key in _WALKS:
             for path, module in owner.named_modules():
                 _whole_module(recorder, f"{name}.{path}".strip("."), module)
@@ -302,10 +311,12 @@ def _whole_module(recorder: Recorder, name: str, module: torch.nn.Module) -> Non
 def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
     """An attribute that stands in a slot."""
     value = getattr(owner, key, MISSING)
-    then = next((each.value for each in recorder.slots if each.owner is owner and each.key == key), value)
-    if then is value:
+    noted = recorder.slots.get((id(owner), key))
+    if noted is None or noted.value is value:
         recorder.place(Attribute(owner, key, value, name))
-    recorder.touch(value, name)
+        recorder.touch(value, name)
+    else:
+        recorder.touch_made(value, name)
 
 
 def _decimal_context() -> str:
