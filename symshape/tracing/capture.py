@@ -223,7 +223,8 @@ def _run(
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
         problems += side_effects.undo_gradients((*arguments.tensors(), *lifted))
     problems += changes[0].problems
-    problems += given.changes(result)
+    problems += given.changes(result) + changes[0].returned(result)
+    changes[0].given = given.containers
     side_effects.refuse(problems, name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)
     return result, changes[0]

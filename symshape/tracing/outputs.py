@@ -44,10 +44,10 @@ def written_by(
     """
     outputs: list[Any] = []
     writes: list[Write] = []
-    seen = {id(each) for _, each in containers_in(result)}
+    seen = changes.given | {id(each) for _, each in containers_in(result)}
     for change in changes.changes:
         if not seen.isdisjoint(change.containers) or len(set(change.containers)) < len(change.containers):
-            raise UnsupportedError(change.text)
+            raise UnsupportedError(f"the program {change.text}")
         seen.update(change.containers)
         leaves: list[Any] = []
         for leaf in change.leaves:
@@ -61,7 +61,7 @@ def written_by(
             try:
                 output = _output(tracer, leaf, change.variable.name, inputs)
             except UnsupportedError as error:
-                raise UnsupportedError(f"{change.text}; here it cannot: {error}") from error
+                raise UnsupportedError(f"the program {change.text}; here it cannot: {error}") from error
             leaves.append(Output(start + len(outputs)))
             outputs.append(output)
         writes.append(Write(change.variable, leaves, change.tree))

@@ -48,6 +48,7 @@ class Changes:
     Attributes:
         problems: what cannot be repeated, in words.
         changes: what perhaps can.
+        given: the ids of lists and dictionaries among the arguments.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -55,6 +56,7 @@ class Changes:
         self._stand_ins = recorder.stand_ins
         self.problems: list[str] = []
         self.changes: list[Change] = []
+        self.given: set[int] = set()
 
     @functools.cached_property
     def _objects(self) -> dict[int, Any]:
@@ -63,6 +65,13 @@ class Changes:
     def is_kept(self, value: Any) -> bool:
         """Whether an object was there before the trace, and every later call has the very same."""
         return id(value) in self._objects and id(value) not in self._stand_ins and not holds_symbolic(value)
+
+    def returned(self, result: Any) -> list[str]:
+        """What is wrong with a result that has a list or dictionary in it that is kept outside, in words."""
+        outside = [each for _, each in containers_in(result) if id(each) in self._stand_ins or self.is_kept(each)]
+        return (
+            ["returns a list or dictionary that is kept outside the function; return a copy of it"] if outside else []
+        )
 
     def _are_keys_plain(self, value: Any) -> bool:
         """Whether the keys of every dictionary in a value are the same in each call."""

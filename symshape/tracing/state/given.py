@@ -21,12 +21,15 @@ class Given:
     Args:
         args: positional arguments.
         kwargs: keyword arguments.
+
+    Attributes:
+        containers: the ids of the lists and dictionaries among them.
     """
 
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._args, self._kwargs = args, kwargs
         self._leaves, self._tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
-        self._containers = {id(each) for each in _containers((*args, *kwargs.values()))}
+        self.containers = {id(each) for each in _containers((*args, *kwargs.values()))}
 
     def changes(self, result: Any) -> list[str]:
         """What is wrong with the arguments afterwards, or with the result, in words."""
@@ -34,7 +37,7 @@ class Given:
         same = len(leaves) == len(self._leaves) and all(map(_is, leaves, self._leaves))
         if tree != self._tree or not same:
             return [f"changes a list or dictionary among its arguments, {_ADVICE}"]
-        if any(id(each) in self._containers for each in _containers((result,))):
+        if any(id(each) in self.containers for each in _containers((result,))):
             return ["returns a list or dictionary that is an argument of its own; return a copy of it"]
         return []
 

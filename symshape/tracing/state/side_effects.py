@@ -80,7 +80,8 @@ def _undo_namespace(
         then, now = before.get(key, MISSING), owner.get(key, MISSING)
         if then is now or key in _OF_PYTHON or isinstance(now, types.ModuleType):
             continue
-        if not namespace.own and not holds_symbolic(now):
+        is_stored = (id(where), key) in recorder.stored
+        if not (namespace.own or is_stored or holds_symbolic(now)):
             continue
         if not namespace.open and not _is_own(recorder, where, key, now):
             continue
@@ -89,7 +90,7 @@ def _undo_namespace(
         variable: Variable | None = None
         if namespace.kind is not None:
             variable = variables.OfClass(namespace.kind, key, name)
-        elif isinstance(owner, dict) and namespace.own and not namespace.given and ordered:
+        elif isinstance(owner, dict) and (namespace.own or is_stored) and not namespace.given and ordered:
             variable = variables.Entry(owner, key, name)
         shown = name if namespace.name else f"the global {key}"
         found.add(variable, now, _problem(shown, then, now))

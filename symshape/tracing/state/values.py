@@ -228,7 +228,8 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
     recorder.names[id(value)] = name
     attributes = lookups.attributes_of(value)
     if attributes is not None:
-        before = recorder.namespace(name, attributes, not trusted.is_machinery(kind.__module__))
+        own = kind is types.SimpleNamespace or not trusted.is_machinery(kind.__module__)
+        before = recorder.namespace(name, attributes, own)
         before.open = before.open or trusted.has_trusted_base(kind)
         before.given = before.given or recorder.weakly
     for key in lookups.slots_of(kind):
