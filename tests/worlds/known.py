@@ -13,12 +13,9 @@ class Known:
     reason: str
 
 
-HOOKED = "a hook on an argument is no part of a call's key: ask for hooks where a program computes gradients itself"
 INDEX = "a check of the program's that fails when the graph runs raises one class of errors: keep the program's own"
 
-KNOWN: dict[str, Known] = {
-    "1-functions-modules-hooks-hook_on_an_argument": Known("wrong", HOOKED),
-}
+KNOWN: dict[str, Known] = {}
 
 CALLER = "a function that asks who calls it finds symshape there; torch.compile answers so too"
 
