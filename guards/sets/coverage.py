@@ -99,12 +99,12 @@ class _Cover:
             left = self._left(facts, entries)
             if left is None:
                 continue
-            if not left or len(cuts) >= _DEPTH:
+            cut = self._cut(facts, left, cuts) if left and len(cuts) < _DEPTH else None
+            if cut is None:
                 missed = self._outside(cuts, left)
                 if missed is not None:
                     return self._missed(missed)
                 continue
-            cut = self._cut(facts, left)
             pending.append((facts.assume(boolean.not_(cut)), (*cuts, boolean.not_(cut)), left))
             pending.append((facts.assume(cut), (*cuts, cut), left))
         if self.open:
@@ -145,8 +145,12 @@ class _Cover:
                 left.append((index, asked))
         return left
 
-    def _cut(self, facts: Facts, left: list[tuple[int, list[Term]]]) -> Term:
-        """A condition to cut the part by: in the middle of the bounds of what most entries bound."""
+    def _cut(self, facts: Facts, left: list[tuple[int, list[Term]]], cuts: Sequence[Term]) -> Term | None:
+        """A condition to cut the part by: in the middle of the bounds of what most entries bound.
+
+        None where all that could be told apart is told: a cut may be one that facts cannot take in.
+        """
+        made = {*cuts, *map(boolean.not_, cuts)}
         bounds: dict[Term, set[int]] = {}
         for _, conditions in left:
             for condition in conditions:
@@ -154,11 +158,12 @@ class _Cover:
                     form, limits = _bounds(atom)
                     bounds.setdefault(form, set()).update(limits)
         for form, values in sorted(bounds.items(), key=lambda item: -len(item[1])):
-            cuts = [boolean.le(form, limit) for limit in sorted(values)]
-            cuts = [cut for cut in cuts if ask(facts, cut, effort=Effort.CHEAP) is None]
-            if cuts:
-                return cuts[len(cuts) // 2]
-        return _atoms(left[0][1][0])[0]
+            new = [boolean.le(form, limit) for limit in sorted(values)]
+            new = [cut for cut in new if cut not in made and ask(facts, cut, effort=Effort.CHEAP) is None]
+            if new:
+                return new[len(new) // 2]
+        atoms = (atom for _, conditions in left for condition in conditions for atom in _atoms(condition))
+        return next((atom for atom in atoms if atom not in made), None)
 
     def _outside(self, cuts: Sequence[Term], left: list[tuple[int, list[Term]]]) -> Values | None:
         """A point of the part that no entry serves."""

@@ -113,7 +113,7 @@ def _load_attr(owner: Any, name: str) -> Any:
     if name == "__getattribute__":
         return _Reading(value, owner)
     if name in ("__setattr__", "__delattr__"):
-        return _Storing(value, owner)
+        return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)
     return _substitutes.of(value)
 
 
@@ -144,16 +144,16 @@ class _Reading:
 class _Storing:
     """``object.__setattr__`` and its like, as a class's own calls it: by names that no code spells."""
 
-    __slots__ = ("_owner", "_store")
+    __slots__ = ("_note", "_owner", "_store")
 
-    def __init__(self, store: Callable[..., Any], owner: Any) -> None:
-        self._store, self._owner = store, owner
+    def __init__(self, store: Callable[..., Any], owner: Any, note: Callable[[Any, str], None]) -> None:
+        self._store, self._owner, self._note = store, owner, note
 
     def __call__(self, *args: Any) -> Any:
         bound = getattr(self._store, "__self__", MISSING)
         owner, name = (bound, *args[:1]) if bound is not MISSING else (*args[:2],)
         if type(name) is str:
-            _store_attr(owner, name)
+            self._note(owner, name)
         return self._store(*args)
 
 
@@ -175,6 +175,18 @@ def _store_attr(owner: Any, name: str) -> None:
 
 def _store_global(name: str) -> None:
     _tell(stores.entry, sys._getframe(1).f_globals, name)
+
+
+def _delete_attr(owner: Any, name: str) -> None:
+    """Whether there is something to delete is read: without it that is an error."""
+    _read(owner, name)
+    _store_attr(owner, name)
+
+
+def _delete_global(name: str) -> None:
+    frame = sys._getframe(1)
+    _tell(loads.load_global, name, frame.f_globals, frame.f_builtins, asker=frame.f_code.co_filename)
+    _tell(stores.entry, frame.f_globals, name)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -202,5 +214,16 @@ def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
 
 _substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr)
 HOOKS = Hooks(
-    _enter, _load_global, _load_attr, _load_super, _import, _imported, _store_attr, _store_global, _is_same, _subject
+    enter=_enter,
+    load_global=_load_global,
+    load_attr=_load_attr,
+    load_super=_load_super,
+    loaded=_import,
+    imported=_imported,
+    store_attr=_store_attr,
+    store_global=_store_global,
+    delete_attr=_delete_attr,
+    delete_global=_delete_global,
+    is_same=_is_same,
+    subject=_subject,
 )

@@ -38,6 +38,8 @@ class Hooks:
         imported: with the module, the value and the name of a ``from`` import; answers the value to use.
         store_attr: with an object and the name of an attribute that is about to be set.
         store_global: with the name of a global that is about to be set.
+        delete_attr: with an object and the name of an attribute that is about to be deleted, if it is there.
+        delete_global: with the name of a global that is about to be deleted, if it is there.
         is_same: with the operands of ``is``.
         subject: with what a class pattern of ``match`` looks at; answers what it is to look at.
     """
@@ -50,6 +52,8 @@ class Hooks:
     imported: Callable[[Any, Any, str], Any]
     store_attr: Callable[[Any, str], None]
     store_global: Callable[[str], None]
+    delete_attr: Callable[[Any, str], None]
+    delete_global: Callable[[str], None]
     is_same: Callable[[Any, Any], bool]
     subject: Callable[[Any], Any]
 
@@ -213,6 +217,15 @@ def _store_global(to: _Writer, arg: int, own: bytes) -> bytes:
     return to.call(to.hooks.store_global, [to.load(to.names[arg])]) + _POP + own
 
 
+def _delete_attr(to: _Writer, arg: int, own: bytes) -> bytes:
+    owner = _op("COPY", 3)
+    return to.call(to.hooks.delete_attr, [owner, to.load(to.names[arg])]) + _POP + own
+
+
+def _delete_global(to: _Writer, arg: int, own: bytes) -> bytes:
+    return to.call(to.hooks.delete_global, [to.load(to.names[arg])]) + _POP + own
+
+
 def _is_op(to: _Writer, arg: int, own: bytes) -> bytes:
     call = to.call_on_top(to.hooks.is_same, 2)
     return call + _NOT if arg else call
@@ -230,9 +243,9 @@ _WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
     "IMPORT_NAME": _import_name,
     "IMPORT_FROM": _import_from,
     "STORE_ATTR": _store_attr,
-    "DELETE_ATTR": _store_attr,
+    "DELETE_ATTR": _delete_attr,
     "STORE_GLOBAL": _store_global,
-    "DELETE_GLOBAL": _store_global,
+    "DELETE_GLOBAL": _delete_global,
     "IS_OP": _is_op,
     "MATCH_CLASS": _match_class,
 }

@@ -133,6 +133,7 @@ class Substitutes:
     def delattr(self, owner: Any, name: str) -> None:
         """``delattr``."""
         if type(name) is str:
+            self._read(owner, name)
             self._stored(owner, name)
         delattr(owner, name)
 

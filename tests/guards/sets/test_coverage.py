@@ -195,3 +195,24 @@ def test_a_small_counterexample_is_found_where_cutting_goes_on_and_on() -> None:
     assert contract.holds(found.counterexample)
     assert not entry.holds(found.counterexample)
     assert found.parts <= 64
+
+
+@pytest.mark.parametrize(
+    ("contract", "entry"),
+    [
+        (
+            ["y % 16 == y - 16 * (y // 16)", "z > x + 3"],
+            "y // 4 > 9 or (y + z * (y // 16)) % (y // 16) == y % (y // 16)",
+        ),
+        ([], "z % (y * 12) % y == z % y"),
+    ],
+)
+def test_no_part_is_cut_twice_by_the_same(contract: list[str], entry: str) -> None:
+    """Facts cannot take such a condition in: it stays open in the part where it holds."""
+    declared = GuardSet.read(*contract, ranges={"x": (0, None), "y": (0, None), "z": (None, None)})
+    served = GuardSet.read(entry)
+    found = certify(declared, [served])
+    assert found.parts <= 40
+    assert found.covered is not True
+    missed = {**dict.fromkeys("xyz", 0), **(found.counterexample or {})}
+    assert found.covered is None or (declared.holds(missed) and not served.holds(missed))

@@ -53,6 +53,14 @@ def _store_global(name: str) -> None:
     SEEN.append(("store_global", name))
 
 
+def _delete_attr(owner: Any, name: str) -> None:
+    SEEN.append(("delete_attr", type(owner).__name__, name))
+
+
+def _delete_global(name: str) -> None:
+    SEEN.append(("delete_global", name))
+
+
 def _is_same(one: Any, other: Any) -> bool:
     SEEN.append(("is_same",))
     return one is other
@@ -64,5 +72,16 @@ def _subject(value: Any) -> Any:
 
 
 HOOKS = Hooks(
-    _enter, _load_global, _load_attr, _load_super, _loaded, _imported, _store_attr, _store_global, _is_same, _subject
+    enter=_enter,
+    load_global=_load_global,
+    load_attr=_load_attr,
+    load_super=_load_super,
+    loaded=_loaded,
+    imported=_imported,
+    store_attr=_store_attr,
+    store_global=_store_global,
+    delete_attr=_delete_attr,
+    delete_global=_delete_global,
+    is_same=_is_same,
+    subject=_subject,
 )

@@ -304,6 +304,27 @@ def test_what_the_hooks_are_told_in_order() -> None:
     ]
 
 
+def _deleting(owner: Any) -> None:
+    global _LEVEL
+    _LEVEL = 1
+    del _LEVEL
+    del owner.items
+
+
+def test_deletions_are_told() -> None:
+    ours = types.FunctionType(instrumented(_deleting.__code__, HOOKS), globals())
+    SEEN.clear()
+    owner = types.SimpleNamespace(items=1)
+    ours(owner)
+    assert SEEN[1:] == [
+        ("store_global", "_LEVEL"),
+        ("delete_global", "_LEVEL"),
+        ("delete_attr", "SimpleNamespace", "items"),
+    ]
+    assert not vars(owner)
+    assert "_LEVEL" not in globals()
+
+
 def _long(branches: int) -> str:
     lines = ["def long(x, y):", "    total = 0", "    while y:", "        y -= 1", "        try:"]
     for i in range(branches):

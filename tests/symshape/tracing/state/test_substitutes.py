@@ -51,7 +51,7 @@ def test_the_answers_are_pythons() -> None:
     assert not told.of(hasattr)(thing, "b")
     assert told.of(vars)(thing) == {"a": 1}
     assert told.of(dir)(thing) == dir(thing)
-    assert told.read == ["a", "b", "b", "a", "b", "__dict__"]
+    assert told.read == ["a", "b", "c", "b", "a", "b", "__dict__"]
     assert told.listed == [thing]
 
 
