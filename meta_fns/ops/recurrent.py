@@ -15,6 +15,7 @@ from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.ops.normalization import batch_norm
 from meta_fns.ops.views import transpose
 from meta_fns.padding import recurrent as padded_recurrent
+from meta_fns.padding.matmul import grouped_product
 
 __all__: list[str] = []
 
@@ -253,7 +254,7 @@ def _need_aligned(name: str, spec: TensorSpec) -> None:
         check(aligned, lambda: f"strides of {name} must be multiples of 16 bytes, got {show(spec.strides)}")
 
 
-@rule("aten._grouped_mm.default")
+@rule("aten._grouped_mm.default", padding=grouped_product)
 def grouped_mm(
     self: TensorSpec,
     mat2: TensorSpec,
