@@ -18,6 +18,15 @@ def _layer(times: int) -> Formula:
     return flops
 
 
+def _layers(call: OpCall) -> Size:
+    """All layers: every matrix once for each step of each sequence."""
+    wide = call.args[0].sizes[:-1]
+    weights: Size = 0
+    for each in call.args[1]:
+        weights = weights + (product(each.sizes) if len(each.sizes) == 2 else 0)
+    return product(wide) * weights * 2
+
+
 def _cell(operations: int) -> Formula:
     """The pointwise part of a cell, after its matrix products: so many operations an element of the hidden state."""
 
@@ -28,6 +37,7 @@ def _cell(operations: int) -> Formula:
 
 
 charge_all(CostRule("contraction", _layer(1)), "mkldnn_rnn_layer")
+charge_all(CostRule("contraction", _layers), "_cudnn_rnn")
 charge_all(CostRule("contraction", _layer(2)), "mkldnn_rnn_layer_backward")
 charge_all(CostRule("pointwise", _cell(25)), "_thnn_fused_lstm_cell")  # 3 sigmoids, 2 tanhs, 4 sums of 2, 3 products
 charge_all(CostRule("pointwise", _cell(20)), "_thnn_fused_gru_cell")
