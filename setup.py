@@ -50,6 +50,7 @@ COMPILED = (
     "facts/rewrite_rules",
     "facts/rewriting",
     "deciders/case_split",
+    "deciders/chains",
     "deciders/independence",
     "deciders/linear",
     "deciders/linear_refutation",

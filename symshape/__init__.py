@@ -33,6 +33,7 @@ from symshape.errors import (
     VerificationError,
 )
 from symshape.frontends.compile import Compiled, compile
+from symshape.frontends.compiled_module import compiled_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import Traced, trace
 from symshape.options import Options
@@ -64,6 +65,7 @@ __all__ = [
     "UnsupportedError",
     "VerificationError",
     "compile",
+    "compiled_of",
     "plan",
     "trace",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Self
@@ -110,7 +111,25 @@ class GuardViolation(SymShapeError):
 
 
 class RuntimeAssertionError(SymShapeError, RuntimeError):
-    """A ``torch._check`` on a data-dependent value failed while the compiled program ran."""
+    """A ``torch._check`` on a data-dependent value failed while the compiled program ran.
+
+    Of a check that raises another error (``torch._check_index``: an ``IndexError``) it is of that class too.
+    """
+
+
+@functools.lru_cache(maxsize=256)
+def assertion_error_of(kind: type[Exception]) -> type[RuntimeAssertionError]:
+    """The class of a failed assertion that the program's own handlers of ``kind`` catch too.
+
+    >>> issubclass(assertion_error_of(ValueError), ValueError)
+    True
+    """
+    if issubclass(RuntimeAssertionError, kind):
+        return RuntimeAssertionError
+    try:
+        return type("RuntimeAssertionError", (RuntimeAssertionError, kind), {"__module__": __name__})
+    except TypeError:  # two layouts that do not go together
+        return RuntimeAssertionError
 
 
 class RunnerError(SymShapeError):

@@ -126,6 +126,15 @@ class BucketMade(Event):
 
 
 @attrs.frozen
+class VariantChosen(Event):
+    """Ways to run a bucket's program were timed: its capacities, whose kernels serve, and the ms of each."""
+
+    capacities: dict[str, int]
+    kernels: str
+    milliseconds: dict[str, float]
+
+
+@attrs.frozen
 class PaddingRefused(Event):
     """A symbol keeps its exact value in padded programs, and why."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import attrs
@@ -49,8 +49,8 @@ class Options:
             results, and for each stream what the largest of them needs while it runs, counted from the sizes of their
             tensors.  None for no limit.
         outputs: ``"copy"``: results are the caller's own.  ``"borrow"``: results of padded programs lie in the memory
-            of their bucket and are right until the next call of the compiled function; nothing is copied, and their
-            strides may differ from eager's.
+            of their bucket and are right until the next call of the compiled function; nothing is copied, they
+            are not to be written to, and their strides may differ from eager's.
         check_borrowed: for finding those that are used too late: borrowed results turn to NaN (or extreme integers)
             at the next call.
         randomness: ``"eager"``: random numbers are those that eager draws from the same seed; programs that draw them
@@ -58,6 +58,9 @@ class Options:
             padded program draws; they follow ``torch.manual_seed`` and differ from call to call.
         verify: the fraction of calls (0 to 1) for which eager runs too and is compared; a difference raises
             :class:`symshape.VerificationError`. 0.01 costs about two eager calls in a hundred.
+        kernels: whose kernels padded programs run.  ``"eager"``: eager's.  ``"inductor"``: Inductor compiles a program
+            once for all capacities, at the first call, which waits; each bucket runs what is faster there, timed.
+            ``"auto"``: the same, compiled in a thread beside the calls once there were 256 of them.
         minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).
     """
 
@@ -66,9 +69,36 @@ class Options:
     max_entries: int = attrs.field(default=1024, validator=_positive)
     memo_size: int = attrs.field(default=4096, validator=_positive)
     max_cuda_graphs: int = attrs.field(default=64, validator=_positive)
+    kernels: Literal["eager", "inductor", "auto"] = attrs.field(
+        default="eager", validator=_one_of("eager", "inductor", "auto")
+    )
     graph_memory: int | str | None = attrs.field(default=None, validator=_bytes)
     outputs: Literal["copy", "borrow"] = attrs.field(default="copy", validator=_one_of("copy", "borrow"))
     check_borrowed: bool = False
     randomness: Literal["eager", "any"] = attrs.field(default="eager", validator=_one_of("eager", "any"))
     minimise_guards: bool = True
     verify: float = attrs.field(default=0.0, validator=_fraction)
+
+
+def options_of(given: Options | Mapping[str, Any] | None, *others: str) -> Options:
+    """The options that a caller gave, as they are or as a dictionary of their fields.
+
+    Args:
+        given: what the caller gave; None for the defaults.
+        others: names that the caller may give besides, for the message.
+
+    Raises:
+        InputError: there is no such option, or its value is not one that it can have.
+
+    >>> options_of({"memo_size": 8}).memo_size
+    8
+    """
+    if isinstance(given, Options):
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(f"options must be a symshape.Options or a dictionary of its fields, not {given!r}")
+    names = sorted(field.name for field in attrs.fields(Options))
+    unknown = sorted(str(name) for name in given or () if name not in names)
+    if unknown:
+        raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join((*others, *names))}")
+    return Options(**dict(given or {}))

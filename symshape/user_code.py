@@ -55,6 +55,12 @@ def is_users(filename: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def is_ours(filename: str) -> bool:
+    """Whether code of this file is symshape's, or of the packages below it."""
+    return filename.startswith(_OURS)
+
+
+@lru_cache(maxsize=4096)
 def is_library(filename: str) -> bool:
     """Whether code of this file belongs to an installed library (or to Python, torch or symshape)."""
     return filename.startswith(_LIBRARIES) or "/site-packages/" in filename or "/dist-packages/" in filename

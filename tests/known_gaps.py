@@ -78,14 +78,9 @@ GAPS = (
         _square_roots_specialise,
     ),
     Gap(
-        "x.shape.numel() and torch.tensor(x.shape) fix the sizes",
-        "torch.Size and torch.tensor take plain numbers in C++; x.numel() and torch.arange keep sizes symbolic",
-        lambda: _fixes(lambda x: x * x.shape.numel()) and _fixes(lambda x: x + torch.tensor(x.shape)),
-    ),
-    Gap(
-        "a varying size cannot be a key of a dictionary or of a memo",
-        "torch.SymInt has no hash; int(size) makes it a constant, with a guard",
-        lambda: _is_refused(lambda x: {x.size(0): x}, symshape.UnsupportedError),
+        "x.shape.numel() fixes the sizes",
+        "torch.Size takes plain numbers in C++; x.numel() keeps sizes symbolic",
+        lambda: _fixes(lambda x: x * x.shape.numel()),
     ),
     Gap(
         "int(tensor) is refused",

@@ -75,7 +75,7 @@ def test_what_is_done_twice_is_convicted(text: str, monkeypatch: pytest.MonkeyPa
 def test_the_plain_function_is_acquitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fuzz_world.WAYS, "default", lambda fn: fn)
     for number in range(40):
-        made = make(random.Random(number), gaps=True)
+        made = make(random.Random(number))
         assert difference(made, ["default"])[0] == "", made.source()
 
 

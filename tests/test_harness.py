@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ import pytest
 from tests.bench import run as bench_run
 from tests.bench.report import Goal, NotHere, Report, bench_parser
 from tests.bench.timing import Timing, measure_each, measure_together
-from tests.discovery import split_names
+from tests.discovery import REPOSITORY, split_names
 from tests.fuzz import run as fuzz_run
 from tests.fuzz.harness import MOST_FAILURES, Counterexample, Outcome, run_fuzzer
+from tests.fuzz.jobs import Plan, run_jobs
 from tests.test_docs import CONTRIBUTING, blocks
 
 
@@ -81,6 +84,63 @@ def test_exit_status_of_fuzzers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert fuzz_run.main(["good", "idle"]) == 0
     assert fuzz_run.main(["good", "bad", "--smoke"]) == 1
     assert "failed: bad" in capsys.readouterr().out
+
+
+_DIES_AND_HANGS = f"""
+import os, random, sys, time
+from pathlib import Path
+sys.path.insert(0, {str(REPOSITORY)!r})
+from tests.fuzz.harness import Counterexample, run_fuzzer
+
+ODD = {{random.Random(f"3:{{number}}").random(): number for number in (7, 21, 30)}}
+
+def case(rng):
+    number = ODD.get(rng.random())
+    if number == 7:
+        print("last words", flush=True)
+        os.abort()
+    if number == 21:
+        time.sleep(600)
+    if number == 30:
+        raise Counterexample("thirty")
+    return "fine"
+
+words = sys.argv[1:]
+at = words.index("--json")
+run_fuzzer("odd", None, words[1:at] + words[at + 2:], case, count=1, smoke=1).write(Path(words[at + 1]))
+"""
+
+
+def test_processes_that_die_or_hang_are_told_by_their_cases(tmp_path: Path) -> None:
+    script = tmp_path / "odd.py"
+    script.write_text(_DIES_AND_HANGS)
+    plan = Plan("odd", [], 3, 0, 40, 2, 12, None, 50, still=8.0, program=(sys.executable, str(script)))
+    outcome = run_jobs(plan)
+    assert outcome.cases == 40
+    assert outcome.tally == {"fine": 37, "failed": 1, "died or hung": 2}
+    told = sorted(outcome.failures)
+    assert "case 21: stood still for 8 s; again with: python -m tests.fuzz odd --seed 3 --start 21 --count 1" in told[0]
+    assert "thirty" in told[1]
+    assert "case 7: its process died (SIGABRT)" in told[2]
+    assert "last words" in told[2]
+
+
+def test_jobs_end_in_time(tmp_path: Path) -> None:
+    script = tmp_path / "odd.py"
+    script.write_text(_DIES_AND_HANGS)
+    began = Plan("odd", [], 4, 0, 10**9, 2, 10**9, 1.0, 50, program=(sys.executable, str(script)))
+    outcome = run_jobs(began)
+    assert outcome.cases == outcome.tally["fine"] > 0
+    assert outcome.seconds < 30
+
+
+def test_outcomes_add_up_and_are_read_again(tmp_path: Path) -> None:
+    one = Outcome("x", 2, 1.0, Counter(a=2), Counter(calls=7), ["f"])
+    one.write(tmp_path / "one.json")
+    total = Outcome("x", 1, 5.0, Counter(a=1), Counter())
+    total.add(Outcome.read(tmp_path / "one.json"))
+    assert total == Outcome("x", 3, 5.0, Counter(a=3), Counter(calls=7), ["f"])
+    assert "7 calls" in total.text()
 
 
 # --- benchmarks ------------------------------------------------------------------------------------------------------

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from tests.worlds import table
 from tests.worlds.corpus import PROGRAMS
 from tests.worlds.known import DIFFERENT_BY_DEFAULT, KNOWN, Known
 from tests.worlds.ways import DEFAULT, OURS, STALE
@@ -47,6 +50,34 @@ def test_stale_answers_are_convicted() -> None:
     changing = [each for each in PROGRAMS.values() if each.kind[:2] in ("1 ", "2 ")]
     acquitted = {each.name for each in changing if judge(each, STALE).outcome in GOOD}
     assert acquitted == _STALE_IS_RIGHT
+
+
+_DIES = """
+import json, os, pathlib, sys
+asked, answered = map(pathlib.Path, sys.argv[1:])
+with answered.open("a") as stream:
+    for way, name in json.loads(asked.read_text()):
+        print(json.dumps([way, name]), file=stream, flush=True)
+        if (way, name) == ("default", "b"):
+            os.abort()
+        print(json.dumps([way, name, "right", ""]), file=stream, flush=True)
+"""
+
+
+def test_a_program_that_kills_its_process_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "PROCESS", (sys.executable, "-c", _DIES))
+    found = table.judged_in_jobs(["a", "b", "c"], ["ours", "default"], 2)
+    outcomes = {way: {name: each.outcome for name, each in verdicts.items()} for way, verdicts in found.items()}
+    fine = dict.fromkeys("abc", "right")
+    assert outcomes == {"ours": fine, "default": fine | {"b": "crash"}}
+
+
+def test_several_processes_find_what_one_does() -> None:
+    names = [name for name, each in PROGRAMS.items() if not each.slow][::200]
+    one = table.collected(["ours"], table.judged(names, ["ours"]))
+    assert table.judged_in_jobs(names, ["ours"], 2) == one
+    text = table.table([PROGRAMS[name] for name in names], one)
+    assert f"| all | {len(names)} |" in text
 
 
 def test_the_plain_function_is_right() -> None:

@@ -19,7 +19,8 @@ class Effort(IntEnum):
     """How far up the ladder a question may go."""
 
     CHEAP = 0  # no SymPy, no Z3
-    FULL = 1  # everything, within a deterministic limit
+    THOROUGH = 1  # no Z3: for those who ask many questions for one answer
+    FULL = 2  # everything, within a deterministic limit
 
 
 Step = Callable[[Climb], bool]
@@ -58,15 +59,16 @@ LADDER: Final = (
     Rung("interval", Effort.CHEAP, rungs.was_rewritten, rungs.look, _BOUNDS),
     Rung("known", Effort.CHEAP, rungs.is_connective, rungs.contradict_parts, _EQUATIONS),
     Rung("points", Effort.CHEAP, rungs.seeks_one_answer, rungs.try_points),
+    Rung("chains", Effort.CHEAP, rungs.may_be_chained, rungs.follow_chains, "by chains of inequalities"),
     Rung("linear", Effort.CHEAP, rungs.divides_by_numbers, rungs.eliminate_for_true, _LINEAR),
     Rung("rules", Effort.CHEAP, rungs.may_be_rewritten, rungs.rewrite, "by rewriting"),
     Rung("linear", Effort.CHEAP, rungs.may_always_hold, rungs.eliminate_for_true, _LINEAR),
     Rung("points", Effort.CHEAP, rungs.seeks_both_answers, rungs.try_points),
     Rung("linear", Effort.CHEAP, rungs.may_never_hold, rungs.eliminate_for_false, _LINEAR),
-    Rung("enumerate", Effort.FULL, rungs.always, rungs.try_all_values, _VALUES),
-    Rung("points", Effort.FULL, rungs.always, rungs.search_points),
-    Rung("cases", Effort.FULL, rungs.always, rungs.split_cases, "by looking at all cases"),
-    Rung("sympy", Effort.FULL, rungs.always, rungs.factor, "by the signs of factors"),
+    Rung("enumerate", Effort.THOROUGH, rungs.always, rungs.try_all_values, _VALUES),
+    Rung("points", Effort.THOROUGH, rungs.always, rungs.search_points),
+    Rung("cases", Effort.THOROUGH, rungs.always, rungs.split_cases, "by looking at all cases"),
+    Rung("sympy", Effort.THOROUGH, rungs.always, rungs.factor, "by the signs of factors"),
     Rung("z3", Effort.FULL, rungs.always, rungs.ask_z3, "by Z3"),
     Rung("enumerate", Effort.FULL, rungs.always, rungs.try_large_box, _VALUES),
 )

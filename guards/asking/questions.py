@@ -15,11 +15,11 @@ from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Term
 
 _ANSWERS_LIMIT = 8192
-_YES, _NO = 16, 32  # an answer, in one number with the bits that say what was sought in vain
+_YES, _NO = 64, 128  # an answer, in one number with the bits that say what was sought in vain
 _SETTLED = _YES | _NO
-_TRIED = {(effort, only): 1 << (2 * effort + only) for effort in (0, 1) for only in (False, True)}
+_TRIED = {(effort, only): 1 << (2 * effort + only) for effort in (0, 1, 2) for only in (False, True)}
 _SOUGHT: dict[tuple[int, bool | None], int] = {(effort, only): bit for (effort, only), bit in _TRIED.items()} | {
-    (effort, None): _TRIED[effort, False] | _TRIED[effort, True] for effort in (0, 1)
+    (effort, None): _TRIED[effort, False] | _TRIED[effort, True] for effort in (0, 1, 2)
 }
 
 
@@ -84,7 +84,8 @@ def ask_component(component: Component, condition: Term, effort: Effort, only: b
         COUNTS[climb.rung] += 1
     if answer is None:
         for value in wanted:
-            tried |= _TRIED[effort, value] | _TRIED[Effort.CHEAP, value]
+            for less in range(effort + 1):
+                tried |= _TRIED[less, value]
         answers[condition] = tried
     else:
         answers[condition] = _YES if answer else _NO

@@ -7,9 +7,10 @@ asked, is in :mod:`guards.asking.ladder`.
 from __future__ import annotations
 
 from guards.asking.climb import Climb
-from guards.deciders import case_split, linear_refutation
+from guards.deciders import case_split, chains, linear_refutation
 from guards.deciders.factoring import refutes as refuted_by_factors
 from guards.deciders.local_search import hunt, placed
+from guards.deciders.pushing import push
 from guards.deciders.witnesses import exhaust, exhausted, witness
 from guards.deciders.z3_solver import Proved, Refuted, solve_formula
 from guards.facts.component import Component, divisors, replaced
@@ -20,6 +21,7 @@ from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import SYMBOLIC_DIVISION, Op, Term
 
 _LARGE_BOX = 60_000
+_MANY_ROWS = 12
 
 # -- when a rung is asked ---------------------------------------------------------------------------------------------
 
@@ -69,6 +71,17 @@ def divides_by_numbers(climb: Climb) -> bool:
         if op is not Op.SYMBOL and not ((op is Op.FLOORDIV or op is Op.MOD) and monomial.args[1].op is Op.CONST):
             return False
     return True
+
+
+def may_be_chained(climb: Climb) -> bool:
+    """Whether there are more inequalities than elimination takes in, or products to be compared."""
+    condition = climb.condition
+    if len(climb.component.rows) > _MANY_ROWS:
+        return True
+    if condition.op is not Op.LE or not condition.kinds:
+        return False
+    products = [c > 0 for m, c in arithmetic.split(condition.args[0])[1] if m.op is Op.MUL]
+    return bool(products) and bool(climb.component.rows)
 
 
 def may_be_rewritten(climb: Climb) -> bool:
@@ -158,6 +171,11 @@ def eliminate_for_false(climb: Climb) -> bool:
     return False
 
 
+def follow_chains(climb: Climb) -> bool:
+    """Inequalities, one after the other, and products factor by factor."""
+    return climb.refute(chains.refutes)
+
+
 def rewrite(climb: Climb) -> bool:
     """The table of laws, and a look at what it makes of the condition."""
     simple = rewritten(climb.component, climb.condition)
@@ -191,7 +209,8 @@ def try_all_values(climb: Climb) -> bool:
 def search_points(climb: Climb) -> bool:
     """A search for points, from known ones."""
     for answer in climb.possible():
-        climb.exclude(answer, hunt(climb.component, climb.asked, climb.counterexamples(answer), not answer))
+        sought = climb.component, climb.asked, climb.counterexamples(answer), not answer
+        climb.exclude(answer, hunt(*sought) or push(*sought))
     return not climb.possible()
 
 

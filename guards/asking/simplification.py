@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from guards.asking.assumptions import facts_from
+from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.asking.reading import parse
 from guards.deciders import linear_refutation
@@ -33,6 +34,8 @@ def _size(term: Term) -> int:
 def simplify(term: Term | str, facts: Facts | None = None) -> Term:
     """A term that is equal wherever the facts hold, and no larger.
 
+    Z3 is asked about a comparison, not about the parts of an ``and`` or ``or``: that may take a second for each.
+
     >>> from guards.facts.facts import Facts
     >>> from guards import parse
     >>> facts = Facts().assume(parse("s0 % 8 == 0")).assume(parse("s0 >= 1"))
@@ -59,10 +62,10 @@ def _simplify_integer(term: Term, facts: Facts) -> Term:
     return best
 
 
-def _simplify_condition(term: Term, facts: Facts) -> Term:
+def _simplify_condition(term: Term, facts: Facts, effort: Effort = Effort.FULL) -> Term:
     if term.op is Op.AND or term.op is Op.OR:
         return _simplify_parts(term, facts)
-    found = ask(facts, term)
+    found = ask(facts, term, effort=effort)
     if found is not None:
         return TRUE if found else FALSE
     short = _simplify_integer(term.args[0], facts)
@@ -84,7 +87,7 @@ def _simplify_parts(term: Term, facts: Facts) -> Term:
                 within = within.assume(part if conjunction else boolean.not_(part))
         if within.contradictory:
             return stop
-        short = _simplify_condition(kept[index], within)
+        short = _simplify_condition(kept[index], within, Effort.THOROUGH)
         if short is stop:
             return stop
         if short is skip or _size(short) < _size(kept[index]):
@@ -193,6 +196,9 @@ def _value(term: Term, point: Mapping[str, int]) -> int | None:
 def _tighten(bound: int | None, seen: int, holds: Callable[[int], bool], side: int) -> int | None:
     """The tightest bound that ``holds`` confirms between a known bound and a value that was seen (side 1: upper)."""
     if bound is None:
+        step = 1 << (_GALLOP - 1)
+        if not holds(seen + side * (step - 1)):  # then nothing nearer holds either
+            return None
         step = 1
         for _ in range(_GALLOP):
             if holds(seen + side * (step - 1)):

@@ -223,7 +223,7 @@ def _relations(parts: list[Term]) -> list[Term] | None:
     return list(found)
 
 
-def _starts(component: Component, symbols: list[Term]) -> Iterator[tuple[list[int], Values]]:
+def starts(component: Component, symbols: list[Term]) -> Iterator[tuple[list[int], Values]]:
     """Values for the symbols, and for all free ones, from known points of the component, or within ranges."""
     free = [symbol.name for symbol in component.ranges if symbol.op is Op.SYMBOL]
     points: list[Values] = []
@@ -260,7 +260,7 @@ def hunt(component: Component, asked: Term, formula: Term, value: bool) -> Value
         return None
     try:
         first = True
-        for values, whole in _starts(component, looking.symbols):
+        for values, whole in starts(component, looking.symbols):
             found = looking.repaired(values)
             if found is None and first:
                 found = looking.grid(formula, values)
@@ -268,7 +268,7 @@ def hunt(component: Component, asked: Term, formula: Term, value: bool) -> Value
             if found is not None:
                 for symbol, number in zip(looking.symbols, found, strict=True):
                     whole[symbol.name] = number
-                point = _checked(component, asked, whole, value)
+                point = checked(component, asked, whole, value)
                 if point is not None:
                     return point
     except _Spent:
@@ -278,14 +278,14 @@ def hunt(component: Component, asked: Term, formula: Term, value: bool) -> Value
 
 def placed(component: Component, asked: Term, solution: Values, value: bool) -> Values | None:
     """A point with the values of a solution at which ``asked`` has that value; None if none was found."""
-    for _, whole in _starts(component, []):
-        point = _checked(component, asked, {**whole, **solution}, value)
+    for _, whole in starts(component, []):
+        point = checked(component, asked, {**whole, **solution}, value)
         if point is not None:
             return point
     return None
 
 
-def _checked(component: Component, asked: Term, whole: Values, value: bool) -> Values | None:
+def checked(component: Component, asked: Term, whole: Values, value: bool) -> Values | None:
     """The point with these values of the free symbols, if it satisfies all that is known and shows the value."""
     try:
         point = completed(component, whole)

@@ -44,6 +44,7 @@ def learn(made: Component, conditions: Iterable[Term]) -> Component:
     learning = Learning(made)
     for condition in conditions:
         made.conditions += (condition,)
+        learning.steps += 1  # its own: the limit is on what is derived
         _equate(made, condition)
         learning.pending.append(condition)
         _work(learning)

@@ -18,6 +18,7 @@ from guards.domains.interval_arithmetic import SIZES
 from guards.domains.linear_form import bounded_by
 from guards.facts.definedness import guarded, partial
 from guards.facts.facts import Facts
+from guards.regions.necessity import shown
 from guards.regions.satisfiability import Ranges, components, empty_range, facts_of, range_conditions, solve_alone
 from guards.terms import boolean
 from guards.terms.boolean import FALSE, TRUE
@@ -61,14 +62,20 @@ def needed(
     if facts.contradictory:
         return everything
     kept.reverse()  # the heavy ones are the first to go
-    if effort is Effort.FULL and len(kept) > _MANY:
+    background = [guarded(condition, start) for condition in given]
+    sure = shown(facts, kept, conditions, background, ranges)
+    open_ones = [index for index in kept if index not in sure]
+    if effort is Effort.FULL and len(open_ones) > _MANY:
         dropped = sorted(set(looked).difference(kept))
-        return sorted(_together(kept, dropped, conditions, [guarded(c, start) for c in given], ranges))
-    kept = _without_implied(start, kept, conditions, Effort.CHEAP)
+        return sorted(_together(kept, sure, dropped, conditions, background, ranges))
+    start = _assume(start, [index for index in kept if index in sure], conditions)
+    open_ones = _without_implied(start, open_ones, conditions, Effort.CHEAP)
     if effort is Effort.FULL:
-        kept = _without_implied(start, kept, conditions, Effort.FULL)
-        background = range(len(conditions), len(conditions) + len(given))
-        kept += _unconfirmed([*conditions, *map(guarded, given)], [*kept, *background], ranges)
+        open_ones = _without_implied(start, open_ones, conditions, Effort.FULL)
+    kept = [*sure, *open_ones]
+    if effort is Effort.FULL:
+        behind = range(len(conditions), len(conditions) + len(given))
+        kept += _unconfirmed([*conditions, *map(guarded, given)], [*kept, *behind], ranges)
     return sorted(kept)
 
 
@@ -105,19 +112,27 @@ def _tightest(conditions: Sequence[Term]) -> list[int]:
 
 
 def _together(
-    kept: list[int], dropped: Sequence[int], conditions: Sequence[Term], given: Sequence[Term], ranges: Ranges
+    kept: list[int],
+    sure: set[int],
+    dropped: Sequence[int],
+    conditions: Sequence[Term],
+    given: Sequence[Term],
+    ranges: Ranges,
 ) -> list[int]:
-    """``kept`` without what the others imply, by one solver, which confirms what was dropped before, too."""
+    """``kept`` without what the others imply, by one solver, which confirms what was dropped before, too.
+
+    It need not be asked about those that are ``sure`` to be needed.
+    """
     always = [*given, *(c for name, limits in ranges.items() for c in range_conditions(name, limits))]
     asked = Together(always, [conditions[index] for index in kept])
     left = list(range(len(kept)))
-    for index in range(len(kept)):
+    for index in [position for position, each in enumerate(kept) if each not in sure]:
         others = [other for other in left if other != index]
         if asked.implies(others, conditions[kept[index]]):
             left = others
     found = [kept[index] for index in left]
-    sure = Together([*always, *(conditions[index] for index in found)])
-    return [*found, *(index for index in dropped if not sure.implies([], conditions[index]))]
+    all_found = Together([*always, *(conditions[index] for index in found)])
+    return [*found, *(index for index in dropped if not all_found.implies([], conditions[index]))]
 
 
 def _unconfirmed(conditions: Sequence[Term], kept: Sequence[int], ranges: Ranges) -> list[int]:
@@ -151,6 +166,8 @@ def _confirmed(kept: Sequence[Term], dropped: Sequence[Term], ranges: Ranges) ->
 
 def _without_implied(facts: Facts, indices: list[int], conditions: Sequence[Term], effort: Effort) -> list[int]:
     """``indices`` without those whose condition the others and ``facts`` imply, tried in this order."""
+    if not indices:
+        return []
     if len(indices) == 1:
         implied = ask(facts, conditions[indices[0]], effort=effort, only=True) is True
         return [] if implied else indices

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meta_fns.core.sizes import Shape, Size, check, known, same, show
+from meta_fns.core.sizes import Shape, Size, check, holds_here, known, same, show
 from meta_fns.errors import ShapeError
 
 __all__ = ["broadcast", "broadcast_size", "expand"]
 
 
 def broadcast_size(a: Size, b: Size) -> Size:
-    """The broadcast of two sizes: provably equal or 1 needs no question; else asks ``a == b``, then ``a == 1``, and
-    requires ``b == 1``.
+    """The broadcast of two sizes: provably equal or 1 needs no question; else asks which of ``a == b``, ``b == 1`` and
+    ``a == 1`` holds, the first that does in this call.
 
     Raises: ShapeError if they do not broadcast.
     """
@@ -33,10 +33,16 @@ def broadcast_size(a: Size, b: Size) -> Size:
     equal = a == b
     if known(equal):
         return a if type(a) is int else b
-    if not known(a == 1) and not known(b == 1) and equal:
-        return a if type(a) is int else b
     if known(b == 1):
         return a
+    if known(a == 1):
+        return b
+    # One question, whose answer is yes in this call: where two of them would be, the results are the same.
+    for asked, size in ((equal, a if type(a) is int else b), (b == 1, a), (a == 1, b)):
+        if holds_here(asked) and asked:
+            return size
+    if equal:
+        return a if type(a) is int else b
     if a == 1:
         return b
     check(b == 1, lambda: f"sizes {a} and {b} do not broadcast")

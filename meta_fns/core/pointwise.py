@@ -19,6 +19,7 @@ from meta_fns.errors import DtypeError
 __all__ = ["DTYPES", "POINTWISE", "PROMOTES", "accepted", "like", "nary", "not_implemented", "unary"]
 
 
+_CPU = torch.device("cpu")
 DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "b": (torch.bool,),
     "u": (torch.uint8,),
@@ -121,7 +122,7 @@ def nary(
     def fn(*args: Any, **options: Any) -> TensorSpec:
         operands = args[:count]
         tensors = [a for a in operands if type(a) is TensorSpec]
-        common = tensors[0].dtype
+        common = tensors[0].dtype if tensors else torch.bool
         only = len(tensors) == len(operands)
         if only:
             for tensor in tensors:
@@ -135,6 +136,8 @@ def nary(
         common = compute(common)
         if order is not None:
             tensors = [operands[i] for i in order if type(operands[i]) is TensorSpec]
+        if not tensors:  # Python numbers alone: a 0-d tensor on the CPU
+            return TensorSpec.contiguous((), output(common), _CPU)
         return iterate(tensors, output(common), common, numbers=numbers and not only)
 
     return fn

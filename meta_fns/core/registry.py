@@ -46,6 +46,9 @@ class Context(Protocol):
     def new_size(self, lower: Size, upper: Size | None) -> Size:
         """An unknown size (never negative)."""
 
+    def count_of(self, counted: Any, lower: Size, upper: Size) -> Size:
+        """How many elements of a tensor (its spec) are not 0: one unknown size for as long as it is not written to."""
+
     def new_int(self, lower: Size | None, upper: Size | None) -> Size:
         """An unknown integer."""
 
@@ -62,7 +65,7 @@ class _NoContext:
     def _refuse(self, *_: object) -> Any:
         raise DataDependentOutput("the result depends on the data of its arguments; pass ctx= to name what is unknown")
 
-    new_size = new_int = new_float = new_bool = _refuse
+    new_size = count_of = new_int = new_float = new_bool = _refuse
 
 
 NO_CONTEXT: Context = _NoContext()
@@ -233,6 +236,12 @@ def aliasing(overload: OpOverload | str) -> Aliasing:
     return found
 
 
+_HIDDEN_VIEWS = frozenset(
+    ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk")
+)
+"""Ops whose results share the memory of their first argument although their schemas do not say so."""
+
+
 def _read_aliasing(schema: torch.FunctionSchema) -> Aliasing:
     owners: dict[str, int] = {}
     parted: list[int] = []
@@ -258,6 +267,8 @@ def _read_aliasing(schema: torch.FunctionSchema) -> Aliasing:
         views.append(None if written else owner)
         sames.append(owner if written else None)
     names = tuple(argument.name for argument in schema.arguments)
+    if schema.name in _HIDDEN_VIEWS and not mutated:
+        views = [0] * len(views)
     return Aliasing(tuple(views), tuple(sames), tuple(mutated), names)
 
 

@@ -70,6 +70,13 @@ def known(cond: Cond) -> bool:
     return bool(cond.known())
 
 
+def holds_here(cond: Cond) -> bool:
+    """Whether ``cond`` holds at the sizes of this call, for choosing what to ask; never asks. False if not known."""
+    if cond is True or cond is False:
+        return cond
+    return False if isinstance(cond, torch.SymBool) else cond.hint is True
+
+
 def decide(cond: Cond) -> bool:
     """Whether ``cond`` holds. Asks; what is only known at run time counts as false."""
     if cond is True or cond is False:

@@ -53,6 +53,12 @@ def _heads_inside(first: int, lengths: int, backward: bool) -> Formula:
     return flops
 
 
+def _whole(call: OpCall) -> Size:
+    """As ``(..., length, width)``, heads or none."""
+    query, key, value = (call.args[i].sizes for i in range(3))
+    return product(query[:-1]) * key[-2] * (query[-1] + value[-1]) * 2
+
+
 def _projections(call: OpCall) -> Size:
     """``(batch, length, width)`` through one projection of queries, keys and values, attention and one more."""
     batch, length, width = call.args[0].sizes
@@ -84,5 +90,6 @@ charge_all(
 charge_all(CostRule("attention", _heads_inside(0, 3, False)), "_flash_attention_forward")
 charge_all(CostRule("attention", _heads_inside(0, 4, False)), "_efficient_attention_forward")
 charge_all(CostRule("attention", _heads_inside(1, 6, True)), "_flash_attention_backward _efficient_attention_backward")
+charge_all(CostRule("attention", _whole), "scaled_dot_product_attention")
 charge_all(CostRule("attention", _projections, kernels=5), "_native_multi_head_attention")
 charge_all(CostRule("attention", _encoder_layer, kernels=12), "_transformer_encoder_layer_fwd")

@@ -74,7 +74,8 @@ charge_all(
     _COPY,
     """
     _to_copy clone copy reshape resolve_conj resolve_neg view_copy _chunk_cat flip narrow_copy roll rot90
-    cat concat concatenate repeat stack constant_pad_nd reflection_pad1d
+    cat concat concatenate repeat stack constant_pad_nd reflection_pad1d _pack_padded_sequence
+    _pack_padded_sequence_backward _pad_packed_sequence
     reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d channel_shuffle
     pixel_shuffle pixel_unshuffle im2col block_diag diag_embed tril triu lu_unpack masked_select as_strided_scatter
     diagonal_scatter select_scatter slice_scatter diagonal_backward select_backward slice_backward unfold_backward

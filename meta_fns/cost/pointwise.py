@@ -42,13 +42,16 @@ _OPERATIONS: dict[int, str] = {
         _prelu_kernel _prelu_kernel_backward clamp clip hardshrink hardshrink_backward hardtanh hardtanh_backward
         leaky_relu leaky_relu_backward native_dropout native_dropout_backward _fused_dropout nan_to_num polar relu6
         rrelu rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_backward rsub sinc softshrink softshrink_backward
-        special_entr special_xlog1py xlogy huber_loss_backward mse_loss_backward smooth_l1_loss_backward
+        dropout special_entr special_xlog1py xlogy huber_loss_backward mse_loss_backward smooth_l1_loss_backward
         """,
     3: """
         addcdiv addcmul celu elu elu_backward hardsigmoid hardsigmoid_backward lerp logaddexp logaddexp2 logit
         logit_backward selu sigmoid_backward soft_margin_loss_backward tanh_backward
         """,
-    4: "hardswish hardswish_backward sigmoid silu softplus softplus_backward",
+    4: """
+        hardswish hardswish_backward sigmoid silu softplus softplus_backward fake_quantize_per_tensor_affine_cachemask
+        fake_quantize_per_channel_affine_cachemask _fake_quantize_per_tensor_affine_cachemask_tensor_qparams
+        """,
     5: "glu log_sigmoid_backward log_sigmoid_forward",
     6: "binary_cross_entropy_backward gelu mish",
     8: "silu_backward glu_backward",

@@ -18,13 +18,22 @@ def _layer(times: int) -> Formula:
     return flops
 
 
-def _layers(call: OpCall) -> Size:
-    """All layers: every matrix once for each step of each sequence."""
-    wide = call.args[0].sizes[:-1]
-    weights: Size = 0
-    for each in call.args[1]:
-        weights = weights + (product(each.sizes) if len(each.sizes) == 2 else 0)
-    return product(wide) * weights * 2
+def _layers(params: int) -> Formula:
+    """All layers: each weight meets each step of each sequence once; the weights are argument ``params``."""
+
+    def flops(call: OpCall) -> Size:
+        weights: Size = 0
+        for each in call.args[params]:
+            if len(each.sizes) == 2:
+                weights = weights + product(each.sizes)
+        return product(call.args[0].sizes[:-1]) * weights * 2
+
+    return flops
+
+
+def _step(call: OpCall) -> Size:
+    """One step of a cell."""
+    return call.args[0].sizes[0] * (product(call.args[2].sizes) + product(call.args[3].sizes)) * 2
 
 
 def _cell(operations: int) -> Formula:
@@ -37,7 +46,10 @@ def _cell(operations: int) -> Formula:
 
 
 charge_all(CostRule("contraction", _layer(1)), "mkldnn_rnn_layer")
-charge_all(CostRule("contraction", _layers), "_cudnn_rnn")
+charge_all(CostRule("contraction", _layers(1)), "_cudnn_rnn")
 charge_all(CostRule("contraction", _layer(2)), "mkldnn_rnn_layer_backward")
+charge_all(CostRule("contraction", _layers(2)), "lstm.input gru.input rnn_tanh.input rnn_relu.input")
+charge_all(CostRule("contraction", _layers(3)), "lstm.data gru.data rnn_tanh.data rnn_relu.data")
+charge_all(CostRule("contraction", _step), "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
 charge_all(CostRule("pointwise", _cell(25)), "_thnn_fused_lstm_cell")  # 3 sigmoids, 2 tanhs, 4 sums of 2, 3 products
 charge_all(CostRule("pointwise", _cell(20)), "_thnn_fused_gru_cell")

@@ -15,7 +15,7 @@ from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.checks import INTS, has_zero, need_dtype, need_equal
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import Context, rule
-from meta_fns.core.sizes import Size, at_least_one, check, known, show, sym_min
+from meta_fns.core.sizes import Size, at_least_one, check, known, same_shape, show, sym_min
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding.rearranging import one_hot as one_hot_padding
@@ -28,13 +28,18 @@ def _some_of(ctx: Context, total: Size, least: Size = 0) -> Size:
     return 0 if type(total) is int and total == 0 else ctx.new_size(least, total)
 
 
+def _count_of(ctx: Context, counted: TensorSpec, total: Size) -> Size:
+    """How many of all elements are not 0."""
+    return 0 if type(total) is int and total == 0 else ctx.count_of(counted, 0, total)
+
+
 @rule("aten.nonzero.default", "aten.argwhere.default", data_dependent=True)
 def nonzero(ctx: Context, self: TensorSpec) -> TensorSpec:
     """The positions of elements that are not 0, one a row: ``(u, dim)``, in columns as they are found."""
     n = len(self.sizes)
-    count = _some_of(ctx, self.numel())
-    # Eager fills the columns one after the other.
-    stride = count if self.device.type == "cpu" else at_least_one(count)
+    count = _count_of(ctx, self, self.numel())
+    # Eager fills the columns one after the other; no element is addressed through the stride of an empty result.
+    stride = count if self.device.type == "cpu" and type(count) is int else at_least_one(count)
     return TensorSpec((count, n), (1, stride), 0, torch.int64, self.device)
 
 
@@ -67,7 +72,8 @@ def masked_select(ctx: Context, self: TensorSpec, mask: TensorSpec) -> TensorSpe
     if mask.dtype is not torch.bool:
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
     sizes = broadcast(self.sizes, mask.sizes)
-    count = _some_of(ctx, self.fresh(sizes).numel())
+    total = self.fresh(sizes).numel()
+    count = _count_of(ctx, mask, total) if same_shape(mask.sizes, sizes) else _some_of(ctx, total)
     return TensorSpec.contiguous((count,), self.dtype, self.device)
 
 

@@ -10,7 +10,7 @@ from meta_fns.core import promote
 from meta_fns.core.iterator import iterate, laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.spec import TensorSpec
-from meta_fns.errors import ShapeError
+from meta_fns.errors import ShapeError, UnsupportedOp
 from meta_fns.padding import drawing
 
 __all__: list[str] = []
@@ -40,3 +40,17 @@ def native_dropout(
 def fused_dropout(self: TensorSpec, p: float, generator: object = None) -> tuple[TensorSpec, TensorSpec]:
     """The input with elements dropped, and a byte mask of those that are left."""
     return laid_out_like(self), laid_out_like(self, torch.uint8)
+
+
+@rule("aten.dropout.default")
+def dropout(
+    input: TensorSpec,  # noqa: A002 - name of the schema
+    p: float,
+    train: bool,
+) -> TensorSpec:
+    """The input with elements dropped, in training; an empty input, or one of which nothing is dropped, is returned."""
+    if not 0 <= p <= 1:
+        raise ShapeError(f"p must be in [0, 1], got {p}")
+    if not train or p == 0:
+        raise UnsupportedOp("dropout that returns its input")
+    return iterate((input, laid_out_like(input)), input.dtype)

@@ -188,7 +188,7 @@ def _mask_vectors(ctx: Context, self: TensorSpec, mask: TensorSpec, at: int) -> 
     for size, full in zip(mask.sizes, self.sizes[at:], strict=False):
         if size is not full and not same(size, full):
             check(size == full, lambda: f"mask {show(mask.sizes)} does not fit {show(self.sizes)} at dimension {at}")
-    count = ctx.new_size(0, mask.numel())
+    count = ctx.count_of(mask, 0, mask.numel())
     # Columns of nonzero()'s result.
     step = len(mask.sizes)
     return [TensorSpec((count,), (step,), i, torch.int64, mask.device) for i in range(step)]

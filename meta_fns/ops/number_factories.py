@@ -13,7 +13,7 @@ from meta_fns.core.promote import number_dtype
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, ceil_div, check, known, show
 from meta_fns.core.spec import TensorSpec
-from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
+from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.factories import Device, fresh, need_strided, target_device
 from meta_fns.padding import factories as padded_factories
 from meta_fns.padding import views as padded_views
@@ -281,7 +281,7 @@ def _arange_size(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Size:
     if all(isinstance(n, (int, float)) for n in (start, end, step)):
         return _arange_static(start, end, step, dtype)
     if any(isinstance(n, float) or number_dtype(n).is_floating_point for n in (start, end, step)):
-        raise UnsupportedOp(f"arange({start}, {end}, {step}): the size of a symbolic float range is not known")
+        return _arange_of_floats(start, end, step, dtype)
     if known(step > 0) or (not known(step < 0) and step > 0):
         span = end if type(start) is int and start == 0 else end - start
     else:
@@ -290,6 +290,33 @@ def _arange_size(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Size:
     if not known(span >= 0):
         check(span >= 0, lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step")
     return span if type(step) is int and step == 1 else ceil_div(span, step)
+
+
+def _arange_of_floats(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Size:
+    """``ceil((end - start) / step)``, where eager's floats are exact on the way; else for the sizes of this call."""
+    fractions = [_fraction(n) for n in (start, end, step)]
+    (first, under_first), (last, under_last), (by, under_by) = fractions
+    if dtype is torch.int64 or type(by) is not int or not 0 < by < _FEW or None in (first, last):
+        start, end, step = (n if isinstance(n, (int, float)) else float(n.guard_float()) for n in (start, end, step))
+        return _arange_static(start, end, step, dtype)
+    span = last * under_first - first * under_last
+    if not known(span >= 0):
+        check(span >= 0, lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step")
+    return ceil_div(span * under_by, under_first * under_last * by)
+
+
+_FEW = 2**10
+
+
+def _fraction(number: Any) -> tuple[Any, int]:
+    """A number as a numerator over a power of two; ``(None, 1)`` where it is none, or of too many digits."""
+    if isinstance(number, float):
+        top, bottom = number.as_integer_ratio() if math.isfinite(number) else (None, 1)
+    elif isinstance(number, int) or number_dtype(number) is torch.int64:
+        return number, 1
+    else:
+        top, bottom = number.ratio() or (None, 1)
+    return (top, bottom) if bottom < _FEW and bottom & (bottom - 1) == 0 else (None, 1)
 
 
 def _arange_static(start: float, end: float, step: float, dtype: torch.dtype) -> int:

@@ -14,7 +14,7 @@ from meta_fns.core.dims import wrap_dim
 from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.promote import number_dtype
 from meta_fns.core.registry import NO_CONTEXT, register, rule
-from meta_fns.core.sizes import Shape, Size, check, known, product, same, show, static
+from meta_fns.core.sizes import Shape, Size, at_least_one, check, known, product, same, show, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.indexing import index_plan
@@ -306,6 +306,12 @@ def unsafe_index_put(
     return index_put(self, indices, values, accumulate)
 
 
+def _never_empty(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> TensorSpec:
+    """``self`` with something to index, since of an empty tensor nothing is read: what the mask leaves out is."""
+    indexed = [i < len(indices) and indices[i] is not None for i in range(len(self.sizes))]
+    return self.fresh(tuple(at_least_one(size) if at else size for size, at in zip(self.sizes, indexed, strict=True)))
+
+
 @rule("aten._unsafe_masked_index.default")
 def unsafe_masked_index(
     self: TensorSpec, mask: TensorSpec, indices: Sequence[TensorSpec | None], fill: Any
@@ -313,11 +319,7 @@ def unsafe_masked_index(
     """``self[indices]`` with ``fill`` where the mask is false."""
     if mask.dtype is not torch.bool:
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
-    if has_zero(self.sizes):
-        # Nothing is read then: the result is all fill.
-        filled = tuple(1 if i < len(indices) and indices[i] is not None else size for i, size in enumerate(self.sizes))
-        self = self.fresh(filled)
-    sizes = index_plan(NO_CONTEXT, self, indices).sizes
+    sizes = index_plan(NO_CONTEXT, _never_empty(self, indices), indices).sizes
     return self.fresh(broadcast(sizes, mask.sizes))
 
 
@@ -330,7 +332,7 @@ def unsafe_masked_index_put_accumulate(
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
     if not has_zero(self.sizes):
         sizes = broadcast(values.sizes, mask.sizes)
-        fit_into("values", sizes, index_plan(NO_CONTEXT, self, indices).sizes)
+        fit_into("values", sizes, index_plan(NO_CONTEXT, _never_empty(self, indices), indices).sizes)
     return laid_out_like(self)
 
 
@@ -368,13 +370,19 @@ def masked_scatter_backward(grad_output: TensorSpec, mask: TensorSpec, sizes: Se
     return grad_output.fresh(tuple(sizes))
 
 
+def _need_elements(self: TensorSpec, index: TensorSpec) -> None:
+    """Require something to take or to put where there are positions."""
+    some = self.numel() >= 1
+    if not known(some):
+        check((index.numel() == 0) | some, lambda: f"self {show(self.sizes)} has no elements")
+
+
 def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: bool = False) -> TensorSpec:
     """A copy of ``self`` with ``source`` written at positions counted as if it were flat."""
     need_dtype("index", index, (torch.int64,))
     need_same("source", source, "self", self)
     need_equal(index.numel(), source.numel(), "index and source must have as many elements")
-    if has_zero(self.sizes):
-        check(index.numel() == 0, lambda: f"self {show(self.sizes)} has no elements to write to")
+    _need_elements(self, index)
     return laid_out_like(self)
 
 
@@ -385,6 +393,5 @@ _both("put.default", put)
 def take(self: TensorSpec, index: TensorSpec) -> TensorSpec:
     """Elements at positions counted as if ``self`` were flat; the sizes of the index."""
     need_dtype("index", index, (torch.int64,))
-    if has_zero(self.sizes):
-        check(index.numel() == 0, lambda: f"self {show(self.sizes)} has no elements to take")
+    _need_elements(self, index)
     return TensorSpec.contiguous(index.sizes, self.dtype, self.device)

@@ -10,7 +10,7 @@ import torch
 from meta_fns.core import broadcasting, layout, view_strides
 from meta_fns.core.dims import wrap_dim, wrap_dims
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Size, at_least_one, check, known, show
+from meta_fns.core.sizes import Size, at_least_one, check, holds_here, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import views as padded_views
@@ -167,17 +167,29 @@ def _without_ones(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
     return self.view(tuple(self.sizes[i] for i in keep), tuple(self.strides[i] for i in keep))
 
 
+def _end(sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> Size:
+    """Behind the last element: where a tensor that is not empty ends in its storage."""
+    end = offset + 1
+    for size, stride in zip(sizes, strides, strict=True):
+        end = end + (size - 1) * stride
+    return end
+
+
 @rule("aten.as_strided.default")
 def as_strided(
     self: TensorSpec, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None = None
 ) -> TensorSpec:
-    """The given sizes, strides and storage offset (whether the storage is large enough is not known here)."""
+    """The given sizes, strides and storage offset; within what ``self`` reaches, if that is so in this call."""
     if len(size) != len(stride):
         raise ShapeError(f"sizes {show(size)} and strides {show(stride)} differ in length")
     for item in size:
         check(item >= 0, lambda: f"a negative size in {show(size)}")
     for item in stride:
         check(item >= 0, lambda: f"a negative stride in {show(stride)}")
+    offset = self.storage_offset if storage_offset is None else storage_offset
+    inside = _end(size, stride, offset) <= _end(self.sizes, self.strides, self.storage_offset)
+    if not known(inside) and holds_here(inside):  # how far the storage reaches beyond ``self`` is not known
+        check(inside, lambda: f"{show(size)} with strides {show(stride)} reaches beyond self, {show(self.sizes)}")
     return self.view(tuple(size), tuple(stride), storage_offset)
 
 

@@ -26,9 +26,22 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
+
+class Nothing:
+    """The class of ``NOTHING``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING = Nothing()
+"""The value of a place that holds none."""
+
 PLAIN: frozenset[type] = frozenset(
     {
-        *(bool, int, str, bytes, type(None), types.EllipsisType),
+        *(bool, int, str, bytes, type(None), types.EllipsisType, Nothing),
         *(torch.dtype, torch.device, torch.layout, torch.memory_format),
     }
 )

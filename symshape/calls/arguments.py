@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
 from symshape.calls.alike import PLAIN, Same, alike, alike_nesting, digits, shared_containers
 from symshape.calls.outputs import unflatten
+from symshape.calls.records import is_owner, owner_of, taken_apart
 from symshape.errors import InputError
 
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -68,8 +69,31 @@ class _IntKey:
         return "an int"
 
 
+class _RecordKey:
+    def __repr__(self) -> str:
+        return "an object that is taken apart"
+
+
 INT_KEY = _IntKey()
-LeafKey = TensorKey | ConstantKey | _IntKey
+RECORD_KEY = _RecordKey()
+"""An object whose attributes are the leaves after it: see ``calls/records.py``."""
+LeafKey = TensorKey | ConstantKey | _IntKey | _RecordKey
+
+
+@attrs.frozen(eq=False)
+class Variables:
+    """What is read at a call besides its arguments, as if it were given: see ``calls/variables.py``.
+
+    Attributes:
+        names: of the places.
+        values: what they hold.
+    """
+
+    names: tuple[str, ...] = ()
+    values: tuple[Any, ...] = ()
+
+
+NO_VARIABLES = Variables()
 
 
 @attrs.frozen(eq=False)
@@ -77,8 +101,8 @@ class Call:
     """One call, taken apart.
 
     Attributes:
-        leaves: the arguments' leaves, in pytree order.
-        tree: how they nest in ``(args, kwargs)``.
+        leaves: the arguments' leaves, in pytree order, and after them those of variables.
+        tree: how they nest in ``(args, kwargs)``, or in ``(args, kwargs, values)`` where there are variables.
         paths: each leaf in the caller's words.
         keys: each leaf's structure.
         duplicates: for each leaf, the position of the first leaf that is the same tensor (or other object).
@@ -97,30 +121,56 @@ class Call:
         """What two calls share only if their arguments nest in alike containers, shared alike."""
         return alike_nesting(self.tree), self.shared
 
+    @property
+    def has_records(self) -> bool:
+        """Whether there are objects among the arguments that are taken apart, and may be written to."""
+        return RECORD_KEY in self.keys
+
+    @property
+    def constants(self) -> list[Any]:
+        """The leaves that a program is given as they are."""
+        pairs = zip(self.leaves, self.keys, strict=True)
+        return [leaf for leaf, key in pairs if key is not RECORD_KEY and not isinstance(leaf, torch.Tensor)]
+
     def nest(self, leaves: Sequence[Any]) -> Any:
-        """``(args, kwargs)`` of a call like this one, with these leaves; one container in two places is one again."""
-        return unflatten(leaves, self.tree, self.shared)
+        """``(args, kwargs, values of variables)`` of a call like this one, with these leaves.
+
+        One container in two places is one again.
+        """
+        args, kwargs, *values = unflatten(leaves, self.tree, self.shared)
+        return args, kwargs, values[0] if values else ()
 
 
-def take_apart(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, paths: bool = True) -> Call:
+def take_apart(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    variables: Variables = NO_VARIABLES,
+    *,
+    paths: bool = True,
+) -> Call:
     """The call ``fn(*args, **kwargs)`` as leaves, keys and (unless told not to, which is much faster) paths.
 
     Raises:
         InputError: an argument cannot be traced (a sparse tensor, a tensor subclass, an unhashable object).
     """
-    whole = (tuple(args), kwargs if type(kwargs) is dict else dict(kwargs))
+    whole: tuple[Any, ...] = (tuple(args), kwargs if type(kwargs) is dict else dict(kwargs))
+    if variables.values:
+        whole = (*whole, variables.values)
+    whole = taken_apart(whole)
     shared = shared_containers(whole)
     if not paths:
         quick, tree = pytree.tree_flatten(whole)
+        leaves = tuple(map(owner_of, quick))
         try:
-            return Call(tuple(quick), tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(quick), shared)
+            return Call(leaves, tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(leaves), shared)
         except InputError:
-            return take_apart(fn, args, kwargs)  # for the argument's name in the message
+            return take_apart(fn, args, kwargs, variables)  # for the argument's name in the message
     flat, tree = pytree.tree_flatten_with_path(whole)
     names = parameter_names(fn, args)
-    texts = tuple(_path_text(path, names) for path, _ in flat)
-    leaves = tuple(leaf for _, leaf in flat)
-    keys = tuple(leaf_key(leaf, path) for leaf, path in zip(leaves, texts, strict=True))
+    texts = tuple(_path_text(path, names, variables.names) for path, _ in flat)
+    leaves = tuple(owner_of(leaf) for _, leaf in flat)
+    keys = tuple(leaf_key(leaf, path) for (_, leaf), path in zip(flat, texts, strict=True))
     return Call(leaves, tree, texts, keys, duplicates(leaves), shared)
 
 
@@ -132,7 +182,10 @@ def identity_of(key: LeafKey) -> Same | None:
 def skeleton(call: Call) -> Call:
     """The call without its tensors and objects: what is kept of it may outlive them."""
     pairs = zip(call.leaves, call.keys, strict=True)
-    leaves = [None if isinstance(leaf, torch.Tensor) or identity_of(key) is not None else leaf for leaf, key in pairs]
+    leaves = [
+        None if isinstance(leaf, torch.Tensor) or key is RECORD_KEY or identity_of(key) is not None else leaf
+        for leaf, key in pairs
+    ]
     return attrs.evolve(call, leaves=tuple(leaves))
 
 
@@ -161,9 +214,11 @@ def parameter_names(fn: Callable[..., Any], args: Sequence[Any]) -> list[str]:
     return (names + [f"args[{i}]" for i in range(len(names), len(args))])[: len(args)]
 
 
-def _path_text(path: Sequence[Any], names: Sequence[str]) -> str:
+def _path_text(path: Sequence[Any], names: Sequence[str], variables: Sequence[str]) -> str:
     where, first, *rest = path
-    if isinstance(where, pytree.SequenceKey) and where.idx == 0:
+    if isinstance(where, pytree.SequenceKey) and where.idx == 2:
+        start = variables[first.idx]
+    elif isinstance(where, pytree.SequenceKey) and where.idx == 0:
         start = names[first.idx]
     else:
         start = str(first.key)
@@ -180,12 +235,14 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
         return _tensor_key(leaf, path)
     if type(leaf) is int:
         return INT_KEY
+    if is_owner(leaf):
+        return RECORD_KEY
     if type(leaf) is float:
         return ConstantKey(float, leaf, digits(leaf))
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         raise InputError(f"argument {path} is a {type(leaf).__name__} of another tracer; pass a plain number")
-    try:
-        hash(leaf)
+    try:  # a slice of plain numbers is its parts (before Python 3.12 it has no hash)
+        hash((leaf.start, leaf.stop, leaf.step) if type(leaf) is slice else leaf)
     except TypeError as error:
         raise InputError(
             f"argument {path} is an unhashable {type(leaf).__name__}, so it can be neither traced nor guarded; "

@@ -17,11 +17,13 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.alike import digits
+from symshape.calls.alike import Nothing, Same, digits
 from symshape.calls.arguments import (
     CONTIGUOUS,
     EQUAL,
+    NO_VARIABLES,
     TENSOR_TYPES,
+    Variables,
     equal_part,
     is_canonical,
     layout_of,
@@ -30,11 +32,14 @@ from symshape.calls.arguments import (
     values_of,
 )
 from symshape.calls.modes import modes
+from symshape.calls.records import Record, contents, is_class, is_part, is_record
 
 _MOST = 16
 """Calls with more flat arguments have no quick key."""
-_PLAIN = (int, bool, str, type(None))
-_CONSTANTS = frozenset((bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format))
+_PLAIN = (int, bool, str, type(None), Nothing)
+_CONSTANTS = frozenset(
+    (bool, str, bytes, type(None), Nothing, torch.dtype, torch.device, torch.layout, torch.memory_format)
+)
 _COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
 _TENSORS = frozenset(TENSOR_TYPES)
 
@@ -92,7 +97,7 @@ def _plain(leaf: Any) -> Any:
 
 
 def _layout(leaf: torch.Tensor) -> Any:
-    return (is_canonical(leaf) and not leaf.storage_offset()) or _strides(leaf)
+    return (is_canonical(leaf) and not leaf.storage_offset() and leaf.layout is torch.strided) or _strides(leaf)
 
 
 def _strides(leaf: torch.Tensor) -> Any:
@@ -116,7 +121,7 @@ def _generate(number: int) -> MakeKey:
             f"            s{name} = {name}.shape",
             f"            k{name} = (s{name}, {', '.join(f'{name}.{each}' for each in EQUAL)},",
             f"                (1 not in s{name} and 0 not in s{name} and {name}.is_contiguous()"
-            f" and not {name}.storage_offset()) or strides({name}))",
+            f" and not {name}.storage_offset() and {name}.layout is strided) or strides({name}))",
             "        else:",
             f"            k{name} = plain({name})",
             f"            if k{name} is None: return None",
@@ -131,6 +136,7 @@ def _generate(number: int) -> MakeKey:
     key = f"(now, {', '.join(f'k{name}' for name in names)})"
     lines.append(f"    return ({key}, *kwargs) if kwargs else {key}")
     namespace = {"Tensor": torch.Tensor, "plain": _plain, "modes": modes, "repeats": _repeats, "strides": _strides}
+    namespace["strided"] = torch.strided  # a tensor of oneDNN's says that it is contiguous, too
     return _function("\n".join(lines), Unusual=_Unusual, **namespace)
 
 
@@ -148,7 +154,10 @@ def _repeats(leaves: Sequence[Any]) -> bool:
 
 def _tells_apart(leaves: Sequence[Any]) -> bool:
     """Whether a flat key tells apart what must be told apart: not for complex tensors (lazy conjugates)."""
-    return not any(isinstance(leaf, torch.Tensor) and leaf.dtype in _COMPLEX for leaf in leaves)
+    for leaf in leaves:  # noqa: SIM110 - a generator's frame takes longer than the answer
+        if isinstance(leaf, torch.Tensor) and leaf.dtype in _COMPLEX:
+            return False
+    return True
 
 
 FLAT = ExactKey(Makers({number: _generate(number) for number in range(1, _MOST + 1)}), _tells_apart)
@@ -172,22 +181,24 @@ def chosen_key(number: int, sizes: Sequence[tuple[int, int]], integers: Sequence
 # -- the structure and the integers of any call
 
 
-def read(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading:
-    """A call's leaves in pytree order, its structure, and its integers.
+def read(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], variables: Variables = NO_VARIABLES
+) -> Reading:
+    """A call's leaves in pytree order, its structure, and its integers; those of variables come last.
 
     Two calls with equal structures differ in nothing but their integers (and the data of their tensors).
 
     Raises:
         InputError: an argument cannot be traced.
     """
-    found = read_usual(args, kwargs)
+    found = read_usual(args, kwargs, variables.values)
     if found is not None:
         return found
-    call = take_apart(fn, args, kwargs, paths=False)
+    call = take_apart(fn, args, kwargs, variables, paths=False)
     return call.leaves, (modes(), call.nesting, call.keys, call.duplicates), values_of(call.leaves, call.keys)
 
 
-def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None:
+def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()) -> Reading | None:
     """:func:`read` without objects for people to look at; None for a call that is out of the ordinary."""
     leaves: list[Any] = []
     parts: list[Any] = [modes(), len(args), *kwargs]
@@ -198,6 +209,10 @@ def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading | None
             _read(each, leaves, parts, values, containers)
         for each in kwargs.values():
             _read(each, leaves, parts, values, containers)
+        if variables:
+            parts.append(len(variables))
+            for each in variables:
+                _read(each, leaves, parts, values, containers)
     except (_Unusual, RuntimeError, NotImplementedError):
         return None
     if len(containers) > 1 and len(set(containers)) < len(containers):
@@ -241,5 +256,26 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], con
         containers.append(id(leaf))
         for each in leaf.values():
             _read(each, leaves, parts, values, containers)
+    elif is_record(kind):
+        _read_record(leaf, leaves, parts, values, containers)
     else:
         raise _Unusual
+
+
+def _read_record(record: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]) -> None:
+    """An object that is taken apart, and what is in it."""
+    names, held = contents(record)
+    parts.append((Record, type(record), *names))
+    containers.append(id(record))
+    leaves.append(record)
+    for each in held:
+        kind = type(each)
+        if kind in _TENSORS or kind in _CONSTANTS or kind is int:
+            _read(each, leaves, parts, values, containers)
+        elif is_part(each):
+            _read_record(each, leaves, parts, values, containers)
+        elif is_class(each):
+            parts.append((type, Same(each)))
+            leaves.append(each)
+        else:  # floats, tuples, objects
+            raise _Unusual

@@ -2,22 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import attrs
 import torch
 from torch.utils import _pytree as pytree
 
+from symshape.calls import records
+
 Build = Callable[[list[Any]], Any]
+Finish = Callable[[list[Any], Sequence[Any]], Any]
+"""``finish(flat, leaves)``: writes to the call's own objects, and nests what is returned."""
 
 
 def builder(tree: pytree.TreeSpec) -> Build:
-    """The function that nests flat outputs as ``tree`` says."""
+    """The function that nests flat outputs as ``tree`` says, or leaves them flat for a :func:`finisher`."""
+    if tree.type is records.Outcome:
+        return list
     if tree.is_leaf():
         return lambda flat: flat[0]
     if tree.type in (tuple, list) and all(child.is_leaf() for child in tree.children()):
         return tuple if tree.type is tuple else list
+    if not _has_size(tree):
+        if all(child.is_leaf() for child in tree.children()):
+            nest, context = pytree.SUPPORTED_NODES[tree.type].unflatten_fn, tree.context
+            return lambda flat: nest(list(flat), context)
+        return lambda flat: pytree.tree_unflatten(flat, tree)
     return lambda flat: unflatten(flat, tree)
+
+
+def finisher(tree: pytree.TreeSpec) -> Finish | None:
+    """What ends a call of a program that writes to records among its arguments; None where :func:`builder` is all."""
+    if tree.type is not records.Outcome:
+        return None
+
+    returned, *rest = tree.children()
+    steps = []
+    end = returned.num_leaves
+    for each in rest:
+        position, _, names = each.context
+        start, end = end, end + each.num_leaves
+        nested = None if all(child.is_leaf() for child in each.children()) else each
+        steps.append((position, names, start, end, nested))
+
+    def finish(flat: list[Any], leaves: Sequence[Any]) -> Any:
+        building = _Building(iter(flat), (), leaves)
+        result = building.build(returned)
+        new = []  # all is built before anything is written
+        for _, _, start, end, nested in steps:
+            if nested is None:
+                new.append(flat[start:end])
+            else:
+                building.flat = iter(flat[start:end])
+                new.append(building.children(nested))
+        for (position, names, *_), values in zip(steps, new, strict=True):
+            records.write(leaves[position], names, values)
+        return result
+
+    return finish
+
+
+def result_of(built: Any) -> Any:
+    """What a function returned, without what it wrote."""
+    return built.result if type(built) is records.Outcome else built
 
 
 def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] = ()) -> Any:
@@ -28,25 +76,61 @@ def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] 
         tree: how they nest.
         shared: for each container, outermost first, the number of the one that it is; nothing where none is another.
     """
-    if not shared and not _has_size(tree):
+    if not shared and not _is_unusual(tree):
         return pytree.tree_unflatten(flat, tree)
-    return _build(iter(flat), tree, shared, [])
+    return _Building(iter(flat), shared, ()).build(tree)
 
 
-def _has_size(tree: pytree.TreeSpec) -> bool:
-    return tree.type is torch.Size or any(_has_size(child) for child in tree.children())
+def _is_unusual(tree: pytree.TreeSpec) -> bool:
+    return tree.type is torch.Size or tree.type in records.STAND_INS or any(map(_is_unusual, tree.children()))
 
 
-def _build(leaves: Any, tree: pytree.TreeSpec, shared: Sequence[int], built: list[Any]) -> Any:
-    if tree.is_leaf():
-        return next(leaves)
-    number = len(built)
-    built.append(None)
-    children = [_build(leaves, child, shared, built) for child in tree.children()]
-    if shared and shared[number] != number:  # its leaves are those of the first
-        built[number] = built[shared[number]]
-    elif tree.type is torch.Size:
-        built[number] = torch.Size(children)
-    else:
-        built[number] = pytree.SUPPORTED_NODES[tree.type].unflatten_fn(children, tree.context)
-    return built[number]
+@attrs.define(eq=False)
+class _Building:
+    """One value that is being nested.
+
+    Attributes:
+        flat: its leaves, in order.
+        shared: see :func:`unflatten`.
+        given: the leaves of the call.
+        built: the containers so far.
+        made: the objects that were made so far, by their numbers.
+    """
+
+    flat: Iterator[Any]
+    shared: Sequence[int]
+    given: Sequence[Any]
+    built: list[Any] = attrs.field(factory=list)
+    made: dict[int, Any] = attrs.field(factory=dict)
+
+    def build(self, tree: pytree.TreeSpec) -> Any:
+        if tree.is_leaf():
+            return next(self.flat)
+        number = len(self.built)
+        self.built.append(None)
+        children = self.children(tree)
+        if self.shared and self.shared[number] != number:  # its leaves are those of the first
+            self.built[number] = self.built[self.shared[number]]
+        else:
+            self.built[number] = self._node(tree, children)
+        return self.built[number]
+
+    def children(self, tree: pytree.TreeSpec) -> list[Any]:
+        """What is in a container."""
+        return [self.build(child) for child in tree.children()]
+
+    def _node(self, tree: pytree.TreeSpec, children: list[Any]) -> Any:
+        kind, context = tree.type, tree.context
+        if kind is torch.Size:
+            return torch.Size(children)
+        if kind is records.Record:
+            return records.assembled(*context, children[1:])
+        if kind is records.Made:
+            made, names, number = context
+            self.made[number] = records.assembled(made, names, children)
+            return self.made[number]
+        if kind is records.Again:
+            return self.made[context]
+        if kind is records.Given:
+            return self.given[context]
+        return context if kind is records.Constant else pytree.SUPPORTED_NODES[kind].unflatten_fn(children, context)

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from guards.sets.sources import IntArg, Size, Source
-from symshape.calls.arguments import INT_KEY, Call, TensorKey, parameter_names, sources_of
+from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, TensorKey, parameter_names, sources_of
 from symshape.dims import Dim, Policy, normalize, per_dimension
 from symshape.errors import DimError
 
@@ -43,8 +43,18 @@ def policies(fn: Callable[..., Any], call: Call, dynamic: Dynamic, default: Poli
     return found
 
 
+def changing_with_records(call: Call) -> list[Source]:
+    """The integers that will be others at the next call of a program that is given a cache, which grows.
+
+    All that is read of tensors, and the integers in records.
+    """
+    records = (path for path, key in zip(call.paths, call.keys, strict=True) if key is RECORD_KEY)
+    inside = tuple(start for path in records for start in (f"{path}.", f"{path}["))
+    return [each for each in sources_of(call) if not isinstance(each, IntArg) or each.text().startswith(inside)]
+
+
 def _described(fn: Callable[..., Any], call: Call, dynamic: Any) -> dict[Source, Dim | Policy]:
-    args, kwargs = pytree.tree_unflatten(list(range(len(call.leaves))), call.tree)
+    args, kwargs, *_ = pytree.tree_unflatten(list(range(len(call.leaves))), call.tree)
     names = parameter_names(fn, args)
     if isinstance(dynamic, Mapping):
         described = dict(dynamic)

@@ -26,9 +26,6 @@ PARTS = ("parameters", "inputs", "activations", "outputs")
 SCHEDULES = ("graph", "eager")
 """Who decides how long a tensor lives: the runner of the graph, or the variables of the program."""
 
-_SHARING = frozenset(("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes"))
-"""Ops whose results share the memory of their argument although their schemas do not say so."""
-
 Rounded = Callable[[Term], Term]
 
 
@@ -98,17 +95,16 @@ def _storages(graph: Graph, nodes: Sequence[Node], rounded: Rounded, held: bool)
     """
     end = len(nodes)
     made = _made(nodes) if held else []
-    root = _roots(nodes)
-    returned = {root(value) for value in values_in(graph.outputs)}
-    found = _from_the_start(graph, rounded, end, returned, root)
+    returned = {_root(value) for value in values_in(graph.outputs)}
+    found = _from_the_start(graph, rounded, end, returned)
     for index, node in enumerate(nodes):
         for value in (*values_in(node.args), *values_in(node.kwargs)):
-            storage = found[root(value)]
+            storage = found[_root(value)]
             storage.last = max(storage.last, index)
         for output in node.outputs:
             if output is None:
                 continue
-            key = root(output)
+            key = _root(output)
             if key not in found:
                 kept = key in returned
                 found[key] = _Storage(3 if kept else 2, rounded(storage_bytes(output)), index, end if kept else index)
@@ -119,35 +115,24 @@ def _storages(graph: Graph, nodes: Sequence[Node], rounded: Rounded, held: bool)
     return list(found.values())
 
 
-def _from_the_start(
-    graph: Graph, rounded: Rounded, end: int, returned: set[int], root: Callable[[Value], int]
-) -> dict[int, _Storage]:
+def _from_the_start(graph: Graph, rounded: Rounded, end: int, returned: set[int]) -> dict[int, _Storage]:
     """Parameters and arguments, and the copies of constants with which each run starts."""
     found: dict[int, _Storage] = {}
-    written = {root(value) for node in graph.nodes for value in written_values(node)}
+    written = {_root(value) for node in graph.nodes for value in written_values(node)}
     for lifted in graph.lifted:
-        key = root(lifted.value)
+        key = _root(lifted.value)
         size = rounded(arithmetic.const(lifted.tensor.untyped_storage().nbytes()))
         found.setdefault(key, _Storage(0, size, -1, end))
         if lifted.constant and (key in written or key in returned):
             found[-key] = _Storage(3 if key in returned else 2, size, -1, end)
     for each in graph.inputs:
-        found.setdefault(root(each.value), _Storage(1, rounded(storage_bytes(each.value)), -1, end))
+        found.setdefault(_root(each.value), _Storage(1, rounded(storage_bytes(each.value)), -1, end))
     return found
 
 
-def _roots(nodes: Sequence[Node]) -> Callable[[Value], int]:
+def _root(value: Value) -> int:
     """By which a storage is known: values that share memory have the same."""
-    shared: dict[int, int] = {}
-
-    def root(value: Value) -> int:
-        return shared.get(id(value.storage), id(value.storage))
-
-    for node in nodes:
-        if node.op._schema.name in _SHARING:
-            owner = root(next(values_in(node.args)))
-            shared.update((id(output.storage), owner) for output in node.outputs if output is not None)
-    return root
+    return id(value.storage)
 
 
 def _made(nodes: Sequence[Node]) -> list[int]:

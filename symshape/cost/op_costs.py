@@ -66,6 +66,9 @@ def op_costs(graph: Graph) -> tuple[OpCost, ...]:
 
 def _op_cost(node: Node, specs: dict[Value, TensorSpec], modules: Mapping[object, str]) -> OpCost:
     work = _work(node, specs)
+    if node.leaves is not None:
+        value, spec = node.leaves
+        specs[value] = as_terms(spec)
     paths = [modules[id(value.storage)] for value in values_in(node.args) if id(value.storage) in modules]
     module = paths[-1] if paths else "" if node.location is None else node.location[2]
     if work is None:

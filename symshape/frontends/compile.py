@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -11,10 +11,12 @@ import attrs
 from symshape.calls.policies import Dynamic
 from symshape.errors import InputError
 from symshape.frontends.compiled import Compiled, Found
+from symshape.frontends.compiled_module import CompiledModule, can_be_module, module_of
 from symshape.frontends.stats import Stats
-from symshape.options import Options
+from symshape.options import Options, options_of
 from symshape.runtime.refusals import Refusal
 from symshape.runtime.runners.choice import RunnerName, check_name
+from symshape.runtime.variables import AskAgain
 from symshape.runtime.verify import Verifier
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -28,7 +30,7 @@ def compile(
     dynamic: Dynamic = None,
     fullgraph: bool = False,
     runner: RunnerName = "auto",
-    options: Options | None = None,
+    options: Options | Mapping[str, Any] | None = None,
 ) -> Any:
     """Answers a function that computes what ``fn`` computes, through traced programs that it keeps and reuses.
 
@@ -48,10 +50,16 @@ def compile(
         runner: ``eager`` runs op by op, ``inductor`` compiles each program with Inductor, ``cudagraph`` replays a CUDA
             graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else
             ``eager``; ``padded`` serves ranges of sizes by one program each, where that is proven to be right.
-        options: see :class:`symshape.Options`.
+        options: a :class:`symshape.Options`, or a dictionary of its fields.
+
+    A compiled module is a module on the attributes of the one that it was compiled from: an instance of its class, with
+    its parameters, ``state_dict``, hooks and methods; methods that call ``self(...)``, as ``generate`` does, call the
+    compiled one.  ``stats()``, ``entries`` … are found on it where the module has no such name of its own, and always
+    by :func:`symshape.compiled_of`.
 
     Raises:
-        InputError: ``fn`` is not callable, or (when called with ``fullgraph=True``) an argument cannot be traced.
+        InputError: ``fn`` is not callable, there is no such option, or (when called with ``fullgraph=True``) an
+            argument cannot be traced.
         DimError, ConstraintViolation: (when called) ``dynamic`` does not fit the call or the program.
         UnsupportedError, DataDependentError: (when called with ``fullgraph=True``) the program cannot be traced.
         RunnerError: there is no such runner.
@@ -67,11 +75,11 @@ def compile(
         return functools.partial(compile, dynamic=dynamic, fullgraph=fullgraph, runner=runner, options=options)
     if not callable(fn):
         raise InputError(f"symshape.compile needs a function or a module, not a {type(fn).__name__}")
-    if isinstance(fn, Compiled):
+    if isinstance(fn, (Compiled, CompiledModule)):
         raise InputError("this function is compiled already")
-    if options is not None and not isinstance(options, Options):
-        raise InputError(f"options must be a symshape.Options, not {options!r}")
-    return compiled_with(options)(fn, dynamic, check_name(runner), options or Options(), fullgraph=fullgraph)
+    chosen = options_of(options)
+    compiled = compiled_with(chosen)(fn, dynamic, check_name(runner), chosen, fullgraph=fullgraph)
+    return module_of(compiled) if can_be_module(fn) else compiled
 
 
 class Verified(Compiled):
@@ -93,13 +101,16 @@ class Verified(Compiled):
         return self._verifier.call(self._find_entry, args, kwargs)
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | Refusal:
-        leaves = (*args, *kwargs.values()) if kwargs else args
+        leaves = self._leaves(args, kwargs)
         key = self._cache.makers[len(leaves)](leaves, kwargs)
         found = self._cache.find_exact(key)
         if found is not None:
             entry, values, _ = found
             return entry, values, leaves
-        return self._refusals.of_call(key) or self._find_slowly(args, kwargs, leaves, key)
+        try:
+            return self._refusals.of_call(key) or self._find_slowly(args, kwargs, leaves, key)
+        except AskAgain:
+            return self._find(args, kwargs)
 
     def _find_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
         """The entry that serves a call that one serves, its integers, and the call's leaves."""
@@ -112,6 +123,6 @@ class Verified(Compiled):
         return attrs.evolve(super().stats(), verified=self._verifier.verified)
 
 
-def compiled_with(options: Options | None) -> type[Compiled]:
+def compiled_with(options: Options) -> type[Compiled]:
     """The class of compiled functions that these options ask for."""
-    return Verified if options is not None and options.verify else Compiled
+    return Verified if options.verify else Compiled

@@ -13,14 +13,15 @@ from typing import Any
 
 import torch
 
-from guards.sets.sources import Source
+from guards.sets.sources import IntArg, Size, Source
 from symshape import events
-from symshape.calls.arguments import Call, skeleton, sources_of, take_apart
+from symshape.calls.arguments import NO_VARIABLES, Call, Variables, skeleton, sources_of, take_apart
 from symshape.calls.call_key import FLAT, ExactKey, Reading, read
 from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
-from symshape.calls.policies import Dynamic, policies
+from symshape.calls.policies import Dynamic, changing_with_records, policies
 from symshape.calls.questions import Question, answers
+from symshape.calls.variables import writing
 from symshape.cost.units import amount
 from symshape.dims import Dim, Policy
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
@@ -32,7 +33,7 @@ from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
 from symshape.frontends.warming import WarmUp, warm_up
-from symshape.graph.program import State
+from symshape.graph.program import Program, State
 from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.traffic import Traffic
@@ -40,6 +41,7 @@ from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow, paths_of_variables
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -83,6 +85,7 @@ class Compiled:
         self._questions: tuple[Question, ...] = ()
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
+        self._layout: Layout = Layout()
         self._lock = threading.RLock()
         self._numbers = count()
         self._traces = self._misses = 0
@@ -100,6 +103,8 @@ class Compiled:
         if not tick & _TIMED_MASK:
             self._time_dispatch(args, kwargs)
         leaves = (*args, *kwargs.values()) if kwargs else args
+        if self._layout:
+            leaves = (*leaves, *self._layout.read())
         try:
             key = cache.makers[len(leaves)](leaves, kwargs)
         except UnsupportedError as error:  # a mode around the call that cannot be a part of its key
@@ -127,11 +132,15 @@ class Compiled:
         cache = self._cache
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
-            leaves = (*args, *kwargs.values()) if kwargs else args
+            leaves = self._leaves(args, kwargs)
             if cache.find_exact(cache.makers[len(leaves)](leaves, kwargs)) is None:
                 return
             elapsed = (time.perf_counter() - start) * 1e6
         self._times.append(elapsed)
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments, and the values of variables."""
+        return (*args, *kwargs.values(), *(self._layout.read() if self._layout else ()))
 
     def _slow_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
@@ -139,27 +148,32 @@ class Compiled:
         """A call that the memo does not know: nested arguments, new sizes, or a miss."""
         if is_tracing():  # a part of another program: its guards are that program's
             return self.fn(*args, **kwargs)
-        found = self._refusals.of_call(key) or self._find_slowly(args, kwargs, flat, key)
+        try:
+            found = self._refusals.of_call(key) or self._find_slowly(args, kwargs, flat, key)
+        except AskAgain:
+            self._cache.clock -= 1  # the same call
+            return self(*args, **kwargs)
         if isinstance(found, Refusal):
             return self._refusals.run(found, self.fn, args, kwargs)
         entry, values, leaves = found
         self._cache.seen(entry, values).calls += 1
         profilers.refresh()
         if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
-            return entry.build(self._annotator.run(entry, leaves, values))
-        return entry.build(entry.run(leaves, values))
+            return entry.made(self._annotator.run(entry, leaves, values), leaves)
+        return entry.serve(leaves, values)
 
     def _find_slowly(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
     ) -> Found | Refusal:
         """The entry for a call, traced if need be, or why it cannot be (unless ``fullgraph`` was asked for)."""
-        reading = self._read(args, kwargs)
+        variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout else NO_VARIABLES
+        reading = self._read(args, kwargs, variables)
         if isinstance(reading, Refusal):
             return reading
         leaves, structure, values = reading
         found: tuple[Branch, Entry] | Refusal | None = self._cache.find(self._with_answers(structure, leaves), values)
         if found is None:
-            found = self._miss_or_refusal(structure, values, args, kwargs, key)
+            found = self._miss_or_refusal(structure, values, args, kwargs, variables, key)
         if isinstance(found, Refusal):
             return found
         branch, entry = found
@@ -168,15 +182,15 @@ class Compiled:
         entry.last_used = self._cache.clock
         return entry, values, leaves
 
-    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reading | Refusal:
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any], variables: Variables) -> Reading | Refusal:
         if self._fullgraph:
-            return read(self.fn, args, kwargs)
+            return read(self.fn, args, kwargs, variables)
         refusal = self._refusals.of_unreadable(args, kwargs)
         if refusal is not None:
             return refusal
         start = time.perf_counter()
         try:
-            return read(self.fn, args, kwargs)
+            return read(self.fn, args, kwargs, variables)
         except InputError as error:
             return self._refusals.add_unreadable(args, kwargs, error, time.perf_counter() - start)
 
@@ -186,6 +200,7 @@ class Compiled:
         values: tuple[int, ...],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        variables: Variables,
         key: Hashable | None,
     ) -> tuple[Branch, Entry] | Refusal:
         """A program for the call, or why there is none; what the trace did is undone, so that the call can run."""
@@ -194,7 +209,7 @@ class Compiled:
         if found is None:
             start = time.perf_counter()
             try:
-                traced = self._miss(structure, values, args, kwargs, state.append)
+                traced = self._miss(structure, values, args, kwargs, variables, state.append)
                 self._refusals.forget_calls()
                 return traced
             except _ALWAYS_RAISED:
@@ -215,20 +230,30 @@ class Compiled:
         values: tuple[int, ...],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        variables: Variables,
         given_up: Callable[[State], object] | None = None,
     ) -> tuple[Branch, Entry]:
-        """Traces a program for the call.  Nothing changes if that fails."""
+        """Traces a program for the call.  Nothing changes if that fails.
+
+        Raises:
+            AskAgain: there are more variables now.
+        """
         with self._lock:
-            full = take_apart(self.fn, args, kwargs)
+            if len(variables.values) != len(self._layout):
+                raise AskAgain
+            full = take_apart(self.fn, args, kwargs, variables)
             found = self._cache.find(self._with_answers(structure, full.leaves), values)
             if found is not None:  # another thread was first
                 return found
             check_call(self.fn, args, kwargs)
             wanted, history = self._policies(full, values)
             miss = self._missed(full, values)
-            program = capture(self.fn, full, wanted, self._options, given_up)
-            runner_name, runner = make_runner(self._runner, program, self._graphs, self._options)
-            entry = Entry(next(self._numbers), program, runner_name, runner, builder(program.graph.output_tree))
+            self._layout.check(full, self._cache.clock)
+            program = capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
+            grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
+            if grown is not None:
+                program, full, structure = grown
+            entry = self._entry(program)
             self._ask(program.questions)
             branch, gone = self._cache.publish(self._with_answers(structure, full.leaves), entry)
             for each in gone:
@@ -241,7 +266,19 @@ class Compiled:
                 self._last_miss = miss
                 if events.anybody():
                     events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))
+            if grown is not None:
+                raise AskAgain
             return branch, entry
+
+    def _entry(self, program: Program) -> Entry:
+        runner_name, runner = make_runner(self._runner, program, self._graphs, self._options)
+        build = builder(program.graph.output_tree)
+        number = next(self._numbers)
+        if not program.writes:
+            return Entry(number, program, runner_name, runner, build)
+        build = writing(program.writes, program.graph.output_tree.num_leaves, build)
+        around = functools.partial(failing_as_eager, program=program, fn=self.fn)
+        return Entry(number, program, runner_name, runner, build, around)
 
     def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
         """The structure of a call with the answers to what programs asked of its arguments."""
@@ -264,20 +301,32 @@ class Compiled:
         answered = dict(zip(self._questions, answers(self._questions, call.leaves), strict=True))
         return Miss(name_of(self.fn), skeleton(call), values, modes(), places, answered)
 
-    def _policies(self, call: Call, values: tuple[int, ...]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
-        """The policies for a trace, and what is then known of which integers change."""
+    def _policies_of_arguments(
+        self, call: Call, values: tuple[int, ...]
+    ) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
         history = dict(self._history)
         if self._fixed_policies is not None:
             return dict(self._fixed_policies), history
         if self._dynamic is not None:
             return policies(self.fn, call, self._dynamic, Policy.STATIC), history
         wanted: dict[Source, Dim | Policy] = {}
+        if call.has_records:  # a cache: it grows from call to call
+            wanted = dict.fromkeys(changing_with_records(call), Policy.AUTO)
         for source, value in zip(sources_of(call), values, strict=True):
             if history.setdefault(source, value) != value:
                 history[source] = _CHANGED
             if history[source] is _CHANGED:
                 wanted[source] = Policy.AUTO
         wanted.update(policies(self.fn, call, None, Policy.STATIC))
+        return wanted, history
+
+    def _policies(self, call: Call, values: tuple[int, ...]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
+        """The policies for a trace, and what is then known of which integers change; those of variables do."""
+        wanted, history = self._policies_of_arguments(call, values)
+        if self._layout and self._dynamic is not False:
+            paths = paths_of_variables(call)
+            found = (each for each in sources_of(call) if isinstance(each, (Size, IntArg)) and each.arg in paths)
+            wanted = dict.fromkeys(found, Policy.AUTO) | wanted
         return wanted, history
 
     # -- looking at it
@@ -315,7 +364,7 @@ class Compiled:
         return self._refusals.explain(self._cache.clock)
 
     def report(self) -> str:
-        """For each entry what runs it; where it is padded, its buckets (calls, waste, bytes) and each symbol; the budget."""
+        """For each entry what runs it; if padded, its buckets (calls, waste, bytes) and symbols; then the budget."""
         return report(self.entries, self._graphs)
 
     def traffic(self, entry: int | None = None) -> Traffic:
@@ -381,10 +430,15 @@ class Compiled:
         name = getattr(self, "__qualname__", "")
         if name and getattr(sys.modules.get(self.__module__), name, None) is self:
             return name
-        return type(self), (self.fn, self._dynamic, self._runner, self._options)
+        make = functools.partial(type(self), fullgraph=self._fullgraph)
+        return make, (self.fn, self._dynamic, self._runner, self._options)
+
+    def again(self, fn: Callable[..., Any]) -> Compiled:
+        """Another function, compiled like this one."""
+        return type(self)(fn, self._dynamic, self._runner, self._options, fullgraph=self._fullgraph)
 
     def __getattr__(self, name: str) -> Any:
-        """A compiled module answers the module's own attributes (``parameters()``, ``train()`` …)."""
+        """What is compiled answers for its own attributes; see also :mod:`symshape.frontends.compiled_module`."""
         if name.startswith("_") or name == "fn":
             raise AttributeError(name)
         return getattr(self.fn, name)

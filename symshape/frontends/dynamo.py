@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func  # type: ignore[attr-defined]
@@ -21,7 +20,7 @@ from symshape.calls.call_key import chosen_key
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError
 from symshape.frontends.compile import Compiled, compiled_with
-from symshape.options import Options
+from symshape.options import Options, options_of
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import at, location_in
@@ -41,7 +40,7 @@ def symshape_backend(
     example_inputs: Sequence[Any],
     *,
     mode: str | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Options | Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compiles one graph of Dynamo's.
 
@@ -49,8 +48,8 @@ def symshape_backend(
         gm: the graph.
         example_inputs: its inputs, fake; sizes may be ``torch.SymInt``.
         mode: torch.compile's; ``reduce-overhead`` asks for CUDA graphs, ``max-autotune`` for Inductor.
-        options: ``runner`` (wins over ``mode``), ``fullgraph`` (as in :func:`symshape.compile`; torch.compile keeps its
-            own to itself) and the fields of :class:`symshape.Options`.
+        options: a :class:`symshape.Options`, or a dictionary of its fields, of ``runner`` (wins over ``mode``) and of
+            ``fullgraph`` (as in :func:`symshape.compile`; torch.compile keeps its own to itself).
 
     A graph that cannot be traced runs as it is.
 
@@ -74,19 +73,14 @@ def reset() -> None:
 symshape_backend.reset = reset  # type: ignore[attr-defined]
 
 
-def _settings(mode: str | None, options: Mapping[str, Any] | None) -> tuple[RunnerName, bool, Options]:
+def _settings(mode: str | None, options: Options | Mapping[str, Any] | None) -> tuple[RunnerName, bool, Options]:
     if mode not in _MODES:
         raise InputError(f"backend symshape knows no mode {mode!r}; choose one of {', '.join(map(str, _MODES))}")
-    rest = dict(options or {})
+    if options is None or isinstance(options, Options):
+        return _MODES[mode], False, options_of(options)
+    rest = dict(options)
     runner = check_name(rest.pop("runner", _MODES[mode]))
-    fullgraph = bool(rest.pop("fullgraph", False))
-    known = {field.name for field in attrs.fields(Options)}
-    unknown = sorted(set(rest) - known)
-    if unknown:
-        raise InputError(
-            f"backend symshape has no option {unknown[0]!r}; it has runner, fullgraph, {', '.join(sorted(known))}"
-        )
-    return runner, fullgraph, Options(**rest)
+    return runner, bool(rest.pop("fullgraph", False)), options_of(rest, "runner", "fullgraph")
 
 
 class _Interpreter(torch.fx.Interpreter):

@@ -51,7 +51,7 @@ def refresh() -> None:
         other = _Always()
         return
     module = sys.modules.get("triton.profiler.flags")
-    found = getattr(module, "flags", module)
+    found: Any = getattr(module, "flags", module)
     other = found if hasattr(found, "profiling_on") else _Never()
 
 

@@ -11,7 +11,7 @@ import torch
 from guards.sets.codegen import Check, compile_check
 from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import take_apart, values_of
-from symshape.calls.outputs import unflatten
+from symshape.calls.outputs import finisher, unflatten
 from symshape.calls.policies import Dynamic, policies
 from symshape.cost.cost import Cost
 from symshape.cost.peak_memory import PeakMemory
@@ -164,7 +164,9 @@ class Traced:
                 tuple(problems),
             )
         flat = self.program.run(call.leaves, values)
-        return unflatten(flat, self.program.graph.output_tree)
+        tree = self.program.graph.output_tree
+        finish = finisher(tree)
+        return unflatten(flat, tree) if finish is None else finish(flat, call.leaves)
 
     def padding(self) -> PaddingReport:
         """For each symbol: which repairs let one program serve a range of its values, or which op refuses, and why.

@@ -14,7 +14,7 @@ import torch
 from guards.terms.generated import generated_function
 from guards.terms.straight_line import StraightLine, once
 from guards.terms.term import Op, Term
-from symshape.errors import RuntimeAssertionError
+from symshape.errors import assertion_error_of
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Assertion, Binding, Node, Value, map_argument, values_in, written_values
@@ -67,7 +67,7 @@ def _failed(assertion: Assertion, values: Mapping[str, int]) -> None:
         f"{s.name} = {values[s.name]}" for s in sorted(assertion.guard.term.symbols, key=lambda s: s.order)
     )
     message = f"{assertion.message.text(values)}: " if assertion.message else ""
-    raise RuntimeAssertionError(
+    raise assertion_error_of(assertion.error)(
         f"{message}{assertion.guard.term} does not hold ({shown}); asserted at {assertion.guard.origin}"
     )
 
@@ -113,16 +113,16 @@ class _Writer:
 
     def _last_uses(self) -> dict[int, list[str]]:
         """For each step, the values nobody reads after it."""
-        kept = {id(value) for value in values_in(self.graph.outputs)}
-        last: dict[str, int] = {}
+        kept = set(values_in(self.graph.outputs))
+        last: dict[Value, int] = {}
         for position, step in enumerate(self.graph.steps):
             if isinstance(step, Node):
-                for value in (*values_in(step.args), *values_in(step.kwargs), *(o for o in step.outputs if o)):
-                    if id(value) not in kept:
-                        last[value.name] = position
+                for value in (*step.reads, *step.outputs):
+                    if value is not None and value not in kept:
+                        last[value] = position
         found: dict[int, list[str]] = {}
-        for name, position in last.items():
-            found.setdefault(position, []).append(name)
+        for value, position in last.items():
+            found.setdefault(position, []).append(value.name)
         return found
 
     def _prologue(self) -> None:
@@ -135,13 +135,17 @@ class _Writer:
             fresh = lifted.constant and (storage in written or storage in returned)
             text = f"lifted[{position}]"
             self.lines.append(f"{lifted.value.name} = {f'clone({text})' if fresh else text}")
+        numbers: set[Term | FloatTerm] = set()
         used: set[Term] = set()
         for step in self.graph.steps:
-            parts = (step.args, tuple(step.kwargs.values())) if isinstance(step, Node) else step.guard.term
-            map_argument(parts, lambda leaf: used.update(_symbols(leaf)))
-            if isinstance(step, Assertion):
+            if isinstance(step, Node):
+                numbers.update(step.numbers)
+            else:
+                numbers.add(step.guard.term)
                 used.update(step.message.symbols())
-        map_argument(self.graph.outputs, lambda leaf: used.update(_symbols(leaf)))
+        map_argument(self.graph.outputs, numbers.add)
+        for number in numbers:
+            used.update(_symbols(number))
         for symbol in sorted(used, key=lambda each: each.order):
             place = self.positions.get(symbol.name)
             if place is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from symshape.graph.steps import BATCH_NORM, Node, Step, values_in
+from symshape.graph.steps import BATCH_NORM, Node, Step, Value, values_in
 
 _REFUSES_DATA = frozenset(
     f"aten::{name}"
@@ -36,14 +36,13 @@ def _is_pure(node: Node) -> bool:
 
 def without_dead_code(steps: list[Step], outputs: tuple[Any, ...]) -> tuple[Step, ...]:
     """The steps without pure ATen calls whose results nobody reads."""
-    live = set(values_in(outputs))
+    live: set[Value | None] = set(values_in(outputs))
     kept: list[Step] = []
     for step in reversed(steps):
-        if isinstance(step, Node) and _is_pure(step) and not any(output in live for output in step.outputs):
-            continue
         if isinstance(step, Node):
-            live.update(values_in(step.args))
-            live.update(values_in(step.kwargs))
+            if live.isdisjoint(step.outputs) and _is_pure(step):
+                continue
+            live.update(step.reads)
         kept.append(step)
     kept.reverse()
     return tuple(kept)

@@ -17,6 +17,7 @@ from guards.terms.term import Op, Term
 from symshape.calls.arguments import Call
 from symshape.calls.modes import Modes
 from symshape.calls.questions import Question
+from symshape.calls.variables import Variable, Write
 from symshape.dims import Policy
 from symshape.graph.codegen import Run
 from symshape.graph.graph import Graph
@@ -98,6 +99,8 @@ class Program:
         run: the eager runner (see ``codegen.Run``).
         milliseconds: how long tracing took.
         questions: what else the program asked of its arguments, with the answers.
+        writes: what each call writes outside at its end, with outputs that follow those of the result.
+        variables: places that it read, and that it or another program writes: to be read at each call.
     """
 
     name: str
@@ -112,6 +115,8 @@ class Program:
     run: Run
     milliseconds: float
     questions: Mapping[Question, Hashable] = attrs.field(factory=dict)
+    writes: Sequence[Write] = ()
+    variables: Sequence[Variable] = ()
 
     @property
     def lifted_tensors(self) -> list[torch.Tensor]:

@@ -53,24 +53,22 @@ def settle(copies: Sequence[Copied], steps: list[Step], outputs: Any, looked_at:
         return
     results = set(values_in(outputs))
     shown = {id(value.storage) for value in results}
-    written = [
-        (position, id(value.storage))
-        for position, step in enumerate(steps)
-        if isinstance(step, Node) and step.op._schema.is_mutable
-        for value in written_values(step)
-    ]
+    written: dict[int, int] = {}  # by storage, the last step that writes to it
+    for position, step in enumerate(steps):
+        if isinstance(step, Node) and step.op._schema.is_mutable:
+            written.update((id(value.storage), position) for value in written_values(step))
+    seen, returned = _laying_out(looked_at, steps), _laying_out(results, steps)
     for each in copies:
-        either = {id(each.source.storage), id(each.copy.storage)}
-        alike = _laid_out_like(each, steps)
+        either = (id(each.source.storage), id(each.copy.storage))
         if (
             id(each.copy.storage) in shown
-            or not alike.isdisjoint(looked_at)
-            or any(place >= each.step and which in either for place, which in written)
+            or each.copy in seen
+            or any(written.get(which, -1) >= each.step for which in either)
         ):
             # A question about sizes that are known only at run time stays open: the copy stays a copy.
             with at(each.location), suppress(DataDependentError):
                 each.ask()
-        elif not alike.isdisjoint(results):
+        elif each.copy in returned:
             _reshape(each, steps)
 
 
@@ -83,12 +81,13 @@ def _reshape(copied: Copied, steps: list[Step]) -> None:
             return
 
 
-def _laid_out_like(copied: Copied, steps: Sequence[Step]) -> set[Value]:
-    """The copy and all values whose strides may follow from its strides."""
-    found = {copied.copy}
-    for step in steps[copied.step :]:
-        if not isinstance(step, Node) or step.op._schema.name in _LAYS_OUT_AFRESH:
-            continue
-        if not found.isdisjoint(values_in(step.args)) or not found.isdisjoint(values_in(step.kwargs)):
-            found.update(value for value in step.outputs if value is not None and len(value.spec.sizes) > 1)
+def _laying_out(values: Collection[Value], steps: Sequence[Step]) -> set[Value]:
+    """The values, and all from whose strides their strides may follow: one walk from the end."""
+    found = set(values)
+    for step in reversed(steps) if found else ():
+        if isinstance(step, Node) and step.op._schema.name not in _LAYS_OUT_AFRESH:
+            for value in step.outputs:
+                if value in found and len(value.spec.sizes) > 1:
+                    found.update(step.reads)
+                    break
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -93,6 +93,9 @@ class Node:
         inference: whether it runs in inference mode, where that differs from the mode the program was called in.
         untracked: for a ``detach``: it is ``Tensor.data``, whose writes autograd does not see.
         location: the user's file, line and function.
+        leaves: for an op that changes the sizes or strides of a value in place: the value, and its spec from then on.
+        reads: the values among the arguments, in order; found once, for every walk over the graph.
+        numbers: the terms and float terms among the arguments, in order.
     """
 
     op: OpOverload
@@ -105,6 +108,18 @@ class Node:
     inference: bool | None = None
     untracked: bool = False
     location: Location | None = None
+    leaves: tuple[Value, TensorSpec] | None = None
+    reads: tuple[Value, ...] = attrs.field(init=False, repr=False)
+    numbers: tuple[Term | FloatTerm, ...] = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        reads: list[Value] = []
+        numbers: list[Term | FloatTerm] = []
+        _sort_out(self.args, reads, numbers)
+        if self.kwargs:
+            _sort_out(self.kwargs.values(), reads, numbers)
+        object.__setattr__(self, "reads", tuple(reads))
+        object.__setattr__(self, "numbers", tuple(numbers))
 
     @property
     def origin(self) -> Origin:
@@ -114,10 +129,14 @@ class Node:
 
 @attrs.frozen(eq=False)
 class Assertion:
-    """A condition on unbacked symbols that is checked when the program runs, at this point; the text if it fails."""
+    """A condition on unbacked symbols that is checked when the program runs, at this point; the text if it fails.
+
+    ``error`` is what the program raises where it does not hold.
+    """
 
     guard: Guard
     message: Message = attrs.field(factory=Message)
+    error: type[Exception] = RuntimeError
 
 
 Step = Node | Assertion
@@ -156,6 +175,18 @@ def written_values(node: Node) -> Iterator[Value]:
             continue
         arg = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
         yield from values_in(arg)
+
+
+def _sort_out(args: Iterable[Any], values: list[Value], numbers: list[Term | FloatTerm]) -> None:
+    """Appends the values, and the terms and float terms, in arguments however nested."""
+    for arg in args:
+        kind = type(arg)
+        if kind is Value:
+            values.append(arg)
+        elif kind is Term or kind is FloatTerm:
+            numbers.append(arg)
+        elif kind is tuple or kind is list or isinstance(arg, (tuple, list)):
+            _sort_out(arg, values, numbers)
 
 
 def values_in(arg: Any) -> Iterator[Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,8 @@ from guards.terms import arithmetic, fold
 from guards.terms.term import Op, Term
 from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.program import Program
+from symshape.graph.graph import Graph
+from symshape.graph.program import Program, Slot
 from symshape.graph.steps import Node, Value, map_argument
 
 _aten = torch.ops.aten
@@ -44,12 +45,21 @@ def to_fx(program: Program, *, lifted_as_inputs: bool = False) -> torch.fx.Graph
     Raises:
         UnsupportedError: the program turns gradients on or off inside, which FX has no node for.
     """
-    return _Writer(program, lifted_as_inputs).module()
+    return graph_to_fx(program.graph, program.call.paths, program.slots, lifted_as_inputs=lifted_as_inputs)
+
+
+def graph_to_fx(
+    graph: Graph, paths: Sequence[str], slots: Sequence[Slot], *, lifted_as_inputs: bool = False
+) -> torch.fx.GraphModule:
+    """A graph as a GraphModule, for calls with leaves of these paths and with these integers (see ``to_fx``)."""
+    return _Writer(graph, paths, slots, lifted_as_inputs).module()
 
 
 class _Writer:
-    def __init__(self, program: Program, lifted_as_inputs: bool) -> None:
-        self.program = program
+    def __init__(self, source: Graph, paths: Sequence[str], slots: Sequence[Slot], lifted_as_inputs: bool) -> None:
+        self.source = source
+        self.paths = paths
+        self.slots = slots
         self.graph = torch.fx.Graph()
         self.root = torch.nn.Module()
         self.values: dict[Value, torch.fx.Node] = {}
@@ -59,31 +69,31 @@ class _Writer:
 
     def module(self) -> torch.fx.GraphModule:
         self._inputs()
-        for step in self.program.graph.steps:
+        for step in self.source.steps:
             if isinstance(step, Node):
                 self._node(step)
             else:
                 message = str(step.message) or f"{step.guard.term} (asserted at {step.guard.origin})"
                 self.graph.call_function(_aten._assert_scalar.default, (self._term(step.guard.term), message))
-        self.graph.output([self._argument(output) for output in self.program.graph.outputs])
+        self.graph.output([self._argument(output) for output in self.source.outputs])
         self.graph.lint()
         return torch.fx.GraphModule(self.root, self.graph)
 
     def _inputs(self) -> None:
-        tensors = {each.position: each for each in self.program.graph.inputs}
+        tensors = {each.position: each for each in self.source.inputs}
         readers: dict[str, torch.fx.Node] = {}
-        for position, path in enumerate(self.program.call.paths):
+        for position, path in enumerate(self.paths):
             name = "".join(c if c.isalnum() else "_" for c in path).strip("_") or "input"
             if position in tensors:
                 node = self.graph.placeholder(name)
                 self.values[tensors[position].value] = node
                 readers[path] = node
-            elif any(isinstance(slot.source, IntArg) and slot.source.arg == path for slot in self.program.slots):
+            elif any(isinstance(slot.source, IntArg) and slot.source.arg == path for slot in self.slots):
                 readers[path] = self.graph.placeholder(name)
-        for position, lifted in enumerate(self.program.graph.lifted):
+        for position, lifted in enumerate(self.source.lifted):
             if self.lifted_as_inputs and not lifted.constant:
                 self.values[lifted.value] = self.graph.placeholder(f"lifted_{position}")
-        for position, lifted in enumerate(self.program.graph.lifted):
+        for position, lifted in enumerate(self.source.lifted):
             if lifted.value in self.values:
                 continue
             name = f"lifted_{position}"
@@ -98,7 +108,7 @@ class _Writer:
         self._symbols(readers)
 
     def _symbols(self, readers: Mapping[str, torch.fx.Node]) -> None:
-        for slot in self.program.slots:
+        for slot in self.slots:
             if slot.term.op is not Op.SYMBOL or slot.term in self.terms or slot.source.arg not in readers:
                 continue
             node, source = readers[slot.source.arg], slot.source

@@ -15,8 +15,9 @@ from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
-from symshape.calls.outputs import Build
+from symshape.calls.outputs import Build, finisher
 from symshape.calls.questions import Question, asking
+from symshape.graph.codegen import Run
 from symshape.graph.program import Program, State, slot_names
 from symshape.runtime.runners.protocol import Runner
 
@@ -45,8 +46,9 @@ class Entry:
         guards: over slots ``v0, v1, …``: what the tree dispatches on.
         runner_name: what runs it.
         runner: runs it, and is released when the entry leaves the cache.
-        run: the runner's ``run(leaves, values)``: the flat outputs.
+        run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
         build: from flat outputs to the program's own structure.
+        finish: what ends a call of a program that writes to records among its arguments, after ``build``.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
         seen: how often which integers came.
@@ -55,7 +57,9 @@ class Entry:
 
     __slots__ = (
         "__weakref__",
+        "_around",
         "build",
+        "finish",
         "gone",
         "guards",
         "last_used",
@@ -68,13 +72,23 @@ class Entry:
         "watched",
     )
 
-    def __init__(self, number: int, program: Program, runner_name: str, runner: Runner, build: Build) -> None:
+    def __init__(
+        self,
+        number: int,
+        program: Program,
+        runner_name: str,
+        runner: Runner,
+        build: Build,
+        around: Callable[[Run], Run] | None = None,
+    ) -> None:
         self.number = number
         self.program = program
         self.guards: GuardSet = program.slot_guards()
         self.runner_name = runner_name
+        self._around = around
         self.use(runner)
         self.build = build
+        self.finish = finisher(program.graph.output_tree)
         self.last_used = 0
         self.gone = False
         self.seen: dict[tuple[int, ...], Seen] = {}
@@ -83,7 +97,17 @@ class Entry:
     def use(self, runner: Runner) -> None:
         """Runs by ``runner`` from now on; the one before is not released, since the new one may be made around it."""
         self.runner = runner
-        self.run = runner.run  # bound once: a warm call looks up one attribute
+        run = runner.run  # bound once: a warm call looks up one attribute
+        self.run = run if self._around is None else self._around(run)
+
+    def serve(self, leaves: Sequence[Any], values: tuple[int, ...]) -> Any:
+        """One call of any program, with what it writes to its arguments; a call by an exact key writes nothing."""
+        return self.made(self.run(leaves, values), leaves)
+
+    def made(self, flat: list[Any], leaves: Sequence[Any]) -> Any:
+        """The result of a call with these flat outputs, and what it writes to its arguments."""
+        built = self.build(flat)
+        return built if self.finish is None else self.finish(built, leaves)
 
     def held(self) -> Callable[[], Entry | None]:
         """What answers this entry: for as long as the objects live that it was traced for, whoever holds the answer."""
@@ -208,12 +232,18 @@ class EntryCache:
         """Lets :meth:`find_exact` answer ``entry`` for the key of these leaves, unless the entry has left meanwhile."""
         if not self._exact.lasts(leaves):
             return
-        with self._changing():
-            if entry.gone:
-                return
-            if len(branch.memo) >= self._memo_size:
-                branch.memo = {}
-            branch.memo[key] = (entry, values, self.seen(entry, values))
+        with self.lock:
+            outer, self._busy = self._busy, True  # as in a change, without a generator's frame
+            try:
+                if not entry.gone:
+                    if len(branch.memo) >= self._memo_size:
+                        branch.memo = {}
+                    branch.memo[key] = (entry, values, self.seen(entry, values))
+            finally:
+                self._busy = outer
+        if self._lost:
+            with self._changing():
+                pass
 
     def seen(self, entry: Entry, values: tuple[int, ...]) -> Seen:
         """Where calls of an entry with these integers are counted; the rarest are forgotten when there are too many."""

@@ -122,7 +122,7 @@ class Verifier:
         if reason := _cannot_run_twice(entry.program, leaves):
             self.skipped += 1
             events.emit(events.NotVerified(self._name, reason))
-            return entry.build(entry.run(leaves, values))
+            return entry.serve(leaves, values)
         copies, spare = copy_call(args, kwargs), copy_call(args, kwargs)
         got = _compiled(entry, find, copies)
         expected = _eager(self._fn, args, kwargs, entry.program)
@@ -151,12 +151,14 @@ class Verifier:
 
 def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
     """Why a call cannot be run a second time on copies; empty if it can."""
+    outside = [each.variable.name for each in program.writes]
+    if outside or program.call.has_records:
+        return f"it writes {outside[0]}, outside its arguments" if outside else "it may write to its arguments' objects"
     written = {id(value) for value in program.graph.mutated}
     for each in program.graph.inputs:
         leaf = leaves[each.position]
         if id(each.value) in written and leaf.requires_grad and not leaf.is_leaf:
             return f"it writes to {each.path}, which is a result of operations that are differentiated"
-    for each in program.graph.inputs:
         if type(leaves[each.position]) not in (torch.Tensor, torch.nn.Parameter):
             return f"{each.path} is a {type(leaves[each.position]).__name__}"
     return ""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-
-import torch
 
 from guards.sets.guard_set import GuardSet
 from symshape import events
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
+from symshape.calls.variables import Variable, Write, containers_in
+from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
 from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.codegen import compile_graph
@@ -31,10 +31,13 @@ from symshape.tracing.intercept.identity import Identity
 from symshape.tracing.intercept.number_methods import number_methods
 from symshape.tracing.intercept.random_state import Draws
 from symshape.tracing.mode import TracingMode
-from symshape.tracing.outputs import outputs_of
+from symshape.tracing.outputs import outputs_of, written_by
+from symshape.tracing.record_writes import GivenRecords
 from symshape.tracing.state import side_effects
+from symshape.tracing.state.changes import Changes, may_grow, variables_read, where_of
 from symshape.tracing.state.given import Given
 from symshape.tracing.state.hooks import recorder_of, recording
+from symshape.tracing.state.planting import Planted, is_planted_by_another
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -54,6 +57,15 @@ from symshape.user_code import name_of, raised_at
 _tracing_lock = threading.RLock()
 """Held while a function is traced: torch's ``is_compiling`` flag is global."""
 
+
+def wait_for_traces() -> bool:
+    """Waits for another thread's trace that has stand-ins in the world; answers whether there was one."""
+    if not is_planted_by_another():
+        return False
+    with _tracing_lock:
+        return True
+
+
 GivenUp = Callable[[State], object]
 
 
@@ -64,12 +76,13 @@ def capture(
     options: Options,
     given_up: GivenUp | None = None,
     *,
+    variables: Sequence[Variable] = (),
     serves: bool = True,
 ) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
 
-    What the function did to the world is undone.  Where it fails with an error of its own, which may be one about
-    symbols, it is traced once more with fixed sizes.
+    What the function did to the world is undone, and done again by each call.  Where it fails with an error of its own,
+    which may be one about symbols, it is traced once more with fixed sizes.
 
     Args:
         fn: what is traced.
@@ -77,29 +90,36 @@ def capture(
         policies: for sizes and numbers.
         options: of the trace.
         given_up: told the state that was read if the trace fails.
-        serves: whether the program serves calls of ``fn`` in its place: then ``fn`` may not print, log or warn.
+        variables: the places whose values are the last leaves of the call.
+        serves: whether the program serves calls of ``fn`` in its place: then ``fn`` may not print, log or warn; else
+            it may not write outside.
 
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
     """
     try:
-        return _capture(fn, call, policies, options, given_up, serves)
+        return _capture(fn, call, policies, options, given_up, variables, serves)
     except SymShapeError:
         raise
     except Exception:
         declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
         if len(declared) == len(policies):
             raise
-    return _capture(fn, call, declared, options, given_up, serves)
+    return _capture(fn, call, declared, options, given_up, variables, serves)
 
 
 def _capture(
-    fn: Callable[..., Any], call: Call, policies: Policies, options: Options, given_up: GivenUp | None, serves: bool
+    fn: Callable[..., Any],
+    call: Call,
+    policies: Policies,
+    options: Options,
+    given_up: GivenUp | None,
+    variables: Sequence[Variable],
+    serves: bool,
 ) -> Program:
     start = time.perf_counter()
     with _tracing_lock:
-        constants = [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]
-        recorder = recorder_of(fn, constants, serves=serves)
+        recorder = recorder_of(fn, call.constants, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
@@ -107,18 +127,24 @@ def _capture(
         arguments = SymbolicArguments(tracer, call, policies, options)
         try:
             with generators_put_back(), output_held(), refusals_noted() as refusals:
-                result = contextvars.copy_context().run(_run, fn, call, tracer, arguments, recorder, draws)
+                result, changes = contextvars.copy_context().run(
+                    _run, fn, call, tracer, arguments, recorder, draws, variables
+                )
                 if refusals:  # caught by the program, which went another way than it goes in eager
                     raise refusals[0]
                 roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
                 outputs, specs, tree = outputs_of(tracer, result, roots)
+                if changes.changes and not serves:
+                    side_effects.refuse([changes.changes[0].text], name_of(fn))
+                written, writes = written_by(tracer, changes, result, roots, len(outputs))
+                outputs += tuple(written)
                 settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
                 check_promises(tracer.env)
         except BaseException:
             if given_up is not None:
-                given_up(State(recorder.places, recorder.containers))
+                given_up(_state(recorder, variables))
             raise
-    state = State(recorder.places, recorder.containers)
+    state = _state(recorder, variables)
     lifted = tuple(tracer.lifting.lifted.values())
     graph = Graph(tuple(arguments.inputs), lifted, without_dead_code(tracer.steps, outputs), outputs, tree)
     guards = _guards(tracer.env, options)
@@ -128,8 +154,30 @@ def _capture(
     milliseconds = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
     symbols = dict(tracer.env.symbols)
+    new = _variables(recorder, writes, variables)
     parts = (skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds, tracer.questions)
-    return Program(name_of(fn), *parts)
+    return Program(name_of(fn), *parts, writes, new)
+
+
+def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
+    """What later calls compare: what was read, but for variables."""
+    known = {each.where for each in variables}
+    if not known:
+        return State(recorder.places, recorder.containers)
+    places = [each for each in recorder.places if where_of(each) not in known]
+    containers = [each for each in recorder.containers if (id(each.owner), "") not in known]
+    return State(places, [each for each in containers if id(each.owner) not in recorder.stand_ins])
+
+
+def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:
+    """The places that the program read, and that this or another program writes, which are no variables yet."""
+    all_written.update(each.variable.where for each in writes)
+    known = {each.where for each in variables}
+    found = [each for each in variables_read(recorder, all_written) if each.where not in known]
+    if found or known:  # what is kept along with a variable will be read by another program
+        known |= {each.where for each in found}
+        found += [each.variable for each in writes if each.variable.where not in known and may_grow(each.variable)]
+    return found
 
 
 def _run(
@@ -139,11 +187,18 @@ def _run(
     arguments: SymbolicArguments,
     recorder: Recorder,
     draws: Draws,
-) -> Any:
-    """The function's result on the symbolic arguments; whatever else it did is undone, and refused."""
-    args, kwargs = call.nest(arguments.leaves)
-    given = Given(args, kwargs, call.tree, arguments.leaves)
+    variables: Sequence[Variable],
+) -> tuple[Any, Changes]:
+    """The function's result on the symbolic arguments, with what it wrote to records among them.
+
+    Beside it what it did to the world, which is undone.
+    """
+    args, kwargs, values = call.nest(arguments.leaves)
+    given = Given(args, kwargs)
+    records = GivenRecords(call, (args, kwargs, values))
+    planted = Planted(variables, values)
     problems: list[str] = []
+    changes: list[Changes] = []
     try:
         with (
             draws.watched(),
@@ -153,14 +208,16 @@ def _run(
             ids_of_stand_ins_refused(),
             number_methods(),
             TracingMode(tracer),
-            FunctionMode(),
+            FunctionMode(tracer),
             texts.values(),
             left_as_they_are(problems),
-            _undone(recorder, problems),
+            planted.in_the_world(recorder),
+            _undone(recorder, changes),
             recording(recorder),
         ):
             result = fn(*args, **kwargs)
-            found = histories(tracer, result)
+            outcome = records.outcome(result)
+            found = histories(tracer, outcome)
     except (TypeError, RuntimeError) as error:
         _explain(error)
         raise
@@ -168,20 +225,22 @@ def _run(
         tracer.close()
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
         problems += side_effects.undo_gradients((*arguments.tensors(), *lifted))
-    problems += given.changes(result)
+    problems += changes[0].problems
+    problems += given.changes(result) + changes[0].returned(result) + records.problems(recorder.known.values())
+    changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
     side_effects.refuse(problems, name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)
-    return result
+    return outcome, changes[0]
 
 
 @contextmanager
-def _undone(recorder: Recorder, problems: list[str]) -> Iterator[None]:
-    """At its end the world is as it was; what was wrong with it is added to the problems, in words."""
+def _undone(recorder: Recorder, changes: list[Changes]) -> Iterator[None]:
+    """At its end the world is as it was; what it did is added."""
     try:
         yield
     finally:
-        problems += recorder.refusals
-        problems += side_effects.undo(recorder)
+        changes.append(side_effects.undo(recorder))
+        changes[0].problems[:0] = recorder.refusals
 
 
 def _guards(env: ShapeEnv, options: Options) -> GuardSet:

@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Value
 from symshape.tracing.intercept.fallbacks import Inferrer
+from symshape.tracing.intercept.whole_op import WholeOp
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 
@@ -59,5 +60,5 @@ def refuse_gradients_of_its_own(histories: Sequence[Any], arguments: Container[V
 
 
 def _is_stand_in(node: Any) -> bool:
-    """Whether an autograd node is only the history of an argument's stand-in."""
-    return type(node).__name__ == f"{MadeByAutograd.__name__}Backward"
+    """Whether an autograd node is only the history of an argument's stand-in, or of an op that the graph repeats."""
+    return type(node).__name__ in (f"{MadeByAutograd.__name__}Backward", f"{WholeOp.__name__}Backward")

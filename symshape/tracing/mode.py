@@ -38,14 +38,35 @@ class TracingMode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # no Dynamo frame hook around each op
 
-    supports_higher_order_operators = True  # to refuse them ourselves
+    supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not isinstance(func, OpOverload):
-            raise UnsupportedError(f"{func} (at {self.tracer.env.origin()}) takes functions, and cannot be traced")
+            return self._higher_order(func, args, kwargs or {})
         if func in METADATA and type(args[0]) is SymbolicTensor:
             return METADATA[func](*args)
         return self.tracer.dispatch(func, args, kwargs or {})
+
+    def _higher_order(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """``torch.cond`` on sizes is the branch that they choose, ``scan`` the loop that eager runs.
+
+        Raises:
+            UnsupportedError: a branch that only data choose, or another op that takes functions.
+        """
+        name = str(getattr(func, "_name", func))
+        if name == "cond" and not kwargs and not isinstance(args[0], torch.Tensor):
+            chosen = args[1] if bool(args[0]) else args[2]
+            with self:
+                return chosen(*args[3])
+        if name == "scan":
+            from torch._higher_order_ops.scan import generic_scan
+
+            with self:
+                return generic_scan(*args[:3], additional_inputs=args[3] if len(args) > 3 else (), **kwargs)
+        why = "takes functions, which a graph of ours does not hold; leave it out of the traced function"
+        if name == "cond":
+            why = "chooses by a tensor's data, and a graph of ours does not branch; choose with torch.where"
+        raise UnsupportedError(f"{name} (at {self.tracer.env.origin()}) {why}")
 
 
 def is_tracing() -> bool:

@@ -9,8 +9,12 @@ from torch.utils import _pytree as pytree
 
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
+from symshape.calls.alike import NOTHING
+from symshape.calls.outputs import result_of
+from symshape.calls.variables import Output, Write, containers_in
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Value
+from symshape.tracing.state.changes import Changes
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.choices import tidy
 from symshape.tracing.symbolic.nodes.int_node import IntNode
@@ -28,7 +32,41 @@ def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[A
         outputs.append(output)
         shown = leaf._spec if isinstance(leaf, SymbolicTensor) else output
         specs.append(_shown_spec(tracer.env, shown))
-    return tuple(outputs), pytree.tree_unflatten(specs, tree), tree
+    return tuple(outputs), result_of(pytree.tree_unflatten(specs, tree)), tree
+
+
+def written_by(
+    tracer: Tracer, changes: Changes, result: Any, inputs: set[Value], start: int
+) -> tuple[list[Any], list[Write]]:
+    """What a program wrote: the leaves that the graph computes, which stand from ``start`` on, and how to write them.
+
+    Raises:
+        UnsupportedError: a value that no call could make again.
+    """
+    outputs: list[Any] = []
+    writes: list[Write] = []
+    seen = changes.given | {id(each) for _, each in containers_in(result)}
+    for change in changes.changes:
+        if not seen.isdisjoint(change.containers) or len(set(change.containers)) < len(change.containers):
+            raise UnsupportedError(f"the program {change.text}")
+        seen.update(change.containers)
+        leaves: list[Any] = []
+        for leaf in change.leaves:
+            if (
+                leaf is NOTHING
+                or isinstance(leaf, _CONSTANTS)
+                or (not isinstance(leaf, torch.Tensor) and changes.is_kept(leaf))
+            ):
+                leaves.append(leaf)
+                continue
+            try:
+                output = _output(tracer, leaf, change.variable.name, inputs)
+            except UnsupportedError as error:
+                raise UnsupportedError(f"the program {change.text}; here it cannot: {error}") from error
+            leaves.append(Output(start + len(outputs)))
+            outputs.append(output)
+        writes.append(Write(change.variable, leaves, change.tree))
+    return outputs, writes
 
 
 _CONSTANTS: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes)

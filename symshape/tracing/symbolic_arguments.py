@@ -10,7 +10,7 @@ import torch
 from guards.sets.sources import Source
 from guards.terms import arithmetic, boolean
 from meta_fns import TensorSpec
-from symshape.calls.arguments import INT_KEY, STRIDED, Call, TensorKey, sources_of, values_of
+from symshape.calls.arguments import INT_KEY, RECORD_KEY, STRIDED, Call, TensorKey, sources_of, values_of
 from symshape.dims import Dim, Policy
 from symshape.errors import DimError
 from symshape.graph.program import Slot
@@ -64,7 +64,7 @@ class SymbolicArguments:
         if key is INT_KEY:
             size = self._integer(*next(self._sources))
             return size.symint if isinstance(size, IntNode) else size
-        return leaf
+        return None if key is RECORD_KEY else leaf  # an object of the trace's own is made: see ``Call.nest``
 
     def tensors(self) -> list[SymbolicTensor]:
         """The stand-ins for tensors."""

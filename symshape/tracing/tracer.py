@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import attrs
@@ -20,6 +20,7 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value, values_in
+from symshape.tracing.contents import Contents, Unknown
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
@@ -31,8 +32,8 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor
-from symshape.tracing.unknowns import Unknowns
+from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
+from symshape.tracing.unknowns import Counts, Unknowns
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
@@ -103,6 +104,7 @@ class Tracer:
         self.closed = False
         self._op_arguments = OpArguments(self, self.lifting, generators)
         self._holding = Holding()
+        self._counts = Counts()
         self._count = 0
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
@@ -147,13 +149,21 @@ class Tracer:
         """One ATen op: infer its outputs, write it down, answer symbolic tensors."""
         if op is aten.lift_fresh.default and type(args[0]) is not SymbolicTensor:
             return self.lifting.constant(args[0], self)
+        if (
+            op.namespace == "profiler"
+        ):  # a label for who watches the program run: the trace has it, the graph needs none
+            with outside_modes():
+                return op(*args, **kwargs)
         plan = plan_of(op)
         if op is aten._to_copy.default and isinstance(args[0], (bool, int, float, complex)):  # vmap's: 2 in y * 2
             with outside_modes():
                 number = torch.tensor(args[0])
             args = (self.lifting.constant(number, self), *args[1:])
-        if op is aten._local_scalar_dense.default and type(args[0]) is SymbolicTensor and args[0]._known is not None:
-            return args[0]._known.item()
+        if op is aten._local_scalar_dense.default and type(args[0]) is SymbolicTensor:
+            if args[0]._known is not None:
+                return args[0]._known.item()
+            with suppress(Unknown):
+                return outward(Contents(self.env, self.steps, self.lifting.lifted).item(args[0]._value))
         specs, values = self._op_arguments.both(args)
         if kwargs:
             spec_kwargs, value_kwargs = self._op_arguments.keywords(kwargs)
@@ -169,7 +179,7 @@ class Tracer:
         start = len(self.steps)
         try:
             if plan.data_dependent:
-                unknowns = Unknowns(env, op._name)
+                unknowns = Unknowns(env, op._name, self._counts, specs, values)
                 result = plan.rule(unknowns, *specs, **spec_kwargs)
             else:
                 result = plan.rule(*specs, **spec_kwargs)
@@ -203,10 +213,13 @@ class Tracer:
             wrapped.append(shown)
         if unknowns is not None:
             bindings += self._size_bindings(call.op, results, unknowns.made, {binding.symbol for binding in bindings})
+        for binding in bindings:
+            self.env.readings[binding.symbol] = _reading(binding, single)
         if self._recording:
             self.steps.insert(start, self._node(call, tuple(outputs), single, tuple(bindings)))
         if call.op._schema.is_mutable:
             self.lifting.forget(call.written())
+            self._counts.forget(call.written())
         if single:
             return wrapped[0] if call.op._schema.returns else None
         return wrapped if isinstance(result, list) else tuple(wrapped)
@@ -266,6 +279,7 @@ class Tracer:
                 f"the function changes torch's default dtype (before {self.env.origin()}), which a graph would "
                 "not do again; name the dtypes, or change the default around the function"
             )
+        changed = call.args[0] if torch.Tag.inplace_view in call.op.tags else None
         return Node(
             call.op,
             call.values,
@@ -276,6 +290,7 @@ class Tracer:
             None if grad is self._grad else grad,
             None if inference is self._inference else inference,
             location=user_location(),
+            leaves=(changed._value, changed._spec) if type(changed) is SymbolicTensor else None,
         )
 
     def _written(self, tensor: Any, spec: TensorSpec) -> Any:
@@ -359,8 +374,14 @@ class Tracer:
         finally:
             self._recording = before
 
-    def _assert(self, guard: Guard, message: Message) -> None:
-        self.steps.append(Assertion(guard, message))
+    def _assert(self, guard: Guard, message: Message, error: type[Exception]) -> None:
+        self.steps.append(Assertion(guard, message, error))
+
+
+def _reading(binding: Binding, single: bool) -> str:
+    """How a program reads a symbol off what the op returned."""
+    which = "" if single else f"[{binding.output}]"
+    return f"{which}.size({binding.dim})" if binding.kind == "size" else which
 
 
 def _is_inference(tensor: torch.Tensor) -> bool:

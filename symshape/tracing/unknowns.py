@@ -2,30 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from guards.terms import boolean
+from meta_fns import TensorSpec
+from symshape.graph.steps import Value
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 
+class Counts:
+    """How many elements of each mask are not 0, for as long as nobody writes to it: the same mask, the same symbol."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Value, IntNode] = {}
+
+    def get(self, value: Value) -> IntNode | None:
+        """The symbol of a mask that was counted before."""
+        return self._counts.get(value)
+
+    def keep(self, value: Value, count: IntNode) -> None:
+        """Remembers the symbol of a mask."""
+        self._counts[value] = count
+
+    def forget(self, written: Iterable[Value]) -> None:
+        """Written memory holds another mask now, whichever tensor views it."""
+        storages = {id(value.storage) for value in written}
+        self._counts = {value: count for value, count in self._counts.items() if id(value.storage) not in storages}
+
+
 class Unknowns:
     """The context that data-dependent rules get: makes unbacked symbols and remembers them for binding.
+
+    Args:
+        env: of the trace.
+        op: the name of the op whose rule asks.
+        counts: what was counted before in the trace.
+        specs, values: the arguments of the op, for its rule and for the graph, in the same places.
 
     Attributes:
         made: the unbacked integers, in order.
     """
 
-    def __init__(self, env: ShapeEnv, op: str) -> None:
+    def __init__(
+        self,
+        env: ShapeEnv,
+        op: str,
+        counts: Counts | None = None,
+        specs: Sequence[Any] = (),
+        values: Sequence[Any] = (),
+    ) -> None:
         self.env = env
         self.op = op
         self.made: list[IntNode] = []
+        self._counts = Counts() if counts is None else counts
+        self._specs, self._values = specs, values
 
     def new_size(self, lower: Any, upper: Any) -> IntNode:
         """A size of a result, between two sizes."""
         return self._new(lower, upper, f"a size of the result of {self.op}")
+
+    def count_of(self, counted: TensorSpec, lower: Any, upper: Any) -> IntNode:
+        """How many elements of an argument are not 0: what was found for it before, if it was not written to since."""
+        values = set(_values_of(counted, self._specs, self._values))
+        value = values.pop() if len(values) == 1 else None  # two arguments may have one spec
+        found = None if value is None else self._counts.get(value)
+        if found is None:
+            found = self.new_size(lower, upper)
+            if value is not None:
+                self._counts.keep(value, found)
+        return found
 
     def new_int(self, lower: Any, upper: Any) -> IntNode:
         """An integer read from a tensor."""
@@ -44,3 +93,12 @@ class Unknowns:
         node = self.env.new_unbacked(lower, upper, description=description)
         self.made.append(node)
         return node
+
+
+def _values_of(spec: TensorSpec, specs: Sequence[Any], values: Sequence[Any]) -> Iterator[Value]:
+    """The arguments that have this very spec."""
+    for each, value in zip(specs, values, strict=True):
+        if each is spec:
+            yield value
+        elif isinstance(each, (list, tuple)):
+            yield from _values_of(spec, each, value)

@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
     ids = torch.zeros(1, 4, dtype=torch.long)
     x = torch.ones(1)
     with torch.no_grad():
-        compiled = symshape.compile(model)
+        compiled = symshape.compiled_of(symshape.compile(model))
         compiled(input_ids=ids)
         state = compiled._cache.branches[0].state
         reads = Reads(model)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -112,10 +113,15 @@ def _beside(stream: Stream, sizes: Sizes, seen: set[Sizes]) -> Sizes:
     raise AssertionError("sizes are endless")
 
 
-def run(stream: Stream, ran: dict[str, Ran], count: int, unseen: int, seed: int) -> None:
-    """All passes, peers in turn, a different one first each time."""
+def run(stream: Stream, ran: dict[str, Ran], count: int, unseen: int, seed: int, show: bool = False) -> None:
+    """All passes, peers in turn, a different one first each time; with ``show``, time so far on stderr now and then."""
     names = list(ran)
     for number, (phase, by_peer) in enumerate(passes(stream, count, unseen, names, seed)):
+        if show and number % 20 == 0:
+            spent = ", ".join(
+                f"{name} {sum(sum(ms) for ms in each.ms.values()) / 1e3:.1f}" for name, each in ran.items()
+            )
+            print(f"{phase}, call {number}; s so far: {spent}", file=sys.stderr, flush=True)
         arguments = {sizes: stream.arguments(sizes) for sizes in dict.fromkeys(by_peer.values())}
         results: dict[str, Tensors | None] = {}
         at = number % len(names)
@@ -222,7 +228,7 @@ def _stream(
         except NotHere as reason:
             report.note(f"{peer} not run: {reason}")
     torch.manual_seed(seed)
-    run(stream, ran, count, unseen, seed)
+    run(stream, ran, count, unseen, seed, show=not tiny)
     tell(report, name, ran)
     goals(report, name, ran)
 

@@ -35,9 +35,9 @@ def case(rng: random.Random) -> str:
         for number in range(CALLS):
             sizes = other_sizes(rng, program) if number else program.sizes
             try:
-                arguments = program.make(sizes)
+                theirs = program.make(sizes)
                 torch.manual_seed(number)
-                expected = fn(*arguments)
+                expected = fn(*theirs), theirs
             except REFUSALS:
                 continue  # this layout has no tensor of these sizes, or the program refuses it
             _poison(compiled, number)
@@ -57,7 +57,7 @@ def case(rng: random.Random) -> str:
                     raise Counterexample(_shown(program, sizes, refusal))
             if _served(compiled) > before:
                 seen = "padded"
-                _compare(program, sizes, got, expected)
+                _compare(program, sizes, (got, arguments), expected)
     return seen
 
 
@@ -67,11 +67,11 @@ def _runners(compiled: Any) -> list[PaddedRunner]:
 
 def _served(compiled: Any) -> int:
     """A number that grows with each call that a bucket serves."""
-    return sum(max((bucket.last_used for bucket in each.buckets), default=0) for each in _runners(compiled))
+    return sum(max((bucket.lease.last_used for bucket in each.buckets), default=0) for each in _runners(compiled))
 
 
 def _refusals(compiled: Any) -> list[str]:
-    return [str(refusal) for each in _runners(compiled) for refusal in each._refusals.values()]
+    return [str(refusal) for each in _runners(compiled) for refusal in each.refusals.values()]
 
 
 def _poison(compiled: Any, number: int) -> None:

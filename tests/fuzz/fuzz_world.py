@@ -6,16 +6,18 @@ same source run plainly in a world of its own: results bit by bit with layout an
 afterwards, what was printed, random generators, errors.  ``fullgraph=True`` may refuse (and must leave the world as it
 was); by default nothing may differ.  A difference is shrunk, and printed as a script.
 
-    python -m tests.fuzz world --gaps --count 2000   with what is known to go wrong today: counts by kind, and goes on
+    python -m tests.fuzz world --go-on --count 2000   counts differences by kind, and goes on
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import io
 import linecache
 import os
 import random
+import re
 import sys
 import threading
 import types
@@ -70,16 +72,13 @@ class Made:
         return f"{PRELUDE}\n{things}\n\ndef program(x, y, k=1, opts=None):\n{inner}\n"
 
 
-def make(rng: random.Random, gaps: bool) -> Made:
+def make(rng: random.Random) -> Made:
     """A random program; its changes are of things that it uses."""
-    lines = [each for each in BODY if gaps or not each.gap]
     named = rng.sample(list(THINGS), rng.randint(1, 3))
-    near = [each for each in lines if each.needs and set(each.needs) <= set(named)]
-    body = [rng.choice(near) if near and rng.random() < 0.65 else rng.choice(lines) for _ in range(rng.randint(1, 5))]
+    near = [each for each in BODY if each.needs and set(each.needs) <= set(named)]
+    body = [rng.choice(near) if near and rng.random() < 0.65 else rng.choice(BODY) for _ in range(rng.randint(1, 5))]
     used = {name for each in body for name in each.needs}
-    changes = [
-        e for e in CHANGES if (gaps or not e.gap) and (set(e.needs) & used or (not e.needs and rng.random() < 0.3))
-    ]
+    changes = [each for each in CHANGES if set(each.needs) & used or (not each.needs and rng.random() < 0.3)]
     few = rng.sample(CALLS, rng.randint(1, 4))
     steps: list[str | Line] = [rng.choice(few)]
     between = range(rng.randint(2, 6))
@@ -104,6 +103,7 @@ class Life:
 
     Attributes:
         plain: whether calls run the plain function from now on.
+        calls: made so far the way under test.
     """
 
     def __init__(self, made: Made, code: types.CodeType, wrap: Callable[[Any], Any] | None) -> None:
@@ -120,6 +120,7 @@ class Life:
         self._program = self._names["program"]
         self._compiled = wrap(self._program) if wrap else self._program
         self.plain = False
+        self.calls = 0
         self._seen: dict[str, Any] = {}
         self._error: Exception | None = None
 
@@ -138,6 +139,7 @@ class Life:
 
     def _call(self, *args: Any, **kwargs: Any) -> None:
         given = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        self.calls += not self.plain
         try:
             result = (self._program if self.plain else self._compiled)(*args, **kwargs)
         except Exception as error:
@@ -175,6 +177,8 @@ def _look_at(value: Any) -> Any:
         return type(value).__name__, value.training, own, tables, len(value._forward_hooks), parts
     if isinstance(value, torch.Generator):
         return hash(value.get_state().numpy().tobytes())
+    if isinstance(value, contextvars.ContextVar):
+        return look(value.get())
     if isinstance(value, random.Random):
         return hash(value.getstate())
     if isinstance(value, types.FunctionType):
@@ -199,8 +203,13 @@ def _process_kept() -> Iterator[None]:
             os.environ.pop("WORLD_FUZZ", None)
 
 
-def difference(made: Made, ways: Sequence[str] = tuple(WAYS)) -> tuple[str, str, str]:
-    """The way, the outcome and the first difference; of a case without one: no way, and what happened."""
+def difference(
+    made: Made, ways: Sequence[str] = tuple(WAYS), counts: Counter[str] | None = None
+) -> tuple[str, str, str]:
+    """The way, the outcome and the first difference; of a case without one: no way, and what happened.
+
+    Counts the calls of each way and what ``fullgraph=True`` refused, by reason.
+    """
     source = made.source()
     code = compile(source, FILE, "exec")
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
@@ -211,8 +220,12 @@ def difference(made: Made, ways: Sequence[str] = tuple(WAYS)) -> tuple[str, str,
         expected = [life.take(step) for step in steps]
     label = "right"
     for way in ways:
+        life = Life(made, code, WAYS[way])
         with _process_kept():
-            outcome, told = _compare(Life(made, code, WAYS[way]), steps, expected)
+            outcome, told = _compare(life, steps, expected)
+        if counts is not None:
+            counts[f"calls, {way}"] += life.calls
+            counts.update([f"refused: {_reason(told)}"] if outcome == "refused" else [])
         if outcome not in ("right", "refused"):
             return way, outcome, told
         label = outcome if outcome == "refused" else label
@@ -237,6 +250,13 @@ def _compare(life: Life, steps: Sequence[str | Line], expected: Sequence[Step]) 
             outcome = "poisoned" if life.plain else "crash" if got.error and not expected[i].error else "wrong"
             return outcome, f"step {i + 1}, {told}" + (f" (after the refusal: {refused[:200]})" if refused else "")
     return ("refused", refused) if refused else ("right", "")
+
+
+def _reason(refusal: str) -> str:
+    """The sentence of a refusal without names, numbers and places."""
+    first = re.split(r"[:;(\n]|\. ", refusal.strip())[0].strip()
+    first = re.sub(r"`[^`]*`|'[^']*'|\"[^\"]*\"", "…", first)
+    return re.sub(r"\b\w*([A-Z]\w|[\d.\[])\S*", "…", first)[:90]
 
 
 def _first(expected: Step, got: Step) -> str:
@@ -282,10 +302,7 @@ def shrunk(made: Made, way: str) -> Made:
 
 
 def kind_of(made: Made, way: str, outcome: str) -> str:
-    """What a shrunk case is about, in a line: its known gaps, or all that is left of it."""
-    gaps = [e for e in (*made.body, *made.steps) if isinstance(e, Line) and e.gap]
-    if gaps:
-        return f"{way} {outcome}, {gaps[0].gap}: {' / '.join(each.tag for each in gaps)}"
+    """What a shrunk case is about, in a line: all that is left of it."""
     changes = [each.tag for each in made.steps if isinstance(each, Line)]
     body = " / ".join(each.tag for each in made.body)
     return f"{way} {outcome}: {body or 'nothing'}" + (f" || {' / '.join(changes)}" if changes else "")
@@ -338,32 +355,29 @@ def main(argv: Sequence[str] | None = None) -> Outcome:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     parser = fuzz_parser(__doc__, count=2_000, smoke=60)
-    parser.add_argument("--gaps", action="store_true", help="use lines that are known to go wrong; implies --go-on")
-    parser.add_argument("--go-on", action="store_true", help="count differences by kind instead of failing")
+    parser.add_argument("--go-on", action="store_true", help="count differences by kind, one of each shown, and go on")
     parser.add_argument("--way", choices=WAYS, help="only this one")
     args = parser.parse_args(argv)
     ways = [args.way] if args.way else tuple(WAYS)
-    kinds: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
-    number = iter(range(args.start, args.start + 10**9))
 
     def case(rng: random.Random) -> str:
-        here = next(number)
-        made = make(rng, args.gaps)
-        way, outcome, told = difference(made, ways)
+        made = make(rng)
+        way, outcome, told = difference(made, ways, counts)
         if not way:
             return outcome
         made = shrunk(made, way)
         told = difference(made, (way,))[2] or told
-        if not (args.gaps or args.go_on):
-            raise Counterexample(f"{kind_of(made, way, outcome)}\n{told}\n\n{script(made, way)}")
         kind = kind_of(made, way, outcome)
-        kinds[kind] += 1
-        examples.setdefault(kind, f"--start {here} --count 1: {told[:300]}")
+        text = f"{kind}\n{told}\n\n{script(made, way)}"
+        if not args.go_on:
+            raise Counterexample(text)
+        counts[f"times {kind}"] += 1
+        examples.setdefault(kind, f"\nFAILED {text}")
         return f"{way} {outcome}"
 
     must_see = () if args.way else ("right", "refused", "right, with errors")
-    outcome = fuzz("world", case, args, must_see=must_see)
-    for kind, times in kinds.most_common():
-        print(f"{times:5} {kind}\n      {examples[kind]}")
+    outcome = fuzz("world", case, args, must_see=must_see, counts=counts)
+    outcome.failures += examples.values()
     return outcome

@@ -1,7 +1,6 @@
 """What the fuzzer ``world`` makes programs of: things that hold state, statements that use them, changes between calls.
 
-Everything is source text, so that a counterexample is a script.  A line with a ``gap`` is one that the engine is known
-to get wrong today, with what it would take; only ``--gaps`` uses these.  The flags are only to go away.
+Everything is source text, so that a counterexample is a script.
 """
 
 from __future__ import annotations
@@ -28,6 +27,15 @@ THINGS = {
     "BOX = Box()",
     "SETTINGS": "class SETTINGS:\n    level = 1",
     "ACT": "ACT = F.relu",
+    "ARRAY": "ARRAY = np.arange(3.0)",
+    "CHAIN": "CHAIN = collections.ChainMap({'a': 2}, {'b': 3})",
+    "COUNTS": "COUNTS = collections.Counter(a=2)",
+    "CONTEXT": "CONTEXT = contextvars.ContextVar('context', default=2)",
+    "PAIR": "Pair = collections.namedtuple('Pair', 'left right')\nPAIR = Pair(2, [3])",
+    "memo": "@functools.lru_cache\ndef memo(n):\n    return n * FACTOR\nFACTOR = 2",
+    "OPEN": "class Open:\n    def __init__(self):\n        self.depth = 0\n    def __enter__(self):\n"
+    "        self.depth += 1\n        return self.depth\n    def __exit__(self, *_):\n        self.depth -= 1\n"
+    "OPEN = Open()",
     "W": "W = torch.arange(3.0) + 1",
     "GEN": "GEN = torch.Generator().manual_seed(1)",
     "RNG": "RNG = random.Random(1)",
@@ -54,8 +62,10 @@ THINGS = {
 """Definitions by name; a line says which it needs."""
 
 PRELUDE = (
-    "import functools, os, random\nfrom collections import deque\nfrom dataclasses import dataclass, field\n"
-    "import numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n"
+    "import collections, contextvars, functools, os, random\nfrom collections import deque\n"
+    "from dataclasses import dataclass, field\n"
+    "import numpy as np\nimport torch\nimport torch.nn.functional as F\nimport torch.utils.checkpoint\n"
+    "from torch import nn\n\n"
     "def t(n, by=1.0, grad=False):\n"
     "    return ((torch.arange(n * 3.0) - 1.25) * by).reshape(n, 3).requires_grad_(grad)\n"
 )
@@ -63,11 +73,10 @@ PRELUDE = (
 
 @attrs.frozen
 class Line:
-    """A statement: its source, the things that it needs, and why the engine is wrong about it today."""
+    """A statement: its source, and the things that it needs."""
 
     text: str
     needs: tuple[str, ...] = ()
-    gap: str = ""
 
     @property
     def tag(self) -> str:
@@ -75,14 +84,9 @@ class Line:
         return " ".join(self.text.split())
 
 
-def _lines(needs: str, *texts: str, gap: str = "") -> tuple[Line, ...]:
-    return tuple(Line(text, tuple(needs.split()), gap) for text in texts)
+def _lines(needs: str, *texts: str) -> tuple[Line, ...]:
+    return tuple(Line(text, tuple(needs.split())) for text in texts)
 
-
-_UNSEEN = "read where the walk of names does not come"
-_REPEATS = "gives another value each time"
-_LOST = "written while tracing and never again"
-_LOG = "a log that is only added to is added to while tracing alone"
 
 BODY: tuple[Line, ...] = (
     *_lines("", "x = x + k", "x = x * 2", "x = x[: max(k, 1)]", "x = torch.cat([x, y])", "x = x.t().contiguous().t()"),
@@ -97,16 +101,15 @@ BODY: tuple[Line, ...] = (
     *_lines("", "x = x + random.random()", "x = x + np.random.rand()"),
     *_lines("", "if x.shape[0] == 4:\n    raise ValueError('four')", "assert x.shape[0] != 5, 'five'"),
     *_lines("", "try:\n    x = x + torch.ones(4)\nexcept RuntimeError:\n    x = x + 4"),
-    *_lines("", "print('ran')", gap=_LOST),
+    *_lines("", "print('ran')"),
     *_lines(
         "",
         'if isinstance(opts, dict):\n    opts["seen"] = 1',
         "if isinstance(opts, list):\n    opts.append(1)",
-        gap=_LOST,
     ),
-    *_lines("", 'x = x + int(os.environ.get("WORLD_FUZZ", 1))', gap=_UNSEEN),
+    *_lines("", 'x = x + int(os.environ.get("WORLD_FUZZ", 1))'),
     *_lines("SCALE", "x = x * SCALE", "if SCALE > 2:\n    x = x + 1"),
-    *_lines("SCALE", 'x = x * globals()["SCALE"]', gap=_UNSEEN),
+    *_lines("SCALE", 'x = x * globals()["SCALE"]'),
     *_lines("FLAG", "x = x + 1 if FLAG else x - 1"),
     *_lines("COUNT", "x = x + COUNT", "global COUNT\nCOUNT += 1", "global COUNT\nCOUNT = x.shape[0]"),
     *_lines(
@@ -117,31 +120,42 @@ BODY: tuple[Line, ...] = (
         "x = x + sum(NUMBERS)",
     ),
     *_lines("NUMBERS", "if 5 in NUMBERS:\n    x = -x", "NUMBERS[0] += 1", "NUMBERS.append(len(NUMBERS))"),
-    *_lines("LOG", "LOG.append(1)", gap=_LOG),
+    *_lines("LOG", "LOG.append(1)"),
     *_lines("TABLE", 'x = x + TABLE["a"]', 'x = x + TABLE.get("c", 7)', 'if "c" in TABLE:\n    x = x * 2'),
     *_lines("TABLE", "for key, value in TABLE.items():\n    x = x * value", 'TABLE["n"] = TABLE.get("n", 0) + 1'),
     *_lines("NESTED", 'x = x + NESTED["in"][1]["deep"]', 'x = x * NESTED["pair"][1][0]', 'NESTED["in"][0] += 1'),
     *_lines("NAMES", "if 2 in NAMES:\n    x = -x", "x = x + len(NAMES)", "NAMES.add(9)"),
-    *_lines("QUEUE", "x = x + QUEUE[0]", "x = x + len(QUEUE)", "for each in QUEUE:\n    x = x + each", gap=_UNSEEN),
-    *_lines("QUEUE", "QUEUE.append(1)", "if QUEUE:\n    x = x + QUEUE.popleft()", gap=_LOST),
+    *_lines("QUEUE", "x = x + QUEUE[0]", "x = x + len(QUEUE)", "for each in QUEUE:\n    x = x + each"),
+    *_lines("QUEUE", "QUEUE.append(1)", "if QUEUE:\n    x = x + QUEUE.popleft()"),
     *_lines("CONFIG", "x = x * CONFIG.gain", "x = x + CONFIG.inner.shift", "CONFIG.gain += 1"),
-    *_lines("CONFIG", 'x = x * getattr(CONFIG, "ga" + "in")', "x = x + (CONFIG == Config())", gap=_UNSEEN),
-    *_lines("SLOT", "x = x + SLOT.value", 'if hasattr(SLOT, "other"):\n    x = x * 2', gap=_UNSEEN),
-    *_lines("SLOT", "SLOT.value += 1", gap=_LOST),
+    *_lines("CONFIG", 'x = x * getattr(CONFIG, "ga" + "in")', "x = x + (CONFIG == Config())"),
+    *_lines("SLOT", "x = x + SLOT.value", 'if hasattr(SLOT, "other"):\n    x = x * 2'),
+    *_lines("SLOT", "SLOT.value += 1"),
     *_lines("BOX", "x = x + BOX.value", "BOX.value += 1"),
-    *_lines("BOX", "x = x + BOX()", "x = x + len(BOX)", "x = x + BOX.double", gap=_UNSEEN),
+    *_lines("BOX", "x = x + BOX()", "x = x + len(BOX)", "x = x + BOX.double"),
     *_lines("SETTINGS", "x = x + SETTINGS.level"),
-    *_lines("SETTINGS", "SETTINGS.level += 1", gap="attributes of classes are not put back"),
-    *_lines("ACT", "x = ACT(x)", gap=_UNSEEN),
+    *_lines("SETTINGS", "SETTINGS.level += 1", "SETTINGS.level = 1", "setattr(SETTINGS, 'level', x.shape[0])"),
+    *_lines(
+        "SCALE FLAG", "global SCALE\nSCALE = 2.0", "global FLAG\nFLAG = True", "global FLAG\nFLAG = x.shape[0] > 2"
+    ),
+    *_lines("CONFIG SLOT BOX", "CONFIG.gain = 2.0", "SLOT.value = 2", "BOX.value = len(x)", "del BOX.value"),
+    *_lines("ACT", "x = ACT(x)"),
+    *_lines("ARRAY", "x = x + ARRAY[1]", "x = x + torch.from_numpy(ARRAY)", "x = x * len(ARRAY)", "ARRAY[0] += 1"),
+    *_lines("CHAIN", "x = x + CHAIN['b']", "CHAIN['a'] = 2", "if 'c' in CHAIN:\n    x = -x"),
+    *_lines("COUNTS", "x = x + COUNTS['a']", "x = x + COUNTS['z']", "COUNTS['a'] += 1", "COUNTS.update('ab')"),
+    *_lines("CONTEXT", "x = x + CONTEXT.get()", "CONTEXT.set(CONTEXT.get() + 1)", "CONTEXT.set(2)"),
+    *_lines("PAIR", "x = x + PAIR.left", "x = x * PAIR.right[0]", "left, (right,) = PAIR\nx = x + left - right"),
+    *_lines("memo", "x = x + memo(2)", "x = x + memo(x.shape[0])", "memo.cache_clear()"),
+    *_lines("OPEN", "with OPEN as depth:\n    x = x + depth", "with OPEN:\n    if k:\n        x = x + OPEN.depth"),
     *_lines("W", "x = x + W", "x = x * W[0]", "W.add_(1)", "x = x.detach()\nW.mul_(x.sum())"),
     *_lines("GEN", "x = x + torch.rand(3, generator=GEN)"),
-    *_lines("GEN", "x = x + (GEN.initial_seed() % 7)", gap="what a generator was seeded with is not guarded"),
-    *_lines("RNG", "x = x + RNG.random()", gap=_REPEATS),
-    *_lines("ITER", "x = x + next(ITER)", gap=_REPEATS),
+    *_lines("GEN", "x = x + (GEN.initial_seed() % 7)"),
+    *_lines("RNG", "x = x + RNG.random()"),
+    *_lines("ITER", "x = x + next(ITER)"),
     *_lines("KEPT", "KEPT.append(x.detach())", "KEPT[:] = [x.detach()]", "if KEPT:\n    x = x + KEPT[-1].sum()"),
     *_lines("cell", "x = x + get_cell()", "put_cell(get_cell() + 1)"),
     *_lines("helper", "x = helper(x)", "x = helper(x, plus=3)"),
-    *_lines("helper", "helper.calls = getattr(helper, 'calls', 0) + 1", gap=_LOST),
+    *_lines("helper", "helper.calls = getattr(helper, 'calls', 0) + 1"),
     *_lines("partial", "x = part(x)"),
     *_lines("NET", "x = NET(x)", "x = NET.parts[0](x)", "x = x + NET.seen", "x = x * NET.parts[1].scale"),
     *_lines("NET", "x = NET.eval()(x)", "x = x + len(NET.parts)", "NET.seen.add_(1)", "NET.flag = not NET.flag"),
@@ -152,7 +166,11 @@ BODY: tuple[Line, ...] = (
         "if NET.cache is not None:\n    x = x + NET.cache.sum()",
     ),
     *_lines("NET", "x = x + sum(NET.sizes)", "NET.last = x.shape[0]"),
-    *_lines("NET", "NET.sizes.append(x.shape[0])", gap=_LOG),
+    *_lines("NET", "NET.sizes.append(x.shape[0])"),
+    *_lines("NET", "NET.train()", "NET.parts[0].eval()", "NET.zero_grad()", "NET.parts[1].requires_grad_(True)"),
+    *_lines(
+        "NET", "x = torch.utils.checkpoint.checkpoint(NET, x, use_reentrant=False)", "x = x + next(NET.parameters())"
+    ),
     *_lines("NET", "for name, each in NET.named_parameters():\n    x = x + each.sum().detach()"),
 )
 """Statements of ``program(x, y, k=1, opts=None)``."""
@@ -182,7 +200,7 @@ CHANGES: tuple[Line, ...] = (
     ),
     *_lines("SLOT", "SLOT.value = 5", "SLOT.other = 1", "SLOT = Slotted()"),
     *_lines("BOX", "BOX.value = 5", "BOX = Box()", "BOX.extra = 1"),
-    *_lines("BOX", "Box.__call__ = lambda self: 11", gap=_UNSEEN),
+    *_lines("BOX", "Box.__call__ = lambda self: 11"),
     *_lines("SETTINGS", "SETTINGS.level = 4"),
     *_lines("ACT", "ACT = torch.tanh", "ACT = lambda x: x - 3"),
     *_lines("W", "W = torch.ones(3)", "W.mul_(2)", "W.data = torch.full((3,), 4.0)", "W.requires_grad_()"),
@@ -191,10 +209,10 @@ CHANGES: tuple[Line, ...] = (
     *_lines("ITER", "ITER = iter([7] * 100)", "next(ITER)"),
     *_lines("KEPT", "KEPT.clear()", "KEPT.append(torch.ones(1))"),
     *_lines("cell", "put_cell(9)"),
-    *_lines("helper", "helper.__defaults__ = (5,)", "helper.__kwdefaults__ = {'plus': 6}", gap=_UNSEEN),
+    *_lines("helper", "helper.__defaults__ = (5,)", "helper.__kwdefaults__ = {'plus': 6}"),
     *_lines("helper", "def helper(x, by=2, *, plus=1):\n    return x - by"),
     *_lines("partial", "part = functools.partial(torch.mul, other=4)"),
-    *_lines("partial", "part.keywords['other'] = 5", gap=_UNSEEN),
+    *_lines("partial", "part.keywords['other'] = 5"),
     *_lines(
         "NET", "NET.eval()", "NET.train()", "NET.drop.eval()", "NET.flag = not NET.flag", "NET.parts[0].scale = 5.0"
     ),
@@ -212,9 +230,18 @@ CHANGES: tuple[Line, ...] = (
     ),
     *_lines("NET", "NET.parts[0].register_forward_hook(double_hook)", "NET.register_forward_pre_hook(plus_hook)"),
     *_lines("NET", "NET.parts[0]._forward_hooks.clear()", "nn.init.zeros_(NET.parts[1].weight)"),
-    *_lines("NET", "NET.parts[0].forward = lambda x: x - 9", "Leaf.forward = lambda self, x: x - 8", gap=_UNSEEN),
+    *_lines("NET", "NET.parts[0].forward = lambda x: x - 9", "Leaf.forward = lambda self, x: x - 8"),
+    *_lines(
+        "ARRAY", "ARRAY[1] = 9", "ARRAY = np.arange(3.0) * 2", "ARRAY = ARRAY[::-1]", "ARRAY.flags.writeable = False"
+    ),
+    *_lines("CHAIN", "CHAIN['b'] = 9", "CHAIN.maps[1]['b'] = 8", "CHAIN = CHAIN.new_child({'c': 1})"),
+    *_lines("COUNTS", "COUNTS['a'] = 9", "COUNTS['z'] += 1", "COUNTS.clear()"),
+    *_lines("CONTEXT", "CONTEXT.set(7)"),
+    *_lines("PAIR", "PAIR.right[0] = 9", "PAIR = Pair(4, [5])", "PAIR = PAIR._replace(left=2.0)"),
+    *_lines("memo", "FACTOR = 3\nmemo.cache_clear()", "memo(3)"),
+    *_lines("OPEN", "OPEN.depth = 4", "OPEN = Open()"),
     *_lines("", "torch.manual_seed(2)", "random.seed(2)", "np.random.seed(2)"),
-    *_lines("", 'os.environ["WORLD_FUZZ"] = "3"', gap=_UNSEEN),
+    *_lines("", 'os.environ["WORLD_FUZZ"] = "3"'),
 )
 """What happens to the world between calls."""
 

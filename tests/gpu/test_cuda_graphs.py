@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -136,7 +137,6 @@ def test_the_number_of_graphs_is_bounded() -> None:
     ("fn", "reason"),
     [
         (lambda x: x[x > 0], "data"),
-        (lambda x: x * torch.rand_like(x), "random"),
         (lambda x: x.cpu() * 2, "cpu"),
         (lambda x: x.expand(3, *x.shape), None),
     ],
@@ -152,6 +152,39 @@ def test_what_cannot_be_captured_runs_all_the_same(fn: Function, reason: str | N
         assert any(reason in each for each in reasons(seen))
 
 
+@pytest.mark.parametrize("runner", ["cudagraph", "auto"])
+def test_random_numbers_are_eagers(runner: Any) -> None:
+    def program(x: torch.Tensor) -> Any:
+        return torch.nn.functional.dropout(x, 0.5) * 2, torch.rand_like(x), torch.randn(3, device=x.device)
+
+    compiled = symshape.compile(program, runner=runner)
+    x = torch.ones(1000, device="cuda")
+    torch.manual_seed(3)
+    mine = [compiled(x) for _ in range(6)]
+    state = torch.cuda.get_rng_state()
+    torch.manual_seed(3)
+    theirs = [program(x) for _ in range(6)]
+    for ours, eagers in zip(mine, theirs, strict=True):
+        for a, b in zip(ours, eagers, strict=True):
+            assert torch.equal(a, b)
+    assert torch.equal(state, torch.cuda.get_rng_state())
+    assert not torch.equal(mine[-1][0], mine[-2][0])
+    assert compiled.stats().cuda_graphs == 1
+
+
+def test_sizes_that_find_no_room_run_without_a_graph() -> None:
+    compiled = symshape.compile(lambda x: x * 2, runner="cudagraph", options=Options(max_cuda_graphs=2))
+    captured: list[events.Event] = []
+    unsubscribe = events.subscribe(lambda e: captured.append(e) if isinstance(e, events.GraphCaptured) else None)
+    try:
+        for n in [2, 3, 4, 5] * 20:
+            x = torch.randn(n, device="cuda")
+            assert torch.equal(compiled(x), x * 2)
+    finally:
+        unsubscribe()
+    assert len(captured) == 2
+
+
 def test_gradients_fall_back_to_eager(seen: list[events.Event]) -> None:
     model = torch.nn.Linear(4, 3).cuda()
     compiled = symshape.compile(model, runner="cudagraph")
@@ -160,8 +193,32 @@ def test_gradients_fall_back_to_eager(seen: list[events.Event]) -> None:
     assert any("gradients" in each for each in reasons(seen))
 
 
+def test_auto_pads_where_that_is_faster(seen: list[events.Event]) -> None:
+    def many(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(100):
+            x = x.sin() + 1
+        return x.softmax(0)
+
+    compiled = symshape.compile(many, dynamic=True)
+    for n in (*range(20, 33), 25, 26):
+        x = torch.randn(n, 3, device="cuda")
+        torch.testing.assert_close(compiled(x), many(x))
+    (entry,) = compiled.entries
+    assert entry.runner_name == "padded"
+    assert entry.runner.release is not None
+    assert 1 <= captures(seen) <= 2  # the first call runs eagerly and is timed
+    assert sum(each.calls for each in entry.seen.values()) == 15
+
+
+def test_auto_leaves_alone_what_is_too_small_to_gain() -> None:
+    compiled = symshape.compile(lambda x: x * 2, dynamic=True)
+    for n in (*range(20, 60), *range(20, 60)):
+        x = torch.randn(n, device="cuda")
+        assert torch.equal(compiled(x), x * 2)
+
+
 def test_auto_captures_sizes_that_come_back(seen: list[events.Event]) -> None:
-    compiled = symshape.compile(lambda x: x * 2 + 1)
+    compiled = symshape.compile(lambda x: x * 2 + 1, dynamic=False)
     for n in (4, 5, 6):
         compiled(torch.randn(n, device="cuda"))
     assert captures(seen) == 0

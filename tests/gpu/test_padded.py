@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -93,3 +96,172 @@ def test_another_stream_gets_its_own_graphs() -> None:
     assert_same(compiled(x), expected, "main", tolerance=1e-4)
     (entry,) = compiled.entries
     assert len(entry.runner.buckets) == 2
+
+
+# --- kept, warmed, lent, written, drawn -----------------------------------------------------------------------------
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8)).eval().cuda()
+
+
+def _right(compiled: Any, model: nn.Module, rows: int) -> None:
+    with torch.no_grad():
+        x = torch.randn(rows, 64, device="cuda")
+        assert_same(compiled(x), model(x), f"{rows} rows", tolerance=1e-3)
+
+
+def _captures() -> tuple[list[events.Event], Callable[[], object]]:
+    found: list[events.Event] = []
+    return found, events.subscribe(lambda e: found.append(e) if isinstance(e, events.GraphCaptured) else None)
+
+
+def test_a_plan_is_captured_before_calls_need_it() -> None:
+    model = _model()
+    compiled = symshape.compile(model, dynamic={"input": {0: "rows"}}, runner="padded")
+    for rows in (3, 40, 41, 200, 3):
+        _right(compiled, model, rows)
+    warm = compiled.warm_up(symshape.plan(compiled, max_graphs=3), progress=False)
+    assert (warm.graphs, warm.failures) == (3, ())
+    assert all(each.milliseconds > 0 and each.bytes > 0 for _, each in warm.made)
+    captured, unsubscribe = _captures()
+    try:
+        for rows in (3, 40, 41, 200, 2, 150):
+            _right(compiled, model, rows)
+    finally:
+        unsubscribe()
+    assert captured == []
+    assert "captured 1 times" in compiled.report()
+
+
+def test_a_budget_in_bytes_bounds_what_is_allocated() -> None:
+    compiled = symshape.compile(
+        lambda x: (x * 2).exp().sum(1),
+        dynamic={"x": {0: "rows"}},
+        runner="padded",
+        options=Options(graph_memory="8 MB"),
+    )
+    for rows in torch.randint(1, 20_000, (200,)).tolist():
+        x = torch.randn(rows, 64, device="cuda")
+        assert_same(compiled(x), (x * 2).exp().sum(1), f"{rows}", tolerance=1e-2)
+        assert compiled._graphs.bytes() <= 8_000_000
+
+
+def test_lent_results_are_right_until_the_next_call() -> None:
+    model = _model()
+    for check in (False, True):
+        options = Options(outputs="borrow", check_borrowed=check)
+        compiled = symshape.compile(model, dynamic={"input": {0: "rows"}}, runner="padded", options=options)
+        for rows in (3, 7, 8, 30, 5):
+            _right(compiled, model, rows)
+        with torch.no_grad():
+            first = compiled(torch.randn(7, 64, device="cuda"))
+            compiled(torch.randn(6, 64, device="cuda"))
+        assert not check or first.isnan().all()
+
+
+class _Kept(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(64, 4))
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x: torch.Tensor, own: torch.Tensor, place: torch.Tensor) -> Any:
+        self.cache[: x.shape[0]] = x
+        self.calls += 1
+        own.index_copy_(0, place, x)
+        return self.cache.sum(0), self.calls * 2, own.sum(0)
+
+
+def test_buffers_and_arguments_are_written_once_a_call() -> None:
+    torch.manual_seed(0)
+    module, twin = _Kept().cuda(), _Kept().cuda()
+    compiled = symshape.compile(
+        module, dynamic={"x": {0: "rows"}, "own": None, "place": {0: "rows"}}, runner="padded", fullgraph=True
+    )
+    with torch.no_grad():
+        for rows in (5, 6, 3, 20, 5, 2, 17):
+            x, own = torch.randn(rows, 4, device="cuda"), torch.randn(32, 4, device="cuda")
+            place = torch.randperm(32, device="cuda")[:rows]
+            other = own.clone()
+            mine, theirs = compiled(x, own, place), twin(x, other, place)
+            for a, b in zip((*mine, own, *module.buffers()), (*theirs, other, *twin.buffers()), strict=True):
+                assert_same(a, b, f"{rows}", tolerance=1e-4)
+    (entry,) = compiled.entries
+    assert entry.runner.buckets
+
+
+def test_dropout_follows_the_seed_and_differs_between_replays() -> None:
+    compiled = symshape.compile(
+        lambda x: nn.functional.dropout(x, 0.25),
+        dynamic=True,
+        runner="padded",
+        options=Options(randomness="any"),
+        fullgraph=True,
+    )
+    x = torch.ones(10_000, device="cuda")
+    compiled(x)
+    torch.manual_seed(1)
+    first, second = compiled(x), compiled(x)
+    torch.manual_seed(1)
+    assert torch.equal(compiled(x), first)
+    assert not torch.equal(first, second)
+    assert abs(float((first == 0).float().mean()) - 0.25) < 0.03
+    (entry,) = compiled.entries
+    assert len(entry.runner.buckets) == 1
+
+
+def test_parameters_that_moved_are_captured_again() -> None:
+    model = _model()
+    compiled = symshape.compile(model, dynamic={"input": {0: "rows"}}, runner="padded")
+    _right(compiled, model, 7)
+    linear: Any = model[0]
+    linear.weight.data = torch.randn_like(linear.weight)
+    _right(compiled, model, 7)
+    linear.weight = nn.Parameter(torch.randn_like(linear.weight))
+    _right(compiled, model, 7)
+
+
+def test_threads_on_one_entry() -> None:
+    model = _model()
+    compiled = symshape.compile(model, dynamic={"input": {0: "rows"}}, runner="padded")
+    _right(compiled, model, 3)
+    inputs = [torch.randn(1 + n * 7 % 60, 64, device="cuda") for n in range(60)]
+    torch.cuda.synchronize()
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            made: torch.Tensor = compiled(x)
+            return made
+
+    with ThreadPoolExecutor(4) as pool:
+        for x, mine in zip(inputs, pool.map(call, inputs), strict=True):
+            with torch.no_grad():
+                assert_same(mine, model(x), f"{x.shape}", tolerance=1e-3)
+
+
+def test_faults_leak_nothing() -> None:
+    model = _model()
+    linear: Any = model[0]
+    compiled = symshape.compile(
+        model, dynamic={"input": {0: "rows"}}, runner="padded", options=Options(max_cuda_graphs=3)
+    )
+
+    def some(number: int) -> int:
+        for n in range(number):
+            if n % 5 == 0:
+                linear.weight = nn.Parameter(torch.randn_like(linear.weight))
+            if n % 7 == 0:
+                linear.weight.data = torch.randn_like(linear.weight)
+            if n % 11 == 0:
+                with pytest.raises((RuntimeError, symshape.SymShapeError)):
+                    compiled(torch.randn(4, 63, device="cuda"))
+            _right(compiled, model, 1 + n * 13 % 90)
+        compiled.reset()
+        gc.collect()
+        torch.cuda.synchronize()
+        return torch.cuda.memory_allocated()
+
+    before = some(60)
+    assert some(200) <= before * 1.05 + 2**20

@@ -19,6 +19,9 @@ class Answers:
         assert upper is None or size <= upper
         return size
 
+    def count_of(self, counted: Any, lower: Any, upper: Any) -> int:
+        return self.new_size(lower, upper)
+
     def new_int(self, lower: Any, upper: Any) -> Any:
         return int
 

@@ -207,6 +207,9 @@ class _Guess:
         self.outside |= self.value < lower or (upper is not None and self.value > upper)
         return self.value
 
+    def count_of(self, counted: Any, lower: Any, upper: Any) -> Any:
+        return self.new_size(lower, upper)
+
     def new_int(self, lower: Any, upper: Any) -> Any:
         return self.value
 

@@ -113,7 +113,11 @@ def test_wrong_options() -> None:
         with pytest.raises(InputError, match="max_entries must be a positive int"):
             Options(max_entries=wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="options must be"):
-        symshape.compile(double, options={"max_entries": 3})  # type: ignore[arg-type]
+        symshape.compile(double, options=3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no option 'max_entry'"):
+        symshape.compile(double, options={"max_entry": 3})
+    with pytest.raises(InputError, match="max_entries must be a positive int"):
+        symshape.compile(double, options={"max_entries": 0})
     with pytest.raises(RunnerError, match="no runner 'fast'; choose one of auto, eager"):
         symshape.compile(double, runner="fast")  # type: ignore[arg-type]
 

@@ -1,75 +1,56 @@
-"""``python -m tests.worlds``: runs every program each way and prints the table."""
+"""``python -m tests.worlds``: runs every program each way and prints the table.
+
+python -m tests.worlds --jobs 16 --json worlds.json   in 16 processes, every verdict written
+python -m tests.worlds -k "hook" --ways ours,dynamo   some of them, two ways
+"""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 import logging
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from tests.worlds.corpus import PROGRAMS
+from tests.worlds.table import bad_ones, collected, judged, judged_in_jobs, table, write_verdicts
 from tests.worlds.ways import WAYS
-from tests.worlds.world import GOOD, OUTCOMES, Program, Verdict, judge
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.worlds", description=__doc__)
     parser.add_argument("--ways", default="ours,default,dynamo", help=f"of {', '.join(WAYS)}")
     parser.add_argument("--json", type=Path, help="write every verdict here")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("-k", default="", help="only programs with this in their class or name")
+    parser.add_argument("--every", type=int, default=1, help="only every so many programs: a sample")
     parser.add_argument("--slow", action="store_true", help="also the slow ones (Inductor)")
+    parser.add_argument("--share", type=Path, nargs=2, help=argparse.SUPPRESS)  # the work of one of the processes
     args = parser.parse_args(argv)
     torch._logging.set_logs(all=logging.CRITICAL)
-    programs = [each for each in PROGRAMS.values() if args.k in str(each) and (args.slow or not each.slow)]
-    found: dict[str, dict[str, Verdict]] = {}
-    for name in args.ways.split(","):
-        start = time.perf_counter()
-        found[name] = {}
-        for program in programs:
-            with contextlib.redirect_stderr(io.StringIO()):
-                found[name][str(program)] = judge(program, WAYS[name])
-        print(f"{name}: {len(programs)} programs in {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    if args.share:
+        write_verdicts(*args.share)
+        return 0
+    chosen = [each for each in PROGRAMS.values() if args.k in str(each) and (args.slow or not each.slow)]
+    programs = chosen[:: args.every]
+    names, ways = [str(each) for each in programs], args.ways.split(",")
+    start = time.perf_counter()
+    found = judged_in_jobs(names, ways, args.jobs) if args.jobs > 1 else collected(ways, judged(names, ways))
+    versions = f"Python {sys.version.split()[0]}, torch {torch.__version__}"
+    print(f"{len(programs)} programs, {len(ways)} ways, {time.perf_counter() - start:.0f} s, {versions}")
     print(table(programs, found))
-    for name, verdicts in found.items():
-        print(f"\n{name}, neither right nor refused:")
-        for program in programs:
-            verdict = verdicts[str(program)]
-            if verdict.outcome not in GOOD:
-                print(f"  {verdict.outcome:8} {program}: {verdict.detail}")
+    print("\n".join(bad_ones(programs, found)))
     if args.json:
         rows = {
-            str(program): {
-                name: [verdicts[str(program)].outcome, verdicts[str(program)].detail]
-                for name, verdicts in found.items()
-            }
-            for program in programs
+            name: {way: [verdicts[name].outcome, verdicts[name].detail] for way, verdicts in found.items()}
+            for name in names
         }
         args.json.write_text(json.dumps(rows, indent=1))
     return 0
-
-
-def table(programs: Sequence[Program], found: dict[str, dict[str, Verdict]]) -> str:
-    """Class, programs, and how many came to which outcome, for each way, as Markdown."""
-    heads = [f"{name} {outcome}" for name in found for outcome in OUTCOMES]
-    lines = ["| class | programs | " + " | ".join(heads) + " |", "|---" * (len(heads) + 2) + "|"]
-    for kind in [*sorted({each.kind for each in programs}, key=_number), ""]:
-        members = [each for each in programs if kind in ("", each.kind)]
-        counts = [Counter(verdicts[str(each)].outcome for each in members) for verdicts in found.values()]
-        cells = [str(count[outcome]) for count in counts for outcome in OUTCOMES]
-        lines.append(f"| {kind or 'all'} | {len(members)} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _number(kind: str) -> tuple[int, str]:
-    return int(kind.split()[0]), kind
 
 
 if __name__ == "__main__":

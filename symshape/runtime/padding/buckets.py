@@ -6,14 +6,14 @@ the guards by construction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import Term
 
-__all__ = ["bucket_guards", "capacities", "satisfies", "step_up"]
+__all__ = ["bucket_guards", "capacities", "fine_step_up", "satisfies", "step_up"]
 
 _SEARCHED = 64  # how far a capacity is moved to satisfy the guards on its symbol alone
 
@@ -32,7 +32,22 @@ def step_up(value: int) -> int:
     return power
 
 
-def capacities(conditions: Iterable[Term], values: Mapping[str, int], padded: Iterable[str]) -> dict[str, int]:
+def fine_step_up(value: int) -> int:
+    """The smallest step that is not below ``value``, of eight for each doubling, none of them smaller than 8.
+
+    >>> [fine_step_up(value) for value in (0, 5, 9, 65, 100, 130)]
+    [8, 8, 16, 72, 104, 144]
+    """
+    step = max(8, 1 << max(0, (value - 1).bit_length() - 4))
+    return max(8, -(-value // step) * step)
+
+
+def capacities(
+    conditions: Iterable[Term],
+    values: Mapping[str, int],
+    padded: Iterable[str],
+    step: Callable[[int], int] = step_up,
+) -> dict[str, int]:
     """Capacities of the padded symbols that hold ``values`` and satisfy the conditions, as far up as a step.
 
     Where no larger capacity is found to satisfy them, a symbol gets its value.
@@ -42,7 +57,7 @@ def capacities(conditions: Iterable[Term], values: Mapping[str, int], padded: It
     {'s0': 48, 's1': 100}
     """
     conditions = list(conditions)
-    caps = {name: step_up(values[name]) for name in padded}
+    caps = {name: step(values[name]) for name in padded}
     for name, cap in caps.items():
         own = [term for term in conditions if {symbol.name for symbol in term.symbols} == {name}]
         tries = (*range(cap, cap + _SEARCHED), *range(cap - 1, values[name], -1), values[name])

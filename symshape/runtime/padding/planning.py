@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 
 from guards.sets.sources import Size
 from guards.terms.term import Term
 from symshape.graph.program import Program
-from symshape.runtime.padding.buckets import capacities, satisfies
+from symshape.runtime.padding.buckets import capacities, satisfies, step_up
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.results import Results, aliased_storages
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, device_of, pad
@@ -54,11 +54,15 @@ class Choice:
 
 
 def choose(
-    program: Program, values: Mapping[str, int], refused: Collection[str], planned: Sequence[Mapping[str, int]] = ()
+    program: Program,
+    values: Mapping[str, int],
+    refused: Collection[str],
+    planned: Sequence[Mapping[str, int]] = (),
+    step: Callable[[int], int] = step_up,
 ) -> Choice:
     """The bucket of a call with these values of symbols, where some symbols are refused.
 
-    Of the ``planned`` capacities the first that hold the call and satisfy the guards; geometric steps where none do.
+    Of the ``planned`` capacities the first that hold the call and satisfy the guards; where none do, the next step up.
     """
     padded = sorted(candidates(program) - set(refused))
     exact = {name: value for name, value in values.items() if name not in padded}
@@ -69,7 +73,7 @@ def choose(
             chosen = {name: caps[name] for name in padded}
             if satisfies(conditions, {**exact, **chosen}):
                 return Choice(exact, chosen)
-    return Choice(exact, capacities(conditions, values, padded))
+    return Choice(exact, capacities(conditions, values, padded, step))
 
 
 def _conditions(program: Program, values: Mapping[str, int]) -> list[Term]:
@@ -82,13 +86,14 @@ def plan(
     values: Mapping[str, int],
     refusals: Mapping[str, Refusal] | None = None,
     planned: Sequence[Mapping[str, int]] = (),
+    step: Callable[[int], int] = step_up,
     *,
     any_randomness: bool = False,
 ) -> Plan:
     """The padded program with as many symbols as possible, for a call with these values of symbols.
 
-    ``refusals`` are those of an earlier plan: their symbols are not tried again.  ``planned`` are capacities that are
-    preferred, as for :func:`choose`.  ``any_randomness``: other random numbers than eager's will do.
+    ``refusals`` are those of an earlier plan: their symbols are not tried again.  ``planned`` and ``step`` are as for
+    :func:`choose`.  ``any_randomness``: other random numbers than eager's will do.
     """
     found = dict(refusals or {})
     terms = _conditions(program, values)
@@ -96,7 +101,7 @@ def plan(
     device = device_of(program.graph)
     padded = candidates(program) - found.keys()
     while padded:
-        chosen = choose(program, values, found, planned)
+        chosen = choose(program, values, found, planned, step)
         try:
             region = Region(terms, chosen.exact, chosen.caps)
             made = pad(program.graph, region, device, aliased, any_randomness=any_randomness)

@@ -130,11 +130,15 @@ class Region:
         conditions: what holds of the symbols (an entry's guards).
         exact: symbols with one value.
         caps: symbols with all values from 0 to a capacity that the conditions allow; the capacities satisfy them.
+
+    Attributes:
+        given: the conditions, as they were given.
     """
 
     def __init__(self, conditions: Sequence[Term], exact: Mapping[str, int], caps: Mapping[str, int]) -> None:
         self.exact = dict(exact)
         self.caps = dict(caps)
+        self.given = tuple(conditions)
         self._constants = {arithmetic.symbol(name): arithmetic.const(value) for name, value in exact.items()}
         self.conditions = tuple(fold.substitute(term, self._constants) for term in conditions)
         at_caps = {**self.exact, **self.caps}
@@ -143,6 +147,11 @@ class Region:
         ranges = {arithmetic.symbol(name): (0, cap) for name, cap in caps.items()}
         self.facts = Facts.make(ranges, self.conditions)
         self._sizes: dict[Term, Any] = {}
+
+    @property
+    def extents(self) -> tuple[Term, ...]:
+        """The formulas of the sizes that differ from call to call, in the order in which they were met."""
+        return tuple(size.term for size in self._sizes.values() if isinstance(size, Extent))
 
     def known(self, condition: Term) -> bool:
         """Whether a condition holds for every size of the region, provably."""

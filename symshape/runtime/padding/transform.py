@@ -250,8 +250,8 @@ class _Transform:
             return rule.padding(self.emission, *args, **kwargs)
         if node.op._schema.name in _READS_MEMORY or node.op.namespace != "aten":
             raise Refuse("it may look at how a tensor lies in memory, which is not as in eager")
-        op = node.op if not written else resolve(rule.functional) if rule is not None else None
-        if not plain or op is None or op._schema.is_mutable:
+        op = resolve(rule.functional) if written and rule is not None else node.op
+        if not plain or op._schema.is_mutable:
             reason = "it has no padding rule" if rule is not None else "nothing is known of it"
             raise Refuse(reason, remedy="a padding rule beside its shape rule")
         self.emission.begin(node, op, ())

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import prod
 from typing import Any
 
 import attrs
@@ -16,9 +17,11 @@ from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.results import Answer, Lend, amount, narrower
-from symshape.runtime.runners.capture import Recording, Replay, captured
+from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import Lease, Weight
+from symshape.runtime.runners.kernels import Kernels
+from symshape.runtime.runners.variants import Variant, measured
 from symshape.runtime.runners.weights import weight_of
 
 
@@ -31,12 +34,17 @@ class Placement:
         sizes: the sizes to be written.
         answer: makes the results.
         back: for each input that the program writes to, its place, and from the tensors to its new elements.
+        fill: which share of the capacities the sizes are.
     """
 
     inputs: list[torch.Tensor]
     sizes: torch.Tensor
     answer: Answer
     back: Sequence[tuple[int, Callable[[Sequence[torch.Tensor]], torch.Tensor]]] = ()
+    fill: float = 1.0
+
+
+_data_ptr = torch.Tensor.data_ptr
 
 
 class Bucket:
@@ -50,11 +58,25 @@ class Bucket:
         recording: what runs the program; None until it is captured.
         captures: how often it was captured.
         milliseconds: how long the last capture took.
+        variants: the ways to run the program, the fastest first; empty before the first capture.
         wrote: whether the call of this moment has written to arguments or buffers already.
         lease: its place in the store.
+
+    Args:
+        kernels: compiles the program, too; None for eager's kernels alone.
+        timed: whether the program is timed even if there is one way only to run it.
     """
 
-    def __init__(self, program: Program, made: Plan, device: torch.device, pool: Any) -> None:
+    def __init__(
+        self,
+        program: Program,
+        made: Plan,
+        device: torch.device,
+        pool: Any,
+        kernels: Kernels | None = None,
+        *,
+        timed: bool = False,
+    ) -> None:
         assert made.padded is not None
         assert made.results is not None
         graph = made.padded.graph
@@ -69,6 +91,11 @@ class Bucket:
         self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
+        self._written_for: Placement | None = None  # whose sizes are in ``sizes``
+        self._kernels = kernels
+        self._timed = timed
+        self._asked: int | None = None  # the state of the kernels when they were asked in vain
+        self.variants: tuple[Variant, ...] = ()
         self.recording: Recording | None = None
         self.captures = 0
         self.milliseconds = 0.0
@@ -104,12 +131,13 @@ class Bucket:
             (position, partial(_valid, narrower(self._padded.axes[position], values), place))
             for position, place in self._padded.written
         ]
-        return Placement(parts, self._written(values), self._results.at(values, lend), back)
+        fill = prod(values[name] / cap for name, cap in self.made.caps.items())
+        return Placement(parts, self._written(values), self._results.at(values, lend), back, fill)
 
     def _written(self, values: Mapping[str, int]) -> torch.Tensor:
         """The sizes that the program reads, on its device; no one waits for the copy."""
         sizes = torch.tensor([amount(term, values) for term in self._padded.sizes], dtype=torch.int64)
-        if self.sizes.device.type == "cuda":
+        if self.sizes.device.type == "cuda" and self._sized:
             return sizes.pin_memory().to(self.sizes.device, non_blocking=True)
         return sizes
 
@@ -117,10 +145,14 @@ class Bucket:
         """The flat results of one call."""
         self.wrote = False
         with torch.no_grad():
-            if inputs:
+            if len(inputs) == 1:
+                placement.inputs[0].copy_(inputs[0])
+            elif inputs:
                 torch._foreach_copy_(placement.inputs, list(inputs))
-            if self._sized:
+            if self._sized and self._written_for is not placement:
+                self._written_for = None
                 self.sizes.copy_(placement.sizes)
+                self._written_for = placement
             tensors = self._ready()()
             if self._writes:
                 self.wrote = True
@@ -131,6 +163,7 @@ class Bucket:
     def warm_up(self) -> None:
         """Captures the program, with what the buffers hold, and runs it once; what it writes is undone."""
         with torch.no_grad(), self._undone():
+            self._written_for = None
             self.sizes.copy_(self._written({**self.made.exact, **self.made.caps}))
             self._ready()()
 
@@ -149,18 +182,44 @@ class Bucket:
 
         What was captured before stays if that fails, and is not taken for the new one.
         """
-        addresses = [tensor.data_ptr() for tensor in self._lifted]
+        addresses = list(map(_data_ptr, self._lifted))
         if self.recording is None or self._addresses != addresses:
-            start = time.perf_counter()
-            device = self.sizes.device
             with self._undone():
-                self.recording = captured(self._again, device, self._pool)
+                self.recording = self._recorded(self._again)
             self._addresses = addresses
-            self.captures += 1
-            self.milliseconds = (time.perf_counter() - start) * 1e3
-            if device.type == "cuda":
-                events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))
+            self.variants = (Variant("eager", self.recording),)
+            if self._timed:
+                self.variants = measured(self.variants, self.sizes.device)
+            self._asked = None
+        if len(self.variants) == 1 and self._kernels is not None and self._kernels.due(self._asked):
+            self._compile(self._kernels)
         return self.recording.replay
+
+    def _recorded(self, run: Replay) -> Recording:
+        start = time.perf_counter()
+        device = self.sizes.device
+        recording = captured(run, device, self._pool)
+        self.captures += 1
+        self.milliseconds = (time.perf_counter() - start) * 1e3
+        if device.type == "cuda":
+            events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))
+        return recording
+
+    def _compile(self, kernels: Kernels) -> None:
+        """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on."""
+        found = kernels.compiled(self._padded, self.buffers, self.sizes)
+        self._asked = kernels.state
+        if found is None:
+            return
+        try:
+            other = Variant("inductor", self._recorded(found))
+        except CaptureFailed as error:
+            kernels.fail(error)
+            return
+        self.variants = measured((*self.variants, other), self.sizes.device)
+        self.recording = self.variants[0].recording
+        times = {each.kernels: each.milliseconds or 0.0 for each in self.variants}
+        events.emit(events.VariantChosen(dict(self.made.caps), self.variants[0].kernels, times))
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._arguments, ())

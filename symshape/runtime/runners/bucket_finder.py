@@ -13,11 +13,13 @@ import torch
 
 from symshape import events
 from symshape.graph.program import Program
+from symshape.runtime.padding.buckets import fine_step_up, step_up
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
 from symshape.runtime.runners.bucket import Bucket, Placement
 from symshape.runtime.runners.graph_store import GraphStore, Weight
+from symshape.runtime.runners.kernels import Kernels
 
 Found = tuple[Bucket, Placement]
 
@@ -32,6 +34,11 @@ current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStr
 class BucketFinder:
     """Finds and makes the buckets of one program; the store keeps them.  Whoever calls it holds the store's lock.
 
+    Args:
+        lend: how results are answered that are not copied.
+        kernels: compiles padded programs; None for eager's kernels alone.
+        timed: whether padded programs are timed.
+
     Attributes:
         refusals: why a symbol is not padded.
         failures: how often a bucket had to be given up for lack of memory.
@@ -43,13 +50,17 @@ class BucketFinder:
         store: GraphStore,
         device: torch.device,
         lend: Lend | None = None,
+        kernels: Kernels | None = None,
         *,
+        timed: bool = False,
         any_randomness: bool = False,
     ) -> None:
         self._program = program
         self._store = store
         self._device = device
         self._lend = lend
+        self._kernels = kernels
+        self._timed = timed
         self._any_randomness = any_randomness
         self._number = store.number()
         self._symbols = list(program.positions.items())
@@ -58,6 +69,9 @@ class BucketFinder:
         self._planned: list[dict[str, int]] = []
         self._failed: OrderedDict[Any, tuple[int, int]] = OrderedDict()
         self._weights: OrderedDict[Any, Weight] = OrderedDict()
+        self._step = step_up
+        self._choices: OrderedDict[Any, Choice] = OrderedDict()
+        self._padded = sorted(candidates(program))
         self.refusals: dict[str, Refusal] = {}
         self.failures = 0
 
@@ -86,9 +100,10 @@ class BucketFinder:
         sizes = {name: values[place] for name, place in self._symbols}
         bucket = self._own(sizes, stream)
         if bucket is not None:
-            _remember(self._calls, key, (bucket, bucket.place(sizes, self._lend)))
+            own = bucket, bucket.place(sizes, self._lend)
+            _remember(self._calls, key, own)
             self._guests.pop(key, None)
-            return self._calls[key]
+            return own
         bucket = min((each for each in self.buckets(stream) if each.covers(sizes)), key=_size, default=None)
         found = None if bucket is None else (bucket, bucket.place(sizes, self._lend))
         _remember(self._guests, key, (self._store.clock + _AGAIN * self._store.limit, found))
@@ -96,7 +111,7 @@ class BucketFinder:
 
     def _own(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
         """The bucket made for these sizes, now if need be and if there is room."""
-        chosen = choose(self._program, sizes, self.refusals, self._planned)
+        chosen = self._choose(sizes)
         if not chosen.caps:
             return None
         key = self._key(stream, chosen)
@@ -106,9 +121,30 @@ class BucketFinder:
         start = time.perf_counter()
         if not self._store.admits(key, stream, self._weights.get(key)):  # before the work of planning it
             return None
-        made = plan(self._program, sizes, self.refusals, self._planned, any_randomness=self._any_randomness)
+        made = plan(
+            self._program,
+            sizes,
+            self.refusals,
+            self._planned,
+            self._step,
+            any_randomness=self._any_randomness,
+        )
         self._tell(made)
         return None if made.padded is None else self._made(made, stream, start)
+
+    def _choose(self, sizes: Mapping[str, int]) -> Choice:
+        """The capacities for these sizes; those that are plain steps are looked up without asking the guards again."""
+        if self._planned:
+            return choose(self._program, sizes, self.refusals, self._planned, self._step)
+        padded = [name for name in self._padded if name not in self.refusals]
+        steps = {name: self._step(sizes[name]) for name in padded}
+        key = tuple(steps.get(name, value) for name, value in sizes.items())
+        found = self._choices.get(key)
+        if found is None or len(found.caps) != len(steps):
+            found = choose(self._program, sizes, self.refusals, (), self._step)
+            if found.caps == steps:  # no guard had a say in which steps these are, whatever the sizes below them
+                _remember(self._choices, key, found)
+        return found
 
     def _made(self, made: Plan, stream: int, start: float) -> Bucket | None:
         key = self._key(stream, made)  # another one where something was refused only now
@@ -119,7 +155,7 @@ class BucketFinder:
             return found
         pool = self._store.pool(stream) if self._device.type == "cuda" else None
         try:
-            bucket = Bucket(self._program, made, self._device, pool)
+            bucket = Bucket(self._program, made, self._device, pool, self._kernels, timed=self._timed)
         except torch.OutOfMemoryError as error:
             self._failed_for_now(key, f"out of memory: {error}")
             return None
@@ -141,6 +177,14 @@ class BucketFinder:
                 self._store.remove(self._key(bucket.lease.pool, bucket.made))
         self._calls.clear()
         self._guests.clear()
+
+    def refine(self) -> None:
+        """From now on capacities are nearer to the sizes: less is padded, in more buckets."""
+        if self._step is not fine_step_up:
+            self._step = fine_step_up
+            self._choices.clear()
+            self._calls.clear()
+            self._guests.clear()
 
     def give_up(self, bucket: Bucket, reason: str) -> None:
         """Lets a bucket go for which there is no memory; it is tried again after a while."""
@@ -185,10 +229,10 @@ class BucketFinder:
         self.refusals.update(made.refusals)
 
     def _forget(self, bucket: Bucket) -> None:
-        for key in [key for key, found in self._calls.items() if found[0] is bucket]:
-            del self._calls[key]
-        for key in [key for key, (_, found) in self._guests.items() if found is not None and found[0] is bucket]:
-            del self._guests[key]
+        for key in [key for key, found in self._calls.copy().items() if found[0] is bucket]:
+            self._calls.pop(key, None)
+        for key in [key for key, (_, found) in self._guests.copy().items() if found is not None and found[0] is bucket]:
+            self._guests.pop(key, None)
 
 
 def _size(bucket: Bucket) -> int:

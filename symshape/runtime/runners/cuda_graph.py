@@ -116,7 +116,7 @@ class CudaGraphRunner:
             return self._eager(leaves, values)
         with self._lock:
             key = self.key(values)
-            captured = self._store.get(key)
+            captured: Captured | None = self._store.get(key)
             if captured is not None and captured.addresses != [t.data_ptr() for t in self._lifted]:
                 self._store.remove(key)
                 captured = None

@@ -146,12 +146,12 @@ class GraphStore:
         if before is None or self.clock - before > self._rest:
             return False
         while not self._fits(pool, weight):
-            oldest = min(self._leases, key=lambda each: self._leases[each].last_used)
-            if self.clock - self._leases[oldest].last_used <= self._rest:
+            oldest, lease = min(self._all().items(), key=lambda item: item[1].last_used)
+            if self.clock - lease.last_used <= self._rest:
                 return False
             self._remove(oldest)
             self.evictions += 1
-        del self._wanted[key]
+        self._wanted.pop(key, None)
         return True
 
     def put(
@@ -175,12 +175,12 @@ class GraphStore:
 
     def drop(self, program: int) -> None:
         """Lets go of everything of one program."""
-        for key in [key for key, each in self._leases.items() if each.program == program]:
+        for key in [key for key, each in self._all().items() if each.program == program]:
             self._remove(key)
 
     def of(self, program: int) -> list[Any]:
         """What is kept of one program, oldest first."""
-        return [each.item for each in self._leases.values() if each.program == program]
+        return [each.item for each in self._all().values() if each.program == program]
 
     def bytes(self) -> int:
         """The bytes of all that is kept: what each has for itself, and for each pool the most that one shares."""
@@ -188,13 +188,17 @@ class GraphStore:
 
     def clear(self) -> None:
         """Forgets everything, and the pools."""
-        for key in list(self._leases):
+        for key in self._all():
             self._remove(key)
         self._wanted.clear()
         self._pools.clear()
 
     def __len__(self) -> int:
         return len(self._leases)
+
+    def _all(self) -> dict[Hashable, Lease]:
+        """What is kept, copied at once: an entry whose objects die lets go of its own at any moment."""
+        return self._leases.copy()
 
     @property
     def _rest(self) -> int:
@@ -206,7 +210,7 @@ class GraphStore:
         return self._memory is None or self._bytes({pool: weight.shared}, weight.own) <= self._memory
 
     def _bytes(self, shared: dict[int, int], own: int) -> int:
-        for each in self._leases.values():
+        for each in self._all().values():
             own += each.weight.own
             shared[each.pool] = max(shared.get(each.pool, 0), each.weight.shared)
         return own + sum(shared.values())
@@ -217,5 +221,5 @@ class GraphStore:
             lease.gone = True
             if lease.leave is not None:
                 lease.leave()
-            if not any(each.pool == lease.pool for each in self._leases.values()):
+            if not any(each.pool == lease.pool for each in self._all().values()):
                 self._pools.pop(lease.pool, None)

@@ -19,15 +19,20 @@ from symshape.graph.steps import values_in
 from symshape.options import Options
 from symshape.runtime.padding.planning import Plan, candidates
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
-from symshape.runtime.padding.transform import Refusal, device_of
+from symshape.runtime.padding.results import aliased_storages
+from symshape.runtime.padding.transform import Refusal, device_of, pad
 from symshape.runtime.runners.borrowing import lend
-from symshape.runtime.runners.bucket import Bucket
+from symshape.runtime.runners.bucket import Bucket, Placement
 from symshape.runtime.runners.bucket_finder import BucketFinder
 from symshape.runtime.runners.capture import CaptureFailed
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.runners.judge import Judge
+from symshape.runtime.runners.kernels import Kernels
+from symshape.runtime.runners.overlaps import overlap, overlaps_itself
 from symshape.runtime.runners.protocol import Runner, Unfit
 
+_PATIENCE = 256  # calls before a program is compiled in the background
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 
 
@@ -61,40 +66,71 @@ class PaddedRunner:
         eager: serves what no bucket can.
         store: where the buckets of the compiled function are kept.
         options: how results are answered.
+        judge: says whether it pays; None where it is to be used in any case.
+        otherwise: serves where no size can be padded; eager by default.
 
     Raises:
         Unfit: the program cannot be run again and again on buffers, or has no size that can be padded.
     """
 
-    def __init__(self, program: Program, eager: Runner, store: GraphStore, options: Options) -> None:
+    def __init__(
+        self,
+        program: Program,
+        eager: Runner,
+        store: GraphStore,
+        options: Options,
+        judge: Judge | None = None,
+        otherwise: Runner | None = None,
+    ) -> None:
         self._program = program
         self._eager = eager.run
+        self._judge = judge
+        self._otherwise = otherwise or eager
         self._store = store
         self._positions = [each.position for each in program.graph.inputs]
         self._draws = options.randomness == "any"
         self._device = _check_fit(program, draws=self._draws)
         self._writes = program.graph.mutates_inputs
+        mutated = set(program.graph.mutated)
+        self._writing = [(each.position, each.value in mutated) for each in program.graph.inputs]
+        self._told = False
         self._lifted = program.lifted_tensors
         borrow = options.outputs == "borrow"
         self._lender = store.lender if borrow and options.check_borrowed else None
+        self._kernels = _kernels(program, self._device, options)
         lending = self._lender.lend if self._lender else lend if borrow else None
-        self._finder = BucketFinder(program, store, self._device, lending, any_randomness=self._draws)
+        self._finder = BucketFinder(
+            program,
+            store,
+            self._device,
+            lending,
+            self._kernels,
+            timed=judge is not None,
+            any_randomness=self._draws,
+        )
         self._released = False
         self._lock = store.lock
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
+        serves = self._eager
         if self._device.type == "cpu" or not _is_capturing():
             with self._lock:
                 if self._lender is not None:
                     self._lender.spoil()
                 self._store.clock = now = self._store.clock + 1
+                if self._judge is not None and self._judge.eager is None:
+                    return self._judge.time_eager(self._eager, leaves, values)
                 found = None if self._released else self._finder.find(tuple(values))
-                if found is not None and not (self._writes and self._overlap(leaves)):
+                if self._released:  # maybe just now: the objects of an entry may die at any moment
+                    self._finder.clear()
+                elif found is None:
+                    serves = self._otherwise.run
+                elif not (self._writes and self._overlap(leaves)) and self._pays(*found):
                     bucket, placement = found
                     bucket.lease.last_used = now
                     try:
-                        return bucket.call(leaves, [leaves[position] for position in self._positions], placement)
+                        return self._timed(bucket, placement, leaves)
                     except torch.OutOfMemoryError as error:
                         self._finder.give_up(bucket, f"out of memory: {error}")
                         if bucket.wrote:
@@ -107,18 +143,34 @@ class PaddedRunner:
                             raise
                         # eager refuses the data in its own words, or, for an empty result, does not look at it
                         events.emit(events.RunnerFallback("padded", "eager", f"for one call: {error}"))
-        return self._eager(leaves, values)
+        return serves(leaves, values)
+
+    def _pays(self, bucket: Bucket, placement: Placement) -> bool:
+        judge = self._judge
+        if judge is None or not bucket.variants or judge.prefers(bucket.variants, placement.fill):
+            return True
+        if judge.device_bound(bucket.variants):
+            self._finder.refine()
+        return False
+
+    def _timed(self, bucket: Bucket, placement: Placement, leaves: Sequence[Any]) -> list[Any]:
+        """The results of a padded call; the first few that capture nothing are timed for the judge."""
+        inputs = [leaves[position] for position in self._positions]
+        judge = self._judge
+        if judge is None or judge.settled or not bucket.variants:
+            return bucket.call(leaves, inputs, placement)
+        start = time.perf_counter()
+        results = bucket.call(leaves, inputs, placement)
+        judge.time_padded(start)
+        return results
 
     def _overlap(self, leaves: Sequence[Any]) -> bool:
-        """Whether what the program writes could be seen through another tensor: then copies of the inputs are no good.
-
-        Two tensors of one memory overlap, whatever parts of it they are.
-        """
-        tensors = [leaves[position] for position in self._positions]
-        memory = [address for each in tensors if (address := each.untyped_storage().data_ptr())]
-        if len(set(memory)) < len(memory):
-            return True
-        return any(each.untyped_storage().data_ptr() in memory for each in self._lifted)
+        """Whether what the program writes could be seen through another tensor of this call."""
+        found = overlap(((leaves[position], written) for position, written in self._writing), self._lifted)
+        if found and not self._told:
+            self._told = True
+            events.emit(events.RunnerFallback("padded", "eager", "what it writes overlaps another tensor of the call"))
+        return found
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
         """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
@@ -159,10 +211,15 @@ class PaddedRunner:
         with self._lock:
             self._released = True
             self._finder.clear()
+            self._otherwise.release()
+            if self._kernels is not None:
+                self._kernels.release()
 
     def describe(self) -> str:
-        """How many buckets there are for the program."""
-        return f"padded, {len(self.buckets)} buckets"
+        """How many buckets there are for the program, and whose kernels they run."""
+        kinds = [each.variants[0].kernels for each in self.buckets if each.variants]
+        compiled = f", {kinds.count('inductor')} of them run Inductor's kernels" if "inductor" in kinds else ""
+        return f"padded, {len(self.buckets)} buckets{compiled}"
 
     def padding(self) -> PaddingReport:
         """What came of each symbol, in the bucket with the most repairs."""
@@ -193,6 +250,14 @@ class PaddedRunner:
         return self._finder.refusals
 
 
+def _kernels(program: Program, device: torch.device, options: Options) -> Kernels | None:
+    if options.kernels == "eager" or program.graph.mutates_inputs or program.graph.uses_randomness:
+        return None  # what has effects is not run again and again to be timed
+    aliased = aliased_storages(program.graph)
+    patience = _PATIENCE if options.kernels == "auto" else None
+    return Kernels(lambda region: pad(program.graph, region, device, aliased), patience)
+
+
 def _repairs(made: Plan) -> int:
     return len(made.padded.repairs) if made.padded is not None else 0
 
@@ -202,6 +267,8 @@ def _check_fit(program: Program, *, draws: bool) -> torch.device:
     check_recordable(program, draws=draws)
     mutated = set(graph.mutated)
     memory = [each.tensor.untyped_storage().data_ptr() for each in graph.lifted if each.tensor.numel()]
+    if any(overlaps_itself(each.tensor) for each in graph.lifted if each.value in mutated):
+        raise Unfit("it writes to a parameter or a buffer whose elements share memory")
     if any(
         memory.count(each.tensor.untyped_storage().data_ptr()) > 1 for each in graph.lifted if each.value in mutated
     ):

@@ -42,10 +42,10 @@ def _most(graph: Graph, roots: Mapping[Value, Value], free: set[Value], values: 
     now = most = 0
     for position, step in enumerate(graph.steps):
         if isinstance(step, Node):
-            for value in step.outputs:
-                if value is not None and value not in roots and value not in free and value not in born:
-                    born.add(value)
-                    now += _bytes(value, values)
+            for made in step.outputs:
+                if made is not None and made not in roots and made not in free and made not in born:
+                    born.add(made)
+                    now += _bytes(made, values)
         most = max(most, now)
         now -= sum(_bytes(value, values) for value in dying.get(position, ()) if value in born)
     return most

@@ -13,14 +13,22 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from symshape.calls.arguments import TENSOR_TYPES
+from symshape.calls.questions import Question
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Node
-from symshape.tracing.intercept import composites, interpolate
+from symshape.tracing.intercept import (
+    composites,
+    data_of_sizes,
+    interpolate,
+    plain_sizes,
+    recurrent,
+    unbacked_composites,
+)
 from symshape.tracing.intercept.indexing import getitem, setitem
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
+from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace, outward
 
 aten = torch.ops.aten
 _plain_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
@@ -180,6 +188,8 @@ _of_any_tensor: dict[Any, Callable[..., Any]] = {
     _data_attribute.__set__: _set_data,
 }
 _handlers.update(_of_any_tensor)
+_handlers.update(recurrent.HANDLERS)
+_handlers.update(unbacked_composites.HANDLERS)
 
 
 def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
@@ -291,26 +301,36 @@ def _node(like: BoolNode, value: Any) -> Any:
     return wrap(value)
 
 
-def _with_plain_data(function: Any) -> Callable[..., Any]:
-    """A maker of tensors from numbers; of a symbolic one C++ keeps 32 bits (torch 2.11 to 2.13): it gets the number."""
-
-    def plain(data: Any) -> Any:
-        if type(data) is torch.SymInt:
-            return int(data)
-        return type(data)(map(plain, data)) if type(data) in (list, tuple) else data
-
-    return lambda *args, **kwargs: function(
-        *map(plain, args),
-        **{name: plain(value) if name in ("data", "obj") else value for name, value in kwargs.items()},
-    )
+_of_data = {each: data_of_sizes.maker(each) for each in (torch.tensor, torch.as_tensor, torch.asarray)}
+_handlers[torch.Tensor.new_tensor] = data_of_sizes.plain_maker(torch.Tensor.new_tensor)
 
 
-_of_data = {each: _with_plain_data(each) for each in (torch.tensor, torch.as_tensor, torch.asarray)}
-_handlers[torch.Tensor.new_tensor] = _with_plain_data(torch.Tensor.new_tensor)
+_pad_sequence: Any = torch._C._nn.pad_sequence
+
+
+def _gradients(*args: Any, **kwargs: Any) -> Any:
+    """``torch.autograd.grad``: hooks on an argument see its gradient, and stand-ins have none."""
+    for tensor in torch.utils._pytree.tree_leaves((args, kwargs)):
+        if type(tensor) is SymbolicTensor:
+            for position, original in list(tensor._tracer.originals.values()):
+                if tensor._tracer.note(Question(position, "hooked"), original):
+                    raise UnsupportedError(
+                        "the function computes gradients and is given a tensor with hooks, which a traced graph would "
+                        "not call; register them on a tensor that the function makes, or around it"
+                    )
+            break
+    return torch.autograd.grad(*args, **kwargs)
+
+
+_handlers[torch.autograd.grad] = _gradients
 
 
 class FunctionMode(TorchFunctionMode):
     """Hands the functions above to Python and everything else to torch."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if args and type(args[0]) is SymbolicTensor:
@@ -321,8 +341,14 @@ class FunctionMode(TorchFunctionMode):
             return _readers[func](*args, **kwargs or {})
         elif func is torch.sym_ite:
             return _sym_ite(*args)
+        elif func is torch.autograd.grad:
+            return _gradients(*args, **kwargs or {})
         elif func in _of_data:
             return _of_data[func](*args, **kwargs or {})
+        elif func is _pad_sequence and all(type(each) is SymbolicTensor for each in args[0]):
+            return plain_sizes.pad_sequence(*args, **kwargs or {})
+        elif func in plain_sizes.OPS:
+            return plain_sizes.make(func, self._trace, args, kwargs or {})
         return func(*args, **kwargs) if kwargs else func(*args)
 
     def __enter__(self) -> FunctionMode:

@@ -19,6 +19,7 @@ _BASIC = (int, torch.SymInt, slice, EllipsisType, type(None))
 
 def getitem(tensor: SymbolicTensor, index: Any) -> Any:
     """``tensor[index]``; only basic indices with a symbolic integer among them are taken apart here."""
+    index = _with_numbers(index)
     if type(index) is torch.SymInt:
         return tensor.select(0, index)
     if type(index) is not tuple or not any(type(item) is torch.SymInt for item in index):
@@ -30,11 +31,21 @@ def getitem(tensor: SymbolicTensor, index: Any) -> Any:
 
 def setitem(tensor: SymbolicTensor, index: Any, value: Any) -> None:
     """``tensor[index] = value``: where ``getitem`` takes the index apart, the value goes into the view."""
+    index = _with_numbers(index)
     parts = index if type(index) is tuple else (index,)
     if any(type(item) is torch.SymInt for item in parts) and _basic(parts, tensor.dim()):
         _plain_setitem(getitem(tensor, index), ..., value)
     else:
         _plain_setitem(tensor, index, value)
+
+
+def _with_numbers(index: Any) -> Any:
+    """An index whose slices have numbers for bounds where they had tensors, as C++ has it."""
+    if type(index) is tuple:
+        return tuple(map(_with_numbers, index)) if any(type(item) is slice for item in index) else index
+    if type(index) is not slice or SymbolicTensor not in map(type, (index.start, index.stop, index.step)):
+        return index
+    return slice(*(b.item() if type(b) is SymbolicTensor else b for b in (index.start, index.stop, index.step)))
 
 
 def _basic(index: tuple[Any, ...], dims: int) -> bool:

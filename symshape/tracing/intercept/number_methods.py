@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from symshape.tracing.symbolic.nodes.node import Node
-from symshape.tracing.symbolic.nodes.texts import formatted
+from symshape.tracing.symbolic.nodes.texts import formatted, wants_value
 
 _PLAIN: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 _MISSING = object()
+_plain_hash: Callable[[Any], int] = torch.SymInt.__hash__
 
 
 def is_ours(number: Any) -> bool:
@@ -54,6 +55,11 @@ def _format(number: Any, spec: str) -> str:
     return formatted(number, spec, _PLAIN[type(number)])
 
 
+def _hash(number: Any) -> int:
+    """The hash of the number, which a guard fixes, for the program: a key of a dictionary, an item of a set."""
+    return hash(int(number)) if is_ours(number) and wants_value() else _plain_hash(number)
+
+
 def _itself(number: Any, memo: Any = None) -> Any:
     return number
 
@@ -66,7 +72,7 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
         "__copy__": _itself,
         "__deepcopy__": _itself,
     }
-    return {**found, "__round__": _round} if kind is torch.SymInt else found
+    return {**found, "__round__": _round, "__hash__": _hash} if kind is torch.SymInt else found
 
 
 @contextmanager

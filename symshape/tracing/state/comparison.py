@@ -126,7 +126,7 @@ class Comparison:
                 yield f"dict_get({owner}, {key}, missing) is v{i}"
             elif cell.value is MISSING:
                 yield f"{key} not in {owner}"
-            elif type(cell.owner) is dict:
+            elif type(cell.owner) is dict or isinstance(cell.owner, types.MappingProxyType):
                 yield f"{owner}[{key}] is v{i}"
             else:  # its own way of reading may add what is missing
                 yield f"{owner}.get({key}, missing) is v{i}"

@@ -13,10 +13,11 @@ import torch
 from torch.nn.modules import module as torch_modules
 
 from symshape.tracing.intercept.identity import class_of, subject_of
-from symshape.tracing.state import loads
+from symshape.tracing.state import loads, stores
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer
 from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.state.stores import is_alone
 from symshape.tracing.state.substitutes import Substitutes
 from symshape.tracing.state.values import handler_for, hook_table
 
@@ -39,15 +40,15 @@ def recording(recorder: Recorder) -> Iterator[None]:
     """Inside, what runs in this thread is recorded."""
     global _active
     outer, _active = _active, recorder
+    recorder.alone = is_alone()
     try:
         for name in _GLOBAL_HOOKS:
             hook_table(recorder, "global hooks of modules", getattr(torch_modules, name))
         fn = recorder.root
         recorder.touch(fn, "" if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", "the function"))
-        recorder.weakly = True  # the entry for an argument goes when the argument does
-        for i, constant in enumerate(recorder.constants):
-            recorder.touch(constant, f"argument{i}")
-        recorder.weakly = False
+        with recorder.weak():  # the entry for an argument goes when the argument does
+            for i, constant in enumerate(recorder.constants):
+                recorder.touch(constant, f"argument{i}")
         yield
     finally:
         _active = outer
@@ -83,9 +84,14 @@ def _enter(code: types.CodeType) -> None:
 def _load_global(name: str) -> Any:
     frame = sys._getframe(1)
     names, builtins = frame.f_globals, frame.f_builtins
-    recorded = _is_recorded()
-    if recorded:
-        _tell(loads.load_global, name, names, builtins, asker=frame.f_code.co_filename)
+    active = _active
+    recorded = active is not None and not active.busy and active.thread == threading.get_ident()
+    if active is not None and recorded:
+        active.busy, active.asker = True, frame.f_code.co_filename
+        try:
+            loads.load_global(active, name, names, builtins)
+        finally:
+            active.busy = False
     value = names[name] if name in names else builtins.get(name, MISSING)
     if value is MISSING:
         raise NameError(f"name {name!r} is not defined", name=name)
@@ -93,14 +99,21 @@ def _load_global(name: str) -> Any:
 
 
 def _load_attr(owner: Any, name: str) -> Any:
-    if not _is_recorded():
+    active = _active
+    if active is None or active.busy or active.thread != threading.get_ident():
         return getattr(owner, name)
-    _tell(loads.load_attr, owner, name, asker=sys._getframe(1).f_code.co_filename)
+    active.busy, active.asker = True, sys._getframe(1).f_code.co_filename
+    try:
+        loads.load_attr(active, owner, name)
+    finally:
+        active.busy = False
     if name == "__class__":
         return class_of(owner)
     value = getattr(owner, name)
     if name == "__getattribute__":
         return _Reading(value, owner)
+    if name in ("__setattr__", "__delattr__"):
+        return _Storing(value, owner)
     return _substitutes.of(value)
 
 
@@ -128,6 +141,22 @@ class _Reading:
         return self._read(*args)
 
 
+class _Storing:
+    """``object.__setattr__`` and its like, as a class's own calls it: by names that no code spells."""
+
+    __slots__ = ("_owner", "_store")
+
+    def __init__(self, store: Callable[..., Any], owner: Any) -> None:
+        self._store, self._owner = store, owner
+
+    def __call__(self, *args: Any) -> Any:
+        bound = getattr(self._store, "__self__", MISSING)
+        owner, name = (bound, *args[:1]) if bound is not MISSING else (*args[:2],)
+        if type(name) is str:
+            _store_attr(owner, name)
+        return self._store(*args)
+
+
 def _import(module: Any, name: str) -> Any:
     _tell(loads.load_module, module, name)
     return module
@@ -141,9 +170,11 @@ def _imported(module: Any, value: Any, name: str) -> Any:
 
 
 def _store_attr(owner: Any, name: str) -> None:
-    """A property that is set runs code of its own."""
-    if not isinstance(owner, (type, types.ModuleType)):
-        _tell(loads.setter, owner, name)
+    _tell(loads.setter, owner, name)
+
+
+def _store_global(name: str) -> None:
+    _tell(stores.entry, sys._getframe(1).f_globals, name)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -169,5 +200,7 @@ def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
     _tell(Recorder.place, Answer(question, answer, name))
 
 
-_substitutes = Substitutes(_read, _listed, _answered, _printed)
-HOOKS = Hooks(_enter, _load_global, _load_attr, _load_super, _import, _imported, _store_attr, _is_same, _subject)
+_substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr)
+HOOKS = Hooks(
+    _enter, _load_global, _load_attr, _load_super, _import, _imported, _store_attr, _store_global, _is_same, _subject
+)

@@ -37,6 +37,7 @@ class Hooks:
         loaded: with a module and the name that it was imported by; answers the module.
         imported: with the module, the value and the name of a ``from`` import; answers the value to use.
         store_attr: with an object and the name of an attribute that is about to be set.
+        store_global: with the name of a global that is about to be set.
         is_same: with the operands of ``is``.
         subject: with what a class pattern of ``match`` looks at; answers what it is to look at.
     """
@@ -48,6 +49,7 @@ class Hooks:
     loaded: Callable[[Any, str], Any]
     imported: Callable[[Any, Any, str], Any]
     store_attr: Callable[[Any, str], None]
+    store_global: Callable[[str], None]
     is_same: Callable[[Any, Any], bool]
     subject: Callable[[Any], Any]
 
@@ -207,6 +209,10 @@ def _store_attr(to: _Writer, arg: int, own: bytes) -> bytes:
     return to.call(to.hooks.store_attr, [owner, to.load(to.names[arg])]) + _POP + own
 
 
+def _store_global(to: _Writer, arg: int, own: bytes) -> bytes:
+    return to.call(to.hooks.store_global, [to.load(to.names[arg])]) + _POP + own
+
+
 def _is_op(to: _Writer, arg: int, own: bytes) -> bytes:
     call = to.call_on_top(to.hooks.is_same, 2)
     return call + _NOT if arg else call
@@ -225,6 +231,8 @@ _WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
     "IMPORT_FROM": _import_from,
     "STORE_ATTR": _store_attr,
     "DELETE_ATTR": _store_attr,
+    "STORE_GLOBAL": _store_global,
+    "DELETE_GLOBAL": _store_global,
     "IS_OP": _is_op,
     "MATCH_CLASS": _match_class,
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.state import lookups, trusted
+from symshape.tracing.state import lookups, stores, trusted
 from symshape.tracing.state.classes import absent, class_entry, look_up, touch_member
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
 from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Namespace, Recorder
@@ -48,6 +48,7 @@ _WALKS = frozenset(
     ]
 )
 """Methods of modules that read the tables of a whole tree."""
+_STATE_OF_A_GENERATOR = frozenset({"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"})
 _QUIET = frozenset(
     {
         torch.SymInt,
@@ -71,7 +72,7 @@ _QUIET = frozenset(
 
 def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builtins: dict[str, Any]) -> None:
     """A global name is about to be read."""
-    if (id(namespace), name) not in recorder.seen:
+    if (id(namespace), name) not in recorder.seen or not recorder.alone:
         before = recorder.namespace("", namespace)
         if name in namespace:
             value = namespace[name]
@@ -93,7 +94,7 @@ def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
     if id(value) in recorder.known:
         return
     recorder.known[id(value)] = value
-    recorder.namespace(name, value)
+    recorder.namespace(name, value).open = True
     for key, item in list(dict.items(value)):
         recorder.place(Cell(value, key, item, f"{name}[{key!r}]"))
         recorder.touch(item, f"{name}[{key!r}]")
@@ -118,7 +119,10 @@ def load_attr(recorder: Recorder, owner: Any, key: str) -> None:
 
 
 def setter(recorder: Recorder, owner: Any, key: str) -> None:
-    """An attribute is about to be set."""
+    """An attribute is about to be set: it is noted, and a property that is set runs code of its own."""
+    stores.attribute(recorder, owner, key)
+    if isinstance(owner, (type, types.ModuleType)):
+        return
     found = lookups.static(type(owner), key)
     if found is not MISSING and hasattr(type(found), "__set__"):
         touch_member(recorder, found, f"{type(owner).__qualname__}.{key}")
@@ -141,6 +145,12 @@ def of_memo(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of a function with a memo: what it counts changes with every call."""
     if key.startswith("cache_"):
         recorder.refuse(f"asks for {key} of the memo of {owner.__name__}, {NOT_TO_SEE}")
+
+
+def of_generator(recorder: Recorder, owner: torch.Generator, key: str) -> None:
+    """An attribute of a random generator: while a function is traced its seed and its state are not its own."""
+    if key in _STATE_OF_A_GENERATOR:
+        recorder.refuse(f"asks a random generator for {key}, {NOT_TO_SEE}")
 
 
 def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
@@ -217,6 +227,8 @@ def of_super(recorder: Recorder, owner: Any, key: str) -> None:
     order = kind.__mro__
     for each in order[order.index(start) + 1 :]:
         if key in each.__dict__:
+            if each is torch.nn.Module:
+                stores.by_module_method(recorder, owner.__self__, key)
             class_entry(recorder, each, key, f"{each.__qualname__}.{key}")
             return
 
@@ -248,6 +260,8 @@ def of_object(recorder: Recorder, owner: Any, key: str) -> None:
     if data and isinstance(found, types.MemberDescriptorType):
         read_slot(recorder, owner, key, full)
         return
+    if isinstance(found, functools.cached_property):
+        stores.attribute(recorder, owner, key)
     attributes = lookups.attributes_of(owner)
     if attributes is None or (data and key != "__dict__"):
         return
@@ -269,6 +283,8 @@ def _of_module(recorder: Recorder, owner: torch.nn.Module, key: str, found: Any,
     label = name or type(owner).__name__
     recorder.absent(label, owner.__dict__, key, before)
     if found is not MISSING:
+        if found is torch.nn.Module.__dict__.get(key):
+            stores.by_module_method(recorder, owner, key)
         if key in _WALKS:
             for path, module in owner.named_modules():
                 _whole_module(recorder, f"{name}.{path}".strip("."), module)
@@ -295,10 +311,12 @@ def _whole_module(recorder: Recorder, name: str, module: torch.nn.Module) -> Non
 def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
     """An attribute that stands in a slot."""
     value = getattr(owner, key, MISSING)
-    then = next((each.value for each in recorder.slots if each.owner is owner and each.key == key), value)
-    if then is value:
+    noted = recorder.slots.get((id(owner), key))
+    if noted is None or noted.value is value:
         recorder.place(Attribute(owner, key, value, name))
-    recorder.touch(value, name)
+        recorder.touch(value, name)
+    else:
+        recorder.touch_made(value, name)
 
 
 def _decimal_context() -> str:
@@ -319,6 +337,8 @@ def _reader_for(kind: type) -> Handler:
         return of_class
     if kind is functools._lru_cache_wrapper:
         return of_memo
+    if issubclass(kind, torch.Generator):
+        return of_generator
     if kind is super:
         return of_super
     if kind is types.FunctionType:

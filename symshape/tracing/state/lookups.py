@@ -39,10 +39,10 @@ def place_of(kind: type, key: str, found: Any, name: str) -> Place:
     plain = isinstance(found, _AS_THEY_ARE) and type(kind).__getattribute__ is type.__getattribute__
     if plain and not hasattr(type(static(type(kind), key)), "__set__"):
         return Attribute(kind, key, found, name)
-    return Answer(_Lookup(kind, key), found, name, key)
+    return Answer(Lookup(kind, key), found, name, key)
 
 
-class _Lookup:
+class Lookup:
     """Asks a class for what stands there."""
 
     __slots__ = ("key", "kind")
@@ -51,6 +51,7 @@ class _Lookup:
         self.kind, self.key = kind, key
 
     def __call__(self) -> Any:
+        """What stands there now."""
         return static(self.kind, self.key)
 
 

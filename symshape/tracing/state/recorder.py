@@ -11,14 +11,16 @@ from __future__ import annotations
 import os
 import threading
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.instrument import Hooks
-from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Container, Place, WeakAttribute
+from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Container, Place, WeakAttribute, same
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import is_library
 
@@ -37,12 +39,15 @@ class Namespace:
         before: what it held.
         own: whether plain values count: what objects of Python's and torch's own note is their own affair.
         kind: the class, if it is of one.
+        open: whether trusted code may write there, which nobody notes.
+        given: whether it is of an object among the arguments.
     """
 
-    __slots__ = ("before", "kind", "name", "own", "owner")
+    __slots__ = ("before", "given", "kind", "name", "open", "own", "owner")
 
     def __init__(self, name: str, owner: Any, own: bool, kind: type | None = None) -> None:
         self.name, self.owner, self.before, self.own, self.kind = name, owner, dict(owner), own, kind
+        self.open = self.given = False
 
 
 class Recorder:
@@ -61,7 +66,15 @@ class Recorder:
         tensors: names of real tensors, by id.
         names: names of objects, by id.
         namespaces: by id of the dictionary or class: how it was.
-        slots: values of attributes that stand in no dictionary, before.
+        slots: by id of the owner and name: attributes that stand in no dictionary, as they were.
+        stored: by id of the owner (and of its dictionary) and name: what code set or deleted (see ``stores``).
+        cells: variables of closures, as they were.
+        given: ids of objects with slots among the arguments.
+        made: containers that the program made and stored where it reads them.
+        hidden: by id, containers for which others stand: see ``planting``.
+        stand_ins: by id, those others, and what writes into the containers for which they stand.
+        fresh: whether what is loaded was made by the program.
+        alone: whether no other thread runs code of Python's.
         memos: functions with a memo (``lru_cache``), with the misses that they had.
         refusals: what was read that cannot be seen into, in words.
         asker: the file of the code that reads now.
@@ -94,7 +107,15 @@ class Recorder:
         self.tensors: dict[int, str] = {}
         self.names: dict[int, str] = {}
         self.namespaces: dict[int, Namespace] = {}
-        self.slots: list[Attribute] = []
+        self.slots: dict[tuple[int, str], Attribute] = {}
+        self.stored: set[tuple[int, Any]] = set()
+        self.cells: list[Cell] = []
+        self.given: set[int] = set()
+        self.made: list[Any] = []
+        self.hidden: dict[int, Any] = {}
+        self.stand_ins: dict[int, Variable] = {}
+        self.fresh = False
+        self.alone = True
         self.memos: list[tuple[Any, int]] = []
         self.refusals: list[str] = []
         self.asker = ""
@@ -109,6 +130,7 @@ class Recorder:
         self.weakly = False
         self.thread = threading.get_ident()
         self._handler_for = handler_for
+        self._read: dict[tuple[int, Any], Any] = {}
 
     def refuse(self, what: str) -> None:
         """Notes what cannot be recorded.
@@ -137,6 +159,23 @@ class Recorder:
         if handler is not None:
             self.known[id(value)] = value
             handler(self, value, name)
+
+    @contextmanager
+    def weak(self) -> Iterator[None]:
+        """Inside, what is loaded is not kept alive."""
+        outer, self.weakly = self.weakly, True
+        try:
+            yield
+        finally:
+            self.weakly = outer
+
+    def touch_made(self, value: Any, name: str) -> None:
+        """A value was loaded that the program itself stored there."""
+        outer, self.fresh = self.fresh, True
+        try:
+            self.touch(value, name)
+        finally:
+            self.fresh = outer
 
     # -- places
     def place(self, place: Place) -> None:
@@ -174,12 +213,24 @@ class Recorder:
     def entry(self, owner: Any, key: Any, name: str, namespace: Namespace) -> None:
         """An entry of a dictionary was read; it is no place if the trace itself wrote there before it read."""
         if (id(owner), key) in self.seen:
+            if not self.alone:
+                self._still(owner, key, name)
             return
         value = owner.get(key, MISSING)
         if namespace.before.get(key, MISSING) is value:
             self.place(Cell(owner, key, value, name))
-        if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
-            self.touch(value, name)
+            if not self.alone:
+                self._read[id(owner), key] = value
+            if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
+                self.touch(value, name)
+        else:
+            self.touch_made(value, name)
+
+    def _still(self, owner: Any, key: Any, name: str) -> None:
+        """Refuses what holds another value than it did when it was read first, which the program did not store."""
+        then = self._read.get((id(owner), key), MISSING)
+        if then is not MISSING and (id(owner), key) not in self.stored and not same(owner.get(key, MISSING), then):
+            self.refuse(f"reads {name}, which another thread changes meanwhile")
 
     def absent(self, name: str, owner: Any, key: str, namespace: Namespace) -> None:
         """A name was looked for in a dictionary and was not there."""
@@ -194,8 +245,10 @@ class Recorder:
                 try:
                     value = cell.cell_contents
                 except ValueError:
-                    continue
-                self.place(Cell(cell, name, value, name))
+                    value = MISSING
+                found = Cell(cell, name, value, name)
+                self.cells.append(found)
+                self.place(found)
                 self.touch(value, name)
 
 

@@ -1,59 +1,123 @@
-"""What a function must not do while it is traced: leave tensors or changed state behind.
+"""What a function did to the world while it was traced: it is undone, so that its calls can do it again.
 
-A graph repeats the tensor operations of a program and nothing else.  So a change of Python state would happen once,
-while tracing, and never again; it is undone and refused.
+A graph repeats the tensor operations of a program and nothing else.  A change of Python's state is written down (see
+``changes``) for each call to repeat, or refused where no call could.
 """
 
 from __future__ import annotations
 
+import functools
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
+from symshape.calls import variables
+from symshape.calls.alike import NOTHING
+from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
+from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, same_order
 from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, same
 from symshape.tracing.state.recorder import Namespace, Recorder
+from symshape.tracing.state.stores import is_alone
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
-_SYMBOLIC = (SymbolicTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 _ADVICE = "a traced function must return its results (or write into a buffer in place)"
 _OF_PYTHON = frozenset({"__abstractmethods__", "_abc_impl", "__annotations__", "__builtins__", "__warningregistry__"})
 
 
-def undo(recorder: Recorder) -> list[str]:
-    """Puts back what a trace changed; answers what was wrong with it, in words."""
-    problems: list[str] = []
+def undo(recorder: Recorder) -> Changes:
+    """Puts back what a trace changed; answers what that was."""
+    found = Changes(recorder)
+    recorder.alone = recorder.alone and is_alone()
     for memo, misses in recorder.memos:  # it may hold symbolic tensors now, and who has them cannot be seen
         if memo.cache_info().misses != misses:
             memo.cache_clear()
+    back: list[Callable[[], object]] = []
+    by_owner: dict[int, list[Any]] = {}
+    for owner, key in recorder.stored:
+        by_owner.setdefault(owner, []).append(key)
     for namespace in recorder.namespaces.values():
-        problems += _undo_namespace(namespace)
-    for slot in recorder.slots:
-        now = slot.read()
-        if now is not slot.value:
-            _put_slot_back(slot)
-            problems.append(_problem(slot.name, slot.value, now))
+        _undo_namespace(recorder, namespace, by_owner, found, back)
+    for slot in recorder.slots.values():
+        _undo_slot(recorder, slot, found, back)
+    for cell in recorder.cells:
+        _undo_cell(cell, found, back)
+    containers = [each for each in recorder.containers if not _unchanged(each)]
+    for container in containers:  # first all values as they are now: one may hold another
+        found.add(of_container(recorder, container), container.owner, _container_text(container))
+    for put in back:
+        put()
+    for container in containers:
+        container.put_back()
     for place in recorder.places:
-        problems += _undo_place(place)
-    problems += _containers(recorder.containers)
-    return problems
+        found.problems += _other_place(recorder, place)
+    return found
 
 
-def _undo_namespace(namespace: Namespace) -> Iterator[str]:
+def _is_own(recorder: Recorder, owner: Any, key: Any, now: Any) -> bool:
+    """Whether a difference is the program's: see ``stores``."""
+    return recorder.alone or (id(owner), key) in recorder.stored or holds_symbolic(now)
+
+
+def _undo_namespace(
+    recorder: Recorder,
+    namespace: Namespace,
+    stored: dict[int, list[Any]],
+    found: Changes,
+    back: list[Callable[[], object]],
+) -> None:
     owner, before = namespace.owner, namespace.before
+    where = namespace.kind or owner
+    for key in stored.get(id(where), ()):  # stored, and the same as before: a later call may find another value there
+        if (then := before.get(key, MISSING)) is owner.get(key, MISSING) and not holds_symbolic(then):
+            recorder.place(Cell(owner, key, then, _name(namespace, key)))
     if len(owner) == len(before) and all(map(_is, owner.values(), before.values())):
         return
-    for key in sorted(before.keys() | owner.keys(), key=str):
+    ordered = same_order(before, owner)
+    for key in [*(key for key in before if key not in owner), *owner]:
         then, now = before.get(key, MISSING), owner.get(key, MISSING)
         if then is now or key in _OF_PYTHON or isinstance(now, types.ModuleType):
             continue
-        if not namespace.own and not holds_symbolic(now):
+        is_stored = (id(where), key) in recorder.stored
+        if not (namespace.own or is_stored or holds_symbolic(now)):
             continue
-        _put_back(namespace, key, then)
-        name = f"{namespace.name}.{key}" if namespace.name else f"the global {key}"
-        yield _problem(name, then, now)
+        if not namespace.open and not _is_own(recorder, where, key, now):
+            continue
+        back.append(functools.partial(_put_back, namespace, key, then))
+        name = _name(namespace, key)
+        variable: Variable | None = None
+        if namespace.kind is not None:
+            variable = variables.OfClass(namespace.kind, key, name)
+        elif isinstance(owner, dict) and (namespace.own or is_stored) and not namespace.given and ordered:
+            variable = variables.Entry(owner, key, name)
+        shown = name if namespace.name else f"the global {key}"
+        found.add(variable, now, _problem(shown, then, now))
+
+
+def _name(namespace: Namespace, key: Any) -> str:
+    return f"{namespace.name}.{key}" if namespace.name else str(key)
+
+
+def _undo_slot(recorder: Recorder, slot: Attribute, found: Changes, back: list[Callable[[], object]]) -> None:
+    now = slot.read()
+    if now is slot.value:
+        if (id(slot.owner), slot.key) in recorder.stored and not holds_symbolic(now):
+            recorder.attribute(slot.owner, slot.key, now, slot.name)
+    elif _is_own(recorder, slot.owner, slot.key, now):
+        back.append(functools.partial(_put_slot_back, slot))
+        given = id(slot.owner) in recorder.given
+        variable = None if given else variables.Slot(slot.owner, slot.key, slot.name)
+        found.add(variable, now, _problem(slot.name, slot.value, now))
+
+
+def _undo_cell(cell: Cell, found: Changes, back: list[Callable[[], object]]) -> None:
+    now = cell.read()
+    if now is not cell.value:
+        variable = variables.Closure(cell.owner, cell.name)
+        back.append(functools.partial(variable.write, NOTHING if cell.value is MISSING else cell.value))
+        found.add(variable, now, _problem(f"the variable {cell.name} around it", cell.value, now))
 
 
 def _is(one: Any, other: Any) -> bool:
@@ -81,28 +145,29 @@ def _put_slot_back(slot: Attribute) -> None:
         object.__setattr__(slot.owner, slot.key, slot.value)
 
 
-def _undo_place(place: Any) -> Iterator[str]:
-    """Variables of closures, and attributes that stand in no dictionary."""
-    if isinstance(place, Cell) and isinstance(place.owner, types.CellType):
-        now = place.read()
-        if now is not place.value:
-            place.owner.cell_contents = place.value
-            yield _problem(f"the variable {place.name} around it", place.value, now)
-    elif not isinstance(place, (Cell, Keys)) and not same(place.read(), place.value):
-        yield _problem(place.name, place.value, place.read())
+def _other_place(recorder: Recorder, place: Any) -> Iterator[str]:
+    """What nobody put back: attributes that stand in no dictionary, and what another thread changed."""
+    if isinstance(place, Keys) or (recorder.alone and isinstance(place, Cell)):
+        return
+    if not same(now := place.read(), place.value):
+        namespace = recorder.namespaces.get(id(place.owner))
+        if recorder.alone:
+            yield _problem(place.name, place.value, now)
+        elif namespace is None or namespace.own:
+            yield f"reads {place.name}, which another thread changed meanwhile; it is traced at a later call"
 
 
-def _containers(containers: Iterable[Container]) -> Iterator[str]:
-    for container in containers:
-        now = container.read()
-        if len(now) == len(container.items) and all(map(_same_item, now, container.items)):
-            continue
-        container.put_back()
-        if holds_symbolic(now):
-            yield f"stores a tensor or a size in {container.name}; {_ADVICE}"
-        else:
-            then_text, now_text = (", ".join(map(_text, items)) for items in (container.items, now))
-            yield _changes(container.name, f"{then_text[:60]}", f"{now_text[:60]}")
+def _unchanged(container: Container) -> bool:
+    now = container.read()
+    return len(now) == len(container.items) and all(map(_same_item, now, container.items))
+
+
+def _container_text(container: Container) -> str:
+    now = container.read()
+    if holds_symbolic(now):
+        return f"stores a tensor or a size in {container.name}; {_ADVICE}"
+    then_text, now_text = (", ".join(map(_text, items)) for items in (container.items, now))
+    return _changes(container.name, f"{then_text[:60]}", f"{now_text[:60]}")
 
 
 def _same_item(now: Any, then: Any) -> bool:
@@ -147,12 +212,3 @@ def refuse(problems: list[str], name: str) -> None:
     """
     if problems:
         raise UnsupportedError(f"{name} {problems[0]}")
-
-
-def holds_symbolic(value: Any) -> bool:
-    """Whether a symbolic tensor or size is in a value, however nested."""
-    if isinstance(value, _SYMBOLIC):
-        return True
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return any(holds_symbolic(item) for item in value)
-    return isinstance(value, Mapping) and any(holds_symbolic(item) for item in value.values())

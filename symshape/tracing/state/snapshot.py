@@ -14,7 +14,8 @@ import torch
 from symshape.calls.modes import modes
 from symshape.tracing.state.checker import Checker
 from symshape.tracing.state.comparison import Hooks, Places
-from symshape.tracing.state.places import Answer, Container, Keys, Place, same, same_items
+from symshape.tracing.state.direct import direct
+from symshape.tracing.state.places import Container, Keys, Place, same, same_items
 
 
 class State:
@@ -61,8 +62,7 @@ class State:
         return (self._checker or self._make_checker())() and self._same_tensors()
 
     def _make_checker(self) -> Checker:
-        cells = [each for each in self._places if not isinstance(each, (Answer, Keys))]
-        others = [each for each in self._places if isinstance(each, (Answer, Keys))]
+        cells, others = direct(self._places)
         empty = {id(each) for each in self._containers if isinstance(each.owner, dict) and not each.items}
         filled = [each for each in self._containers if id(each) not in empty]
         hooks = [Hooks(each.owner) for each in self._containers if id(each) in empty]  # mostly: no order to compare

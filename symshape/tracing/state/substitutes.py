@@ -84,6 +84,7 @@ class Substitutes:
         listed: told of an object whose attributes are about to be listed.
         answered: told of a question and its answer.
         printed: told when something is about to be printed.
+        stored: told of an object and the name of an attribute that is about to be set or deleted.
     """
 
     def __init__(
@@ -92,12 +93,16 @@ class Substitutes:
         listed: Callable[[Any], None],
         answered: Callable[[Callable[[], Any], Any, str], None],
         printed: Callable[[], None],
+        stored: Callable[[Any, str], None],
     ) -> None:
         self._read, self._listed, self._answered, self._printed = read, listed, answered, printed
+        self._stored = stored
         self.table: dict[int, Any] = {id(getattr(builtins, name)): ours for name, ours in REPLACED.items()}
         self.table |= {
             id(getattr): self.getattr,
             id(hasattr): self.hasattr,
+            id(setattr): self.setattr,
+            id(delattr): self.delattr,
             id(vars): self.vars,
             id(dir): self.dir,
             id(print): self.print,
@@ -118,6 +123,18 @@ class Substitutes:
         if type(name) is str:
             self._read(owner, name)
         return hasattr(owner, name)
+
+    def setattr(self, owner: Any, name: str, value: Any) -> None:
+        """``setattr``."""
+        if type(name) is str:
+            self._stored(owner, name)
+        setattr(owner, name, value)
+
+    def delattr(self, owner: Any, name: str) -> None:
+        """``delattr``."""
+        if type(name) is str:
+            self._stored(owner, name)
+        delattr(owner, name)
 
     def vars(self, *owner: Any) -> Any:
         """``vars`` of an object."""

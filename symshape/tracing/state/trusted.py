@@ -154,9 +154,7 @@ _HARMLESS: tuple[type, ...] = (
 )
 _STAYING = frozenset({"UUID", "SafeUUID", "PurePath", "PurePosixPath", "PosixPath", "Path"})
 _SEEN_INTO = (list, dict, set, frozenset, tuple, deque, bytearray, type, torch.nn.Module, types.SimpleNamespace)
-_HARMLESS_NAMES = frozenset(
-    words("numpy.ufunc numpy._ArrayFunctionDispatcher _thread.lock _thread.RLock _collections._tuplegetter")
-)
+_HARMLESS_NAMES = frozenset(words("numpy.ufunc numpy._ArrayFunctionDispatcher _collections._tuplegetter"))
 _HEAP_TYPE = 1 << 9
 
 
@@ -195,6 +193,27 @@ def is_whole(kind: type) -> bool:
     """Whether the methods of a class read any of an object's attributes without telling: trusted code on values."""
     return kind.__module__.startswith(
         ("collections", "torch.distributions", "argparse", "configparser", "weakref", "contextlib")
+    )
+
+
+READING_METHODS = frozenset(
+    words(
+        "__call__ forward _call_impl _wrapped_call_impl __init__ __getattr__ __setattr__ __delattr__ __dir__ __repr__ "
+        "parameters named_parameters buffers named_buffers modules named_modules children named_children "
+        "_named_members _version training state_dict get_submodule get_parameter get_buffer get_extra_state extra_repr "
+        "_get_name"
+    )
+)
+"""Methods of ``nn.Module`` that set no attributes, or only those that they are told to."""
+_SETS_NOTHING = ("typing", "abc", "enum", "types", "torch.nn.modules.module", "torch.autograd.function")
+
+
+@_remembered
+def has_trusted_base(kind: type) -> bool:
+    """Whether methods that are taken to stay, and tell nothing, may set attributes of the objects of a class."""
+    return any(
+        is_machinery(each.__module__) and not is_of_c(each) and each.__module__ not in _SETS_NOTHING
+        for each in kind.__mro__
     )
 
 

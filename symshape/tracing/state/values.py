@@ -116,7 +116,12 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
     """A list, dictionary, set … of which any item may be read."""
     recorder.known.setdefault(id(value), value)
     items = items_of(value)
-    recorder.containers.append(Container(value, items, name))
+    if id(value) in recorder.hidden:
+        recorder.refuse(f"reaches the container {name} in two ways, and writes it; give it one name")
+    if recorder.fresh:
+        recorder.made.append(value)
+    else:
+        recorder.containers.append(Container(value, items, name))
     if isinstance(value, bytearray):
         return
     table = recorder.names.get(id(value))  # of a module: its entries are called like attributes
@@ -157,9 +162,8 @@ def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
     """A weak reference: that what it refers to is the same, and there."""
     target = value()
     recorder.place(Answer(functools.partial(_refers_to, value, id(target)), True, name))
-    outer, recorder.weakly = recorder.weakly, True
-    recorder.touch(target, name)
-    recorder.weakly = outer
+    with recorder.weak():
+        recorder.touch(target, name)
 
 
 def touch_generator(recorder: Recorder, value: torch.Generator, name: str) -> None:
@@ -199,6 +203,12 @@ def touch_compiled(recorder: Recorder, value: Any, name: str) -> None:
     recorder.touch(value.fn, name)
 
 
+def touch_compiled_module(recorder: Recorder, value: Any, name: str) -> None:
+    """A compiled module inside another: it shares all its attributes with the module whose code runs."""
+    recorder.names[id(value)] = name
+    recorder.touch(value.__symshape_compiled__.fn, name)
+
+
 def touch_environment(recorder: Recorder, value: Any, name: str) -> None:
     """The environment of the process."""
     touch_container(recorder, value._data, name)
@@ -224,9 +234,15 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
     recorder.names[id(value)] = name
     attributes = lookups.attributes_of(value)
     if attributes is not None:
-        recorder.namespace(name, attributes, not trusted.is_machinery(kind.__module__))
+        own = kind is types.SimpleNamespace or not trusted.is_machinery(kind.__module__)
+        before = recorder.namespace(name, attributes, own)
+        before.open = before.open or trusted.has_trusted_base(kind)
+        before.given = before.given or recorder.weakly
     for key in lookups.slots_of(kind):
-        recorder.slots.append(Attribute(value, key, getattr(value, key, MISSING), f"{name}.{key}"))
+        noted = Attribute(value, key, getattr(value, key, MISSING), f"{name}.{key}")
+        recorder.slots.setdefault((id(value), key), noted)
+        if recorder.weakly:
+            recorder.given.add(id(value))
     if not trusted.is_machinery(kind.__module__):
         if not lookups.is_of_library(kind):
             recorder.attribute(value, "__class__", kind, f"the class of {name}")
@@ -272,6 +288,8 @@ def handler_for(kind: type) -> Handler | None:
     """What is done with a value of a class that was loaded; None for nothing."""
     if issubclass(kind, SYMBOLIC) or kind in PLAIN or issubclass(kind, types.ModuleType):
         return None
+    if hasattr(kind, "__symshape_compiled__"):
+        return touch_compiled_module
     for base, handler in _BY_CLASS:
         if issubclass(kind, base):
             return handler

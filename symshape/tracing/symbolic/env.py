@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
+
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.facts.facts import Facts
@@ -24,7 +26,7 @@ from symshape.errors import ProgramError
 from symshape.graph import messages
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
-from symshape.tracing.symbolic import undecided
+from symshape.tracing.symbolic import raising_branches, undecided
 from symshape.tracing.symbolic.conditions import always_fits, parts_of
 from symshape.tracing.symbolic.for_torch import QuestionsOfTorch
 from symshape.tracing.symbolic.nodes import texts
@@ -51,6 +53,7 @@ class ShapeEnv:
         nodes: makes the nodes that torch and the rules compute with.
         for_torch: what torch finds as ``node.shape_env``.
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
+        readings: of unbacked symbols, how each is read off what the op returned that it was born in: ``.size(0)``.
         current_op: the name of the op whose rule is running, for origins.
         current_rule: the name of that rule.
     """
@@ -62,7 +65,8 @@ class ShapeEnv:
         self.guards: list[Guard] = []
         self.nodes = NodeMaker(self)
         self.for_torch = QuestionsOfTorch(self)
-        self.on_assertion: Callable[[Guard, messages.Message], None] | None = None
+        self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
+        self.readings: dict[str, str] = {}
         self.current_op = ""
         self.current_rule = ""
         self._hint_memo: dict[Term, int | bool | None] = {}
@@ -166,7 +170,7 @@ class ShapeEnv:
         if hint is None:
             answer = ask(self.facts, condition)
             if answer is None:
-                raise undecided.error(self, condition)
+                return self._go_on(condition, negated)
             self._true.add(condition if answer else negated)
             return answer
         chosen = condition if hint else negated
@@ -175,6 +179,19 @@ class ShapeEnv:
         else:
             self._assume(chosen, self.origin())
         return bool(hint)
+
+    def _go_on(self, condition: Term, negated: Term) -> bool:
+        """The truth that only data tell, where the program does nothing but raise for the other one: asserted.
+
+        Raises:
+            DataDependentError: the program goes on either way.
+        """
+        way = raising_branches.way_on()
+        if way is None:
+            raise undecided.error(self, condition)
+        truth, kind = way
+        self.expect_true(condition if truth else negated, f"the program raises {kind.__name__} here", kind)
+        return truth
 
     def guard_or(self, condition: Term, fallback: bool) -> bool:
         """PyTorch's ``guard_or_false`` / ``guard_or_true``: ``fallback`` where unbacked symbols leave it open."""
@@ -194,8 +211,11 @@ class ShapeEnv:
             where = self.origin()
             raise ProgramError(f"{text or f'{condition} does not hold'} (at {where})")
 
-    def expect_true(self, condition: Term, message: Message = "") -> bool:
-        """Asserts ``condition``: a guard if it is about inputs, else a run-time assertion; False if it cannot hold."""
+    def expect_true(self, condition: Term, message: Message = "", error: type[Exception] = RuntimeError) -> bool:
+        """Asserts ``condition``: a guard if it is about inputs, else a run-time assertion; False if it cannot hold.
+
+        ``error``: what the program raises where it does not hold; the error of the graph is one of that class too.
+        """
         if condition in self._true:
             return True
         hint = self.hint(condition)
@@ -206,7 +226,7 @@ class ShapeEnv:
             where = self.origin()
             self.facts = self.facts.assume(condition)
             if self.on_assertion is not None:
-                self.on_assertion(Guard(condition, where), texts.to_be_said(message))
+                self.on_assertion(Guard(condition, where), texts.to_be_said(message), error)
         if answer is not False:
             self._true.add(condition)
         return answer is not False

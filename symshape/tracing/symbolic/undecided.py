@@ -29,6 +29,10 @@ class Knowledge(Protocol):
     def symbols(self) -> Mapping[str, Symbol]:
         """By name."""
 
+    @property
+    def readings(self) -> Mapping[str, str]:
+        """How unbacked symbols are read off the results that they were born in."""
+
     def origin(self) -> Origin:
         """The user's line that is asking."""
 
@@ -61,6 +65,9 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
     for symbol in (env.symbols[each.name] for each in asked.symbols):
         if words[symbol.name] == symbol.name and symbol.backed:
             words[symbol.name] = symbol.sources[0].text()
+    nameless = [symbol for symbol in unbacked if words[symbol.name] == symbol.name]
+    names = {symbol.name: "value" if len(nameless) == 1 else f"value{i}" for i, symbol in enumerate(nameless)}
+    words.update((symbol.name, names[symbol.name] + env.readings.get(symbol.name, "")) for symbol in nameless)
     conditions = [asked, boolean.not_(asked)] if asked.is_bool else []
     suggestions = tuple(
         f"torch._check({printing.text(condition, words)})"
@@ -75,17 +82,26 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
         born = f"was born at {symbol.birth}" if symbol.birth is not None else "was declared unbacked"
         interval = env.facts.interval(symbol.term)
         lines.append(f"  {symbol.name}{what} {born}; known: {_range_text(symbol.name, interval.lo, interval.hi)}")
+    for symbol in nameless if suggestions or not asked.is_bool else ():
+        where = f" at {symbol.birth}" if symbol.birth is not None else ""
+        lines.append(f"  Your program has no name for {symbol.name} there. Take that line apart{where}: write")
+        read = "" if env.readings.get(symbol.name) else ".item()"
+        name = names[symbol.name]
+        lines.append(f"    {name} = (...){read}  # {_made(symbol)}, and use {name} from there on")
     if suggestions:
         lines.append("  If you know the answer, say so before that line, one of:")
         lines += [f"    {suggestion}" for suggestion in suggestions]
     elif not asked.is_bool:
         named = printing.text(asked, words)
         lines.append(f"  If it is always the same, say so before that line: torch._check({named} == <its value>)")
-    if any(words.get(symbol.name) == symbol.name for symbol in unbacked):
-        lines.append("  (write the symbol as your program does: it is the value described above)")
     return DataDependentError(
         "\n".join(lines), tuple(symbol.name for symbol in unbacked), printing.text(asked), suggestions
     )
+
+
+def _made(symbol: Symbol) -> str:
+    """What the value is that a symbol is read off, in words."""
+    return symbol.description.removeprefix("a size of ") or "the value"
 
 
 def _settles(env: Knowledge, condition: Term, asked: Term) -> bool:

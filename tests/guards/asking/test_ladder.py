@@ -29,6 +29,7 @@ x, y = symbol("x"), symbol("y")
         ("rules", "(x*y + x) // (y + 1) == x", []),
         ("linear", "x // 3 + x // 2 <= x", []),
         ("linear", "min(x, y) + max(x, y) == x + y", []),
+        ("chains", "x*x*y <= z*z*z", ["x <= y", "y <= z"]),
         ("cases", "x*x % 4 <= 1", []),
         ("points", "x < y", []),
         ("sympy", "(x - 20)*(x - 20)*y*y + 1 >= 2*(x - 20)*y", []),
@@ -51,7 +52,10 @@ def test_z3_is_the_last_rung() -> None:
     facts = facts_from(ranges)
     reset_counters()
     assert ask(facts, parse(text), effort=Effort.CHEAP) is None
+    assert ask(facts, parse(text), effort=Effort.THOROUGH) is None
     assert counters()["z3"] == 0
+    assert ask(facts, parse(text), effort=Effort.THOROUGH) is None
+    assert counters()["memo"] == 1
     assert ask(facts, parse(text)) is True
     assert counters()["z3"] == 1
     assert LADDER[-1].name == "enumerate"

@@ -8,11 +8,12 @@ import pytest
 
 from guards import parse
 from guards.asking.assumptions import facts_from
+from guards.asking.counting import counters, reset_counters
 from guards.asking.simplification import bounds, restore, simplify
 from guards.errors import Contradiction, ParseError
 from guards.facts.rewriting import rewritten
 from guards.terms.arithmetic import symbol
-from guards.terms.boolean import eq
+from guards.terms.boolean import TRUE, eq
 from guards.terms.fold import evaluate
 from guards.terms.term import Op, postorder
 from tests.strategies import assumption, integer, range_of_symbol, term_under_facts, values_differ
@@ -124,6 +125,18 @@ def test_simplify_keeps_what_it_does_not_know() -> None:
     term = parse("x*y % 7 + 1")
     assert simplify(term) is term
     assert simplify(eq(x, y)).op is Op.EQ
+
+
+def test_simplify_asks_z3_about_whole_comparisons_only() -> None:
+    """Each part of an ``and`` or ``or`` is asked about several times; Z3 may take a second for each."""
+    text = "x % ((x + y)*y) % (x + y) == x % (x + y)"
+    facts = facts_from(dict.fromkeys("xyz", SIZE))
+    reset_counters()
+    both = simplify(f"({text}) and z > 7", facts)
+    assert counters()["z3"] == 0
+    assert both.op is Op.AND
+    assert simplify(text, facts) is TRUE
+    assert counters()["z3"] == 1
 
 
 def test_restore_takes_new_symbols_out_again() -> None:

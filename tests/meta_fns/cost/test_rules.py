@@ -58,6 +58,19 @@ def test_every_rule_has_a_cost_or_is_named() -> None:
     assert missing == {name for names in WITHOUT for name in names.split()}
 
 
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_as_one_op(name: str) -> None:
+    net = getattr(torch.nn, name)(6, 5, num_layers=2, bidirectional=True).double()
+    x, state = torch.ones(4, 3, 6, dtype=torch.double), torch.ones(4, 3, 5, dtype=torch.double)
+    states = [state, state] if name == "LSTM" else state
+    op = {"LSTM": aten.lstm.input, "GRU": aten.gru.input, "RNN": aten.rnn_tanh.input}[name]
+    with FlopCounterMode(display=False) as theirs:
+        net(x, (state, state) if name == "LSTM" else state)
+    work = meta_fns.work_of(op, (x, states, list(net.parameters()), True, 2, 0.0, False, True, False), {})
+    assert work is not None
+    assert work.flops == theirs.get_total_flops()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_products(seed: int) -> None:
     rng = random.Random(seed)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+import symshape
 from symshape.calls.arguments import EQUAL, TensorKey, take_apart, values_of
 from symshape.calls.call_key import FLAT, chosen_key, read, read_usual
 from symshape.errors import InputError
@@ -262,3 +263,15 @@ def test_calls_out_of_the_ordinary_are_read_all_the_same() -> None:
         assert read(nothing, (1j,), {})[1] != structure
     with pytest.raises(InputError, match=r"args\[0\] has layout"):
         read(nothing, (torch.eye(3).to_sparse(),), {})
+
+
+def test_a_tensor_of_onednn_is_none_of_the_plain_ones() -> None:
+    add = symshape.compile(torch.add)
+    plain = torch.ones(4, 4)
+    for _ in range(3):
+        add(plain, torch.ones(4, 4))
+    other = torch.ones(4, 4).to_mkldnn()
+    assert FLAT.makers[2]((plain, plain.clone()), {}) is not None
+    assert FLAT.makers[2]((plain, other), {}) is None
+    with pytest.warns(symshape.FallbackWarning, match="layout"):
+        assert add(other, torch.ones(4, 4).to_mkldnn()).layout is other.layout

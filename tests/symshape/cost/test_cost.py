@@ -100,6 +100,22 @@ def test_in_place_and_out_variants_cost_what_their_functional_forms_do() -> None
     assert one.kernels == other.kernels == 2
 
 
+@pytest.mark.parametrize("change", ["t_", "as_strided_"])
+def test_what_is_viewed_in_place_costs_what_a_view_of_it_does(change: str) -> None:
+    numbers: tuple[tuple[int, int], ...] = ((2, 2), (1, 2)) if change == "as_strided_" else ()
+
+    def program(x: torch.Tensor, in_place: bool) -> torch.Tensor:
+        y = x * 2
+        return getattr(y, change if in_place else change.removesuffix("_"))(*numbers) + 1  # type: ignore[no-any-return]
+
+    one, other = (symshape.trace(program, torch.ones(3, 5), in_place) for in_place in (False, True))
+    at = dict(zip(one.symbols, (4, 7), strict=True))
+    assert one.cost().at(**at).read == other.cost().at(**at).read > 0
+    (changed,) = [node.leaves for node in other.program.graph.nodes if node.leaves is not None]
+    value, spec = changed
+    assert (spec.sizes, spec.strides) != (value.spec.sizes, value.spec.strides)
+
+
 def test_unbacked_symbols_are_asked_for() -> None:
     cost = symshape.trace(lambda x: x[x > 0] * 2, torch.ones(7)).cost()
     with pytest.raises(InputError, match="needs a value for u0"):

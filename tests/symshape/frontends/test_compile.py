@@ -115,7 +115,7 @@ class TestErrors:
         with pytest.raises(InputError, match="int"):
             symshape.compile(3)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="Options"):
-            symshape.compile(lambda x: x, options={"max_entries": 3})  # type: ignore[arg-type]
+            symshape.compile(lambda x: x, options="fast")  # type: ignore[arg-type]
         with pytest.raises(RunnerError, match="'fast'"):
             symshape.compile(lambda x: x, runner="fast")  # type: ignore[arg-type]
 

@@ -24,6 +24,8 @@ def verified(
 ) -> Any:
     """One verified call of what was compiled from one function, held against another."""
     compiled = symshape.compile(compiled_fn, options=VERIFY)
+    if isinstance(compiled_fn, torch.nn.Module):
+        compiled = symshape.compiled_of(compiled)
     gone: list[Any] = [] if discarded is None else discarded
 
     def discard(entry: Any) -> None:

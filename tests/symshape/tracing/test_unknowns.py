@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 
 from guards.terms import boolean
+from meta_fns import TensorSpec
+from symshape.graph.steps import Value
 from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.unknowns import Unknowns
+from symshape.tracing.unknowns import Counts, Unknowns
 
 R = torch.randn
 
@@ -33,3 +35,20 @@ def test_floats_are_no_integers() -> None:
     assert str(unknowns.new_float().term) == "f0"
     assert unknowns.made == []
     assert not env.symbols
+
+
+def test_one_mask_has_one_count_until_it_is_written_to() -> None:
+    env, counts = ShapeEnv(), Counts()
+    spec = TensorSpec.contiguous((4,), torch.bool, torch.device("cpu"))
+    mask, other = Value(0, spec, object()), Value(1, spec.with_(dtype=torch.uint8), object())
+    view = Value(2, spec, mask.storage)
+
+    def count(value: Value) -> str:
+        unknowns = Unknowns(env, "aten::index", counts, [None, [value.spec]], (None, (value,)))
+        return str(unknowns.count_of(value.spec, 0, 4).term)
+
+    assert [count(mask), count(other), count(mask)] == ["u0", "u1", "u0"]
+    counts.forget([view])
+    assert [count(mask), count(other)] == ["u2", "u1"]
+    both = Unknowns(env, "aten::masked_select", counts, [spec, spec], (mask, view))
+    assert str(both.count_of(spec, 0, 4).term) == "u3"  # which of the two it is cannot be told

@@ -68,8 +68,7 @@ class FloatNode(Node):
     def guard_int(self, file: str = "", line: int = 0) -> int:
         return int(self.guard_float())
 
-    def int_(self) -> int:
-        return int(self.guard_float())
+    int_ = guard_int
 
     def sym_float(self) -> FloatNode:
         return self
@@ -81,6 +80,11 @@ class FloatNode(Node):
         """The value as an exact quotient, where it is one and floats are exact there."""
         found = self.term.ratio() if isinstance(self.term, FloatTerm) else None
         return found if found is not None and self.env.exact_as_float(found[0]) else None
+
+    def ratio(self) -> tuple[Any, int] | None:
+        """The value as a size over a positive integer, where it is exactly that, for shape rules."""
+        found = self._ratio()
+        return None if found is None else (self.env.nodes.size(found[0]), found[1])
 
     def floor(self) -> Any:
         ratio = self._ratio()

@@ -26,9 +26,9 @@ def fallbacks() -> Iterator[list[events.RunnerFallback]]:
 
 def test_names() -> None:
     assert get_args(RunnerName) == ("auto", *RUNNERS)
-    for name in ("auto", "eager", "inductor", "cudagraph"):
+    for name in ("auto", "eager", "inductor", "padded", "cudagraph"):
         assert check_name(name) == name
-    with pytest.raises(RunnerError, match=r"'jit'.*auto, eager, inductor, cudagraph"):
+    with pytest.raises(RunnerError, match=r"'jit'.*auto, eager, inductor, padded, cudagraph"):
         check_name("jit")
 
 

@@ -299,3 +299,20 @@ def test_mixed_faults_leak_nothing() -> None:
     compiled.reset()
     assert _tensors() <= before * 1.05 + 5
     assert len(compiled._graphs) == compiled._graphs.bytes() == 0
+
+
+def test_an_entry_that_dies_while_it_makes_a_bucket_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The objects that an entry was traced for may die at any allocation, and their entry then lets go."""
+    model = _model()
+    compiled = _padded(model)
+    _right(compiled, model, 3)
+    runner, place = _runner(compiled), Bucket.place
+
+    def placed(self: Bucket, *args: Any) -> Any:
+        runner.release()
+        return place(self, *args)
+
+    monkeypatch.setattr(Bucket, "place", placed)
+    _right(compiled, model, 20)
+    assert len(compiled._graphs) == 0
+    assert runner.served() == {}

@@ -22,7 +22,7 @@ def reasons() -> Iterator[list[str]]:
 
 
 def artefacts(f: Any) -> list[int]:
-    return [len(entry.runner._artefacts) for entry in f.entries if entry.runner_name == "inductor"]
+    return [len(entry.runner.artefacts) for entry in f.entries if entry.runner_name == "inductor"]
 
 
 def test_values_at_many_sizes_from_few_artefacts(reasons: list[str]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 import symshape
@@ -485,3 +487,30 @@ def test_data_that_eager_refuses_or_does_not_look_at() -> None:
         compiled(torch.arange(6), zero)
     assert compiled(torch.arange(0), zero).shape == (0,)
     assert compiled(torch.arange(4), torch.tensor(2)).tolist() == [0, 1, 0, 1]
+
+
+def _branches(x: torch.Tensor) -> torch.Tensor:
+    return x.softmax(0).cumsum(0) if x.shape[0] % 2 else x.flip(1).mean(0)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(1, 4), st.lists(st.sampled_from((1, 2, 3, 5, 8, 13, 20, 21, 33, 54, 90, 91)), min_size=1, max_size=60)
+)
+def test_any_stream_of_sizes_is_right_within_the_budget(limit: int, stream: list[int]) -> None:
+    """Two entries share the budget; how many buckets are made is bounded by the number of calls, not of sizes."""
+    compiled = symshape.compile(
+        _branches, dynamic={"x": {0: "rows"}}, runner="padded", options=Options(max_cuda_graphs=limit)
+    )
+    made: list[events.Event] = []
+    unsubscribe = events.subscribe(lambda e: made.append(e) if isinstance(e, events.BucketMade) else None)
+    try:
+        for number, rows in enumerate(stream):
+            _poison(compiled, number)
+            x = torch.randn(rows, 3)
+            assert_same(compiled(x), _branches(x), f"{rows} rows", tolerance=1e-5)
+            kept = [each for entry in compiled.entries for each in entry.runner.buckets]
+            assert len(kept) == len(compiled._graphs) <= limit
+    finally:
+        unsubscribe()
+    assert len(made) <= limit + len(stream) // 8

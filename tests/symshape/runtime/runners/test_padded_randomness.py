@@ -1,4 +1,4 @@
-"""Random numbers in padded programs: only where other numbers than eager's will do, and then of the same distribution."""
+"""Random numbers in padded programs: only where others than eager's will do, and then of the same distribution."""
 
 from __future__ import annotations
 

@@ -180,9 +180,45 @@ def test_arguments_that_overlap_run_op_by_op() -> None:
 
     compiled = symshape.compile(program, dynamic=True, runner="padded")
     compiled(torch.zeros(3), torch.zeros(4))
-    whole = torch.zeros(8)
-    assert compiled(whole[:5], whole[2:]).tolist() == [2, 2, 2, 0, 0, 0]
-    assert whole.tolist() == [1] * 5 + [0] * 3
+    seen: list[str] = []
+    unsubscribe = events.subscribe(lambda e: seen.append(e.reason) if isinstance(e, events.RunnerFallback) else None)
+    for _ in range(2):
+        whole = torch.zeros(8)
+        assert compiled(whole[:5], whole[2:]).tolist() == [2, 2, 2, 0, 0, 0]
+        assert whole.tolist() == [1] * 5 + [0] * 3
+    unsubscribe()
+    assert seen == ["what it writes overlaps another tensor of the call"]
+
+
+def test_arguments_of_one_memory_that_do_not_overlap_are_padded() -> None:
+    """As the keys and values of a cache that was allocated at once."""
+    compiled = symshape.compile(Decode("index_copy").eval(), dynamic=True, runner="padded", fullgraph=True)
+    seen: list[events.Event] = []
+    unsubscribe = events.subscribe(lambda e: seen.append(e) if isinstance(e, events.RunnerFallback) else None)
+    twin = compiled.fn
+    with torch.no_grad():
+        for batch, first, new in ((4, 0, 7), (3, 7, 3), (4, 5, 8)):
+            mine, x, place = (
+                torch.randn(2, batch, 2, 24, 8),
+                torch.randn(batch, new, 16),
+                torch.arange(first, first + new),
+            )
+            theirs = mine.clone()
+            _same(compiled(x, mine[0], mine[1], place), twin(x, theirs[0], theirs[1], place), "result")
+            _same(mine, theirs, "cache")
+    unsubscribe()
+    assert not seen
+
+
+def test_arguments_whose_elements_share_memory_run_op_by_op() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        x[0].add_(1)
+        return x.sum(0)
+
+    compiled = symshape.compile(program, dynamic=True, runner="padded")
+    for n in (4, 5):
+        assert compiled(torch.zeros(1, 3).expand(n, 3)).tolist() == [n] * 3
+        assert compiled(torch.zeros(n, 6)[:, ::2]).tolist() == [1] * 3
 
 
 def test_batch_norm_in_training_is_refused_and_right() -> None:

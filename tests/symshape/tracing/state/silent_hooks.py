@@ -49,6 +49,10 @@ def _store_attr(owner: Any, name: str) -> None:
     SEEN.append(("store_attr", type(owner).__name__, name))
 
 
+def _store_global(name: str) -> None:
+    SEEN.append(("store_global", name))
+
+
 def _is_same(one: Any, other: Any) -> bool:
     SEEN.append(("is_same",))
     return one is other
@@ -59,4 +63,6 @@ def _subject(value: Any) -> Any:
     return value
 
 
-HOOKS = Hooks(_enter, _load_global, _load_attr, _load_super, _loaded, _imported, _store_attr, _is_same, _subject)
+HOOKS = Hooks(
+    _enter, _load_global, _load_attr, _load_super, _loaded, _imported, _store_attr, _store_global, _is_same, _subject
+)

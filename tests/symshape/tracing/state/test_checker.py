@@ -460,7 +460,7 @@ def test_compiled_modules_are_watched_and_seen() -> None:
     x = torch.ones(2, 3)
     for _ in range(12):
         assert torch.equal(compiled(x), module(x))
-    checker: Any = compiled._cache.branches[0].state
+    checker: Any = symshape.compiled_of(compiled)._cache.branches[0].state
     assert checker._checker._watched is not None
     module[5] = nn.ReLU()
     assert torch.equal(compiled(x), module(x))
@@ -469,4 +469,4 @@ def test_compiled_modules_are_watched_and_seen() -> None:
     assert torch.equal(compiled(x), module(x))
     module[3].register_forward_hook(lambda *_: torch.zeros(2, 3))
     assert torch.equal(compiled(x), module(x))
-    assert len(compiled._cache.branches) == 4
+    assert len(symshape.compiled_of(compiled)._cache.branches) == 4

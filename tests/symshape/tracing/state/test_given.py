@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils import _pytree as pytree
 
 import symshape
 from symshape import UnsupportedError
@@ -15,8 +14,7 @@ from symshape.tracing.state.given import Given
 
 
 def given(*args: Any, **kwargs: Any) -> Given:
-    leaves, tree = pytree.tree_flatten((args, kwargs))
-    return Given(args, kwargs, tree, leaves)
+    return Given(args, kwargs)
 
 
 @pytest.mark.parametrize(

@@ -95,31 +95,62 @@ def _remembers(x: torch.Tensor) -> torch.Tensor:
         *(_reads_its_log, _reads_its_log_by_another_name, _reads_an_inner_log, _remembers),
     ],
 )
-def test_counters_are_refused_and_put_back(fn: Fn) -> None:
-    before = list(COUNTS), dict(NAMES), total
+def test_counters_count(fn: Fn) -> None:
+    """``trace`` refuses what a graph would not do again, and undoes it; a compiled function does it at each call."""
+
+    def state() -> Any:
+        return list(COUNTS), dict(NAMES), total, [list(each) for each in LOGS]
+
+    def put_back() -> None:
+        global total
+        COUNTS[:], total, LOGS[0][:] = [0], 0, []
+        NAMES.clear()
+        NAMES["n"] = 1
+
+    put_back()
+    before = state()
     with pytest.raises(UnsupportedError, match="which a graph would not do again"):
-        symshape.compile(fn, fullgraph=True)(torch.ones(3))
-    assert (list(COUNTS), dict(NAMES), total) == before
+        symshape.trace(fn, torch.ones(3))
+    assert state() == before
+    if fn is _forgets:
+        COUNTS[:] = range(9)
+    calls = [torch.ones(n) for n in (3, 3, 4, 4)]
+    start = state()
+    compiled = symshape.compile(fn, fullgraph=True)
+    got = [(compiled(each), state()) for each in calls]
+    COUNTS[:], total_then = start[0], start[2]
+    put_back()
+    COUNTS[:] = start[0]
+    assert total_then == total
+    if fn.__name__ != "f":  # whose count is its own
+        for each, (result, then) in zip(calls, got, strict=True):
+            assert torch.equal(fn(each), result)
+            assert state() == then
+    else:
+        assert [float(each[0]) for each, _ in got] == [1, 2, 3, 4]
+    put_back()
 
 
 def _logs(x: torch.Tensor) -> torch.Tensor:
     LOG.append("called")
-    SEEN.add(3)
+    SEEN.add(len(SEEN))
     return x * 2
 
 
-def test_a_log_that_grows_runs_as_it_is_or_is_refused_and_put_back() -> None:
-    with pytest.raises(UnsupportedError, match=r"changes LOG .*which a graph would not do again"):
+def test_a_set_that_grows_runs_as_it_is_or_is_refused_and_put_back() -> None:
+    LOG.clear()
+    SEEN.clear()
+    with pytest.raises(UnsupportedError, match=r"changes SEEN .*which a graph would not do again"):
         symshape.compile(_logs, fullgraph=True)(torch.ones(2))
     assert LOG == []
     assert set() == SEEN
     compiled = symshape.compile(_logs)
-    with pytest.warns(symshape.FallbackWarning, match="LOG"):
+    with pytest.warns(symshape.FallbackWarning, match="SEEN"):
         assert torch.equal(compiled(torch.ones(2)), 2 * torch.ones(2))
     for n in (3, 4):
         assert torch.equal(compiled(torch.ones(n)), 2 * torch.ones(n))
     assert LOG == ["called"] * 3
-    assert sorted(SEEN) == [3]
+    assert sorted(SEEN) == [0, 1, 2]
 
 
 def _default_dtype(x: torch.Tensor) -> torch.Tensor:

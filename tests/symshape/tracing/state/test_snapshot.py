@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import types
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import symshape
 from symshape import UnsupportedError
 from tests.symshape.eager import assert_same
 from tests.symshape.tracing.looked_at import Found, found_by
+from tests.worlds.world import look
 
 SCALE = 2.0
 TABLE = torch.ones(3)
@@ -287,19 +289,18 @@ LEAKS = ("attribute", "new attribute", "size", "nested", "dictionary", "list", "
 
 
 @pytest.mark.parametrize("what", [*LEAKS, "counter", "mode"])
-def test_a_leak_is_refused_and_undone(what: str) -> None:
+def test_a_leak_is_refused_by_trace_and_undone(what: str) -> None:
     module = Leaky(what)
     before = {key: value for key, value in module.__dict__.items() if not key.startswith("_")}
     buffer = module.running
-    for attempt in (symshape.trace, lambda fn, x: symshape.compile(fn, fullgraph=True)(x)):
-        with pytest.raises(UnsupportedError, match=r"Leaky (stores a tensor or a size in|changes)") as raised:
-            attempt(module, torch.ones(2, 3))
-        assert {key: value for key, value in module.__dict__.items() if not key.startswith("_")} == before
-        assert module.running is buffer
-        assert module.cache == {"old": 1}
-        assert module.kept == []
-        assert not hasattr(module.part, "last")
-        assert module.part.training
+    with pytest.raises(UnsupportedError, match=r"Leaky (stores a tensor or a size in|changes)") as raised:
+        symshape.trace(module, torch.ones(2, 3))
+    assert {key: value for key, value in module.__dict__.items() if not key.startswith("_")} == before
+    assert module.running is buffer
+    assert module.cache == {"old": 1}
+    assert module.kept == []
+    assert not hasattr(module.part, "last")
+    assert module.part.training
     place = {
         "attribute": "last",
         "new attribute": "other",
@@ -314,6 +315,21 @@ def test_a_leak_is_refused_and_undone(what: str) -> None:
     }[what]
     assert place in str(raised.value)
     module(torch.ones(2, 3))  # nothing is broken
+
+
+@pytest.mark.parametrize("what", [*LEAKS, "counter", "mode"])
+def test_a_leak_is_done_again_by_each_call(what: str) -> None:
+    module = Leaky(what)
+    eager = copy.deepcopy(module)
+    compiled = symshape.compile(module, fullgraph=True)
+    for rows in (2, 3, 3, 4, 5, 2):
+        x = torch.arange(3.0 * rows).reshape(rows, 3)
+        assert look(compiled(x)) == look(eager(x))
+        for key in ("last", "other", "cache", "kept", "running", "calls"):
+            assert look(getattr(module, key, None)) == look(getattr(eager, key, None)), key
+        assert look(getattr(module.part, "last", None)) == look(getattr(eager.part, "last", None))
+        assert module.part.training is eager.part.training
+    assert compiled.stats().traces <= (6 if what == "list" else 3)
 
 
 KEPT: Any = None
@@ -395,11 +411,9 @@ def test_a_log_has_one_entry_a_call() -> None:
         return x + 1
 
     with pytest.raises(UnsupportedError, match="changes log"):
-        symshape.compile(fn, fullgraph=True)(torch.ones(3))
+        symshape.trace(fn, torch.ones(3))
     assert log == []
-    compiled = symshape.compile(fn)
-    with pytest.warns(symshape.FallbackWarning, match="log"):
-        compiled(torch.ones(3))
-    for _ in range(2):
+    compiled = symshape.compile(fn, fullgraph=True)
+    for _ in range(3):
         compiled(torch.ones(3))
     assert log == ["traced"] * 3

@@ -23,11 +23,13 @@ class Told:
         self.listed: list[Any] = []
         self.answered: list[Any] = []
         self.printed = 0
+        self.stored: list[Any] = []
         self.of = Substitutes(
             lambda owner, name: self.read.append(name),
             self.listed.append,
             lambda question, answer, name: self.answered.append((name, question() == answer)),
             self._print,
+            lambda owner, name: self.stored.append(name),
         ).of
 
     def _print(self) -> None:
@@ -38,6 +40,11 @@ def test_the_answers_are_pythons() -> None:
     told, thing = Told(), types.SimpleNamespace(a=1)
     assert told.of(getattr)(thing, "a") == 1
     assert told.of(getattr)(thing, "b", 2) == 2
+    told.of(setattr)(thing, "c", 3)
+    assert thing.c == 3
+    told.of(delattr)(thing, "c")
+    assert not hasattr(thing, "c")
+    assert told.stored == ["c", "c"]
     with pytest.raises(AttributeError):
         told.of(getattr)(thing, "b")
     assert told.of(hasattr)(thing, "a")

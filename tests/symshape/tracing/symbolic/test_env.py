@@ -124,7 +124,7 @@ def test_an_unbacked_symbol_with_one_value_left(env: ShapeEnv) -> None:
 
 def test_checks_on_unbacked_symbols_are_assertions(env: ShapeEnv) -> None:
     asserted: list[tuple[Guard, Message]] = []
-    env.on_assertion = lambda guard, message: asserted.append((guard, message))
+    env.on_assertion = lambda guard, message, _: asserted.append((guard, message))
     u = env.new_unbacked(0, None)
     env.check(boolean.ge(u.term, 2), lambda: "at least two")
     env.check(boolean.ge(u.term, 1), "follows")

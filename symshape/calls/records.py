@@ -1,0 +1,261 @@
+"""Arguments that are objects and that a program may write to: the caches of transformers' models.
+
+Such a *record* is nothing but its attributes. It is taken apart into them, so that its tensors are inputs of a graph
+and its numbers integers of the call, and stands among the leaves of the call itself, first, so that what a program
+wrote to it can be written to the caller's own object. Lists and dictionaries in a record are records too.
+(Caches register with ``torch.utils._pytree`` only where they are exported, differently from version to version, and
+give back other objects; so we take them apart ourselves and leave that registry as it is.)
+"""
+
+from __future__ import annotations
+
+import abc
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+from torch.utils import _pytree as pytree
+
+_BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer")
+"""Names of classes in ``transformers.cache_utils``, in any version; those that a version lacks are left out."""
+
+
+class _Plain:
+    """An object with nothing but a dictionary."""
+
+
+_OF_OBJECT = ("__setattr__", "__getattribute__", "__delattr__")
+_records: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+
+
+def is_record(kind: type) -> bool:
+    """Whether objects of a class are taken apart: caches, and their layers, that are nothing but their attributes."""
+    found = _records.get(kind)
+    if found is None:
+        found = _records[kind] = _is_record(kind)
+    return found
+
+
+def _is_record(kind: type) -> bool:
+    caches = sys.modules.get("transformers.cache_utils")
+    bases = tuple(each for name in _BASES if isinstance(each := getattr(caches, name, None), type))
+    if not bases or not issubclass(kind, bases) or kind.__basicsize__ != _Plain.__basicsize__:
+        return False
+    return all(getattr(kind, name) is getattr(object, name) for name in _OF_OBJECT)
+
+
+# -- how records nest in a call and in a result: what is put in their place
+
+
+@attrs.frozen(eq=False)
+class Record:
+    """An object among the arguments: its leaves are itself, then what its attributes hold."""
+
+    kind: type
+    names: tuple[Any, ...]
+    owner: Any
+    values: Sequence[Any]
+
+
+@attrs.frozen(eq=False)
+class Made:
+    """An object in a result or among what is written: made anew by each call."""
+
+    kind: type
+    names: tuple[Any, ...]
+    number: int
+    values: Sequence[Any]
+
+
+@attrs.frozen
+class Again:
+    """The object that was made as that number."""
+
+    number: int
+
+
+@attrs.frozen
+class Given:
+    """The object among the arguments that is the leaf in that position."""
+
+    position: int
+
+
+@attrs.frozen(eq=False)
+class Constant:
+    """A class that an object holds."""
+
+    value: Any
+
+
+@attrs.frozen(eq=False)
+class Write:
+    """What one argument holds after the call: attributes or items by name, or (of a list) all its items."""
+
+    position: int
+    kind: type
+    names: tuple[Any, ...]
+    values: Sequence[Any]
+
+
+@attrs.frozen(eq=False)
+class Outcome:
+    """What a function returned, and what it wrote to records among its arguments."""
+
+    result: Any
+    writes: Sequence[Write]
+
+
+@attrs.frozen(eq=False)
+class _Owner:
+    """Holds an argument as one leaf, whatever else may have registered its class."""
+
+    value: Any
+
+
+class _Itself:
+    """The path from a record to itself."""
+
+    def __str__(self) -> str:
+        return ""
+
+
+def _keys(kind: type, names: Sequence[Any]) -> list[Any]:
+    if kind is list:
+        return [pytree.SequenceKey(i) for i in range(len(names))]
+    return [pytree.MappingKey(name) if kind is dict else pytree.GetAttrKey(name) for name in names]
+
+
+def _with_keys(record: Record) -> tuple[list[Any], Any]:
+    paths = [_Itself(), *_keys(record.kind, record.names)]
+    return list(zip(paths, _parts(record), strict=True)), (record.kind, record.names)
+
+
+def _parts(record: Record) -> list[Any]:
+    return [_Owner(record.owner), *record.values]
+
+
+def _register() -> None:
+    """These classes of our own, and no others, as nodes of torch's pytrees."""
+    pytree.register_pytree_node(
+        Record,
+        lambda each: (_parts(each), (each.kind, each.names)),
+        lambda parts, context: Record(*context, owner=next(iter(parts)), values=list(parts)[1:]),
+        flatten_with_keys_fn=_with_keys,
+    )
+    nodes: list[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]]] = [
+        (Made, lambda e: (list(e.values), (e.kind, e.names, e.number)), lambda v, c: Made(*c, values=list(v))),
+        (Write, lambda e: (list(e.values), (e.position, e.kind, e.names)), lambda v, c: Write(*c, values=list(v))),
+        (Outcome, lambda e: ([e.result, *e.writes], None), lambda v, c: Outcome((p := list(v))[0], p[1:])),
+        (Again, lambda e: ([], e.number), lambda v, c: Again(c)),
+        (Given, lambda e: ([], e.position), lambda v, c: Given(c)),
+        (Constant, lambda e: ([], e.value), lambda v, c: Constant(c)),
+    ]
+    for kind, flatten, unflatten in nodes:
+
+        def with_keys(each: Any, flatten: Callable[[Any], Any] = flatten) -> tuple[list[Any], Any]:
+            parts, context = flatten(each)
+            names = _keys(each.kind, each.names) if isinstance(each, (Made, Write)) else [_Itself()] * len(parts)
+            return list(zip(names, parts, strict=True)), context
+
+        pytree.register_pytree_node(kind, flatten, unflatten, flatten_with_keys_fn=with_keys)
+
+
+_register()
+STAND_INS = frozenset({Record, Made, Again, Given, Constant, Write, Outcome})
+"""The classes that stand for objects in the structure of a call or of a result."""
+
+
+# -- taking apart
+
+
+def contents(record: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    """The names and values of an object's attributes, of a dictionary's or a list's items."""
+    kind = type(record)
+    if kind is list:
+        return tuple(range(len(record))), list(record)
+    held: Mapping[Any, Any] = record if kind is dict else record.__dict__
+    return tuple(held), list(held.values())
+
+
+def is_part(value: Any) -> bool:
+    """Whether a value in a record is a record too."""
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) is str or type(key) is int for key in value)
+    return kind is list or is_record(kind)
+
+
+def taken_apart(value: Any) -> Any:
+    """A nested value with a :class:`Record` for each record in it; the value itself if there is none.
+
+    An object that holds itself is left as it is.
+    """
+    if "transformers.cache_utils" not in sys.modules:
+        return value
+    return _taken_apart(value, {}, False)
+
+
+def _taken_apart(value: Any, done: dict[int, Any], inside: bool) -> Any:
+    if id(value) in done:
+        return done[id(value)]
+    if is_record(type(value)) or (inside and is_part(value)):
+        done[id(value)] = value  # for an object that holds itself
+        names, values = contents(value)
+        parts = [_taken_apart(each, done, True) for each in values]
+        done[id(value)] = Record(type(value), names, value, parts)
+        return done[id(value)]
+    return rebuilt(value, done, lambda each: _taken_apart(each, done, inside))
+
+
+def rebuilt(value: Any, done: dict[int, Any], convert: Callable[[Any], Any]) -> Any:
+    """A container with each item converted; the container itself if that changes nothing."""
+    node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
+    if node is None:
+        return value
+    children, context = node.flatten_fn(value)
+    items = list(children)
+    new = [convert(each) for each in items]
+    changed = any(one is not other for one, other in zip(items, new, strict=True))
+    done[id(value)] = node.unflatten_fn(new, context) if changed else value
+    return done[id(value)]
+
+
+def owner_of(leaf: Any) -> Any:
+    """The leaf that stands for a record is the record itself."""
+    return leaf.value if type(leaf) is _Owner else leaf
+
+
+def is_owner(leaf: Any) -> bool:
+    """Whether a leaf, as pytree gives it, stands for a record."""
+    return type(leaf) is _Owner
+
+
+# -- putting together
+
+
+def assembled(kind: Any, names: Sequence[Any], values: Sequence[Any]) -> Any:
+    """A new object, list or dictionary of these parts."""
+    if kind is list:
+        return list(values)
+    if kind is dict:
+        return dict(zip(names, values, strict=True))
+    made = object.__new__(kind)
+    made.__dict__.update(zip(names, values, strict=True))
+    return made
+
+
+def write(record: Any, names: Sequence[Any], values: Sequence[Any]) -> None:
+    """Gives a record its new attributes or items."""
+    kind = type(record)
+    if kind is list:
+        record[:] = values
+    else:
+        (record if kind is dict else record.__dict__).update(zip(names, values, strict=True))
+
+
+def is_class(value: Any) -> bool:
+    """Whether a value is a class, which a record may hold."""
+    return type(value) in (type, abc.ABCMeta)

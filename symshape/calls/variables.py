@@ -1,0 +1,270 @@
+"""Places outside the arguments that programs write: how each is read and written, and what a call writes at its end.
+
+A place that programs read *and* write (a counter, a cache of keys and values) is a variable: its value is read at each
+call as if it were an argument, so that the value may change while the program stays.  What a program wrote while it was
+traced is written at the end of each of its calls, with the call's own tensors and sizes.
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+from torch.utils import _pytree as pytree
+
+from symshape.calls.alike import NOTHING
+from symshape.calls.outputs import unflatten
+
+CONTAINERS = (list, dict, collections.OrderedDict, collections.defaultdict, collections.deque)
+"""Classes of containers whose contents can be written again."""
+Where = tuple[int, Hashable]
+
+written: set[Where] = set()
+"""Every place that a program of this process writes.  (An id that is used again makes a variable too many, no more.)"""
+
+
+class Variable(Protocol):
+    """A place outside the arguments."""
+
+    @property
+    def name(self) -> str:
+        """Its name for people."""
+
+    @property
+    def where(self) -> Where:
+        """What two variables share only if they are the same place."""
+
+    def read(self) -> Any:
+        """Its value; ``NOTHING`` where there is none."""
+
+    def write(self, value: Any) -> None:
+        """Gives it a value, or takes it away with ``NOTHING``."""
+
+
+@attrs.frozen(eq=False)
+class Entry:
+    """An entry of a dictionary of attributes or of globals."""
+
+    owner: dict[Any, Any]
+    key: Any
+    name: str
+
+    @property
+    def where(self) -> Where:
+        """The dictionary and the key."""
+        return id(self.owner), self.key
+
+    def read(self) -> Any:
+        """What stands under the key."""
+        return dict.get(self.owner, self.key, NOTHING)
+
+    def write(self, value: Any) -> None:
+        """Puts a value there."""
+        if value is NOTHING:
+            self.owner.pop(self.key, None)
+        else:
+            self.owner[self.key] = value
+
+
+@attrs.frozen(eq=False)
+class OfClass:
+    """An attribute of a class itself."""
+
+    owner: type
+    key: str
+    name: str
+
+    @property
+    def where(self) -> Where:
+        """The class and the name."""
+        return id(self.owner), self.key
+
+    def read(self) -> Any:
+        """What stands in the class."""
+        return self.owner.__dict__.get(self.key, NOTHING)
+
+    def write(self, value: Any) -> None:
+        """Sets it past a metaclass's own way."""
+        if value is not NOTHING:
+            type.__setattr__(self.owner, self.key, value)
+        elif self.key in self.owner.__dict__:
+            type.__delattr__(self.owner, self.key)
+
+
+@attrs.frozen(eq=False)
+class Slot:
+    """An attribute that stands in a slot."""
+
+    owner: Any
+    key: str
+    name: str
+
+    @property
+    def where(self) -> Where:
+        """The object and the name."""
+        return id(self.owner), self.key
+
+    def read(self) -> Any:
+        """What the slot holds."""
+        return getattr(self.owner, self.key, NOTHING)
+
+    def write(self, value: Any) -> None:
+        """Sets it past the class's own way."""
+        if value is not NOTHING:
+            object.__setattr__(self.owner, self.key, value)
+        elif self.read() is not NOTHING:
+            object.__delattr__(self.owner, self.key)
+
+
+@attrs.frozen(eq=False)
+class Closure:
+    """A variable of a function around the program."""
+
+    owner: types.CellType
+    name: str
+
+    @property
+    def where(self) -> Where:
+        """The cell."""
+        return id(self.owner), ""
+
+    def read(self) -> Any:
+        """What the cell holds."""
+        try:
+            return self.owner.cell_contents
+        except ValueError:
+            return NOTHING
+
+    def write(self, value: Any) -> None:
+        """Sets it."""
+        if value is not NOTHING:
+            self.owner.cell_contents = value
+        elif self.read() is not NOTHING:
+            del self.owner.cell_contents
+
+
+@attrs.frozen(eq=False)
+class Contents:
+    """What a list, dictionary or deque holds; its value is the container, and writing fills that very container."""
+
+    owner: Any
+    name: str
+
+    @property
+    def where(self) -> Where:
+        """The container."""
+        return id(self.owner), ""
+
+    def read(self) -> Any:
+        """The container."""
+        return self.owner
+
+    def write(self, value: Any) -> None:
+        """Fills it with what another container of its class holds."""
+        refill(self.owner, value)
+
+
+@attrs.frozen(eq=False)
+class Inner:
+    """A container inside the value of a variable."""
+
+    variable: Variable
+    path: tuple[Any, ...]
+
+    @property
+    def name(self) -> str:
+        """The variable's name with the way to the container."""
+        return self.variable.name + "".join(f"[{key!r}]" for key in self.path)
+
+    @property
+    def where(self) -> Where:
+        """The variable's place and the way."""
+        return hash(self.variable.where), self.path
+
+    def read(self) -> Any:
+        """The container."""
+        found = self.variable.read()
+        for key in self.path:
+            found = found[key]
+        return found
+
+    def write(self, value: Any) -> None:
+        """Fills it with what another container of its class holds."""
+        refill(self.read(), value)
+
+
+def refill(container: Any, value: Any) -> None:
+    """Gives a container the items of another."""
+    if isinstance(container, dict):
+        items = list(value.items())
+        container.clear()
+        container.update(items)
+    elif isinstance(container, list):
+        container[:] = value
+    else:
+        items = list(value)
+        container.clear()
+        container.extend(items)
+
+
+@attrs.frozen
+class Output:
+    """Where among a program's flat outputs a leaf stands."""
+
+    position: int
+
+
+@attrs.frozen(eq=False)
+class Write:
+    """What a program writes to a variable.
+
+    Attributes:
+        variable: where.
+        leaves: an ``Output`` for what the graph computes; anything else is a constant.
+        tree: how they nest.
+    """
+
+    variable: Variable
+    leaves: Sequence[Any]
+    tree: pytree.TreeSpec
+
+    def value(self, flat: Sequence[Any]) -> Any:
+        """The value for a call with these flat outputs."""
+        leaves = [flat[each.position] if type(each) is Output else each for each in self.leaves]
+        return leaves[0] if self.tree.is_leaf() else unflatten(leaves, self.tree)
+
+
+def writing(writes: Sequence[Write], results: int, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """From flat outputs to the result, having written.
+
+    Args:
+        writes: in their order.
+        results: how many of the flat outputs are the result's.
+        build: nests those.
+    """
+
+    def build_and_write(flat: list[Any]) -> Any:
+        values = [each.value(flat) for each in writes]
+        for each, value in zip(writes, values, strict=True):
+            each.variable.write(value)
+        return build(flat[:results])
+
+    return build_and_write
+
+
+def containers_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
+    """The containers in a nested value that can be written to, each with the way to it."""
+    found: list[tuple[tuple[Any, ...], Any]] = []
+    if type(value) in CONTAINERS:
+        found.append((path, value))
+    items: Sequence[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        items = list(value.items())
+    elif isinstance(value, (list, tuple, collections.deque)):
+        items = list(enumerate(value))
+    for key, item in items:
+        found += containers_in(item, (*path, key))
+    return found

@@ -1,0 +1,151 @@
+"""A compiled module is the module: the same attributes, parameters, methods and class, whose calls are compiled.
+
+It is an object of a class made from the module's own, on the module's own dictionary of attributes. So whatever is read
+from it or written to it is the module's; a method of the module that calls ``self(...)``, as ``generate`` does, calls
+the compiled module; and what a module does not have is looked for in its :class:`Compiled` (``stats``, ``entries`` …).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.errors import InputError
+from symshape.frontends.compiled import Compiled
+
+_COMPILED, _FORWARD = "__symshape_compiled__", "__symshape_forward__"
+_API = frozenset(name for name in dir(Compiled) if not name.startswith("_")) | {"fn"}
+_classes: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDictionary()
+
+
+class CompiledModule:
+    """What the class of a compiled module has before the class of the module."""
+
+    __slots__ = (_COMPILED, _FORWARD)  # here, so that classes of compiled modules have one layout
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """The module's class does not learn that there is one more subclass: it may keep a registry of them."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the module through traced programs, its hooks too."""
+        if torch.compiler.is_dynamo_compiling():  # a part of what Dynamo compiles: the module as it is
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]
+        return compiled_of(self)(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the module finds only now (parameters, submodules …), then what its :class:`Compiled` has."""
+        if torch.compiler.is_dynamo_compiling():
+            return super().__getattr__(name)  # type: ignore[misc]
+        compiled = compiled_of(self)
+        try:
+            return getattr(compiled.fn, name)
+        except AttributeError:
+            if name in _API:
+                return getattr(compiled, name)
+            raise
+
+    def _get_name(self) -> str:
+        return f"Compiled{type(compiled_of(self).fn).__name__}"
+
+    def _replicate_for_data_parallel(self) -> Any:
+        return compiled_of(self).fn._replicate_for_data_parallel()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A compiled copy of the module, without programs."""
+        compiled = compiled_of(self)
+        return module_of(compiled.again(copy.deepcopy(compiled.fn, memo)))
+
+    def __copy__(self) -> Any:
+        """A compiled shallow copy of the module."""
+        compiled = compiled_of(self)
+        return module_of(compiled.again(copy.copy(compiled.fn)))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickled, a compiled module is its module and what it was compiled with."""
+        return module_of, (compiled_of(self),)
+
+
+def compiled_of(module: Any) -> Compiled:
+    """The :class:`Compiled` of a compiled module, whatever names the module itself has.
+
+    Raises:
+        InputError: this is no compiled module.
+
+    >>> import torch, symshape
+    >>> module = symshape.compile(torch.nn.Linear(2, 3))
+    >>> module(torch.ones(5, 2)).shape, symshape.compiled_of(module).stats().traces
+    (torch.Size([5, 3]), 1)
+    """
+    try:
+        return object.__getattribute__(module, _COMPILED)  # type: ignore[no-any-return]
+    except AttributeError:
+        raise InputError(f"this {type(module).__name__} is no module that symshape.compile answered") from None
+
+
+def can_be_module(fn: Any) -> bool:
+    """Whether what is compiled is a module for which another object can stand: one that is nothing but attributes."""
+    if not isinstance(fn, torch.nn.Module) or isinstance(fn, torch.jit.ScriptModule):
+        return False
+    return type(fn).__basicsize__ == torch.nn.Module.__basicsize__
+
+
+def module_of(compiled: Compiled) -> Any:
+    """The compiled module of what was compiled from a module."""
+    original = compiled.fn
+    module = object.__new__(_class_for(type(original)))
+    object.__setattr__(module, "__dict__", original.__dict__)
+    object.__setattr__(module, _COMPILED, compiled)
+    return module
+
+
+def _class_for(kind: type) -> type:
+    """The class of compiled modules of a class: kept as long as there is one of them."""
+    known = _classes.get(kind)
+    made = known() if known is not None else None
+    if made is None:
+        names = {
+            "__module__": kind.__module__,
+            "__qualname__": kind.__qualname__,
+            "__doc__": kind.__doc__,
+            "__class__": property(_class_of, _set_class),
+            "forward": _forward_for(kind),
+        }
+        made = type.__new__(type(kind), kind.__name__, (CompiledModule, kind), names)
+        _classes[kind] = weakref.ref(made)
+    return made
+
+
+def _class_of(module: Any) -> type:
+    return type(compiled_of(module).fn)
+
+
+def _set_class(module: Any, kind: type) -> None:
+    """Changes the class of the module, as parametrizations do, and with it that of the compiled one."""
+    compiled_of(module).fn.__class__ = kind
+    _CLASS.__set__(module, _class_for(kind))
+
+
+_CLASS: Any = object.__dict__["__class__"]
+
+
+def _forward_for(kind: Any) -> Callable[..., Any]:
+    """``forward`` without the module's hooks, compiled where it is called."""
+
+    @functools.wraps(kind.forward)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return kind.forward(self, *args, **kwargs)
+        try:
+            compiled = object.__getattribute__(self, _FORWARD)
+        except AttributeError:
+            whole = compiled_of(self)
+            compiled = whole.again(whole.fn.forward)
+            object.__setattr__(self, _FORWARD, compiled)
+        return compiled(*args, **kwargs)
+
+    return forward

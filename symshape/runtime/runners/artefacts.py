@@ -1,0 +1,228 @@
+"""Inductor's artefacts of one graph: compiled when needed, each for as many sizes as Inductor's own guards allow.
+
+Inductor compiles for symbolic sizes of torch's ShapeEnv and may assume more of them than we do.  What it assumed is
+read back as terms and checked on every new tuple of sizes; sizes outside get an artefact of their own.  (Private names
+of torch used here were checked on 2.11 to 2.13.)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from guards.asking.reading import parse
+from guards.errors import GuardsError
+from guards.sets.codegen import Check, compile_check
+from guards.sets.guard import Guard
+from guards.sets.guard_set import GuardSet
+from guards.sets.sources import IntArg
+from guards.terms.term import Op
+from symshape.graph.graph import Graph
+from symshape.graph.program import Slot, slot_names
+from symshape.graph.steps import Value
+from symshape.graph.to_fx import graph_to_fx
+
+__all__ = ["Artefact", "Artefacts"]
+
+_MAX_ARTEFACTS = 16
+_REMEMBERED = 4096  # tuples of sizes
+
+
+@attrs.frozen(eq=False)
+class Artefact:
+    """One compilation.
+
+    Attributes:
+        call: Inductor's callable, on tensors and integers in order.
+        check: what Inductor assumed, over the call's integers; None for these exact integers only.
+        exact: the integers it was compiled for.
+    """
+
+    call: Callable[..., Any]
+    check: Check | None
+    exact: tuple[int, ...]
+
+    def serves(self, values: tuple[int, ...]) -> bool:
+        """Whether the artefact is valid for these integers."""
+        return values == self.exact if self.check is None else bool(self.check.check(values))
+
+
+class Artefacts:
+    """The artefacts of one graph.
+
+    Args:
+        graph: what is compiled.
+        paths: of the leaves of a call, arguments' paths.
+        slots: the integers of a call, in order, in terms of the graph's symbols.
+        failed: told when the compiler fails; nothing is compiled after that.
+    """
+
+    def __init__(
+        self, graph: Graph, paths: Sequence[str], slots: Sequence[Slot], failed: Callable[[Exception], None]
+    ) -> None:
+        self._graph = graph
+        self._paths = paths
+        self._slots = slots
+        self._failed = failed
+        self._made: tuple[Artefact, ...] = ()
+        self._memo: dict[tuple[int, ...], Artefact] = {}
+        self._lock = threading.RLock()
+        self._closed = False  # released, or the compiler failed
+        inputs = {each.position for each in graph.inputs}
+        integers = {slot.source.arg for slot in slots if isinstance(slot.source, IntArg)}
+        self._positions = [i for i, path in enumerate(paths) if i in inputs or path in integers]
+        self._lifted = [each.tensor for each in graph.lifted if not each.constant]
+        self._direct = {each.value: each.position for each in graph.inputs}
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def get(self, leaves: Sequence[Any], values: Sequence[int]) -> Artefact | None:
+        """The artefact for a call, compiled if there is none yet; None where there is none to be had."""
+        key = tuple(values)
+        return self._memo.get(key) or self._find(leaves, key)
+
+    def known(self, values: Sequence[int]) -> Artefact | None:
+        """The artefact for these integers, if it was compiled already."""
+        key = tuple(values)
+        return self._memo.get(key) or next((each for each in self._made if each.serves(key)), None)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is compiled."""
+        return self._closed or len(self._made) >= _MAX_ARTEFACTS
+
+    def run(self, artefact: Artefact, leaves: Sequence[Any]) -> list[Any]:
+        """The flat outputs of a call."""
+        results = iter(artefact.call(*[leaves[i] for i in self._positions], *self._lifted))
+        flat = []
+        for output in self._graph.outputs:
+            if isinstance(output, Value):
+                result = next(results)
+                direct = self._direct.get(output)
+                flat.append(result if direct is None else leaves[direct])
+            else:
+                flat.append(output)
+        return flat
+
+    def release(self) -> None:
+        """Forgets what was compiled and compiles no more."""
+        with self._lock:
+            self._closed = True
+            self._made, self._memo = (), {}
+
+    def _find(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact | None:
+        with self._lock:
+            if self._closed:
+                return None
+            found = next((each for each in self._made if each.serves(key)), None)
+            if found is None:
+                if len(self._made) >= _MAX_ARTEFACTS:
+                    return None
+                try:
+                    found = self._compile(leaves, key)
+                except Exception as error:  # whatever a compiler may raise: the graph still runs op by op
+                    self._closed = True
+                    self._failed(error)
+                    return None
+                self._made = (*self._made, found)
+            self._memo = {**self._memo, key: found} if len(self._memo) < _REMEMBERED else {key: found}
+            return found
+
+    def _compile(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact:
+        import torch._inductor.config
+        from torch._inductor.compile_fx import compile_fx
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        module = graph_to_fx(self._graph, self._paths, self._slots, lifted_as_inputs=True)
+        _only_tensors(module)
+        # Sizes of 0 and 1 are constants to torch: Inductor's code for others does not serve them, and no guard says so.
+        mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True)
+        symbols: dict[str, str] = {}
+        fixed: dict[str, int] = {}
+        fakes = [self._fake(mode, leaves[i], self._paths[i], symbols, fixed) for i in self._positions]
+        fakes += [mode.from_tensor(tensor, static_shapes=True) for tensor in self._lifted]
+        context = torch._guards.TracingContext(mode)
+        # Without caches: an artefact from one comes without what it assumed of the sizes (seen on 2.13).
+        # Random numbers come from eager's kernels: Inductor's own draw others from the same seed.
+        options = {"force_disable_caches": True, "fallback_random": True}
+        with torch._guards.tracing(context), torch._inductor.config.patch(options):
+            call: Any = compile_fx(module, fakes)
+        return Artefact(call, self._assumed(mode.shape_env, symbols, fixed), key)
+
+    def _fake(self, mode: Any, leaf: Any, path: str, symbols: dict[str, str], fixed: dict[str, int]) -> Any:
+        """A fake argument; sizes that are symbols of ours are symbols of torch's or fixed, remembered by slot."""
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+        names = slot_names(len(self._slots))
+        slots = [(name, slot) for name, slot in zip(names, self._slots, strict=True) if slot.source.arg == path]
+        if not isinstance(leaf, torch.Tensor):
+            ((name, slot),) = slots
+            if slot.term.op is Op.CONST:
+                return leaf
+            if leaf in (0, 1):
+                fixed[name] = leaf
+                return leaf
+            source = ConstantSource(f"symshape_{name}")
+            symbol = mode.shape_env.create_symbol(leaf, source, DimDynamic.DYNAMIC, positive=None)
+            symbols[str(symbol)] = name
+            return mode.shape_env.create_symintnode(symbol, hint=leaf, source=source)
+        sizes = slots[: leaf.dim()]
+        dynamic = [DimDynamic.STATIC if s.term.op is Op.CONST else DimDynamic.DYNAMIC for _, s in sizes]
+        context: Any = StatelessSymbolicContext(dynamic_sizes=dynamic)
+        fake = mode.from_tensor(
+            leaf, symbolic_context=context, source=ConstantSource(f"symshape_{slots[0][0]}" if slots else "t")
+        )
+        shape: list[Any] = list(fake.shape)
+        for size, (name, _) in zip(shape, sizes, strict=True):
+            if isinstance(size, torch.SymInt):
+                symbols[str(size.node.expr)] = name
+            else:
+                fixed[name] = size
+        return fake
+
+    def _assumed(self, shape_env: Any, symbols: dict[str, str], fixed: dict[str, int]) -> Check | None:
+        """What torch's ShapeEnv recorded, as a check over our slots; None (exact sizes only) where it is unreadable."""
+        conditions = [Guard(parse(f"{name} == {value}")) for name, value in fixed.items()]
+        try:
+            conditions += [Guard(parse(_renamed(str(guard.expr), symbols))) for guard in shape_env.guards]
+            for symbol, bounds in shape_env.var_to_range.items():
+                name = symbols.get(str(symbol))
+                if name is None:
+                    continue
+                low, high = int(max(bounds.lower, -(2**62))), int(min(bounds.upper, 2**62))
+                conditions.append(Guard(parse(f"{low} <= {name}")))
+                conditions.append(Guard(parse(f"{name} <= {high}")))
+            if shape_env.replacements and any(str(s) not in symbols for s in shape_env.replacements):
+                return None
+            for symbol, value in shape_env.replacements.items():
+                conditions.append(Guard(parse(_renamed(f"{symbol} == {value}", symbols))))
+        except (GuardsError, KeyError, OverflowError, TypeError):
+            return None
+        names = slot_names(len(self._slots))
+        ranges = dict.fromkeys(names, (None, None))
+        return compile_check(GuardSet(tuple(conditions), ranges), names)
+
+
+def _renamed(text: str, symbols: dict[str, str]) -> str:
+    """A condition on torch's symbols, on slots instead.  Raises KeyError for a symbol that is no argument's."""
+    import re
+
+    def slot(match: re.Match[str]) -> str:
+        word = match[0]
+        return symbols[word] if re.fullmatch(r"[sz]\d+", word) else word
+
+    return re.sub(r"[A-Za-z_]\w*", slot, text)
+
+
+def _only_tensors(module: torch.fx.GraphModule) -> None:
+    """Leaves only tensors among the outputs: the rest is known without running."""
+    output = next(node for node in module.graph.nodes if node.op == "output")
+    output.args = ([each for each in output.args[0] if isinstance(each, torch.fx.Node)],)
+    module.recompile()

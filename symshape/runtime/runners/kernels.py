@@ -1,0 +1,123 @@
+"""Inductor's kernels for padded programs: compiled once with symbolic capacities, captured at those of each bucket."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from symshape import events
+from symshape.runtime.padding.template import Pad, Template, generalise
+from symshape.runtime.padding.transform import PaddedGraph
+from symshape.runtime.runners.artefacts import Artefact, Artefacts
+
+__all__ = ["Compiled", "Kernels"]
+
+_MAX_TEMPLATES = 4
+
+
+class Compiled:
+    """A padded program compiled by Inductor, for one bucket: call it to run it on the bucket's buffers."""
+
+    def __init__(self, artefacts: Artefacts, artefact: Artefact, leaves: Sequence[Any]) -> None:
+        self._artefacts = artefacts
+        self._artefact = artefact
+        self._leaves = leaves
+
+    def __call__(self) -> list[torch.Tensor]:
+        """Runs it."""
+        return self._artefacts.run(self._artefact, self._leaves)
+
+
+class Kernels:
+    """What Inductor made of the padded programs of one traced program.
+
+    Args:
+        pad: makes the padded program of a region.
+        patience: after how many calls it starts to compile, in a thread of its own; None: at once, and calls wait.
+
+    Attributes:
+        busy: whether something is being compiled in the background.
+    """
+
+    def __init__(self, pad: Pad, patience: int | None = None) -> None:
+        self._pad = pad
+        self._patience = patience
+        self._calls = 0
+        self._templates: list[tuple[Template, Artefacts]] = []
+        self._closed = False
+        self._lock = threading.RLock()
+        self.busy = False
+
+    @property
+    def state(self) -> int:
+        """Another number when more may be had than before."""
+        return -1 if self._closed else 2 * len(self._templates) + self.busy
+
+    def due(self, seen: int | None) -> bool:
+        """Whether it is time to ask for a compiled program; ``seen``: the state at the last question.  Counts calls."""
+        if self._closed or seen == self.state:
+            return False
+        if self._patience is None:
+            return True
+        self._calls += 1
+        return self._calls >= self._patience and not self.busy
+
+    def compiled(self, padded: PaddedGraph, buffers: Sequence[torch.Tensor], sizes: torch.Tensor) -> Compiled | None:
+        """A bucket's program, compiled; None where it is not ready, or Inductor or the program's form forbid it."""
+        leaves = [*buffers, sizes] if sizes.numel() else list(buffers)
+        with self._lock:
+            artefacts = self._artefacts(padded)
+            if artefacts is None:
+                return None
+            values = tuple(size for tensor in leaves for size in tensor.size())
+            if self._patience is not None and artefacts.known(values) is None:
+                self._start(artefacts, leaves, values)
+                return None
+            artefact = artefacts.get(leaves, values)
+            return None if artefact is None else Compiled(artefacts, artefact, leaves)
+
+    def fail(self, error: Exception) -> None:
+        """Compiles no more: what was compiled cannot be run."""
+        self._closed = True
+        reason = f"{type(error).__name__}: {error}"
+        events.emit(events.RunnerFallback("inductor's kernels", "eager's kernels", reason))
+
+    def release(self) -> None:
+        """Forgets what was compiled and compiles no more."""
+        with self._lock:
+            self._closed = True
+            for _, artefacts in self._templates:
+                artefacts.release()
+            self._templates.clear()
+
+    def __len__(self) -> int:
+        return sum(len(artefacts) for _, artefacts in self._templates)
+
+    def _start(self, artefacts: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]) -> None:
+        if self.busy or artefacts.full:
+            return
+        self.busy = True
+
+        def work() -> None:
+            try:
+                artefacts.get(leaves, values)
+            finally:
+                self.busy = False
+
+        context = contextvars.copy_context()  # the user's settings of the compiler
+        threading.Thread(target=context.run, args=(work,), name="symshape-inductor", daemon=True).start()
+
+    def _artefacts(self, padded: PaddedGraph) -> Artefacts | None:
+        if self._closed:
+            return None
+        found = next((artefacts for template, artefacts in self._templates if template.serves(padded)), None)
+        if found is None and len(self._templates) < _MAX_TEMPLATES:
+            template = generalise(padded, self._pad)
+            if template is not None:
+                found = Artefacts(template.graph, template.paths, template.slots, self.fail)
+                self._templates.append((template, found))
+        return found

@@ -1,0 +1,55 @@
+"""Ways to run one program on the same memory, and which of them is the fastest here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import attrs
+import torch
+
+from symshape.runtime.runners.capture import Recording, Replay
+
+__all__ = ["Variant", "measured"]
+
+_REPEATS = 5
+
+
+@attrs.frozen
+class Variant:
+    """A way to run a program.
+
+    Attributes:
+        kernels: whose kernels it runs: ``eager`` or ``inductor``.
+        recording: runs it.
+        milliseconds: how long that takes on the device, the median of a few; None where it was not measured.
+    """
+
+    kernels: str
+    recording: Recording = attrs.field(repr=False)
+    milliseconds: float | None = None
+
+
+def measured(variants: Sequence[Variant], device: torch.device) -> tuple[Variant, ...]:
+    """The variants with their times, the fastest first; they take turns, so that none has the quiet moment."""
+    times: list[list[float]] = [[] for _ in variants]
+    for _ in range(_REPEATS):
+        for variant, found in zip(variants, times, strict=True):
+            found.append(_once(variant.recording.replay, device))
+    pairs = zip(variants, times, strict=True)
+    made = [attrs.evolve(each, milliseconds=sorted(found)[_REPEATS // 2]) for each, found in pairs]
+    return tuple(sorted(made, key=lambda each: each.milliseconds or 0.0))
+
+
+def _once(replay: Replay, device: torch.device) -> float:
+    """Milliseconds of one replay."""
+    if device.type != "cuda":
+        start = time.perf_counter()
+        replay()
+        return (time.perf_counter() - start) * 1e3
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    replay()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end))

@@ -1,0 +1,161 @@
+"""The variables of one compiled function: places outside that its programs read and write, read at each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from guards.terms import arithmetic
+from symshape.calls.arguments import Call, Variables, skeleton, sources_of, take_apart, values_of
+from symshape.calls.call_key import read
+from symshape.calls.variables import Variable
+from symshape.errors import InputError, UnsupportedError
+from symshape.graph.codegen import Run
+from symshape.graph.program import Program, Slot
+from symshape.runtime.cache import EntryCache
+from symshape.tracing.capture import wait_for_traces
+
+_TRACES = 8
+"""Traces with variables before a function is asked whether it is traced at every other call."""
+
+
+class AskAgain(BaseException):
+    """A call must be looked up anew: there are more variables than when it began."""
+
+
+class Layout:
+    """Variables in the order in which they stand among a call's leaves, after its arguments.
+
+    A last leaf says how many there are, so that the key of a call is never that of one with other variables.
+
+    Attributes:
+        variables: the places.
+    """
+
+    def __init__(self) -> None:
+        self.variables: tuple[Variable, ...] = ()
+        self._names: tuple[str, ...] = ()
+        self._mark = ""
+        self._traces = 0
+        self._since = 0
+        self._last: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.variables)
+
+    def read(self) -> tuple[Any, ...]:
+        """The values, and the last leaf; nothing without variables."""
+        variables, mark = self.variables, self._mark
+        values = [each.read() for each in variables]
+        if wait_for_traces():  # what was read may be a stand-in
+            values = [each.read() for each in variables]
+        return (*values, mark)
+
+    def of(self, leaves: Sequence[Any], arguments: int) -> Variables:
+        """The variables among the flat leaves of a call with so many arguments."""
+        values = tuple(leaves[arguments:-1])
+        return Variables(self._names[: len(values)], values)
+
+    def add(self, new: Sequence[Variable], clock: int) -> None:
+        """More variables, from the call with this number on."""
+        names = list(self._names)
+        for each in new:
+            name, number = each.name, 2
+            while name in names:
+                name, number = f"{each.name} #{number}", number + 1
+            names.append(name)
+        self._traces, self._since = 0, clock
+        self._names = tuple(names)
+        self._mark = f"{len(names)} variables"
+        self.variables = (*self.variables, *new)
+
+    def check(self, call: Call, clock: int) -> None:
+        """Notes a trace of the call with this number.
+
+        Raises:
+            UnsupportedError: every other call is traced, since a variable changes in a way that none can follow.
+        """
+        if not self.variables:
+            return
+        last, self._last = self._last, _of_variables(call)
+        self._traces += 1
+        if self._traces > _TRACES and 2 * self._traces > clock - self._since:
+            self._traces -= 1
+            different = [path for path, key in self._last.items() if path in last and last[path] != key]
+            name = (different or [path for path in self._last if path not in last] or list(self._names))[0]
+            raise UnsupportedError(
+                f"reads and writes {name}, which changes at every call in a way that no program can follow; "
+                "keep it in a tensor, or out of the function"
+            )
+
+
+def _of_variables(call: Call) -> dict[str, Any]:
+    """What the key of a call says of each leaf of its variables."""
+    first = arguments_in(call)
+    found: dict[str, Any] = {}
+    for leaf, path, key in zip(call.leaves[first:], call.paths[first:], call.keys[first:], strict=True):
+        found[path] = key, values_of([leaf], [key])
+    return found
+
+
+def arguments_in(call: Call) -> int:
+    """How many leaves of a call are not of variables."""
+    return sum(each.num_leaves for each in call.tree.children()[:2])
+
+
+def paths_of_variables(call: Call) -> frozenset[str]:
+    """The paths of the leaves of variables."""
+    return frozenset(call.paths[arguments_in(call) :])
+
+
+def grow(
+    program: Program,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    layout: Layout,
+    cache: EntryCache,
+) -> tuple[Program, Call, Hashable] | None:
+    """More variables, if a program tells of some: the program for calls with them, the call, and its structure.
+
+    The program serves the values that they have now; the entries before it serve no call any more, and leave.
+    """
+    if not program.variables:
+        return None
+    everything = (*layout.variables, *program.variables)
+    values = tuple(each.read() for each in everything)
+    try:
+        read(fn, args, kwargs, Variables(tuple(each.name for each in everything), values))
+    except InputError:  # of a kind that cannot be given
+        return None
+    layout.add(program.variables, cache.clock)
+    for each in cache.entries:
+        cache.discard(each)
+    variables = layout.of(layout.read(), 0)
+    _, structure, _ = read(fn, args, kwargs, variables)
+    call = take_apart(fn, args, kwargs, variables)
+    pairs = list(zip(sources_of(call), values_of(call.leaves, call.keys), strict=True))
+    more = [Slot(source, arithmetic.const(value)) for source, value in pairs[len(program.slots) :]]
+    return attrs.evolve(program, call=skeleton(call), slots=(*program.slots, *more)), call, structure
+
+
+def failing_as_eager(run: Run, program: Program, fn: Callable[..., Any]) -> Run:
+    """A program that writes at its end, and fails before: what the function writes before it fails is written.
+
+    Where the graph has written into tensors by then, or drawn random numbers, nothing can be run again.
+    """
+    if program.graph.mutates_inputs or program.graph.uses_randomness:
+        return run
+    call = program.call
+
+    def guarded(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        try:
+            return run(leaves, values)
+        except Exception:
+            args, kwargs, _ = call.nest(leaves[: call.tree.num_leaves])
+            fn(*args, **kwargs)
+            raise
+
+    return guarded

@@ -1,0 +1,74 @@
+"""Tensors made of numbers, some of them sizes: ``torch.tensor([x.size(0), 2])``.
+
+Of a symbolic number C++ keeps 32 bits (torch 2.11 to 2.13), so each size becomes a tensor of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+_MOST = 64  # numbers
+_DTYPES = (None, torch.int64, torch.float32, torch.float64)
+
+
+def plain_maker(function: Any) -> Callable[..., Any]:
+    """A maker of tensors from numbers that gets plain ones: a guard fixes each size."""
+
+    def plain(data: Any) -> Any:
+        if type(data) is torch.SymInt:
+            return int(data)
+        return type(data)(map(plain, data)) if type(data) in (list, tuple, torch.Size) else data
+
+    return lambda *args, **kwargs: function(
+        *map(plain, args),
+        **{name: plain(value) if name in ("data", "obj") else value for name, value in kwargs.items()},
+    )
+
+
+def maker(function: Any) -> Callable[..., Any]:
+    """A maker of tensors (``torch.tensor`` and its like) that keeps integers symbolic."""
+    otherwise = plain_maker(function)
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+        items = list(_numbers(data)) if isinstance(data, (list, tuple, torch.SymInt)) else []
+        shape = _shape(data) if any(type(item) is torch.SymInt for item in items) else None
+        dtype = kwargs.get("dtype")
+        fine = (
+            shape is not None
+            and len(args) == 1
+            and len(items) <= _MOST
+            and kwargs.keys() <= {"dtype"}
+            and dtype in _DTYPES
+            and torch.get_default_device().type == "cpu"
+            and all(type(item) in (int, torch.SymInt) for item in items)
+        )
+        if not fine or shape is None:
+            return otherwise(*args, **kwargs)
+        made = [aten.scalar_tensor.default(item, dtype=dtype or torch.int64) for item in items]
+        return made[0] if shape == [] else torch.stack(made).view(shape)
+
+    return make
+
+
+def _numbers(data: Any) -> Iterator[Any]:
+    """The numbers in nested lists."""
+    if isinstance(data, (list, tuple)):
+        for each in data:
+            yield from _numbers(each)
+    else:
+        yield data
+
+
+def _shape(data: Any) -> list[int] | None:
+    """The shape of nested lists; None where they are of several lengths."""
+    if not isinstance(data, (list, tuple)):
+        return []
+    shapes = [_shape(each) for each in data]
+    if not shapes or any(shape is None or shape != shapes[0] for shape in shapes):
+        return None
+    return [len(data), *(shapes[0] or ())]

@@ -1,0 +1,65 @@
+"""Makers of tensors whose schemas take plain integers where a size may stand: ``torch.linspace(0, 1, n)``.
+
+C++ would fix such a size before anybody is asked; the op that is written down gets its number when the graph runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from symshape.tracing.symbolic.tensors import Trace
+
+aten = torch.ops.aten
+OPS = {
+    torch.linspace: aten.linspace.default,
+    torch.logspace: aten.logspace.default,
+}
+"""The functions of torch, and the op that each is."""
+
+_OPTIONS = 4  # dtype, layout, device and pin_memory, the last arguments of each
+_SEEN_TO = {"dtype", "device"}
+
+
+def make(function: Any, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The tensor that one of these functions makes."""
+    op = OPS[function]
+    slots = op._schema.arguments[:-_OPTIONS]
+    given = {**dict(zip((slot.name for slot in slots), args, strict=False)), **kwargs}
+    options = {name: given.pop(name) for name in _SEEN_TO & given.keys()}
+    numbers = [given.pop(slot.name, slot.default_value) for slot in slots]
+    plain = torch.get_default_device().type == "cpu" and options.get("device") is None
+    if not plain or given or len(args) > len(slots) or not _sizes_and_numbers(numbers):
+        return function(*args, **kwargs)
+    return trace.dispatch(op, tuple(numbers), options)
+
+
+def _sizes_and_numbers(numbers: Sequence[Any]) -> bool:
+    """Whether all are numbers, and a symbolic size is among them."""
+    kinds = [type(number) for number in numbers]
+    return torch.SymInt in kinds and all(kind in (int, float, torch.SymInt, torch.SymFloat) for kind in kinds)
+
+
+def pad_sequence(
+    sequences: Sequence[torch.Tensor],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> torch.Tensor:
+    """``torch.nn.utils.rnn.pad_sequence``: each sequence copied into its place of one full tensor.
+
+    Source: aten/src/ATen/native/PackedSequence.cpp.
+    """
+    first = sequences[0]
+    rest = first.shape[1:]
+    longest: Any = first.size(0)
+    for each in sequences[1:]:
+        longest = torch.sym_max(longest, each.size(0))  # type: ignore[no-untyped-call]
+    shape = (len(sequences), longest) if batch_first else (longest, len(sequences))
+    made = torch.full((*shape, *rest), padding_value, dtype=first.dtype, device=first.device)
+    for i, each in enumerate(sequences):
+        start = 0 if padding_side == "right" else longest - each.size(0)
+        made.select(0 if batch_first else 1, i).narrow(0, start, each.size(0)).copy_(each)
+    return made

@@ -1,0 +1,67 @@
+"""Recurrent layers and cells kept as one op: C++ would take them apart step by step, which fixes length and batch.
+
+(The functions of torch, and which of their overloads is meant, were checked on 2.11 to 2.13.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils import _pytree as pytree
+
+from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
+
+aten = torch.ops.aten
+_LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_CELLS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
+
+
+def _overload(name: str, args: Sequence[Any]) -> OpOverload:
+    """The overload that these positional arguments mean."""
+    packet = getattr(aten, name)
+    if name not in _LAYERS:
+        return packet.default  # type: ignore[no-any-return]
+    packed = isinstance(args[1], torch.Tensor) and isinstance(args[2], (torch.Tensor, list, tuple)) and len(args) == 9
+    packed = packed and isinstance(args[3], (list, tuple))
+    return packet.data if packed else packet.input  # type: ignore[no-any-return]
+
+
+def _fits(name: str, args: Sequence[Any]) -> bool:
+    """Whether the op is known to do the same as one: on plain CPU tensors of one kind, batch and states agreeing."""
+    tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
+    first = tensors[0]
+    if not can_be_whole(args) or any(each.dtype not in (first.dtype, torch.int64) for each in tensors):
+        return False
+    if name == "_pad_packed_sequence":
+        return True
+    if name in _LAYERS and _overload(name, args) is getattr(aten, name).data:
+        return first.dim() == 2
+    states = [each for each in pytree.tree_leaves(args[1]) if isinstance(each, torch.Tensor)]
+    dims = 2 if name in _CELLS else 3
+    if any(each.dim() != dims for each in (first, *states)):
+        return False
+    if name in _CELLS:
+        return all(bool(each.size(0) == first.size(0)) and each.is_contiguous() for each in states)
+    return all(bool(each.size(1) == first.size(0 if args[8] else 1)) for each in states)
+
+
+def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of torch as one op where that is known to be the same; else as C++ takes it apart."""
+
+    def use(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or (name in _LAYERS and len(args) != 9) or not _fits(name, args):
+            return function(*args, **kwargs)
+        return run_whole(_overload(name, args), args)
+
+    return use
+
+
+_NAMES = (*_LAYERS, *_CELLS, "_pad_packed_sequence")
+HANDLERS: dict[Any, Callable[..., Any]] = {
+    getattr(torch._C._VariableFunctions, name): _whole(name, getattr(torch._C._VariableFunctions, name))
+    for name in _NAMES
+}
+"""What a function mode sees of recurrent layers, and what to do instead."""

@@ -1,0 +1,73 @@
+"""Composites that C++ takes apart by asking whether a tensor is empty, of tensors of which only data tell that.
+
+They stay one op, and the kernel finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
+from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+
+aten = torch.ops.aten
+_plain_dropout: Callable[..., Any] = torch.nn.functional.dropout
+_plain_attention: Callable[..., Any] = torch._C._nn.scaled_dot_product_attention
+
+
+def _is_unbacked(*tensors: Any) -> bool:
+    """Whether the sizes of some tensor are known only at run time."""
+    return any(
+        type(size) is IntNode and not size.has_hint()
+        for each in tensors
+        if type(each) is SymbolicTensor
+        for size in each._spec.sizes
+    )
+
+
+def dropout(
+    input: SymbolicTensor,  # noqa: A002 - torch's own name
+    p: Any = 0.5,
+    training: Any = True,
+    inplace: bool = False,
+) -> Any:
+    """``F.dropout``, which returns the very tensor if that is empty."""
+    args = (input, p, training)
+    fine = type(p) is float and 0 < p <= 1 and training is True and not inplace
+    if not fine or not _is_unbacked(input) or not can_be_whole(args):
+        return _plain_dropout(*args, inplace)
+    return run_whole(aten.dropout.default, args)
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """``scaled_dot_product_attention`` as one op, where whatever kernel is chosen lays its result out in order.
+
+    Which one that is depends on whether a length is 0.
+    Source: aten/src/ATen/native/transformers/sdp_utils_cpp.cpp.
+    """
+    args = (query, key, value, attn_mask, dropout_p, is_causal)
+    named = {"scale": scale, "enable_gqa": enable_gqa}
+    plain = attn_mask is None and dropout_p == 0 and scale is None and not enable_gqa
+    if not plain or not _is_unbacked(query, key, value) or not can_be_whole((query, key, value)):
+        return _plain_attention(*args, **named)
+    if query.dim() == 4 and not query._spec.canonical():
+        return _plain_attention(*args, **named)
+    return run_whole(aten.scaled_dot_product_attention.default, args)
+
+
+HANDLERS: dict[Any, Callable[..., Any]] = {_plain_dropout: dropout, _plain_attention: attention}
+"""What a function mode sees, and what to do instead."""

@@ -1,0 +1,150 @@
+"""What a traced function wrote to the records among its arguments (see ``calls/records.py``), for its graph to repeat.
+
+While it is traced a function gets objects of the same classes, made for the trace, whose attributes are symbolic. What
+they hold afterwards and did not hold before is written to the caller's own objects at the end of each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+from torch.utils import _pytree as pytree
+
+from symshape.calls.alike import PLAIN
+from symshape.calls.arguments import Call
+from symshape.calls.records import (
+    Again,
+    Constant,
+    Given,
+    Made,
+    Outcome,
+    Write,
+    contents,
+    is_class,
+    is_owner,
+    is_part,
+    is_record,
+    owner_of,
+    rebuilt,
+    taken_apart,
+)
+from symshape.errors import UnsupportedError
+
+
+@attrs.frozen(eq=False)
+class _Held:
+    """A record of the trace, and what it held before."""
+
+    position: int
+    record: Any
+    names: tuple[Any, ...]
+    values: Sequence[Any]
+
+
+class GivenRecords:
+    """The records that stand among the arguments of a function while it is traced.
+
+    Args:
+        call: the call.
+        args: its arguments, nested as the function gets them.
+    """
+
+    def __init__(self, call: Call, args: Any) -> None:
+        self._call = call
+        self._held: dict[int, _Held] = {}
+        if call.has_records:
+            for position, leaf in enumerate(pytree.tree_leaves(taken_apart(args))):
+                record = owner_of(leaf)
+                if is_owner(leaf) and id(record) not in self._held:
+                    self._held[id(record)] = _Held(position, record, *contents(record))
+
+    @property
+    def containers(self) -> set[int]:
+        """The ids of the lists and dictionaries among them."""
+        return set(self._held)
+
+    def outcome(self, result: Any) -> Any:
+        """What was returned, with what was written beside it if there are records.
+
+        Raises:
+            UnsupportedError: a record lost an attribute or an item.
+        """
+        outgoing = _Outgoing({key: held.position for key, held in self._held.items()})
+        returned = outgoing.convert(result, False)
+        if not self._held:
+            return returned
+        return Outcome(returned, [each for held in self._held.values() for each in self._writes(held, outgoing)])
+
+    def problems(self, loaded: Iterable[Any]) -> list[str]:
+        """What is wrong with a program that reaches such objects from elsewhere too: one may be an argument, in words.
+
+        Args:
+            loaded: what the program loaded besides its arguments.
+        """
+        if self._held:
+            for each in loaded:
+                if id(each) not in self._held and is_record(type(each)):
+                    kind = type(each).__name__
+                    return [f"reads a {kind} besides those among its arguments, of which it may be one; pass it too"]
+        return []
+
+    def _writes(self, held: _Held, outgoing: _Outgoing) -> list[Write]:
+        names, values = contents(held.record)
+        kind = type(held.record)
+        before = dict(zip(held.names, held.values, strict=True))
+        changed = [i for i, name in enumerate(names) if name not in before or not _same(before[name], values[i])]
+        if kind is list:
+            if not changed and len(values) == len(held.values):
+                return []
+            return [Write(held.position, kind, names, [outgoing.convert(each, True) for each in values])]
+        if not before.keys() <= set(names):
+            gone = next(name for name in before if name not in names)
+            raise UnsupportedError(
+                f"the function deletes {gone!r} of {self._call.paths[held.position]}, an argument, which a graph "
+                "would not do again; set it to None instead"
+            )
+        if not changed:
+            return []
+        new = [outgoing.convert(values[i], True) for i in changed]
+        return [Write(held.position, kind, tuple(names[i] for i in changed), new)]
+
+
+def _same(then: Any, now: Any) -> bool:
+    return then is now or (type(then) in PLAIN and type(then) is type(now) and bool(then == now))
+
+
+class _Outgoing:
+    """Puts stand-ins in the place of records: of those that were given, and of those that the function made."""
+
+    def __init__(self, given: dict[int, int]) -> None:
+        self._given = given
+        self._numbers: dict[int, int] = {}
+        self._open: set[int] = set()
+        self._kept: list[Any] = []  # so that ids stay theirs
+
+    def convert(self, value: Any, inside: bool) -> Any:
+        """A value as it is returned or written, nested in what pytree knows."""
+        position = self._given.get(id(value))
+        if position is not None:
+            return Given(position)
+        if inside and is_class(value):
+            return Constant(value)
+        if is_record(type(value)) or (inside and is_part(value)):
+            return self._made(value)
+        return rebuilt(value, {}, lambda each: self.convert(each, inside))
+
+    def _made(self, record: Any) -> Made | Again:
+        number = self._numbers.get(id(record))
+        if number is not None:
+            if number in self._open:
+                raise UnsupportedError(f"the function makes a {type(record).__name__} that holds itself")
+            return Again(number)
+        number = self._numbers[id(record)] = len(self._numbers)
+        self._kept.append(record)
+        self._open.add(number)
+        names, values = contents(record)
+        parts = [self.convert(each, True) for each in values]
+        self._open.discard(number)
+        return Made(type(record), names, number, parts)

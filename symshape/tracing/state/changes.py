@@ -1,0 +1,182 @@
+"""What a program wrote, for its calls to write again: the places, and the values as they were at its end."""
+
+from __future__ import annotations
+
+import functools
+import os
+import types
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import attrs
+from torch.utils import _pytree as pytree
+
+from symshape.calls import variables
+from symshape.calls.alike import NOTHING
+from symshape.calls.variables import CONTAINERS, Variable, Where, containers_in
+from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container
+from symshape.tracing.state.recorder import SYMBOLIC, Recorder
+
+_MOST_ITEMS = 64  # of a container that is read at each call
+
+
+@attrs.frozen(eq=False)
+class Change:
+    """What a program wrote in one place.
+
+    Attributes:
+        variable: the place.
+        leaves: of the value.
+        tree: how they nest.
+        containers: the ids of lists and dictionaries in it that the program made.
+        text: what is wrong with it, where it cannot be repeated.
+    """
+
+    variable: Variable
+    leaves: list[Any]
+    tree: pytree.TreeSpec
+    containers: tuple[int, ...]
+    text: str
+
+
+class Changes:
+    """What a trace did to the world, which is as it was.
+
+    Args:
+        recorder: what the program read and wrote.
+
+    Attributes:
+        problems: what cannot be repeated, in words.
+        changes: what perhaps can.
+        given: the ids of lists and dictionaries among the arguments.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._stand_ins = recorder.stand_ins
+        self.problems: list[str] = []
+        self.changes: list[Change] = []
+        self.given: set[int] = set()
+
+    @functools.cached_property
+    def _objects(self) -> dict[int, Any]:
+        return _objects_outside(self._recorder)
+
+    def is_kept(self, value: Any) -> bool:
+        """Whether an object was there before the trace, and every later call has the very same."""
+        return id(value) in self._objects and id(value) not in self._stand_ins and not holds_symbolic(value)
+
+    def returned(self, result: Any) -> list[str]:
+        """What is wrong with a result that has a list or dictionary in it that is kept outside, in words."""
+        outside = [each for _, each in containers_in(result) if id(each) in self._stand_ins or self.is_kept(each)]
+        return (
+            ["returns a list or dictionary that is kept outside the function; return a copy of it"] if outside else []
+        )
+
+    def _are_keys_plain(self, value: Any) -> bool:
+        """Whether the keys of every dictionary in a value are the same in each call."""
+        tables = (each for _, each in containers_in(value) if isinstance(each, dict) and not self.is_kept(each))
+        return all(
+            _is_plain(key) or self.is_kept(key) for each in (value, *tables) if isinstance(each, dict) for key in each
+        )
+
+    def add(self, variable: Variable | None, now: Any, text: str) -> None:
+        """A place holds another value at the end of the trace; None for one that no call can write."""
+        if variable is None:
+            self.problems.append(text)
+            return
+        value = NOTHING if now is MISSING else now
+        filled = isinstance(variable, (variables.Contents, variables.Inner))
+        leaves, tree = pytree.tree_flatten(
+            value, is_leaf=lambda each: (each is not value or not filled) and self.is_kept(each)
+        )
+        inside = [id(each) for path, each in containers_in(value) if (path or not filled) and not self.is_kept(each)]
+        if any(each in self._stand_ins for each in inside) or not self._are_keys_plain(value):
+            self.problems.append(text)
+            return
+        self.changes.append(Change(variable, leaves, tree, tuple(inside), text))
+
+
+def _objects_outside(recorder: Recorder) -> dict[int, Any]:
+    """By id, the objects outside that the program came upon, each of them a part of what every call compares."""
+    places = (each.value for each in recorder.places if isinstance(each, (Cell, Attribute)))
+    items = (item for each in recorder.containers for item in each.items)
+    owners = (each.owner for each in recorder.containers)
+    return {id(each): each for group in (places, items, owners) for each in group if type(each) not in PLAIN}
+
+
+def of_container(recorder: Recorder, container: Container) -> Variable | None:
+    """What writes the contents of a container; None where nothing can."""
+    owner = container.owner
+    if type(owner) not in CONTAINERS or len(owner) > _MOST_ITEMS or owner is os.environ._data:
+        return None
+    return recorder.stand_ins.get(id(owner)) or variables.Contents(owner, container.name)
+
+
+def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variable]:
+    """Those of certain places that the program read, and that can be read at each call."""
+    found: list[Variable] = []
+    for place in recorder.places:
+        if where_of(place) in wanted:
+            variable = _variable(recorder, place)
+            if variable is not None and _is_small(place.value):
+                found.append(variable)
+    return found + [
+        variables.Contents(each.owner, each.name)
+        for each in recorder.containers
+        if (id(each.owner), "") in wanted and type(each.owner) in CONTAINERS and _is_small(each.items)
+    ]
+
+
+def _variable(recorder: Recorder, place: Any) -> Variable | None:
+    owner = place.owner
+    if isinstance(place, Attribute):
+        if isinstance(owner, type):
+            return variables.OfClass(owner, place.key, place.name)
+        is_slot = (id(owner), place.key) in recorder.slots and id(owner) not in recorder.given
+        return variables.Slot(owner, place.key, place.name) if is_slot else None
+    if not isinstance(place, Cell):
+        return None
+    if isinstance(owner, types.CellType):
+        return variables.Closure(owner, place.name)
+    namespace = recorder.namespaces.get(id(owner))
+    if namespace is None or namespace.given or not isinstance(owner, dict):
+        return None
+    return variables.Entry(owner, place.key, place.name)
+
+
+def where_of(place: Any) -> Where:
+    """The place of a place, as a variable would have it."""
+    return id(place.owner), "" if isinstance(place.owner, types.CellType) else place.key
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in PLAIN or (type(value) is tuple and all(map(_is_plain, value)))
+
+
+def may_grow(variable: Variable) -> bool:
+    """Whether a place can be read at each call because the program keeps its state in others like it."""
+    return isinstance(variable, (variables.Entry, variables.Slot, variables.Closure))
+
+
+def _is_small(value: Any) -> bool:
+    return len(pytree.tree_leaves(value)) <= _MOST_ITEMS
+
+
+def same_order(before: Iterable[Any], now: Iterable[Any]) -> bool:
+    """Whether the keys that are in both come in the same order, and new ones after them."""
+    old = list(before)
+    kept = set(old)
+    new = list(now)
+    there = set(new)
+    staying = [each for each in old if each in there]
+    return new[: len(staying)] == staying and not any(each in kept for each in new[len(staying) :])
+
+
+def holds_symbolic(value: Any) -> bool:
+    """Whether a symbolic tensor or size is in a value, however nested."""
+    if isinstance(value, SYMBOLIC):
+        return True
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(holds_symbolic(item) for item in value)
+    return isinstance(value, Mapping) and any(holds_symbolic(item) for item in value.values())

@@ -1,0 +1,51 @@
+"""Stand-ins for the values of variables, while a function is traced that reads them."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from symshape.calls.variables import Contents, Inner, Variable, containers_in
+from symshape.tracing.state.recorder import Recorder
+
+_planted_by = 0
+"""The thread whose trace has stand-ins in the world; 0 for none."""
+
+
+def is_planted_by_another() -> bool:
+    """Whether another thread's trace has stand-ins in the world: wait for its end, and read again."""
+    return _planted_by not in (0, threading.get_ident())
+
+
+class Planted:
+    """Variables with what stands for their values in one trace."""
+
+    def __init__(self, variables: Sequence[Variable], stand_ins: Sequence[Any]) -> None:
+        self._pairs = list(zip(variables, stand_ins, strict=True))
+
+    @contextmanager
+    def in_the_world(self, recorder: Recorder) -> Iterator[None]:
+        """Inside, the variables hold their stand-ins; afterwards what they held before."""
+        global _planted_by
+        outer, _planted_by = _planted_by, threading.get_ident()
+        before: list[tuple[Variable, Any]] = []
+        try:
+            for variable, stand_in in self._pairs:
+                value = variable.read()
+                whole = isinstance(variable, Contents)
+                for path, each in containers_in(value):
+                    if path or not whole:
+                        recorder.hidden[id(each)] = each
+                for path, each in containers_in(stand_in):
+                    if path or not whole:
+                        recorder.stand_ins[id(each)] = Inner(variable, path)
+                before.append((variable, copy.copy(value) if whole else value))
+                variable.write(stand_in)
+            yield
+        finally:
+            for variable, value in reversed(before):
+                variable.write(value)
+            _planted_by = outer

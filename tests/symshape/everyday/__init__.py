@@ -1,0 +1,1 @@
+"""Small programs of every day, by class: each is traced once and held against eager at five shapes."""

@@ -1,0 +1,84 @@
+"""Whether padding pays: decided by what was timed and by how full the capacities are."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from symshape.runtime.runners.capture import Recording
+from symshape.runtime.runners.judge import Judge
+from symshape.runtime.runners.variants import Variant
+
+
+class Clock:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(time, "perf_counter", made)
+    return made
+
+
+def _variants(**milliseconds: float) -> list[Variant]:
+    made = [Variant(name, Recording(list), taken) for name, taken in milliseconds.items()]
+    return sorted(made, key=lambda each: each.milliseconds or 0.0)
+
+
+def _judge(clock: Clock, eager: list[float], padded: float) -> Judge:
+    judge = Judge()
+    times = iter(eager)
+
+    def run(leaves: Any, values: Any) -> list[Any]:
+        clock.now += next(times) / 1e3
+        return [leaves, values]
+
+    assert judge.time_eager(run, (1,), (2,)) == [(1,), (2,)]
+    for _ in range(3):
+        assert not judge.settled
+        start = clock.now
+        clock.now += padded / 1e3
+        judge.time_padded(start)
+    assert judge.settled
+    return judge
+
+
+def test_the_first_eager_call_may_be_slow(clock: Clock) -> None:
+    assert _judge(clock, [80.0, 5.0, 6.0], 0.2).eager == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("eager", "padded", "variants", "fill", "pays"),
+    [
+        (5.0, 0.2, {"eager": 1.0}, 0.1, True),  # the host is what eager waits for
+        (0.1, 0.2, {"eager": 0.05}, 1.0, False),  # so little work that the host's part of a padded call is more
+        (1.0, 0.2, {"eager": 10.0}, 0.99, False),  # the device is busy, and padding is work for it
+        (1.0, 0.2, {"eager": 10.0}, 1.0, True),
+        (1.0, 0.2, {"eager": 10.0, "inductor": 5.0}, 0.6, True),  # faster kernels make up for the padding
+        (1.0, 0.2, {"eager": 10.0, "inductor": 5.0}, 0.4, False),
+    ],
+)
+def test_the_faster_one_serves(
+    clock: Clock, eager: float, padded: float, variants: dict[str, float], fill: float, pays: bool
+) -> None:
+    judge = _judge(clock, [eager] * 3, padded)
+    assert judge.prefers(_variants(**variants), fill) is pays
+
+
+def test_finer_steps_are_wanted_where_the_device_is_busy(clock: Clock) -> None:
+    judge = _judge(clock, [1.0] * 3, 0.2)
+    assert judge.device_bound(_variants(eager=10.0))
+    assert not judge.device_bound(_variants(eager=0.5))
+
+
+def test_nothing_is_refused_before_it_was_timed() -> None:
+    assert Judge().prefers(_variants(eager=10.0), 0.1)

@@ -1,0 +1,113 @@
+"""Inductor's kernels in padded programs: eager's values in every bucket from one compilation, poisoned buffers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import symshape
+from symshape import Options, events
+from symshape.runtime.runners import artefacts
+from symshape.runtime.runners.padded import PaddedRunner
+from tests.meta_fns.padding.poison import assert_same, poison
+
+
+@pytest.fixture
+def seen() -> Iterator[list[events.Event]]:
+    found: list[events.Event] = []
+    unsubscribe = events.subscribe(found.append)
+    yield found
+    unsubscribe()
+
+
+class Small(nn.Module):
+    """Rows mixed by a masked softmax: what lies in the padding would show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = self.linear(x) @ x.transpose(-1, -2)
+        return (scores.softmax(-1) @ x).mean(-2)
+
+
+def _call(compiled: Any, model: nn.Module, batch: int, length: int) -> None:
+    for entry in compiled.entries:
+        assert isinstance(entry.runner, PaddedRunner)
+        for bucket in entry.runner.buckets:
+            for buffer in bucket.buffers:
+                poison(buffer, batch + length)
+    x = torch.randn(batch, length, 4)
+    with torch.no_grad():
+        assert_same(compiled(x), model(x), f"({batch}, {length})", tolerance=1e-4)
+
+
+def _runner(compiled: Any) -> PaddedRunner:
+    (entry,) = compiled.entries
+    assert isinstance(entry.runner, PaddedRunner)
+    return entry.runner
+
+
+def test_one_compilation_serves_all_buckets(seen: list[events.Event]) -> None:
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
+    for batch, length in ((3, 7), (2, 40), (5, 11), (3, 8), (9, 2), (70, 33), (2, 37)):
+        _call(compiled, model, batch, length)
+    chosen = [each for each in seen if isinstance(each, events.VariantChosen)]
+    assert len(chosen) == len(_runner(compiled).buckets) >= 5
+    assert all(each.milliseconds.keys() == {"eager", "inductor"} for each in chosen)
+    assert all(each.milliseconds[each.kernels] == min(each.milliseconds.values()) for each in chosen)
+    assert len(_runner(compiled)._kernels) == 1  # type: ignore[arg-type]
+    assert not [each for each in seen if isinstance(each, events.RunnerFallback)]
+
+
+def test_a_compiler_that_fails_leaves_eagers_kernels(seen: list[events.Event], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(artefacts.Artefacts, "_compile", broken)
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
+    for batch, length in ((3, 7), (2, 40), (3, 8)):
+        _call(compiled, model, batch, length)
+    reasons = [each.reason for each in seen if isinstance(each, events.RunnerFallback)]
+    assert reasons == ["RuntimeError: no compiler here"]
+    assert [each.kernels for bucket in _runner(compiled).buckets for each in bucket.variants] == ["eager", "eager"]
+
+
+def test_in_the_background_calls_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("symshape.runtime.runners.padded._PATIENCE", 3)
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="auto"))
+    for _ in range(4):
+        _call(compiled, model, 3, 7)
+    kernels = _runner(compiled)._kernels
+    assert kernels is not None
+    until = time.monotonic() + 240
+    while kernels.busy and time.monotonic() < until:
+        _call(compiled, model, 3, 7)
+        time.sleep(0.05)
+    assert not kernels.busy
+    for batch, length in ((3, 7), (2, 40)):
+        _call(compiled, model, batch, length)
+        _call(compiled, model, batch, length)
+    assert [len(bucket.variants) for bucket in _runner(compiled).buckets] == [2, 2]
+    assert len(kernels) == 1
+
+
+def test_what_has_effects_is_not_timed() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.add_(1).sum(0)
+
+    compiled = symshape.compile(fn, dynamic=True, runner="padded", options=Options(kernels="inductor"))
+    for size in (5, 9, 6):
+        x = torch.randn(size, 3)
+        twin = x.clone()
+        torch.testing.assert_close(compiled(x), fn(twin))
+        torch.testing.assert_close(x, twin)

@@ -1,0 +1,38 @@
+"""Programs of every day: each traces, is right at five shapes, and keeps the sizes dynamic that it does not look at."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tests.symshape.everyday import program as _program
+from tests.symshape.everyday.known import KNOWN
+from tests.symshape.everyday.program import PROGRAMS, Program, judge
+
+_NO_PROGRAMS = ("__init__", "known", "program")
+
+for _each in sorted(Path(_program.__file__).parent.glob("*.py")):
+    if _each.stem not in _NO_PROGRAMS:
+        importlib.import_module(f"{_program.__package__}.{_each.stem}")
+
+
+@pytest.mark.parametrize("program", [pytest.param(each, id=name) for name, each in PROGRAMS.items()])
+def test_right_and_dynamic(program: Program) -> None:
+    verdict = judge(program)
+    known = KNOWN.get(str(program))
+    if known is None:
+        assert verdict.outcome == program.keeps, verdict.detail
+    else:
+        assert verdict.outcome != program.keeps, "it is right now: take its row out of known.py"
+        assert verdict.outcome == known.outcome, f"known as {known.outcome}, now {verdict.outcome}: {verdict.detail}"
+
+
+def test_known_ones_are_programs_and_none_is_wrong() -> None:
+    assert PROGRAMS.keys() >= KNOWN.keys(), f"no such programs: {KNOWN.keys() - PROGRAMS.keys()}"
+    assert all(each.outcome != "wrong" and each.reason for each in KNOWN.values())
+
+
+def test_there_are_many() -> None:
+    assert len(PROGRAMS) >= 120
