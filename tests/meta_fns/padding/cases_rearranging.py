@@ -36,6 +36,17 @@ def _of_groups(x: torch.Tensor) -> torch.Tensor:
     return aten._grouped_mm(x, torch.linspace(-1, 1, 128).view(2, 8, 8), ends)
 
 
+def _recurrent(kind: str, nonlinearity: str | None = None) -> Any:
+    options = {} if nonlinearity is None else {"nonlinearity": nonlinearity}
+    layer = getattr(torch.nn, kind)(3, 4, batch_first=True, **options).eval()
+
+    def run(x: torch.Tensor) -> Any:
+        out, last = layer(x)
+        return (out, out.sum(1)) if kind == "LSTM" else (out, last)
+
+    return run
+
+
 IMAGES = floats(2, 3, 4, 5)
 LIKE = floats(6, 7)
 
@@ -107,6 +118,8 @@ REARRANGING: tuple[Case, ...] = (
     case(
         "baddbmm", lambda c, a, b: torch.baddbmm(c, a, b, beta=0.5), floats(2, 3, 5), floats(2, 3, 4), floats(2, 4, 5)
     ),
+    *(case(f"recurrent, {each}", _recurrent(each), floats(2, 6, 3, static=(2,))) for each in ("GRU", "LSTM")),
+    *(case(f"recurrent, {each}", _recurrent("RNN", each), floats(2, 6, 3, static=(2,))) for each in ("tanh", "relu")),
     case("product of groups", _of_groups, floats(9, 8, static=(1,))),
     case("index of merged", lambda x, y: x.flatten(0, 1)[torch.arange(y.shape[0])].sum(0), floats(3, 5, 2), floats(4)),
     case(
