@@ -46,6 +46,7 @@ def _cell(operations: int) -> Formula:
 
 
 charge_all(CostRule("contraction", _layer(1)), "mkldnn_rnn_layer")
+charge_all(CostRule("contraction", _layers(1)), "_cudnn_rnn")
 charge_all(CostRule("contraction", _layer(2)), "mkldnn_rnn_layer_backward")
 charge_all(CostRule("contraction", _layers(2)), "lstm.input gru.input rnn_tanh.input rnn_relu.input")
 charge_all(CostRule("contraction", _layers(3)), "lstm.data gru.data rnn_tanh.data rnn_relu.data")

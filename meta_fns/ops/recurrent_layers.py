@@ -16,6 +16,7 @@ from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Size, check, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
+from meta_fns.padding import recurrent as padded_recurrent
 
 __all__: list[str] = []
 
@@ -85,7 +86,7 @@ def _results(
     return output, *(TensorSpec.contiguous(state.sizes, state.dtype, state.device) for state in states)
 
 
-@rule("aten.lstm.input", name="recurrent layers")
+@rule("aten.lstm.input", name="recurrent layers", padding=padded_recurrent.layers)
 def lstm(
     input: TensorSpec,  # noqa: A002 - name of the schema
     hx: Sequence[TensorSpec],
@@ -103,7 +104,13 @@ def lstm(
     return _results(input, hx, params, has_biases, num_layers, bidirectional, batch_first)
 
 
-@rule("aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input", name="recurrent layers")
+@rule(
+    "aten.gru.input",
+    "aten.rnn_tanh.input",
+    "aten.rnn_relu.input",
+    name="recurrent layers",
+    padding=padded_recurrent.layers,
+)
 def gru(
     input: TensorSpec,  # noqa: A002 - name of the schema
     hx: TensorSpec,

@@ -12,7 +12,7 @@ from meta_fns.padding.axes import Axis, agree, capacity_of, is_padded, padded_si
 from meta_fns.padding.broadcasting import broadcast_axes
 from meta_fns.padding.padded import Emitter, Padded, apply
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import index_in
+from meta_fns.padding.repairs import compacted, index_in
 
 __all__ = ["embedding", "gather", "index", "index_select"]
 
@@ -31,6 +31,7 @@ def index_select(emit: Emitter, self: Padded, dim: int, index: Padded) -> Padded
     if not self.ndim or index.ndim != 1:
         raise Refuse("an index_select of or by a scalar")
     at = wrap_dim(dim, self.ndim)
+    self = compacted(emit, self, at)
     found = index_in(emit, index, self.axes[at], wraps=False)
     axes = (*self.axes[:at], *index.axes, *self.axes[at + 1 :])
     return Padded(apply(emit, self, at, found), axes, valid=self.valid)
@@ -41,6 +42,7 @@ def gather(emit: Emitter, self: Padded, dim: int, index: Padded, **kwargs: Any) 
     if self.ndim != index.ndim or not self.ndim:
         raise Refuse("a gather of or by a scalar")
     at = wrap_dim(dim, self.ndim)
+    self = compacted(emit, self, at)
     for i, (own, other) in enumerate(zip(self.axes, index.axes, strict=True)):
         if i != at and not agree(own, other) and max(len(own), len(other)) > 1:
             raise Refuse("dimensions are merged differently", *padded_sizes((own, other)))
@@ -53,6 +55,8 @@ def gather(emit: Emitter, self: Padded, dim: int, index: Padded, **kwargs: Any) 
 def index(emit: Emitter, self: Padded, indices: Sequence[Padded | None]) -> Padded:
     """``self[i, j, :, ...]``: the broadcast of the indices stands where they stood, or first if they stood apart."""
     dims = [dim for dim, each in enumerate(indices) if each is not None]
+    for dim in dims:
+        self = compacted(emit, self, dim)
     found = [each and index_in(emit, each, self.axes[dim], wraps=True) for dim, each in enumerate(indices)]
     read: tuple[Axis, ...] = broadcast_axes([each.axes for each in found if each is not None])
     rest = [axis for dim, axis in enumerate(self.axes) if dim not in dims]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta_fns.padding.axes import is_padded
+from meta_fns.padding.axes import is_padded, length, normal
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
 from meta_fns.padding.padded import Emitter, Padded, apply
-from meta_fns.padding.repairs import masked
+from meta_fns.padding.refusals import Refuse
+from meta_fns.padding.repairs import compacted, masked
 
-__all__ = ["added_product", "product"]
+__all__ = ["added_product", "grouped_product", "product"]
 
 
 def contracted(emit: Emitter, a: Padded, b: Padded) -> tuple[Padded, Padded]:
@@ -39,3 +40,15 @@ def added_product(emit: Emitter, self: Padded, mat1: Padded, mat2: Padded, **kwa
     axes = (*a.axes[:-1], *b.axes[a.ndim - 1 :])
     broadcast_axes([self.axes, axes])
     return Padded(apply(emit, self, a, b, **kwargs), axes)
+
+
+def grouped_product(emit: Emitter, self: Padded, mat2: Padded, offs: Padded | None = None, *rest: Any) -> Padded:
+    """``(n, k), (g, k, m) -> (n, m)``, groups of rows that end at ``offs``: rows behind the last of them are padding.
+
+    Raises: Refuse where anything but the rows is padded.
+    """
+    if self.ndim != 2 or mat2.ndim != 3 or offs is None or mat2.sizes or offs.sizes or is_padded(self.axes[1]):
+        raise Refuse("only rows of a product of groups may be padded", *self.sizes, *mat2.sizes)
+    return Padded(
+        apply(emit, compacted(emit, self, 0), mat2, offs, *rest), (normal((length(self.axes[0]),)), mat2.axes[2])
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from meta_fns.padding.padded import Emitter, Padded, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import take
 
-__all__ = ["on_cuda"]
+__all__ = ["layers", "on_cuda"]
 
 _aten = torch.ops.aten
 
@@ -37,32 +37,73 @@ def on_cuda(
     given = dict(zip(names, rest, strict=True))
     if given["batch_sizes"]:
         raise Refuse("a packed sequence lists its sizes", *input.sizes, remedy="pass a padded batch and its lengths")
+    states = [hx] if cx is None else [hx, cx]
+    _need_forward(input, states, given)
+    found = emit.call(emit.op, *map(lowered, (input, weight, weight_stride0, weight_buf, hx, cx, *rest)))
+    made = _results(emit, input, found, states, given)
+    return (*made, *[None] * (5 - len(made)))
+
+
+def layers(
+    emit: Emitter,
+    input: Padded,  # noqa: A002 - name of the schema
+    hx: Any,
+    params: Sequence[Padded],
+    *rest: Any,
+) -> tuple[Padded | None, ...]:
+    """``lstm``, ``gru`` and plain recurrent layers, kept as one op, likewise."""
+    names = [argument.name for argument in emit.op._schema.arguments][3:]
+    given = dict(zip(names, rest, strict=True))
+    states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
+    _need_forward(input, states, given)
+    found = emit.call(emit.op, *map(lowered, (input, hx, params, *rest)))
+    return _results(emit, input, found, states, given)
+
+
+def _need_forward(input: Padded, states: Sequence[Padded], given: Mapping[str, Any]) -> None:  # noqa: A002
+    """Raises: Refuse where padding could reach what is valid."""
     if given["train"] and given["dropout"]:
         raise Refuse("it draws random numbers, as many as the tensor has elements in memory", *input.sizes)
-    at, beside = (1, 0) if given["batch_first"] else (0, 1)
-    time, batch = input.axes[at], input.axes[beside]
-    if is_padded(input.axes[2]) or any(is_padded(axis) for axis in (hx.axes[0], hx.axes[2])):
-        raise Refuse("features are padded", *padded_sizes((input.axes[2], hx.axes[2])))
-    for state in (hx, cx):
-        if state is not None:
-            need_agreement(state.axes[1], batch)
-    moves = is_padded(time)
-    if moves and given["bidirectional"]:
+    at, beside = _places(given)
+    time, features = input.axes[at], (input.axes[2], *(each.axes[place] for each in states for place in (0, 2)))
+    if any(map(is_padded, features)):
+        raise Refuse("features are padded", *padded_sizes(features))
+    for state in states:
+        need_agreement(state.axes[1], input.axes[beside])
+    if not is_padded(time):
+        return
+    if given["bidirectional"]:
         remedy = "layers in one direction"
         raise Refuse("the way back begins in the padding", *padded_sizes((time,)), remedy=remedy)
-    if moves and not known(prefix(time) >= 1):
+    if not known(prefix(time) >= 1):
         raise Refuse("a sequence of no steps is not known to be avoided", *padded_sizes((time,)))
-    found = emit.call(emit.op, *map(lowered, (input, weight, weight_stride0, weight_buf, hx, cx, *rest)))
-    out, last, cell = (found[i] for i in range(3))
+
+
+def _places(given: Mapping[str, Any]) -> tuple[int, int]:
+    """The dimensions of time and batch."""
+    return (1, 0) if given["batch_first"] else (0, 1)
+
+
+def _results(
+    emit: Emitter,
+    input: Padded,  # noqa: A002 - name of the schema
+    found: Sequence[Any],
+    states: Sequence[Padded],
+    given: Mapping[str, Any],
+) -> tuple[Padded | None, ...]:
+    """The output, and the last states as far as they are known where the sequence ends."""
+    at, _ = _places(given)
+    time = input.axes[at]
     axes = list(input.axes)
-    axes[2] = normal((out.spec.sizes[2],))
-    output = Padded(out, tuple(axes))
-    if not moves:
-        return output, Padded(last, hx.axes), None if cx is None else Padded(cell, cx.axes), None, None
+    axes[2] = normal((found[0].spec.sizes[2],))
+    output = Padded(found[0], tuple(axes))
+    if not is_padded(time):
+        return output, *(Padded(last, state.axes) for last, state in zip(found[1:], states, strict=False))
+    unknown: list[None] = [None] * len(states)
     if given["num_layers"] != 1:
-        return output, None, None, None, None
+        return output, *unknown
     place = emit.call(_aten.reshape.default, emit.call(_aten.sub.Tensor, emit.size(prefix(time)), 1), [1])
     emit.repaired(f"gather: position {prefix(time)} - 1", prefix(time))
     ended = take(emit, output, at, place)
     ended = emit.call(_aten.transpose.int, ended, 0, 1) if at else ended
-    return output, Padded(ended, hx.axes), None, None, None
+    return output, Padded(ended, states[0].axes), *unknown[1:]

@@ -16,7 +16,7 @@ from meta_fns.padding.axes import agree, capacity, capacity_of, padded_sizes, pr
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
 from meta_fns.padding.padded import Emitter, Handle, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import index_in, masked, number, positions, take
+from meta_fns.padding.repairs import compacted, index_in, masked, number, positions, take
 from meta_fns.padding.slicing import from_start
 
 __all__ = ["along_index", "index_put", "scatter", "select_scatter", "slice_scatter"]
@@ -68,6 +68,7 @@ def scatter(emit: Emitter, self: Padded, dim: int, index: Padded, *rest: Any, **
     if self.ndim != index.ndim or not self.ndim:
         raise Refuse("a scatter into or by a scalar", *self.sizes, *index.sizes)
     at = wrap_dim(dim, self.ndim)
+    self = compacted(emit, self, at)
     _need_covered(index, self, at)
     if rest and isinstance(rest[0], Padded):
         _need_covered(index, rest[0], -1)
@@ -96,6 +97,7 @@ def along_index(emit: Emitter, self: Padded, dim: int, index: Padded, source: An
     if not self.ndim or index.ndim != 1:
         raise Refuse("an index_add into or by a scalar", *self.sizes, *index.sizes)
     at = wrap_dim(dim, self.ndim)
+    self = compacted(emit, self, at)
     if isinstance(source, Padded) and source.ndim:
         need_agreement(source.axes[at], index.axes[0])
         for i, (own, other) in enumerate(zip(self.axes, source.axes, strict=True)):
@@ -118,6 +120,8 @@ def index_put(
     if any(each.dtype in (torch.bool, torch.uint8) for _, each in given):
         return _where(emit, self, given, values, accumulate)
     dims = [dim for dim, _ in given]
+    for dim in dims:
+        self = compacted(emit, self, dim)
     read = broadcast_axes([each.axes for _, each in given])
     rest = [axis for dim, axis in enumerate(self.axes) if dim not in dims]
     at = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from tests.meta_fns.padding.cases import WEIGHT, Case, case
+from tests.meta_fns.padding.cases import WEIGHT, Case, aten, case
 from tests.meta_fns.padding.poison import floats, ints
 
 __all__ = ["REARRANGING"]
@@ -28,6 +28,23 @@ def _to(mode: str, **options: Any) -> Any:
 def _from_table(like: torch.Tensor) -> torch.Tensor:
     """As vision transformers resample their positions."""
     return F.interpolate(TABLE * 1, size=like.shape, mode="bicubic").flatten(2) + like.sum()
+
+
+def _of_groups(x: torch.Tensor) -> torch.Tensor:
+    """As mixtures of experts multiply."""
+    ends = (torch.arange(1, 3) * x.shape[0] // 2).to(torch.int32)
+    return aten._grouped_mm(x, torch.linspace(-1, 1, 128).view(2, 8, 8), ends)
+
+
+def _recurrent(kind: str, nonlinearity: str | None = None) -> Any:
+    options = {} if nonlinearity is None else {"nonlinearity": nonlinearity}
+    layer = getattr(torch.nn, kind)(3, 4, batch_first=True, **options).eval()
+
+    def run(x: torch.Tensor) -> Any:
+        out, last = layer(x)
+        return (out, out.sum(1)) if kind == "LSTM" else (out, last)
+
+    return run
 
 
 IMAGES = floats(2, 3, 4, 5)
@@ -100,6 +117,16 @@ REARRANGING: tuple[Case, ...] = (
     case("glu", lambda x: F.glu(x.view(-1, 6)), floats(3, 6, static=(1,))),
     case(
         "baddbmm", lambda c, a, b: torch.baddbmm(c, a, b, beta=0.5), floats(2, 3, 5), floats(2, 3, 4), floats(2, 4, 5)
+    ),
+    *(case(f"recurrent, {each}", _recurrent(each), floats(2, 6, 3, static=(2,))) for each in ("GRU", "LSTM")),
+    *(case(f"recurrent, {each}", _recurrent("RNN", each), floats(2, 6, 3, static=(2,))) for each in ("tanh", "relu")),
+    case("product of groups", _of_groups, floats(9, 8, static=(1,))),
+    case("index of merged", lambda x, y: x.flatten(0, 1)[torch.arange(y.shape[0])].sum(0), floats(3, 5, 2), floats(4)),
+    case(
+        "index_add to merged",
+        lambda x, y: x.flatten(0, 1).index_add(0, torch.arange(y.shape[0]), y).view(x.shape).sum(1),
+        floats(3, 5, 2),
+        floats(4, 2),
     ),
     case(
         "losses",

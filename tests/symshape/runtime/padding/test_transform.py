@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-import meta_fns
 import symshape
 from guards import parse
 from guards.terms import fold
@@ -222,27 +221,6 @@ def test_a_recurrent_layer_that_goes_back_is_refused() -> None:
         pad(_recurrent(1, True, both=True), Region([parse("s1 >= 1")], {}, {"s0": 4, "s1": 12}), CPU)
     assert caught.value.symbols == {"s1"}
     assert "one direction" in caught.value.remedy
-
-
-@pytest.mark.parametrize("both", [True, False])
-@pytest.mark.parametrize("first", [True, False])
-def test_recurrent_layers_have_the_shapes_of_torchs_own(first: bool, both: bool) -> None:
-    graph = _recurrent(2, first, both)
-    sizes = {"s0": 3, "s1": 7}
-
-    def like(value: Value) -> torch.Tensor:
-        return torch.empty([amount(size, sizes) for size in value.spec.sizes], device="meta")
-
-    args = map_argument(graph.nodes[0].args, like)
-    theirs = RNN(*args)
-    mine = meta_fns.infer(RNN, _specs(args), {})
-    for each, other in zip(mine[:3], theirs[:3], strict=True):
-        assert tuple(each.sizes) == tuple(other.shape)
-        assert each.dtype is other.dtype
-
-
-def _specs(args: Any) -> list[Any]:
-    return [[TensorSpec.of(b) for b in a] if isinstance(a, (list, tuple)) else a for a in args]
 
 
 def test_a_causal_mask_for_other_keys_is_refused() -> None:
