@@ -58,6 +58,7 @@ COMPILED = (
     "deciders/local_search",
     "deciders/mccormick",
     "deciders/product_lemmas",
+    "deciders/pushing",
     "deciders/witnesses",
     "asking/assumptions",
     "asking/climb",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import torch
 from torch import nn
 
@@ -40,6 +41,16 @@ def test_values_in_nested_arguments() -> None:
     assert list(values_in((a, [b, 3, None], {"out": (c, a)}))) == [a, b, c, a]
     assert list(values_in("v0")) == []
     assert repr(b) == b.name == "v1"
+
+
+def test_a_node_knows_what_it_reads() -> None:
+    a, b, size = value(0), value(1), arithmetic.symbol("s0")
+    ratio = FloatTerm("from_int", (size,))
+    node = Node(torch.ops.aten.cat.default, ([b, a], 1, (size, 2)), {"out": a, "alpha": ratio}, (None,), True)
+    assert node.reads == (b, a, a)
+    assert node.numbers == (size, ratio)
+    changed = attrs.evolve(node, args=(b,), kwargs={})
+    assert (changed.reads, changed.numbers) == ((b,), ())
 
 
 def test_arguments_are_mapped_where_they_stand() -> None:
