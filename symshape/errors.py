@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Self
@@ -117,7 +116,9 @@ class RuntimeAssertionError(SymShapeError, RuntimeError):
     """
 
 
-@functools.lru_cache(maxsize=64)
+_assertion_errors: dict[type[Exception], type[RuntimeAssertionError]] = {}
+
+
 def assertion_error(kind: type[Exception]) -> type[RuntimeAssertionError]:
     """The class of errors for a check that eager raises as ``kind``.
 
@@ -126,7 +127,11 @@ def assertion_error(kind: type[Exception]) -> type[RuntimeAssertionError]:
     """
     if issubclass(RuntimeAssertionError, kind):
         return RuntimeAssertionError
-    return type(f"RuntimeAssertion{kind.__name__}", (RuntimeAssertionError, kind), {"__module__": __name__})
+    found = _assertion_errors.get(kind)
+    if found is None:
+        found = type(f"RuntimeAssertion{kind.__name__}", (RuntimeAssertionError, kind), {"__module__": __name__})
+        _assertion_errors[kind] = found
+    return found
 
 
 class RunnerError(SymShapeError):
