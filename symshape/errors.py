@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Self
@@ -117,7 +116,9 @@ class RuntimeAssertionError(SymShapeError, RuntimeError):
     """
 
 
-@functools.lru_cache(maxsize=256)
+_assertion_errors: dict[type[Exception], type[RuntimeAssertionError]] = {}
+
+
 def assertion_error_of(kind: type[Exception]) -> type[RuntimeAssertionError]:
     """The class of a failed assertion that the program's own handlers of ``kind`` catch too.
 
@@ -126,10 +127,14 @@ def assertion_error_of(kind: type[Exception]) -> type[RuntimeAssertionError]:
     """
     if issubclass(RuntimeAssertionError, kind):
         return RuntimeAssertionError
-    try:
-        return type("RuntimeAssertionError", (RuntimeAssertionError, kind), {"__module__": __name__})
-    except TypeError:  # two layouts that do not go together
-        return RuntimeAssertionError
+    found = _assertion_errors.get(kind)
+    if found is None:
+        try:
+            found = type(f"RuntimeAssertion{kind.__name__}", (RuntimeAssertionError, kind), {"__module__": __name__})
+        except TypeError:  # two layouts that do not go together
+            found = RuntimeAssertionError
+        _assertion_errors[kind] = found
+    return found
 
 
 class RunnerError(SymShapeError):

@@ -24,7 +24,7 @@ from symshape import (
     SymShapeError,
     UnsupportedError,
 )
-from symshape.errors import assertion_error
+from symshape.errors import assertion_error_of
 from tests.symshape.eager import assert_same
 
 R = torch.ones
@@ -295,8 +295,8 @@ def test_every_error_is_of_one_family() -> None:
 
 @pytest.mark.parametrize("kind", [RuntimeError, IndexError, ValueError, TypeError, NotImplementedError])
 def test_a_failed_check_is_of_the_class_that_eager_raises(kind: type[Exception]) -> None:
-    error = assertion_error(kind)
+    error = assertion_error_of(kind)
     assert issubclass(error, kind)
     assert issubclass(error, symshape.RuntimeAssertionError)
-    assert assertion_error(kind) is error
+    assert assertion_error_of(kind) is error
     assert str(error("text")) == "text"
