@@ -168,7 +168,8 @@ def test_copies_are_compiled_and_start_without_programs(again: Callable[[Any], A
     module, compiled = pair
     check(module, compiled)
     copied = again(compiled)
-    assert copied.__class__ is Scaled
+    kind: type = copied.__class__
+    assert kind is Scaled
     assert copied.stats().calls == 0
     check(module, copied)
     assert copied.stats().traces == 1
