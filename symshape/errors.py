@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Self
@@ -110,7 +111,22 @@ class GuardViolation(SymShapeError):
 
 
 class RuntimeAssertionError(SymShapeError, RuntimeError):
-    """A ``torch._check`` on a data-dependent value failed while the compiled program ran."""
+    """A ``torch._check`` on a data-dependent value failed while the compiled program ran.
+
+    Of a check that raises another error (``torch._check_index``: an ``IndexError``) it is of that class too.
+    """
+
+
+@functools.lru_cache(maxsize=64)
+def assertion_error(kind: type[Exception]) -> type[RuntimeAssertionError]:
+    """The class of errors for a check that eager raises as ``kind``.
+
+    >>> issubclass(assertion_error(IndexError), IndexError), assertion_error(RuntimeError) is RuntimeAssertionError
+    (True, True)
+    """
+    if issubclass(RuntimeAssertionError, kind):
+        return RuntimeAssertionError
+    return type(f"RuntimeAssertion{kind.__name__}", (RuntimeAssertionError, kind), {"__module__": __name__})
 
 
 class RunnerError(SymShapeError):

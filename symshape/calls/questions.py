@@ -46,8 +46,8 @@ class Question:
 
     Attributes:
         position: the leaf's.
-        what: ``attribute`` (of a tensor's own, by name), ``attributes`` (their names), ``is`` (a certain object), or
-            the name of a method of tensors that answers a bool.
+        what: ``attribute`` (of a tensor's own, by name), ``attributes`` (their names), ``is`` (a certain object),
+            ``hooked`` (whether hooks see its gradient), or the name of a method of tensors that answers a bool.
         about: the name of the attribute, or the object.
     """
 
@@ -64,6 +64,8 @@ class Question:
         if self.what == "attribute":
             own = leaf.__dict__
             return alike(own[self.about]) if self.about in own else ABSENT
+        if self.what == "hooked":
+            return bool(leaf._backward_hooks)
         if self.what == "attributes":
             return tuple(name for name in leaf.__dict__ if not name.startswith("_dynamo_"))
         with torch._C.DisableTorchFunction():
@@ -75,6 +77,8 @@ class Question:
             return f"the attribute {self.about} of {path}"
         if self.what == "attributes":
             return f"the attributes of {path}"
+        if self.what == "hooked":
+            return f"whether {path} has hooks"
         return f"which object {path} is" if self.what == "is" else f"{path}.{self.what}()"
 
 

@@ -308,7 +308,8 @@ class Compiled:
         if self._layout and self._dynamic is not False:
             paths = paths_of_variables(call)
             found = (each for each in sources_of(call) if isinstance(each, (Size, IntArg)) and each.arg in paths)
-            wanted = dict.fromkeys(found, Policy.AUTO) | wanted
+            for each in found:
+                wanted.setdefault(each, Policy.AUTO)
         return wanted, history
 
     # -- looking at it

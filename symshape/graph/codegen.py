@@ -14,7 +14,7 @@ import torch
 from guards.terms.generated import generated_function
 from guards.terms.straight_line import StraightLine, once
 from guards.terms.term import Op, Term
-from symshape.errors import RuntimeAssertionError
+from symshape.errors import assertion_error
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Assertion, Binding, Node, Value, map_argument, values_in, written_values
@@ -67,7 +67,7 @@ def _failed(assertion: Assertion, values: Mapping[str, int]) -> None:
         f"{s.name} = {values[s.name]}" for s in sorted(assertion.guard.term.symbols, key=lambda s: s.order)
     )
     message = f"{assertion.message.text(values)}: " if assertion.message else ""
-    raise RuntimeAssertionError(
+    raise assertion_error(assertion.message.kind)(
         f"{message}{assertion.guard.term} does not hold ({shown}); asserted at {assertion.guard.origin}"
     )
 

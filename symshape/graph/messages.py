@@ -31,7 +31,7 @@ class Place:
 
 @attrs.frozen
 class Message:
-    """A text with places for numbers.
+    """A text with places for numbers, and the class of the error that eager raises with it.
 
     >>> from guards.terms import arithmetic
     >>> message = Message(("", Place(arithmetic.symbol("u0")), " is too few"))
@@ -40,6 +40,7 @@ class Message:
     """
 
     parts: tuple[str | Place, ...] = ()
+    kind: type[Exception] = attrs.field(default=RuntimeError, kw_only=True)
 
     def text(self, values: Mapping[str, int]) -> str:
         """The text for these values of symbols (unbacked floats among them)."""

@@ -24,6 +24,7 @@ from symshape import (
     SymShapeError,
     UnsupportedError,
 )
+from symshape.errors import assertion_error
 from tests.symshape.eager import assert_same
 
 R = torch.ones
@@ -290,3 +291,12 @@ def test_every_error_is_of_one_family() -> None:
             made = each("the message")  # type: ignore[call-arg]
             assert str(made) == "the message"
             assert str(copy.copy(made)) == "the message"
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, IndexError, ValueError, TypeError, NotImplementedError])
+def test_a_failed_check_is_of_the_class_that_eager_raises(kind: type[Exception]) -> None:
+    error = assertion_error(kind)
+    assert issubclass(error, kind)
+    assert issubclass(error, symshape.RuntimeAssertionError)
+    assert assertion_error(kind) is error
+    assert str(error("text")) == "text"

@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from symshape.calls.arguments import TENSOR_TYPES
+from symshape.calls.questions import Question
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Node
 from symshape.tracing.intercept import composites, interpolate
@@ -309,6 +310,23 @@ _of_data = {each: _with_plain_data(each) for each in (torch.tensor, torch.as_ten
 _handlers[torch.Tensor.new_tensor] = _with_plain_data(torch.Tensor.new_tensor)
 
 
+def _gradients(*args: Any, **kwargs: Any) -> Any:
+    """``torch.autograd.grad``: hooks on an argument see its gradient, and stand-ins have none."""
+    for tensor in torch.utils._pytree.tree_leaves((args, kwargs)):
+        if type(tensor) is SymbolicTensor:
+            for position, original in list(tensor._tracer.originals.values()):
+                if tensor._tracer.note(Question(position, "hooked"), original):
+                    raise UnsupportedError(
+                        "the function computes gradients and is given a tensor with hooks, which a traced graph would "
+                        "not call; register them on a tensor that the function makes, or around it"
+                    )
+            break
+    return torch.autograd.grad(*args, **kwargs)
+
+
+_handlers[torch.autograd.grad] = _gradients
+
+
 class FunctionMode(TorchFunctionMode):
     """Hands the functions above to Python and everything else to torch."""
 
@@ -321,6 +339,8 @@ class FunctionMode(TorchFunctionMode):
             return _readers[func](*args, **kwargs or {})
         elif func is torch.sym_ite:
             return _sym_ite(*args)
+        elif func is torch.autograd.grad:
+            return _gradients(*args, **kwargs or {})
         elif func in _of_data:
             return _of_data[func](*args, **kwargs or {})
         return func(*args, **kwargs) if kwargs else func(*args)

@@ -6,7 +6,7 @@ Python answers these without asking the objects, so whoever runs the traced code
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -22,13 +22,6 @@ _type = type  # in traced code the name means ours
 _ONE_OBJECT = range(-5, 257)  # integers of which Python keeps one object each
 
 
-class Asked(Trace, Protocol):
-    """A trace that notes what was asked of any argument, tensor or not."""
-
-    def note(self, question: Question, leaf: Any) -> Any:
-        """The answer of this call, which later calls must give too."""
-
-
 class Identity:
     """``is`` in one traced program.
 
@@ -37,7 +30,7 @@ class Identity:
         leaves: the call's own leaves, constants as they are.
     """
 
-    def __init__(self, trace: Asked, leaves: Sequence[Any]) -> None:
+    def __init__(self, trace: Trace, leaves: Sequence[Any]) -> None:
         self._trace = trace
         self._positions: dict[int, int] = {}
         for position, leaf in enumerate(leaves):  # constants that are known by their parts, not by identity

@@ -108,7 +108,7 @@ def _objects_outside(recorder: Recorder) -> dict[int, Any]:
 def of_container(recorder: Recorder, container: Container) -> Variable | None:
     """What writes the contents of a container; None where nothing can."""
     owner = container.owner
-    if type(owner) not in CONTAINERS or len(owner) > _MOST_ITEMS or owner is os.environ._data:
+    if type(owner) not in CONTAINERS or len(owner) > _MOST_ITEMS or owner is vars(os.environ)["_data"]:
         return None
     return recorder.stand_ins.get(id(owner)) or variables.Contents(owner, container.name)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
+
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.facts.facts import Facts
@@ -194,7 +196,7 @@ class ShapeEnv:
             where = self.origin()
             raise ProgramError(f"{text or f'{condition} does not hold'} (at {where})")
 
-    def expect_true(self, condition: Term, message: Message = "") -> bool:
+    def expect_true(self, condition: Term, message: Message = "", kind: type[Exception] = RuntimeError) -> bool:
         """Asserts ``condition``: a guard if it is about inputs, else a run-time assertion; False if it cannot hold."""
         if condition in self._true:
             return True
@@ -206,7 +208,7 @@ class ShapeEnv:
             where = self.origin()
             self.facts = self.facts.assume(condition)
             if self.on_assertion is not None:
-                self.on_assertion(Guard(condition, where), texts.to_be_said(message))
+                self.on_assertion(Guard(condition, where), attrs.evolve(texts.to_be_said(message), kind=kind))
         if answer is not False:
             self._true.add(condition)
         return answer is not False

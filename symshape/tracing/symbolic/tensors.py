@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from meta_fns import TensorSpec
 from meta_fns.core import dense, layout
 from symshape.calls.alike import PLAIN
-from symshape.calls.questions import ABSENT
+from symshape.calls.questions import ABSENT, Question
 from symshape.errors import UnsupportedError
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Step, Value
@@ -80,6 +80,9 @@ class Trace(Protocol):
 
     def ask(self, tensor: SymbolicTensor, what: str, about: Any = None) -> Hashable:
         """The answer to a question about the argument that a tensor stands for."""
+
+    def note(self, question: Question, leaf: Any) -> Any:
+        """The answer to a question about any argument, which later calls must give too."""
 
 
 class SymbolicTensor(torch.Tensor):

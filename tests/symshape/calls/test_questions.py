@@ -32,6 +32,13 @@ def test_answers() -> None:
     assert Question(0, "is_inference").answer(weight) is False
     with torch.inference_mode():
         assert Question(0, "is_inference").answer(torch.ones(3)) is True
+    hooked = torch.ones(3, requires_grad=True)
+    assert Question(0, "hooked").answer(hooked) is False
+    handle = hooked.register_hook(lambda g: g)
+    assert Question(0, "hooked").answer(hooked) is True
+    handle.remove()
+    assert Question(0, "hooked").answer(hooked) is False
+    assert Question(0, "hooked").text("x") == "whether x has hooks"
     assert answers((attribute, Question(5, "attributes")), (tagged(1),)) == (attribute.answer(tagged(1)), None)
     texts = [Question(0, *what).text("x") for what in (("attribute", "k"), ("attributes",), ("is", Object(weight)))]
     assert texts == ["the attribute k of x", "the attributes of x", "which object x is"]

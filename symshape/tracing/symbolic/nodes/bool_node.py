@@ -80,7 +80,7 @@ class BoolNode(Node):
         """``torch._check``, whose message and kind of error only its own frame knows."""
         message, kind = _check_in_progress()
         if kind is not RuntimeError:
-            return self.env.expect_true(self.term, message)
+            return self.env.expect_true(self.term, message, kind or RuntimeError)
         self.env.check(self.term, message)
         return True
 
@@ -128,7 +128,7 @@ class BoolNode(Node):
         return self.env.nodes.int_node(boolean.ite(self.term, 1, 0)).sym_float()
 
 
-def _check_in_progress() -> tuple[Message, type | None]:
+def _check_in_progress() -> tuple[Message, type[Exception] | None]:
     """The message and the error of the ``torch._check`` that is asking, which torch does not hand on (2.11 to 2.13)."""
     frame = sys._getframe(2)
     for _ in range(4):

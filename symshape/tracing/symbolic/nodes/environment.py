@@ -59,7 +59,7 @@ class Environment(Protocol):
     def check(self, condition: Term, message: Message = "") -> None:
         """``torch._check``."""
 
-    def expect_true(self, condition: Term, message: Message = "") -> bool:
+    def expect_true(self, condition: Term, message: Message = "", kind: type[Exception] = RuntimeError) -> bool:
         """``torch._check`` that answers instead of raising."""
 
     def exact_as_float(self, term: Term) -> bool:
