@@ -124,7 +124,8 @@ class _Building:
         if kind is torch.Size:
             return torch.Size(children)
         if kind is records.Record:
-            return records.assembled(*context, children[1:])
+            made, names = context
+            return records.assembled(made, names, children[1:])
         if kind is records.Made:
             made, names, number = context
             self.made[number] = records.assembled(made, names, children)

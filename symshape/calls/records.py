@@ -142,12 +142,16 @@ def _register() -> None:
     pytree.register_pytree_node(
         Record,
         lambda each: (_parts(each), (each.kind, each.names)),
-        lambda parts, context: Record(*context, owner=next(iter(parts)), values=list(parts)[1:]),
+        lambda parts, context: Record(context[0], context[1], next(iter(parts)), list(parts)[1:]),
         flatten_with_keys_fn=_with_keys,
     )
     nodes: list[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]]] = [
-        (Made, lambda e: (list(e.values), (e.kind, e.names, e.number)), lambda v, c: Made(*c, values=list(v))),
-        (Write, lambda e: (list(e.values), (e.position, e.kind, e.names)), lambda v, c: Write(*c, values=list(v))),
+        (Made, lambda e: (list(e.values), (e.kind, e.names, e.number)), lambda v, c: Made(c[0], c[1], c[2], list(v))),
+        (
+            Write,
+            lambda e: (list(e.values), (e.position, e.kind, e.names)),
+            lambda v, c: Write(c[0], c[1], c[2], list(v)),
+        ),
         (Outcome, lambda e: ([e.result, *e.writes], None), lambda v, c: Outcome((p := list(v))[0], p[1:])),
         (Again, lambda e: ([], e.number), lambda v, c: Again(c)),
         (Given, lambda e: ([], e.position), lambda v, c: Given(c)),

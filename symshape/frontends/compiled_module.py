@@ -53,7 +53,8 @@ class CompiledModule:
         return f"Compiled{type(compiled_of(self).fn).__name__}"
 
     def _replicate_for_data_parallel(self) -> Any:
-        return compiled_of(self).fn._replicate_for_data_parallel()
+        original: Any = compiled_of(self).fn
+        return original._replicate_for_data_parallel()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A compiled copy of the module, without programs."""
@@ -97,7 +98,7 @@ def can_be_module(fn: Any) -> bool:
 def module_of(compiled: Compiled) -> Any:
     """The compiled module of what was compiled from a module."""
     original = compiled.fn
-    module = object.__new__(_class_for(type(original)))
+    module: Any = object.__new__(_class_for(type(original)))
     object.__setattr__(module, "__dict__", original.__dict__)
     object.__setattr__(module, _COMPILED, compiled)
     return module
@@ -144,7 +145,8 @@ def _forward_for(kind: Any) -> Callable[..., Any]:
             compiled = object.__getattribute__(self, _FORWARD)
         except AttributeError:
             whole = compiled_of(self)
-            compiled = whole.again(whole.fn.forward)
+            original: Any = whole.fn
+            compiled = whole.again(original.forward)
             object.__setattr__(self, _FORWARD, compiled)
         return compiled(*args, **kwargs)
 

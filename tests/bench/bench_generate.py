@@ -39,14 +39,19 @@ def _in_place(model: Any, backend: str) -> Any:
 def _gpt2(layers: int) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    sizes = {"vocab_size": 99, "n_positions": 256, "n_embd": 64, "n_layer": layers, "n_head": 4}
+    sizes: dict[str, Any] = {"vocab_size": 99, "n_positions": 256, "n_embd": 64, "n_layer": layers, "n_head": 4}
     return GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=1, eos_token_id=None, pad_token_id=0))
 
 
 def _llama(layers: int) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes: dict[str, Any] = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
     tokens: dict[str, Any] = {"bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
     return LlamaForCausalLM(LlamaConfig(**sizes, **tokens, vocab_size=99, num_hidden_layers=layers))
 

@@ -14,7 +14,7 @@ from symshape.calls.arguments import INT_KEY, RECORD_KEY, skeleton, sources_of, 
 from symshape.calls.call_key import read, read_usual
 from symshape.calls.outputs import finisher, result_of
 
-transformers = pytest.importorskip("transformers")
+transformers: Any = pytest.importorskip("transformers")
 
 
 def filled(length: int = 3, layers: int = 2) -> Any:
@@ -27,16 +27,16 @@ def filled(length: int = 3, layers: int = 2) -> Any:
 def model(past: Any, x: Any = None) -> None: ...
 
 
-class Slotted(transformers.DynamicCache):
+class Slotted(transformers.DynamicCache):  # type: ignore[misc]
     __slots__ = ("extra",)
 
 
-class Watching(transformers.DynamicCache):
+class Watching(transformers.DynamicCache):  # type: ignore[misc]
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
 
 
-class Mine(transformers.DynamicCache):
+class Mine(transformers.DynamicCache):  # type: ignore[misc]
     """A cache of the user's own."""
 
 

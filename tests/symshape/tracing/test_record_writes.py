@@ -37,7 +37,7 @@ def state(cache: Any) -> Any:
     return cache
 
 
-def _grow(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+def _grow(cache: Cache, x: torch.Tensor) -> Any:
     keys, values = cache.update(x, x * 2, 0)
     return (keys * values).sum()
 
@@ -52,13 +52,13 @@ def _an_item(cache: Cache, x: torch.Tensor) -> Any:
     return {"cache": cache, "layers": cache.layers}
 
 
-def _in_place(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+def _in_place(cache: Cache, x: torch.Tensor) -> Any:
     cache.layers[0].keys.mul_(2)
     cache.layers[1].keys = cache.layers[0].keys
     return cache.layers[0].values[..., :1, :]
 
 
-def _numbers(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+def _numbers(cache: Cache, x: torch.Tensor) -> Any:
     cache.count = getattr(cache, "count", 0) + x.shape[2]
     cache.seen = {"last": x.shape[0], "kind": type(cache)}
     return x * cache.count
@@ -70,18 +70,18 @@ def _made(cache: Cache, x: torch.Tensor) -> Any:
     return fresh, [fresh], cache
 
 
-def _emptied(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+def _emptied(cache: Cache, x: torch.Tensor) -> Any:
     cache.layers.pop()
     cache.layers[0].keys = None
     return x + 1
 
 
-def _crop(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+def _crop(cache: Cache, x: torch.Tensor) -> Any:
     cache.crop(-1)
     return x + cache.get_seq_length()
 
 
-def _views(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+def _views(cache: Cache, x: torch.Tensor) -> Any:
     cache.layers[0].keys = cache.layers[0].keys[:, :, 1:]
     return cache.layers[0].keys
 
@@ -132,12 +132,12 @@ def test_growing_call_by_call_traces_once() -> None:
     assert fast.stats().traces == 1
 
 
-def _delete(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+def _delete(cache: Cache, x: torch.Tensor) -> Any:
     del cache.layers[0].keys
     return x
 
 
-def _holds_itself(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+def _holds_itself(cache: Cache, x: torch.Tensor) -> Any:
     fresh = transformers.DynamicCache()
     fresh.me = fresh
     cache.other = fresh
@@ -156,7 +156,7 @@ def test_what_cannot_be_repeated_is_refused(program: Callable[..., Any], word: s
 kept = new(3)
 
 
-def _reads_another(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+def _reads_another(cache: Cache, x: torch.Tensor) -> Any:
     cache.layers[0].keys = cache.layers[0].keys * 2
     return kept.layers[0].keys + (1 if cache is kept else 0)
 
