@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import attrs
@@ -112,12 +112,12 @@ def _origin() -> Origin:
 
 def _code_in_hand() -> CodeType | None:
     """The code that Dynamo is compiling; None where this torch does it otherwise, or nobody does."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_locals.get("code") if frame.f_code.co_name == "_compile" else None
         if isinstance(code, CodeType):
             return code
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 

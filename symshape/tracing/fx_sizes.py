@@ -111,11 +111,12 @@ def _readable(arguments: Sequence[Any], paths: Sequence[str]) -> Iterator[tuple[
             yield number, IntArg(path)
     tensors = [(each, path) for each, path in zip(arguments, paths, strict=True) if isinstance(each, torch.Tensor)]
     for tensor, path in tensors:
-        yield from ((size, Size(path, d)) for d, size in enumerate(tensor.shape) if isinstance(size, torch.SymInt))  # type: ignore[misc]
+        shape: Any = tensor.shape
+        yield from ((size, Size(path, d)) for d, size in enumerate(shape) if isinstance(size, torch.SymInt))
     for tensor, path in tensors:
         if tensor.layout is torch.strided:
-            strides = enumerate(tensor.stride())
-            yield from ((stride, Stride(path, d)) for d, stride in strides if isinstance(stride, torch.SymInt))  # type: ignore[misc]
+            strides: Any = tensor.stride()
+            yield from ((step, Stride(path, d)) for d, step in enumerate(strides) if isinstance(step, torch.SymInt))
             offset: Any = tensor.storage_offset()
             if isinstance(offset, torch.SymInt):
                 yield offset, StorageOffset(path)

@@ -13,8 +13,8 @@ from time import process_time
 
 import torch
 
-from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
+from symshape.frontends.dynamo_graph import alive
 from tests.bench.report import NotHere, Report, bench_parser
 from tests.training import TRAINED, Step, Trained, sizes, step
 
@@ -68,7 +68,7 @@ def _measure(
 ) -> tuple[str, dict[str, list[float]]]:
     """Programs made by our backend, and the seconds of each timed step."""
     torch._dynamo.reset()
-    dynamo.alive.clear()
+    alive.clear()
     torch.manual_seed(0)
     runs: dict[str, tuple[Step, torch.nn.Module]] = {}
     traces = ""
@@ -79,7 +79,7 @@ def _measure(
         for batch, length in sizes(steps if name == "symshape" else min(steps, 12)):
             step(run, model, trained.call(batch, length))
         if name == "symshape":
-            made = [(each.origin.part, each.stats().traces) for each in dynamo.alive]
+            made = [(each.origin.part, each.stats().traces) for each in alive]
             traces = "/".join(str(sum(n for part, n in made if part == wanted)) for wanted in ("forward", "backward"))
     times: dict[str, list[float]] = {name: [] for name in peers}
     for batch, length in [(4, 24), (7, 33)] * (timed // 2):

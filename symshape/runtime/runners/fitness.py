@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from symshape.graph.opaque import OpaqueCall
 from symshape.graph.program import Program
 from symshape.graph.steps import Value
@@ -15,7 +17,8 @@ def check_recordable(program: Program, *, draws: bool = False) -> None:
         Unfit: it reads data on the host, draws random numbers, records gradients, or changes inference mode inside.
     """
     graph = program.graph
-    opaque = next((node.op for node in graph.nodes if isinstance(node.op, OpaqueCall)), None)
+    ops: list[Any] = [node.op for node in graph.nodes]
+    opaque = next((op for op in ops if isinstance(op, OpaqueCall)), None)
     if opaque is not None:
         raise Unfit(f"it calls {opaque}, which is no single operator")
     if any(node.bindings for node in graph.nodes):
