@@ -42,7 +42,8 @@ class Namespace:
     __slots__ = ("before", "kind", "name", "own", "owner")
 
     def __init__(self, name: str, owner: Any, own: bool, kind: type | None = None) -> None:
-        self.name, self.owner, self.before, self.own, self.kind = name, owner, dict(owner), own, kind
+        held = dict.items(owner) if isinstance(owner, dict) else owner  # past a __getitem__ of its own
+        self.name, self.owner, self.before, self.own, self.kind = name, owner, dict(held), own, kind
 
 
 class Recorder:
