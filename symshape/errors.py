@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Self
@@ -114,7 +113,6 @@ class RuntimeAssertionError(SymShapeError, RuntimeError):
     """A ``torch._check`` on a data-dependent value failed while the compiled program ran."""
 
 
-@functools.lru_cache(maxsize=256)
 def assertion_error_of(kind: type[Exception]) -> type[RuntimeAssertionError]:
     """The class of a failed assertion that the program's own handlers of ``kind`` catch too.
 
