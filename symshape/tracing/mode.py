@@ -62,7 +62,9 @@ class TracingMode(TorchDispatchMode):
             from torch._higher_order_ops.scan import generic_scan
 
             with self:
-                return generic_scan(*args[:3], additional_inputs=args[3] if len(args) > 3 else (), **kwargs)
+                return generic_scan(
+                    args[0], args[1], args[2], additional_inputs=tuple(args[3]) if len(args) > 3 else ()
+                )
         why = "takes functions, which a graph of ours does not hold; leave it out of the traced function"
         if name == "cond":
             why = "chooses by a tensor's data, and a graph of ours does not branch; choose with torch.where"

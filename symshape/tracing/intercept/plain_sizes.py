@@ -56,7 +56,7 @@ def pad_sequence(
     rest = first.shape[1:]
     longest: Any = first.size(0)
     for each in sequences[1:]:
-        longest = torch.sym_max(longest, each.size(0))  # type: ignore[no-untyped-call]
+        longest = torch.sym_max(longest, each.size(0))
     shape = (len(sequences), longest) if batch_first else (longest, len(sequences))
     made = torch.full((*shape, *rest), padding_value, dtype=first.dtype, device=first.device)
     for i, each in enumerate(sequences):

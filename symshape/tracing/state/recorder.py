@@ -46,7 +46,8 @@ class Namespace:
     __slots__ = ("before", "given", "kind", "name", "open", "own", "owner")
 
     def __init__(self, name: str, owner: Any, own: bool, kind: type | None = None) -> None:
-        self.name, self.owner, self.before, self.own, self.kind = name, owner, dict(owner), own, kind
+        held = dict.items(owner) if isinstance(owner, dict) else owner  # past a __getitem__ of its own
+        self.name, self.owner, self.before, self.own, self.kind = name, owner, dict(held), own, kind
         self.open = self.given = False
 
 

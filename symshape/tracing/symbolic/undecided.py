@@ -66,8 +66,8 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
         if words[symbol.name] == symbol.name and symbol.backed:
             words[symbol.name] = symbol.sources[0].text()
     nameless = [symbol for symbol in unbacked if words[symbol.name] == symbol.name]
-    names = {symbol.name: "value" if len(nameless) == 1 else f"value{i}" for i, symbol in enumerate(nameless)}
-    words.update((symbol.name, names[symbol.name] + env.readings.get(symbol.name, "")) for symbol in nameless)
+    called = {symbol.name: "value" if len(nameless) == 1 else f"value{i}" for i, symbol in enumerate(nameless)}
+    words.update((symbol.name, called[symbol.name] + env.readings.get(symbol.name, "")) for symbol in nameless)
     conditions = [asked, boolean.not_(asked)] if asked.is_bool else []
     suggestions = tuple(
         f"torch._check({printing.text(condition, words)})"
@@ -86,7 +86,7 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
         where = f" at {symbol.birth}" if symbol.birth is not None else ""
         lines.append(f"  Your program has no name for {symbol.name} there. Take that line apart{where}: write")
         read = "" if env.readings.get(symbol.name) else ".item()"
-        name = names[symbol.name]
+        name = called[symbol.name]
         lines.append(f"    {name} = (...){read}  # {_made(symbol)}, and use {name} from there on")
     if suggestions:
         lines.append("  If you know the answer, say so before that line, one of:")
