@@ -21,7 +21,7 @@ from symshape.options import Options
 from symshape.runtime.cache import Entry
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
-from symshape.runtime.runners.cuda_graph import GraphStore
+from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.protocol import Runner
 from symshape.runtime.verify import Verifier
 from symshape.tracing.from_fx import taken_over

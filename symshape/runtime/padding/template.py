@@ -154,7 +154,7 @@ class _Named:
     parts: tuple[Any, ...]
 
     def __init__(self, *parts: Any) -> None:
-        self.__attrs_init__(parts)  # type: ignore[attr-defined]
+        self.__attrs_init__(parts)
 
 
 def _leaves(arg: Any) -> Iterator[Any]:
@@ -280,5 +280,6 @@ class _Rebuilt:
 
 def _above(graph: Graph) -> int:
     """A number for a value that no other one has."""
-    made = (output.index for node in graph.nodes for output in node.outputs if output is not None)
-    return 1 + max((*made, *(each.value.index for each in (*graph.inputs, *graph.lifted))))
+    made = [output.index for node in graph.nodes for output in node.outputs if output is not None]
+    made += [each.value.index for each in graph.inputs] + [each.value.index for each in graph.lifted]
+    return 1 + max(made)

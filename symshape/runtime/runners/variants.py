@@ -44,9 +44,9 @@ def measured(variants: Sequence[Variant], device: torch.device) -> tuple[Variant
 def _once(replay: Replay, device: torch.device) -> float:
     """Milliseconds of one replay."""
     if device.type != "cuda":
-        start = time.perf_counter()
+        began = time.perf_counter()
         replay()
-        return (time.perf_counter() - start) * 1e3
+        return (time.perf_counter() - began) * 1e3
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     replay()
