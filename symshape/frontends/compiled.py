@@ -13,20 +13,18 @@ from typing import Any
 
 import torch
 
-from guards.sets.sources import IntArg, Size, Source
 from symshape import events
-from symshape.calls.arguments import NO_VARIABLES, Call, Variables, skeleton, sources_of, take_apart
+from symshape.calls.arguments import NO_VARIABLES, Variables, take_apart
 from symshape.calls.call_key import Reading, read
-from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
-from symshape.calls.policies import Dynamic, changing_with_records, policies
+from symshape.calls.policies import Dynamic
 from symshape.calls.questions import Question, answers
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
-from symshape.dims import Dim, Policy
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
 from symshape.frontends import profilers
-from symshape.frontends.differences import Miss
+from symshape.frontends.changing import Changing
+from symshape.frontends.differences import Miss, miss_of
 from symshape.frontends.profilers import Annotator, torch_profiler
 from symshape.frontends.reporting import report
 from symshape.frontends.seen_traffic import traffic_of
@@ -41,7 +39,7 @@ from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow, paths_of_variables
+from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -49,7 +47,6 @@ from symshape.user_code import name_of
 Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 """The entry that serves a call, the integers to run it with, and the call's leaves."""
 
-_CHANGED = object()
 _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError)  # what was asked of us cannot be had
 _TIMED_MASK = 255
 
@@ -78,7 +75,7 @@ class Compiled:
         self._cache = EntryCache(options.max_entries, options.memo_size)
         memory = options.graph_memory
         self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
-        self._history: dict[Source, Any] = {}
+        self._changing = Changing(fn, dynamic)
         self._questions: tuple[Question, ...] = ()
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
@@ -243,8 +240,8 @@ class Compiled:
             if found is not None:  # another thread was first
                 return found
             check_call(self.fn, args, kwargs)
-            wanted, history = self._policies(full, values)
-            miss = self._missed(full, values)
+            wanted, history = self._changing.policies(full, values)
+            miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
             self._layout.check(full, self._cache.clock)
             program = capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
@@ -255,14 +252,13 @@ class Compiled:
             branch, gone = self._cache.publish(self._with_answers(structure, full.leaves), entry)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))
-            self._history = history
+            self._changing.learn(history)
             self._misses += 1
             self._traces += 1
             self._trace_ms += program.milliseconds
-            if miss is not None:
-                self._last_miss = miss
-                if events.anybody():
-                    events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))
+            self._last_miss = miss or self._last_miss
+            if miss is not None and events.anybody():
+                events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))
             if grown is not None:
                 raise AskAgain
             return branch, entry
@@ -270,12 +266,11 @@ class Compiled:
     def _entry(self, program: Program) -> Entry:
         runner_name, runner = make_runner(self._runner, program, self._graphs, self._options)
         build = builder(program.graph.output_tree)
-        number = next(self._numbers)
-        if not program.writes:
-            return Entry(number, program, runner_name, runner, build)
-        build = writing(program.writes, program.graph.output_tree.num_leaves, build)
-        around = functools.partial(failing_as_eager, program=program, fn=self.fn)
-        return Entry(number, program, runner_name, runner, build, around)
+        around = None
+        if program.writes:
+            build = writing(program.writes, program.graph.output_tree.num_leaves, build)
+            around = functools.partial(failing_as_eager, program=program, fn=self.fn)
+        return Entry(next(self._numbers), program, runner_name, runner, build, around)
 
     def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
         """The structure of a call with the answers to what programs asked of its arguments."""
@@ -288,43 +283,6 @@ class Compiled:
             self._questions += new
             self._cache.ask(self._questions)
 
-    def _missed(self, call: Call, values: tuple[int, ...]) -> Miss | None:
-        """What can be said of a miss only now: the state changes; None for the first trace."""
-        entries = self._cache.entries
-        if not entries:
-            return None
-        changes = {id(branch): tuple(branch.state.changes()) for branch in self._cache.branches}
-        places = [(each.held(), changes[id(branch)]) for branch in self._cache.branches for each in branch.entries()]
-        answered = dict(zip(self._questions, answers(self._questions, call.leaves), strict=True))
-        return Miss(name_of(self.fn), skeleton(call), values, modes(), places, answered)
-
-    def _policies_of_arguments(
-        self, call: Call, values: tuple[int, ...]
-    ) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
-        history = dict(self._history)
-        if self._dynamic is not None:
-            return policies(self.fn, call, self._dynamic, Policy.STATIC), history
-        wanted: dict[Source, Dim | Policy] = {}
-        if call.has_records:  # a cache: it grows from call to call
-            wanted = dict.fromkeys(changing_with_records(call), Policy.AUTO)
-        for source, value in zip(sources_of(call), values, strict=True):
-            if history.setdefault(source, value) != value:
-                history[source] = _CHANGED
-            if history[source] is _CHANGED:
-                wanted[source] = Policy.AUTO
-        wanted.update(policies(self.fn, call, None, Policy.STATIC))
-        return wanted, history
-
-    def _policies(self, call: Call, values: tuple[int, ...]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
-        """The policies for a trace, and what is then known of which integers change; those of variables do."""
-        wanted, history = self._policies_of_arguments(call, values)
-        if self._layout and self._dynamic is not False:
-            paths = paths_of_variables(call)
-            found = (each for each in sources_of(call) if isinstance(each, (Size, IntArg)) and each.arg in paths)
-            for each in found:
-                wanted.setdefault(each, Policy.AUTO)
-        return wanted, history
-
     # -- looking at it
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -333,8 +291,7 @@ class Compiled:
 
     def stats(self) -> Stats:
         """Counters and times so far."""
-        times = sorted(self._times)
-        refusals = self._refusals
+        times, refusals = sorted(self._times), self._refusals
         return Stats(
             calls=self._cache.clock,
             traces=self._traces,
@@ -411,7 +368,7 @@ class Compiled:
             self._cache.clear()
             self._graphs.clear()
             self._refusals.clear()
-            self._history = {}
+            self._changing.learn({})
             self._traces = self._misses = 0
             self._trace_ms = 0.0
             self._times.clear()

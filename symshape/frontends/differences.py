@@ -7,12 +7,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 import attrs
 
 from guards.sets.guard_set import GuardSet
-from symshape.calls.arguments import Call, LeafKey, TensorKey
+from symshape.calls.arguments import Call, LeafKey, TensorKey, skeleton
 from symshape.calls.modes import Modes
 from symshape.calls.modes import modes as modes_now
-from symshape.calls.questions import Question
+from symshape.calls.questions import Question, answers
 from symshape.graph.program import Program, slot_names
-from symshape.runtime.cache import Entry
+from symshape.runtime.cache import Entry, EntryCache
 
 
 def structure_differences(
@@ -127,3 +127,15 @@ class Miss:
     def _reasons(self, entry: Entry, changes: Sequence[str]) -> list[str]:
         differences = structure_differences(entry.program, self.call, self.modes, changes, self.answers)
         return differences or violation_sentences(entry.program, entry.guards, self.values)
+
+
+def miss_of(
+    function: str, call: Call, values: tuple[int, ...], cache: EntryCache, questions: Sequence[Question]
+) -> Miss | None:
+    """What can be said of a miss only now: the state changes; None for the first trace."""
+    if not cache.entries:
+        return None
+    changes = {id(branch): tuple(branch.state.changes()) for branch in cache.branches}
+    places = [(each.held(), changes[id(branch)]) for branch in cache.branches for each in branch.entries()]
+    answered = dict(zip(questions, answers(questions, call.leaves), strict=True))
+    return Miss(function, skeleton(call), values, modes_now(), places, answered)

@@ -1,0 +1,62 @@
+"""Which integers of a compiled function's calls change from one to the next, and what a trace may do with each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from guards.sets.sources import IntArg, Size, Source
+from symshape.calls.arguments import Call, sources_of
+from symshape.calls.policies import Dynamic, changing_with_records, policies
+from symshape.dims import Dim, Policy
+from symshape.runtime.variables import paths_of_variables
+
+__all__ = ["Changing", "History"]
+
+History = Mapping[Source, Any]
+"""By source, the one value that it has had; ``_CHANGED`` for more than one."""
+
+_CHANGED = object()
+
+
+class Changing:
+    """What is known of the integers of one function's calls.
+
+    Args:
+        fn: the function.
+        dynamic: what its user said of them.
+    """
+
+    def __init__(self, fn: Callable[..., Any], dynamic: Dynamic) -> None:
+        self._fn = fn
+        self._dynamic = dynamic
+        self._history: History = {}
+
+    def policies(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], History]:
+        """The policies for a trace, and what is known if it succeeds; the integers of variables change."""
+        wanted, history = self._of_arguments(call, values)
+        if self._dynamic is not False:
+            paths = paths_of_variables(call)
+            found = (each for each in sources_of(call) if isinstance(each, (Size, IntArg)) and each.arg in paths)
+            for each in found:
+                wanted.setdefault(each, Policy.AUTO)
+        return wanted, history
+
+    def learn(self, history: History) -> None:
+        """A trace succeeded."""
+        self._history = history
+
+    def _of_arguments(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], History]:
+        history = dict(self._history)
+        if self._dynamic is not None:
+            return policies(self._fn, call, self._dynamic, Policy.STATIC), history
+        wanted: dict[Source, Dim | Policy] = {}
+        if call.has_records:  # a cache: it grows from call to call
+            wanted = dict.fromkeys(changing_with_records(call), Policy.AUTO)
+        for source, value in zip(sources_of(call), values, strict=True):
+            if history.setdefault(source, value) != value:
+                history[source] = _CHANGED
+            if history[source] is _CHANGED:
+                wanted[source] = Policy.AUTO
+        wanted.update(policies(self._fn, call, None, Policy.STATIC))
+        return wanted, history
