@@ -19,6 +19,7 @@ from guards.terms.term import Monomials, Op, Term
 _MOVES = 64  # and some for each row
 _MOVES_A_ROW = 12
 _TARGETS = 8  # terms of a comparison that are moved
+_LARGEST = 1 << 256  # of a symbol: where products are mended, each move may square what the one before made
 
 Row = tuple[Monomials, Pair]
 
@@ -107,7 +108,7 @@ def _mended(
             gap = wanted - total  # rounded away from 0
             step = -(-abs(gap) // abs(coefficient))
             there = values[monomial.name] + (step if (gap > 0) is (coefficient > 0) else -step)
-            if _within(component.bounds(monomial), there):
+            if abs(there) <= _LARGEST and _within(component.bounds(monomial), there):
                 left -= 1
                 if left < 0:
                     return None

@@ -179,19 +179,24 @@ class _Solver:
     # -- cases --------------------------------------------------------------------------------------------------------
 
     def _by_cases(self, relation: Term) -> Term:
-        """By which operand a ``min``, ``max`` or ``ite`` takes, or by the remainder of the symbol."""
+        """By which operand a ``min``, ``max`` or ``ite`` takes, or by the remainder of the symbol.
+
+        What is asked may divide by 0 where the whole is defined, inside an ``ite`` that takes the other way: the cases
+        cover that too.
+        """
         for part in postorder(relation.args[0]):
             if self.symbol not in part.symbols:
                 continue
             if part.op is Op.ITE:
-                asked = part.args[0]
+                asked = guarded(part.args[0], self.facts)
                 choices = [(asked, part.args[1]), (boolean.not_(asked), part.args[2])]
             elif part.op is Op.MIN or part.op is Op.MAX:
                 first, *others = part.args
                 other = (extremes.minimum if part.op is Op.MIN else extremes.maximum)(*others)
-                choices = [(boolean.le(first, other), first), (boolean.gt(first, other), other)]
+                smaller = guarded(boolean.le(first, other), self.facts)
+                choices = [(smaller, first), (boolean.not_(smaller), other)]
                 if part.op is Op.MAX:
-                    choices = [(choices[0][0], other), (choices[1][0], first)]
+                    choices = [(smaller, other), (boolean.not_(smaller), first)]
             else:
                 continue
             return boolean.or_(*(self._case(relation, part, asked, taken) for asked, taken in choices))
