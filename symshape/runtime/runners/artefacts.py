@@ -59,15 +59,22 @@ class Artefacts:
         paths: of the leaves of a call, arguments' paths.
         slots: the integers of a call, in order, in terms of the graph's symbols.
         failed: told when the compiler fails; nothing is compiled after that.
+        limit: how often the graph is compiled at most.
     """
 
     def __init__(
-        self, graph: Graph, paths: Sequence[str], slots: Sequence[Slot], failed: Callable[[Exception], None]
+        self,
+        graph: Graph,
+        paths: Sequence[str],
+        slots: Sequence[Slot],
+        failed: Callable[[Exception], None],
+        limit: int = _MAX_ARTEFACTS,
     ) -> None:
         self._graph = graph
         self._paths = paths
         self._slots = slots
         self._failed = failed
+        self._limit = limit
         self._made: tuple[Artefact, ...] = ()
         self._memo: dict[tuple[int, ...], Artefact] = {}
         self._lock = threading.RLock()
@@ -94,7 +101,7 @@ class Artefacts:
     @property
     def full(self) -> bool:
         """Whether nothing more is compiled."""
-        return self._closed or len(self._made) >= _MAX_ARTEFACTS
+        return self._closed or len(self._made) >= self._limit
 
     def run(self, artefact: Artefact, leaves: Sequence[Any]) -> list[Any]:
         """The flat outputs of a call."""
@@ -121,7 +128,7 @@ class Artefacts:
                 return None
             found = next((each for each in self._made if each.serves(key)), None)
             if found is None:
-                if len(self._made) >= _MAX_ARTEFACTS:
+                if len(self._made) >= self._limit:
                     return None
                 try:
                     found = self._compile(leaves, key)

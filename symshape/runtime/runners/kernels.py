@@ -16,7 +16,8 @@ from symshape.runtime.runners.artefacts import Artefact, Artefacts
 
 __all__ = ["Compiled", "Kernels"]
 
-_MAX_TEMPLATES = 4
+_MAX_TEMPLATES = 3
+_MAX_ARTEFACTS = 2  # of a template: a compilation takes as long as thousands of calls
 
 
 class Compiled:
@@ -118,6 +119,6 @@ class Kernels:
         if found is None and len(self._templates) < _MAX_TEMPLATES:
             template = generalise(padded, self._pad)
             if template is not None:
-                found = Artefacts(template.graph, template.paths, template.slots, self.fail)
+                found = Artefacts(template.graph, template.paths, template.slots, self.fail, _MAX_ARTEFACTS)
                 self._templates.append((template, found))
         return found
