@@ -302,3 +302,35 @@ def test_a_remainder_of_a_huge_modulus_is_no_list() -> None:
     """``z`` is known to be 0 modulo 2**63 - 1; its classes were made one by one."""
     facts = facts_from({"x": (None, None), "z": (1, None)}, ["x * 9223372036854775807 == 5 * z"])
     assert solve("z <= 8 and x > -4", "z", facts) is FALSE  # z is at least 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "ranges", "assumed"),
+    [
+        (
+            "((x if (x)//((x)//16) < 16 else y) if x == -2 else (y)//(-16)) >= (y + -6)",
+            "y",
+            {"x": (1, None), "y": (0, 2)},
+            ["x - 6 <= y"],
+        ),
+        (
+            "((min((x)%y, x))//x if (x + 7) <= z else (z - x)) >= (2*(y) if (z if z > -2 else x) != z else y)",
+            "x",
+            {"x": (0, None), "y": (0, 0), "z": (None, None)},
+            ["z * x >= x"],
+        ),
+    ],
+)
+def test_what_is_undefined_in_a_way_not_taken_does_not_matter(
+    text: str, name: str, ranges: dict[str, tuple[int | None, int | None]], assumed: list[str]
+) -> None:
+    facts = facts_from(ranges, assumed)
+    relation = parse(text)
+    solved = solve(relation, name, facts)
+    for values in product(range(-3, 24), repeat=3):
+        point = dict(zip("xyz", values, strict=True))
+        within = all(
+            (lo is None or lo <= point[n]) and (hi is None or point[n] <= hi) for n, (lo, hi) in ranges.items()
+        )
+        if within and all(satisfied(parse(each), point) for each in assumed):
+            assert satisfied(solved, point) == satisfied(relation, point), point
