@@ -66,8 +66,8 @@ def against_eager(table: Table, rounds: int, models: Sequence[Any]) -> list[floa
         for _ in range(WARM):
             compiled(**call)
         leaves = tuple(call.values())
-        cache: Any = compiled._cache
-        entry, values = cache.find_exact(cache.makers[len(leaves)](leaves, call))
+        cache: Any = symshape.compiled_of(compiled)._cache
+        entry, values, _ = cache.find_exact(cache.makers[len(leaves)](leaves, call))
         calls: dict[str, Callable[[], Any]] = {
             "eager": lambda model=model, call=call: model(**call),
             "call": lambda compiled=compiled, call=call: compiled(**call),

@@ -131,7 +131,7 @@ class Bucket:
             (position, partial(_valid, narrower(self._padded.axes[position], values), place))
             for position, place in self._padded.written
         ]
-        fill = prod(values[name] / cap for name, cap in self.made.caps.items())
+        fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
         return Placement(parts, self._written(values), self._results.at(values, lend), back, fill)
 
     def _written(self, values: Mapping[str, int]) -> torch.Tensor:

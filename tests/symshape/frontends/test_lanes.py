@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch._dynamo
 
+import symshape
 from symshape import events
 from symshape.explore.metering import MeteredRunner, run_stream
 from symshape.frontends.cli.lanes import DynamoLane, SymShapeLane
@@ -71,7 +72,7 @@ def test_metered_runners_are_released_when_evicted() -> None:
     model = Net().eval()
     with noted_runners() as made:
         lane = SymShapeLane(model, "cudagraph")
-        lane.compiled._cache._max_entries = 1
+        symshape.compiled_of(lane.compiled)._cache._max_entries = 1
         run_stream(model, [lane], stream(8, 9, 200), passes=1)
         lane.close()
     assert [each.releases for each in made] == [1, 1, 0]

@@ -97,7 +97,7 @@ def test_a_tree_of_many_entries_answers_what_each_entry_says() -> None:
 
 def test_states_and_structures_in_turn_find_their_entries() -> None:
     module = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.0))
-    f = symshape.compile(module)
+    f = symshape.compiled_of(symshape.compile(module))
     x, y = torch.ones(1, 2), torch.ones(1, 2, dtype=torch.float32, requires_grad=True)
     for _ in range(3):
         for training in (True, False):
@@ -225,7 +225,7 @@ def test_complex_calls_are_not_remembered() -> None:
 
 def test_what_is_remembered_holds_for_its_state_alone() -> None:
     module = nn.Dropout(0.5)
-    f = symshape.compile(module)
+    f = symshape.compiled_of(symshape.compile(module))
     x = torch.ones(3)
     module.eval()
     f(x)

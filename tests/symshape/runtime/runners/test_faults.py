@@ -33,7 +33,8 @@ def _model() -> nn.Module:
 
 
 def _padded(model: Callable[..., Any], **options: Any) -> Any:
-    return symshape.compile(model, dynamic={"input": {0: "rows"}}, runner="padded", options=Options(**options))
+    compiled = symshape.compile(model, dynamic={"input": {0: "rows"}}, runner="padded", options=Options(**options))
+    return symshape.compiled_of(compiled) if isinstance(compiled, nn.Module) else compiled
 
 
 @contextmanager
@@ -114,7 +115,7 @@ def test_out_of_memory_for_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = _padded(model)
     _right(compiled, model, 3)
 
-    def no_memory(*args: Any) -> None:
+    def no_memory(*args: Any, **kwargs: Any) -> None:
         raise torch.OutOfMemoryError("no room for buffers")
 
     with monkeypatch.context() as patch, _heard() as reasons:

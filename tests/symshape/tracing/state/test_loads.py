@@ -188,10 +188,11 @@ def test_flags_of_torch_and_the_context_of_decimal() -> None:
     before = torch.backends.cudnn.benchmark
     try:
         assert seen(
-            lambda: torch.backends.cudnn.benchmark, lambda: setattr(torch.backends.cudnn, "benchmark", not before)
+            lambda: torch.backends.cudnn.benchmark,
+            lambda: torch._C._set_cudnn_benchmark(not before),  # torch's own test helpers forbid the property
         )
     finally:
-        torch.backends.cudnn.benchmark = before
+        torch._C._set_cudnn_benchmark(before)
     with decimal.localcontext() as context:
         assert seen(lambda: decimal.Decimal(1) / 3, lambda: setattr(context, "prec", 3))
 
