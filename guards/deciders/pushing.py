@@ -31,8 +31,9 @@ def push(component: Component, asked: Term, formula: Term, value: bool) -> Value
     >>> from guards import parse
     >>> asked = parse("c <= a")
     >>> component = facts_from(None, ["a <= b", "b <= c"]).component(asked)
-    >>> push(component, asked, parse("c > a"), False)
-    {'a': 0, 'b': 0, 'c': 1}
+    >>> point = push(component, asked, parse("c > a"), False)
+    >>> point["a"] <= point["b"] <= point["c"], point["c"] > point["a"]
+    (True, True)
     """
     touching: dict[str, list[Row]] = {}
     for row in component.rows.items():
