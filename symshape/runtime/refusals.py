@@ -137,7 +137,12 @@ class Refusals:
             self._by_call = {}
 
     def _stands(self, refusal: Refusal, untried: bool) -> bool:
-        """Whether a call is not to be tried again: there is nothing new to it, or trying is not earned yet."""
+        """Whether a call is not to be tried again: there is nothing new to it, or trying is not earned yet.
+
+        Where ``fullgraph`` was asked for trying is always earned: the call would not be served but raise.
+        """
+        if self._fullgraph:
+            return not untried and refusal.state is not None and refusal.state.unchanged()
         free = refusal.attempts < FREE and self._free > 0
         if not free and self.served < self._earned_by_now:
             return True

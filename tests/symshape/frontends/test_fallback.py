@@ -340,3 +340,20 @@ def test_threads_fall_back_side_by_side() -> None:
             each.join()
     assert not wrong
     assert f.stats().calls == 87
+
+
+def test_with_fullgraph_what_is_new_is_tried_at_once() -> None:
+    """A refusal that no longer holds would have the program run, with its effects, and raise nevertheless."""
+    weight = {"now": torch.ones(3).requires_grad_()}
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        weight["now"].add_(1)
+        return x + weight["now"]
+
+    compiled = symshape.compile(program, fullgraph=True)
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="leaf Variable"):
+            compiled(torch.ones(3))
+    weight["now"] = torch.ones(3)
+    assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 3.0))
+    assert torch.equal(weight["now"], torch.full((3,), 2.0))
