@@ -117,10 +117,9 @@ class Artefacts:
         return flat
 
     def release(self) -> None:
-        """Forgets what was compiled and compiles no more."""
-        with self._lock:
-            self._closed = True
-            self._made, self._memo = (), {}
+        """Forgets what was compiled and compiles no more; it does not wait for a compilation of this moment."""
+        self._closed = True
+        self._made, self._memo = (), {}
 
     def _find(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact | None:
         with self._lock:
@@ -136,6 +135,8 @@ class Artefacts:
                     self._closed = True
                     self._failed(error)
                     return None
+                if self._closed:  # released meanwhile: this call is the last one
+                    return found
                 self._made = (*self._made, found)
             self._memo = {**self._memo, key: found} if len(self._memo) < _REMEMBERED else {key: found}
             return found
