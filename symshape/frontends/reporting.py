@@ -24,6 +24,7 @@ def report(entries: Sequence[Entry], store: GraphStore) -> str:
         calls = sum(each.calls for each in list(entry.seen.values()))
         lines.append(f"entry {entry.number}: {entry.runner.describe()}, {calls} calls")
         if isinstance(entry.runner, PaddedRunner):
+            lines += [f"  {entry.runner.judgement}"] if entry.runner.judgement else []
             lines += [f"  {line}" for line in _buckets(entry, entry.runner)]
             lines += [f"  {line}" for line in str(entry.runner.padding()).splitlines()]
     if len(store) or store.evictions:
@@ -49,13 +50,19 @@ def _buckets(entry: Entry, runner: PaddedRunner) -> Iterator[str]:
         text = ", ".join(f"{name}{'=' if name in bucket.made.exact else '<='}{size}" for name, size in sizes.items())
         yield (
             f"bucket {text}: {sum(calls.values())} calls{costs.waste(sizes, calls)}, captured {bucket.captures} times"
-            f" (last {bucket.milliseconds:.1f} ms), {shown(bucket.bytes, 'B')}"
+            f" (last {bucket.milliseconds:.1f} ms), {shown(bucket.bytes, 'B')}{_times(bucket)}"
         )
     left = sum(sum(calls.values()) for calls in served.values())
     if left:
         yield f"no bucket: {left} calls"
     if runner.failures:
         yield f"given up for lack of memory: {runner.failures} times"
+
+
+def _times(bucket: Bucket) -> str:
+    """How long a replay took with whose kernels, the fastest first; nothing where it was not timed."""
+    timed = [f"{each.milliseconds:.3g} ms with {each.kernels}'s" for each in bucket.variants if each.milliseconds]
+    return f", a replay {', '.join(timed)} kernels" if timed else ""
 
 
 class _Costs:

@@ -59,6 +59,12 @@ class Judge:
         """Whether eager waits for the device rather than the host at these capacities: then padding costs time."""
         return self.eager is not None and _device(variants) > self.eager
 
+    def __str__(self) -> str:
+        if self.eager is None:
+            return "nothing is timed yet"
+        padded = "not timed yet" if self.padded is None else f"{self.padded:.3g} ms"
+        return f"host time a call: eager {self.eager:.3g} ms, padded {padded}; the faster serves each size"
+
 
 def _least(known: float | None, start: float) -> float:
     taken = (time.perf_counter() - start) * 1e3

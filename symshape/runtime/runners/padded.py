@@ -221,6 +221,11 @@ class PaddedRunner:
         compiled = f", {kinds.count('inductor')} of them run Inductor's kernels" if "inductor" in kinds else ""
         return f"padded, {len(self.buckets)} buckets{compiled}"
 
+    @property
+    def judgement(self) -> str:
+        """What the choice between padded and eager calls rests on; empty where nobody left it to be chosen."""
+        return "" if self._judge is None else str(self._judge)
+
     def padding(self) -> PaddingReport:
         """What came of each symbol, in the bucket with the most repairs."""
         with self._lock:

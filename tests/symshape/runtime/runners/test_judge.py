@@ -82,3 +82,9 @@ def test_finer_steps_are_wanted_where_the_device_is_busy(clock: Clock) -> None:
 
 def test_nothing_is_refused_before_it_was_timed() -> None:
     assert Judge().prefers(_variants(eager=10.0), 0.1)
+
+
+def test_it_says_what_it_rests_on(clock: Clock) -> None:
+    assert str(Judge()) == "nothing is timed yet"
+    told = str(_judge(clock, [5.0] * 3, 0.25))
+    assert told == "host time a call: eager 5 ms, padded 0.25 ms; the faster serves each size"

@@ -65,6 +65,8 @@ def test_one_compilation_serves_all_buckets(seen: list[events.Event]) -> None:
     assert all(each.milliseconds[each.kernels] == min(each.milliseconds.values()) for each in chosen)
     assert len(_runner(compiled)._kernels) == 1  # type: ignore[arg-type]
     assert not [each for each in seen if isinstance(each, events.RunnerFallback)]
+    text = symshape.compiled_of(compiled).report()
+    assert text.count("ms with inductor's") == text.count("ms with eager's") == len(chosen)
 
 
 def test_a_compiler_that_fails_leaves_eagers_kernels(seen: list[events.Event], monkeypatch: pytest.MonkeyPatch) -> None:
