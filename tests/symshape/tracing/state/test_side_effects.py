@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -328,3 +329,23 @@ def test_gradients_flow_through_writes_to_arguments() -> None:
         leaf = torch.tensor([1.0, 2.0, 5.0], requires_grad=True)
         gradients.append(torch.autograd.grad(served(leaf * 2).sum(), leaf)[0])
     assert torch.equal(*gradients)
+
+
+FACTOR = 2
+
+
+@functools.lru_cache
+def remembered(n: int) -> int:
+    return n * FACTOR
+
+
+def test_what_a_memo_answers_is_compared_until_it_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered.cache_clear()
+    compiled = symshape.compile(lambda x: x + remembered(2), fullgraph=True)
+    assert remembered(2) == 4  # the trace finds it there, and sees nothing of what it was made of
+    assert compiled(torch.zeros(1)).item() == 4
+    monkeypatch.setattr(sys.modules[__name__], "FACTOR", 3)
+    assert compiled(torch.zeros(1)).item() == remembered(2) == 4
+    remembered.cache_clear()
+    assert compiled(torch.zeros(1)).item() == remembered(2) == 6
+    remembered.cache_clear()
