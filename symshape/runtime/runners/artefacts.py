@@ -121,6 +121,11 @@ class Artefacts:
         self._closed = True
         self._made, self._memo = (), {}
 
+    def _keep(self, made: Artefact) -> None:
+        """Unless everything was released meanwhile: then this call is the last one."""
+        if not self._closed:
+            self._made = (*self._made, made)
+
     def _find(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact | None:
         with self._lock:
             if self._closed:
@@ -135,9 +140,7 @@ class Artefacts:
                     self._closed = True
                     self._failed(error)
                     return None
-                if self._closed:  # released meanwhile: this call is the last one
-                    return found
-                self._made = (*self._made, found)
+                self._keep(found)
             self._memo = {**self._memo, key: found} if len(self._memo) < _REMEMBERED else {key: found}
             return found
 
