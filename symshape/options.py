@@ -59,7 +59,8 @@ class Options:
         verify: the fraction of calls (0 to 1) for which eager runs too and is compared; a difference raises
             :class:`symshape.VerificationError`. 0.01 costs about two eager calls in a hundred.
         kernels: whose kernels padded programs run.  ``"eager"``: eager's.  ``"inductor"``: Inductor compiles a program
-            once for all capacities, at the first call, which waits; each bucket runs what is faster there, timed.
+            with symbolic capacities at the first call, which waits, and again where what it assumed does not hold (six
+            times at most); each bucket runs what is faster there, timed.
             ``"auto"``: the same, compiled in a thread beside the calls once there were 256 of them.
         minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).
     """

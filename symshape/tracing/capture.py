@@ -56,6 +56,7 @@ from symshape.user_code import name_of, raised_at
 
 _tracing_lock = threading.RLock()
 """Held while a function is traced: torch's ``is_compiling`` flag is global."""
+_MOST_WRITTEN = 65_536  # places; one that is forgotten is guarded until it is written again
 
 
 def wait_for_traces() -> bool:
@@ -171,6 +172,8 @@ def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
 
 def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:
     """The places that the program read, and that this or another program writes, which are no variables yet."""
+    if len(all_written) > _MOST_WRITTEN:  # of objects that are long gone, most of them
+        all_written.clear()
     all_written.update(each.variable.where for each in writes)
     known = {each.where for each in variables}
     found = [each for each in variables_read(recorder, all_written) if each.where not in known]

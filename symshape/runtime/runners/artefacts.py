@@ -126,6 +126,10 @@ class Artefacts:
         if not self._closed:
             self._made = (*self._made, made)
 
+    def _remember(self, key: tuple[int, ...], made: Artefact) -> None:
+        if not self._closed:
+            self._memo = {**self._memo, key: made} if len(self._memo) < _REMEMBERED else {key: made}
+
     def _find(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact | None:
         with self._lock:
             if self._closed:
@@ -141,7 +145,7 @@ class Artefacts:
                     self._failed(error)
                     return None
                 self._keep(found)
-            self._memo = {**self._memo, key: found} if len(self._memo) < _REMEMBERED else {key: found}
+            self._remember(key, found)
             return found
 
     def _compile(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact:
