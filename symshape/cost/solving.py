@@ -56,7 +56,7 @@ def within(terms: Sequence[Term], at_most: int, rule: str, domain: Domain) -> Gu
     """The sizes for which every one of ``terms`` is at most ``at_most``, with the ranges of the domain's symbols."""
     origin = Origin("", 0, rule=rule)
     ranges = {name: domain.guards.ranges.get(name, (0, None)) for name in domain.symbols}
-    return GuardSet(tuple(Guard(boolean.le(term, at_most), origin) for term in terms), ranges)
+    return GuardSet(tuple(Guard(boolean.le(term, at_most), origin) for term in terms), ranges=ranges)
 
 
 def _needed(domain: Domain, terms: Sequence[Term], unknown: Term) -> frozenset[str]:

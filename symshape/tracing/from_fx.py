@@ -106,7 +106,7 @@ class _Reader:
             return boxed(list(leaves), values)
 
         specs = [output.spec if isinstance(output, Value) else output for output in outputs]
-        guards = GuardSet((), sizes.ranges)
+        guards = GuardSet(ranges=sizes.ranges)
         symbols: dict[str, Symbol] = dict(sizes.env.symbols)
         milliseconds = (time.perf_counter() - start) * 1e3
         parts = (call, tuple(sizes.slots), symbols, guards, graph, specs, State(), modes(), run, milliseconds)
