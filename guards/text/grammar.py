@@ -209,7 +209,6 @@ _READERS: dict[type[ast.expr], Callable[[Reader, ast.expr], Term]] = {
     ast.Compare: Reader.compare,  # type: ignore[dict-item]
     ast.IfExp: Reader.conditional,  # type: ignore[dict-item]
     ast.Call: Reader.call,  # type: ignore[dict-item]
-    ast.Attribute: Reader.place,
     ast.Subscript: Reader.place,
 }
 # -- calls whose operands are looked at as they are written -----------------------------------------------------------

@@ -49,7 +49,9 @@ def names_in(text: str) -> set[str]:
         function = node.func if isinstance(node, ast.Call) else None
         if isinstance(node, ast.Call) and not (isinstance(function, ast.Attribute) and function.attr in READINGS):
             waiting += node.args
-        elif isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Subscript | ast.Call):
             found.add(place(notes, node))
         else:
             waiting += ast.iter_child_nodes(node)

@@ -1,4 +1,4 @@
-"""Where a value is read, in the words of ``guards.sets.sources``: ``x.size(0)``, ``kw['mask'].stride(1)``, ``cfg.k``.
+"""Where a value is read, in the words of ``guards.sets.sources``: ``x.size(0)``, ``kwargs['mask'].stride(1)``.
 
 Such a text is the name of a symbol, so that what guards print is read back as it was meant. ``x.shape[0]`` is
 ``x.size(0)``.
@@ -34,7 +34,7 @@ def place(notes: Transcript, node: ast.expr) -> str:
         return f"{_path(notes, node.func.value)}.{method}({arguments})"
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
         return f"{_path(notes, node.value.value)}.size({_dimension(notes, [node.slice], node)})"
-    return _path(notes, node)
+    raise notes.error(f"{described(node)} is not allowed", node)
 
 
 def _dimension(notes: Transcript, args: list[ast.expr], node: ast.expr) -> int:

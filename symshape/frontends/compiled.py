@@ -24,9 +24,9 @@ from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
+from symshape.frontends.compiled_reports import Reports
 from symshape.frontends.differences import Miss, miss_of
 from symshape.frontends.profilers import Annotator, torch_profiler
-from symshape.frontends.reporting import report
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
@@ -51,7 +51,7 @@ _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError)  # what was asked 
 _TIMED_MASK = 255
 
 
-class Compiled:
+class Compiled(Reports):
     """A compiled function: call it like the original.
 
     Attributes:
@@ -315,10 +315,6 @@ class Compiled:
     def explain_fallback(self) -> str:
         """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
         return self._refusals.explain(self._cache.clock)
-
-    def report(self) -> str:
-        """For each entry what runs it; if padded, its buckets (calls, waste, bytes) and symbols; then the budget."""
-        return report(self.entries, self._graphs)
 
     def traffic(self, entry: int | None = None) -> Traffic:
         """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.
