@@ -35,8 +35,10 @@ from symshape.errors import (
 from symshape.frontends.backend_report import BackendReport, backend_report
 from symshape.frontends.compile import Compiled, compile
 from symshape.frontends.compiled_module import compiled_of
+from symshape.frontends.logs import set_logs, set_logs_from_environment
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import Traced, trace
+from symshape.frontends.what_if import Which
 from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.planner import plan
@@ -66,9 +68,14 @@ __all__ = [
     "Traffic",
     "UnsupportedError",
     "VerificationError",
+    "Which",
     "backend_report",
     "compile",
     "compiled_of",
     "plan",
+    "set_logs",
     "trace",
 ]
+
+set_logs_from_environment()
+del set_logs_from_environment

@@ -29,6 +29,7 @@ from symshape.frontends.differences import Miss, miss_of
 from symshape.frontends.profilers import Annotator, torch_profiler
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
+from symshape.frontends.tlparse import recorded
 from symshape.frontends.trace import check_call
 from symshape.frontends.warming import WarmUp, warm_up
 from symshape.graph.program import Program, State
@@ -243,7 +244,9 @@ class Compiled(Reports):
             wanted, history = self._changing.policies(full, values)
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
             self._layout.check(full, self._cache.clock)
-            program = capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
+            program = recorded(
+                capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
+            )
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
                 program, full, structure = grown

@@ -18,7 +18,7 @@ from symshape.explore.tables import Table
 from symshape.explore.terminal import terminal_table
 from symshape.explore.traffic import ATTRIBUTION, bundled_requests
 from symshape.frontends.cli.example_programs import traced_program
-from symshape.frontends.cli.ranges import read_range
+from symshape.frontends.cli.ranges import read_ranges
 from symshape.planning.planner import plan as make_plan
 from symshape.planning.traffic import Traffic
 
@@ -43,7 +43,7 @@ def cost(
     """Operations, bytes and peak memory of a program as formulas; the largest size within a budget."""
     console = Console()
     try:
-        ranges = dict(read_range(text) for text in dim or [])
+        ranges = read_ranges(dim or [])
         if bool(largest) != bool(memory or flops):
             raise InputError("--largest NAME needs a budget, --memory or --flops, and the other way round")
         with console.status("tracing", spinner="dots"):

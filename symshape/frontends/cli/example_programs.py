@@ -10,18 +10,20 @@ from typing import Any
 
 import torch
 
+from symshape.calls.policies import Dynamic
 from symshape.dims import Dim
 from symshape.errors import InputError
 from symshape.frontends.cli.models import MODELS, POSITIONS, VOCABULARY, make_model
 from symshape.frontends.trace import Traced, trace
 
 
-def traced_program(name: str) -> Traced:
+def traced_program(name: str, wanted: Dynamic = None) -> Traced:
     """The trace of a model of the demo, or of what a factory makes.
 
     Args:
         name: ``gpt2``, ``llama``, or ``module:factory``.  The factory takes nothing and answers ``(fn, args)``,
             ``(fn, args, kwargs)`` or ``(fn, args, kwargs, dynamic)``: an example call, and which sizes vary.
+        wanted: which sizes vary, in place of what the model or the factory says.
 
     Raises:
         InputError: there is no such model or factory, or it answers something else.
@@ -31,10 +33,10 @@ def traced_program(name: str) -> Traced:
         ids = torch.randint(0, VOCABULARY, (3, 17))
         dims = {"input_ids": {0: Dim("batch", min=2), 1: Dim("length", min=2, max=POSITIONS)}}
         with torch.no_grad():
-            return trace(model, input_ids=ids, dynamic=dims)
+            return trace(model, input_ids=ids, dynamic=dims if wanted is None else wanted)
     fn, args, kwargs, dynamic = _example(name)
     with torch.no_grad():
-        return trace(fn, *args, dynamic=dynamic, **kwargs)
+        return trace(fn, *args, dynamic=dynamic if wanted is None else wanted, **kwargs)
 
 
 def _example(name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any], Any]:
