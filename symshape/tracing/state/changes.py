@@ -116,6 +116,8 @@ def of_container(recorder: Recorder, container: Container) -> Variable | None:
 def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variable]:
     """Those of certain places that the program read, and that can be read at each call."""
     found: list[Variable] = []
+    if not wanted:
+        return found
     for place in recorder.places:
         if where_of(place) in wanted:
             variable = _variable(recorder, place)
