@@ -7,7 +7,6 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 
 from symshape.errors import UnsupportedError
 
-
 _INITIALIZED = frozenset({torch.nn.Parameter, torch.nn.Buffer, torch.Tensor, type(None)})
 
 
@@ -23,11 +22,12 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
     """
     if isinstance(module, torch.jit.ScriptModule):
         raise UnsupportedError(
-            f"{_shown(module, name)} is a ScriptModule, whose code and state cannot be read; trace the module that it was made from"
+            f"{_shown(module, name)} is a ScriptModule, whose code and state cannot be read; "
+            "trace the module that it was made from"
         )
     kinds = {*map(type, module._parameters.values()), *map(type, module._buffers.values())}
     if not kinds <= _INITIALIZED and any(issubclass(each, UninitializedTensorMixin) for each in kinds):
         raise UnsupportedError(
-            f"{_shown(module, name)} is lazy: its first call makes its parameters, which a trace would undo; call it once before it "
-            "is traced"
+            f"{_shown(module, name)} is lazy: its first call makes its parameters, which a trace would undo; "
+            "call it once before it is traced"
         )
