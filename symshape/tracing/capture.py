@@ -210,6 +210,7 @@ def _run(
             without_autocast_cache(),
             ids_of_stand_ins_refused(),
             number_methods(),
+            torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors
             TracingMode(tracer),
             FunctionMode(tracer),
             texts.values(),

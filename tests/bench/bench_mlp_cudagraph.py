@@ -98,7 +98,8 @@ def main(argv: Sequence[str] | None = None) -> Report:
         variants |= {"raw copy + replay + clone": copied, "raw replay alone": alone}
         first: dict[str, float] = {}
         for name, fn in variants.items():  # as a user would: one warm-up, then 50 calls
-            torch.testing.assert_close(fn(x), expected)
+            if fn is not alone:  # which reads what was copied last
+                torch.testing.assert_close(fn(x), expected)
             first[name] = timed(fn, inputs, 50)[0]
         rounds: dict[str, list[float]] = {name: [] for name in variants}
         fifties: dict[str, list[float]] = {name: [] for name in variants}

@@ -1,17 +1,18 @@
 """Real traffic through one graph for a range: the Azure conversation trace as (batch, sequence), and what graphs cost.
 
-The requests of the trace, in their order, are put together in batches of one to eight, each as long as its longest
-prompt (at most 1,024 tokens), and run through the Llama-shaped model of ``padded_stream``: eager, ours with the steps
+The requests of the trace, in their order, are put together in batches of one to four, each as long as its longest
+prompt (at most 2,048 tokens), and run through the Llama-shaped model of ``padded_stream``: eager, ours with the steps
 it takes by itself, and ours warmed up with the buckets that ``symshape.plan`` finds for this traffic.  Told: time on
 the device and on the clock, how much of what was computed is padding, how many calls met a graph that was there, and
 captures.  Then a number of graphs are captured at warm-up, in one shared pool, against graphs by hand with a pool each.
 
-    python -m tests.bench padded_traffic --calls 300
+    python -m tests.bench padded_traffic --calls 600
 """
 
 from __future__ import annotations
 
 import csv
+import gc
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from tests.bench.report import NotHere, Report, bench_parser
 from tests.bench.streams import Sizes, Stream, Tensors, flat, make
 from tests.bench.timing import Timing
 
-LONGEST = 1024
+LONGEST = 2048
 Run = Callable[..., Any]
 
 
@@ -39,9 +40,9 @@ def batches(count: int, seed: int, longest: int) -> list[Sizes]:
     rng = random.Random(seed)
     found, at = [], 0
     while at < len(prompts):
-        together = rng.randint(1, 8)
+        together = rng.randint(1, 4)
         part = prompts[at : at + together]
-        found.append((len(part), min(max(2, *part) if len(part) > 1 else max(2, part[0]), longest)))
+        found.append((len(part), min(max(2, *part), longest)))
         at += together
     return [found[i * len(found) // count] for i in range(min(count, len(found)))]
 
@@ -179,6 +180,7 @@ def capturing(report: Report, stream: Stream, count: int) -> None:
 
 def _taken(work: Callable[[], object]) -> tuple[float, int]:
     """Seconds and the bytes by which the allocator's memory grew."""
+    gc.collect()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     before, start = torch.cuda.memory_reserved(), time.perf_counter()
@@ -201,7 +203,7 @@ def _by_hand(stream: Stream, buffers: Tensors) -> Any:
 def main(argv: Sequence[str] | None = None) -> Report:
     """The traffic, and on a device the cost of graphs."""
     parser = bench_parser(__doc__, device="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--calls", type=int, default=300, help="how many batches of the trace")
+    parser.add_argument("--calls", type=int, default=600, help="how many batches of the trace")
     parser.add_argument("--graphs", type=int, default=32, help="how many graphs may be kept")
     args = parser.parse_args(argv)
     device = torch.device(args.device)
