@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from guards.sets.guard_set import GuardSet
 from symshape import events
 from symshape.calls.arguments import Call, skeleton
