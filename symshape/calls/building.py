@@ -61,7 +61,8 @@ def _expression(tree: pytree.TreeSpec, leaves: Iterator[str], names: dict[str, A
     node = pytree.SUPPORTED_NODES[kind].unflatten_fn
     if model_outputs.is_plain(kind):
         name = _named("output", None, names)
-        names[name] = model_outputs.learning(kind, len(children), lambda made: node(made, context), _setter(names, name))
+        put = _setter(names, name)
+        names[name] = model_outputs.learning(kind, len(children), lambda held: node(held, context), put)
         return f"{name}({inside})"
     return f"{_named('node', node, names)}([{inside}], {_named('context', context, names)})"
 

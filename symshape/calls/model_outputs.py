@@ -74,7 +74,7 @@ def _quick(kind: type, made: Any, children: Sequence[Any], construct: Callable[[
         f"    if {others}: return construct([{', '.join(arguments)}])",
         "    made = new(kind)",
         *(f"    put(made, {name!r}, {places[id(value)]})" for name, value in items),
-        f"    made.__dict__.update({{{', '.join(f'{n!r}: {places.get(id(v), None)}' for n, v in attributes)}}})",
+        f"    made.__dict__.update({{{', '.join(f'{n!r}: {places.get(id(v))}' for n, v in attributes)}}})",
         "    return made",
     ]
     names = {"Tensor": torch.Tensor, "new": OrderedDict.__new__, "put": OrderedDict.__setitem__}
