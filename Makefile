@@ -58,9 +58,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch "$@"
 
 # In place, so that what is edited is what is compiled. Without a C compiler guards runs as it is, at a third of the speed.
-$(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py)
+$(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py symshape/tracing/state/*.cpp)
 	@echo "==> compiling guards with mypyc (a minute or two; COMPILE=0 leaves it out)"
-	@rm -rf build && find guards -name "*.so" -delete
+	@rm -rf build && find guards symshape -name "*.so" -delete
 	@SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
 	@grep "stays interpreted" build.log || true
 	@rm -f build.log
@@ -108,7 +108,7 @@ notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 
 clean:  ## caches and build products (keeps .venv)
 	@rm -rf build dist *.egg-info $(STAMP) .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find guards -name "*.so" -delete
+	@find guards symshape -name "*.so" -delete
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 clean-venv: clean  ## also .venv
