@@ -36,7 +36,8 @@ from symshape.tracing.record_writes import GivenRecords
 from symshape.tracing.state import side_effects
 from symshape.tracing.state.changes import Changes, may_grow, variables_read, where_of
 from symshape.tracing.state.given import Given
-from symshape.tracing.state.hooks import recorder_of, recording
+from symshape.tracing.state.gradients import Gradients
+from symshape.tracing.state.hooks import recorder_of, recording, tell
 from symshape.tracing.state.planting import Planted, is_planted_by_another
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
@@ -202,6 +203,7 @@ def _run(
     planted = Planted(variables, values)
     problems: list[str] = []
     changes: list[Changes] = []
+    gradients = Gradients(tell)
     try:
         with (
             draws.watched(),
@@ -211,7 +213,8 @@ def _run(
             ids_of_stand_ins_refused(),
             number_methods(),
             TracingMode(tracer),
-            FunctionMode(tracer),
+            FunctionMode(tracer, gradients),
+            gradients.accumulating(),
             texts.values(),
             left_as_they_are(problems),
             planted.in_the_world(recorder),
