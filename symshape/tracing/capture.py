@@ -16,13 +16,14 @@ from symshape.calls.modes import modes
 from symshape.calls.variables import Variable, Write, containers_in
 from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
-from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
+from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.codegen import compile_graph
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.reshape_copies import settle
 from symshape.options import Options
+from symshape.tracing.defects import defect
 from symshape.tracing.given_up import generators_put_back, output_held
 from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
 from symshape.tracing.intercept.builtins import ids_of_stand_ins_refused
@@ -83,8 +84,8 @@ def capture(
 ) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
 
-    What the function did to the world is undone, and done again by each call.  Where it fails with an error of its own,
-    which may be one about symbols, it is traced once more with fixed sizes.
+    What the function did to the world is undone, and done again by each call.  Where it fails with an error of its own
+    or of torch's, which may be one about symbols, it is traced once more with fixed sizes.
 
     Args:
         fn: what is traced.
@@ -103,11 +104,25 @@ def capture(
         return _capture(fn, call, policies, options, given_up, variables, serves)
     except SymShapeError:
         raise
-    except Exception:
+    except Exception as error:
+        _raise_if_defect(error, fn)
         declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
         if len(declared) == len(policies):
             raise
     return _capture(fn, call, declared, options, given_up, variables, serves)
+
+
+def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:
+    place = defect(error)
+    if place is None:
+        return
+    said = f"{type(error).__name__}: {error}"
+    events.emit(events.Defect(name_of(fn), said, place))
+    raise InternalError(
+        f"symshape itself failed while it traced {name_of(fn)} (at {raised_at(error)}): {said} at {place}; "
+        "this is a defect of symshape, please report it with the function; symshape.compile without fullgraph=True "
+        "runs the function as it is"
+    ) from error
 
 
 def _capture(
