@@ -37,6 +37,7 @@ from symshape.frontends.compile import Compiled, compile
 from symshape.frontends.compiled_module import compiled_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import Traced, trace
+from symshape.frontends.training import TracedTraining, trace_training
 from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.planner import plan
@@ -63,6 +64,7 @@ __all__ = [
     "Stats",
     "SymShapeError",
     "Traced",
+    "TracedTraining",
     "Traffic",
     "UnsupportedError",
     "VerificationError",
@@ -71,4 +73,5 @@ __all__ = [
     "compiled_of",
     "plan",
     "trace",
+    "trace_training",
 ]
