@@ -17,6 +17,7 @@ Sizes that are new but fit an entry go by ``call_key.read`` and the dispatch tre
 ``tracing/capture.py`` traces, ``runners/choice.py`` makes the runner, and ``EntryCache.publish`` lets calls find it.
 """
 
+from symshape.cost.devices import DevicePeaks, measure_device
 from symshape.dims import Dim, Policy
 from symshape.errors import (
     ConstraintViolation,
@@ -51,6 +52,7 @@ __all__ = [
     "Compiled",
     "ConstraintViolation",
     "DataDependentError",
+    "DevicePeaks",
     "Dim",
     "DimError",
     "FallbackWarning",
@@ -71,6 +73,7 @@ __all__ = [
     "backend_report",
     "compile",
     "compiled_of",
+    "measure_device",
     "plan",
     "trace",
     "trace_training",
