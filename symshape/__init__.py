@@ -18,6 +18,8 @@ Sizes that are new but fit an entry go by ``call_key.read`` and the dispatch tre
 """
 
 from symshape.cost.devices import DevicePeaks, measure_device
+from symshape.cost.limit import Limit
+from symshape.cost.roofline import Roofline
 from symshape.dims import Dim, Policy
 from symshape.errors import (
     ConstraintViolation,
@@ -58,9 +60,11 @@ __all__ = [
     "FallbackWarning",
     "GuardViolation",
     "InputError",
+    "Limit",
     "Options",
     "Policy",
     "ProgramError",
+    "Roofline",
     "RunnerError",
     "RuntimeAssertionError",
     "Stats",

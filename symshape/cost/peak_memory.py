@@ -17,7 +17,7 @@ from guards.terms.term import Term
 from symshape.cost.domain import Domain
 from symshape.cost.formula import Formula
 from symshape.cost.liveness import PARTS, SCHEDULES, Moment, Rounded, exact, moments, rounded_up
-from symshape.cost.solving import largest, within
+from symshape.cost.solving import budget, largest, solved, within
 from symshape.cost.units import amount, shown
 from symshape.errors import InputError
 from symshape.explore.html import table_html
@@ -135,6 +135,22 @@ class PeakMemory:
         Raises: as :func:`symshape.cost.solving.largest`.
         """
         return largest(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
+
+    def solve(self, symbol: str, *, bytes: int | str, **others: int) -> GuardSet:  # noqa: A002 - the caller's word
+        """The values of ``symbol`` for which the peak stays within ``bytes``, as a guard that it stands alone in.
+
+        Sizes that are not given stay in the guard.  Only the budget is in it, not the guards of the trace.
+
+        >>> import torch, symshape
+        >>> traced = symshape.trace(lambda x: (x + 1) * 2, torch.ones(3, 5), dynamic={"x": {0: "batch", 1: "length"}})
+        >>> print(traced.peak_memory().solve("batch", bytes="1 MB", length=1000))
+        batch <= 83  # memory within 1 MB
+
+        Raises:
+            InputError: a symbol is unknown, a value is no size, or no such condition is known.
+        """
+        found = solved(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
+        return budget([found], f"memory within {bytes}", self.domain)
 
     def within(self, bytes: int | str) -> GuardSet:  # noqa: A002 - the caller's word
         """The sizes for which the peak stays within ``bytes``, as a guard set: one guard for each moment that can win.

@@ -20,6 +20,7 @@ from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
 from symshape.calls.questions import Question, answers
 from symshape.calls.variables import writing
+from symshape.cost.devices import DevicePeaks
 from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
 from symshape.frontends import profilers
@@ -316,9 +317,14 @@ class Compiled:
         """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
         return self._refusals.explain(self._cache.clock)
 
-    def report(self) -> str:
-        """For each entry what runs it; if padded, its buckets (calls, waste, bytes) and symbols; then the budget."""
-        return report(self.entries, self._graphs)
+    def report(self, peaks: DevicePeaks | None = None) -> str:
+        """For each entry what runs it; if padded, its buckets (calls, waste, bytes) and symbols; then the budget.
+
+        Args:
+            peaks: of the device, given or from :func:`symshape.measure_device`.  With them, the least time of each
+                entry at the sizes that came most often, and what replays achieve of what is attainable.
+        """
+        return report(self.entries, self._graphs, peaks)
 
     def traffic(self, entry: int | None = None) -> Traffic:
         """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.
