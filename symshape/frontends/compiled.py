@@ -20,14 +20,13 @@ from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
 from symshape.calls.questions import Question, answers
 from symshape.calls.variables import writing
-from symshape.cost.devices import DevicePeaks
 from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
 from symshape.frontends.differences import Miss, miss_of
 from symshape.frontends.profilers import Annotator, torch_profiler
-from symshape.frontends.reporting import report
+from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
@@ -318,12 +317,7 @@ class Compiled:
         return self._refusals.explain(self._cache.clock)
 
     def report(self, peaks: DevicePeaks | None = None) -> str:
-        """For each entry what runs it; if padded, its buckets (calls, waste, bytes) and symbols; then the budget.
-
-        Args:
-            peaks: of the device, given or from :func:`symshape.measure_device`.  With them, the least time of each
-                entry at the sizes that came most often, and what replays achieve of what is attainable.
-        """
+        """For each entry what runs it, its buckets and symbols; the budget; with a device's ``peaks`` the roofline."""
         return report(self.entries, self._graphs, peaks)
 
     def traffic(self, entry: int | None = None) -> Traffic:

@@ -14,7 +14,7 @@ from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.padded import PaddedRunner
 
-__all__ = ["report"]
+__all__ = ["DevicePeaks", "report"]
 
 _MOST_SIZES = 1024
 
