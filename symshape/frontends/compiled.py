@@ -96,8 +96,8 @@ class Compiled:
         cache.clock = tick = cache.clock + 1
         if not tick & _TIMED_MASK:
             self._time_dispatch(args, kwargs)
-        leaves = (*args, *kwargs.values()) if kwargs else args
-        if self._layout:
+        leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
+        if self._layout.variables:
             leaves = (*leaves, *self._layout.read())
         try:
             key = cache.makers[len(leaves)](leaves, kwargs)
