@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from guards.sets.guard_set import GuardSet
 from symshape import events
 from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites
@@ -237,6 +239,7 @@ def _run(
             without_autocast_cache(),
             ids_of_stand_ins_refused(),
             number_methods(),
+            torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors
             TracingMode(tracer),
             FunctionMode(tracer, gradients),
             gradients.accumulating(),
