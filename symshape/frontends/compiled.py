@@ -39,7 +39,7 @@ from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow
+from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow, serve
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -152,9 +152,9 @@ class Compiled:
         entry, values, leaves = found
         self._cache.seen(entry, values).calls += 1
         profilers.refresh()
-        if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
-            return entry.made(self._annotator.run(entry, leaves, values), leaves)
-        return entry.serve(leaves, values)
+        profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
+        run = functools.partial(self._annotator.run, entry) if profiling else entry.run
+        return serve(self.fn, entry, run, leaves, values, args, kwargs)
 
     def _find_slowly(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
@@ -267,7 +267,7 @@ class Compiled:
         runner_name, runner = make_runner(self._runner, program, self._graphs, self._options)
         build = builder(program.graph.output_tree)
         around = None
-        if program.writes:
+        if program.writes or program.given is not None:
             build = writing(program.writes, program.graph.output_tree.num_leaves, build)
             around = functools.partial(failing_as_eager, program=program, fn=self.fn)
         return Entry(next(self._numbers), program, runner_name, runner, build, around)
