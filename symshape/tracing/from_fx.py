@@ -1,8 +1,9 @@
 """A graph of AOTAutograd's taken over as a program: nothing is traced again, since Dynamo has said what every size is.
 
 Each node of such a graph knows its result with sizes, strides and offsets as expressions of Dynamo's symbols, and
-Dynamo's guards hold whatever was assumed on the way.  So the program has no guards of its own, and serves every call
-that Dynamo lets through: symbolic sizes are terms, read from the graph's arguments once at its beginning.  What is no
+Dynamo's guards hold whatever was assumed on the way.  So the program's guards are Dynamo's, as far as they can be said,
+and nobody checks them again: it serves every call that Dynamo lets through.  Symbolic sizes are terms, read from the
+graph's arguments once at its beginning.  What is no
 ATen operator (``cond``, ``flex_attention`` …) becomes an opaque call.
 """
 
@@ -19,7 +20,6 @@ from torch.utils import _pytree as pytree
 
 import meta_fns
 from guards.sets.guard import Guard
-from guards.sets.guard_set import GuardSet
 from guards.terms import boolean
 from guards.terms.term import Term
 from meta_fns import TensorSpec
@@ -106,7 +106,7 @@ class _Reader:
             return boxed(list(leaves), values)
 
         specs = [output.spec if isinstance(output, Value) else output for output in outputs]
-        guards = GuardSet((), sizes.ranges)
+        guards = sizes.guards()
         symbols: dict[str, Symbol] = dict(sizes.env.symbols)
         milliseconds = (time.perf_counter() - start) * 1e3
         parts = (call, tuple(sizes.slots), symbols, guards, graph, specs, State(), modes(), run, milliseconds)

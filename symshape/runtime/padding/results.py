@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ Answer = Callable[[Sequence[torch.Tensor], Sequence[Any]], list[Any]]
 Lend = Callable[[torch.Tensor], torch.Tensor]
 """A tensor for the caller over (or instead of) one that the next replay overwrites."""
 Maker = Callable[[Sequence[torch.Tensor], Sequence[Any]], torch.Tensor]
+Views = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 
 
 def amount(size: Any, values: Mapping[str, int]) -> int:
@@ -80,18 +82,40 @@ class Layout:
         """The same layout over a tensor's memory, from ``offset`` on."""
         return tensor.as_strided(self.sizes, self.strides, offset)
 
+    @property
+    def end(self) -> int:
+        """Where its last element ends in memory."""
+        if 0 in self.sizes:
+            return 0
+        return self.offset + 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
+
+    @property
+    def dense(self) -> bool:
+        """Whether its elements fill memory from its start to its end, each once."""
+        reach = 1
+        for stride, size in sorted(zip(self.strides, self.sizes, strict=True)):
+            if size != 1 and stride != reach:
+                return False
+            reach *= size
+        return not self.offset
+
     def holding(self, part: torch.Tensor) -> torch.Tensor:
         """A fresh tensor of this layout with the elements of ``part``."""
         if self.plain or not part.numel():
             return torch.empty_strided(self.sizes, self.strides, dtype=part.dtype, device=part.device).copy_(part)
-        reach = 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
-        memory = torch.empty(self.offset + reach, dtype=part.dtype, device=part.device)
+        memory = torch.empty(self.end, dtype=part.dtype, device=part.device)
+        self.fill(memory, part)
+        return self.view(memory, self.offset)
+
+    def fill(self, memory: torch.Tensor, part: torch.Tensor) -> None:
+        """Puts the elements of ``part`` where they lie in memory of this layout; repeated ones once."""
+        if 0 in self.sizes:
+            return
         repeated = [stride == 0 for stride in self.strides]
         kept = tuple(1 if each else size for each, size in zip(repeated, self.sizes, strict=True))
         for dim, each in enumerate(repeated):
             part = part.narrow(dim, 0, 1) if each else part
         memory.as_strided(kept, self.strides, self.offset).copy_(part)
-        return self.view(memory, self.offset)
 
 
 def _refused(reason: str, symbols: frozenset[str]) -> Refusal:
@@ -108,7 +132,7 @@ class Results:
         read: what the padded program reads and never writes: it is copied whatever happens.
 
     Raises:
-        Refusal: two results share memory, or one is a view of an argument under another dtype.
+        Refusal: one is a view of an argument, or of another result, under another dtype.
     """
 
     def __init__(
@@ -123,15 +147,16 @@ class Results:
         self._read = frozenset(read)
         self._inputs = {id(each.value.storage): each for each in graph.inputs}
         self._lifted = {id(each.value.storage): each for each in graph.lifted if not each.constant}
-        seen: dict[int, Value] = {}
-        for value in self._flat:
-            if not isinstance(value, Value):
-                continue
+        sharing: dict[int, list[Value]] = {}
+        for value in dict.fromkeys(each for each in self._flat if isinstance(each, Value)):
             root = self._inputs.get(id(value.storage)) or self._lifted.get(id(value.storage))
             if root is not None and root.value.spec.dtype is not value.spec.dtype:
                 raise _refused("one is a view of an argument under another dtype", symbols)
-            if root is None and seen.setdefault(id(value.storage), value) is not value:
-                raise _refused("two of them share memory", symbols)
+            if root is None:
+                sharing.setdefault(id(value.storage), []).append(value)
+                if sharing[id(value.storage)][0].spec.dtype is not value.spec.dtype:
+                    raise _refused("one is a view of another one under another dtype", symbols)
+        self._together = [values for values in sharing.values() if len(values) > 1]
 
     def at(self, values: Mapping[str, int], lend: Lend | None = None) -> Answer:
         """The answer of calls with these sizes: ``answer(tensors, leaves)`` gives their flat results.
@@ -139,12 +164,16 @@ class Results:
         With ``lend`` what is computed is not copied: the results are the valid parts of what it makes of the tensors.
         """
         places: dict[Value, int] = {}
+        together = [self._memory(group, values) for group in self._together]
+        for each in itertools.chain.from_iterable(self._together):
+            places[each] = len(places)
+        first = len(places)
         makers: list[Maker] = []
         order: list[tuple[int, Any]] = []  # which made tensor, or (-1) which value
         for each in self._flat:
             if isinstance(each, Value):
                 if each not in places:
-                    places[each] = len(makers)
+                    places[each] = first + len(makers)
                     makers.append(self._maker(each, values, lend))
                 order.append((places[each], None))
             elif isinstance(each, Term):
@@ -154,9 +183,28 @@ class Results:
 
         def answer(tensors: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[Any]:
             made = [maker(tensors, leaves) for maker in makers]
+            if together:
+                made = [view for memory in together for view in memory(tensors)] + made
             return [made[place] if place >= 0 else known for place, known in order]
 
         return answer
+
+    def _memory(self, group: Sequence[Value], values: Mapping[str, int]) -> Views:
+        """Makes the results that share one memory: all of it is copied, once where one of them fills it."""
+        layouts = [Layout.of(value, values) for value in group]
+        end = max(layout.end for layout in layouts)
+        parts = [(self._outputs[value][0], narrower(self._outputs[value][1].axes, values)) for value in group]
+        rows = list(zip(layouts, *zip(*parts, strict=True), strict=True))
+        whole = next((row for row in rows if row[0].dense and row[0].end == end), None)
+
+        def make(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            like = tensors[rows[0][1]]
+            memory = torch.empty(end, dtype=like.dtype, device=like.device)
+            for layout, place, narrow in rows if whole is None else (whole,):
+                layout.fill(memory, narrow(tensors[place]))
+            return [layout.view(memory, layout.offset) for layout in layouts]
+
+        return make
 
     def _maker(self, value: Value, values: Mapping[str, int], lend: Lend | None) -> Maker:
         layout = Layout.of(value, values)
