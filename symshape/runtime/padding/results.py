@@ -18,7 +18,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.steps import Value
 from symshape.runtime.padding.transform import Refusal
 
-__all__ = ["Results", "aliased_storages", "amount", "narrower"]
+__all__ = ["Results", "aliased_storages", "amount", "apart", "narrower", "part_of"]
 
 Answer = Callable[[Sequence[torch.Tensor], Sequence[Any]], list[Any]]
 """``answer(tensors, leaves)``: the flat results of a call."""
@@ -34,6 +34,23 @@ def amount(size: Any, values: Mapping[str, int]) -> int:
         return size
     found = fold.evaluate(size if isinstance(size, Term) else size.term, values)
     return int(found)
+
+
+def apart(axes: Sequence[Axis], values: Mapping[str, int]) -> tuple[int, ...] | None:
+    """The sizes of a tensor with these axes where each of them is a dimension; None where each is one already."""
+    if all(len(axis) < 2 for axis in axes):
+        return None
+    return tuple(amount(size, values) for axis in axes for size in (axis or (1,)))
+
+
+def part_of(buffer: torch.Tensor, axes: Sequence[Axis], values: Mapping[str, int]) -> torch.Tensor:
+    """The valid part of a buffer, a view, in which each size is a dimension."""
+    sizes = [size for axis in axes for size in (axis or (1,))]
+    part = buffer.view([capacity(size) for size in sizes]) if len(sizes) != len(axes) else buffer
+    for dim, size in enumerate(sizes):
+        true = amount(size, values)
+        part = part if part.size(dim) == true else part.narrow(dim, 0, true)
+    return part
 
 
 def narrower(axes: Sequence[Axis], values: Mapping[str, int]) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -33,6 +33,7 @@ from symshape.graph.steps import (
     written_values,
 )
 from symshape.runtime.padding.emission import Emission, Repair
+from symshape.runtime.padding.merged import Merged
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.versions import Versions
 
@@ -158,10 +159,11 @@ class _Transform:
         return self._finish()
 
     def _roots(self) -> None:
+        merged = Merged(self.graph)
         for each in self.graph.inputs:
             spec = each.value.spec
             try:
-                axes = tuple(normal((self._size(size),)) for size in spec.sizes)
+                axes = tuple(normal(map(self._size, merged.parts(size) or (size,))) for size in spec.sizes)
             except Refuse as refuse:
                 raise Refusal("", each.path, refuse.message, refuse.remedy, self._all()) from refuse
             value = self.emission.value(_at_capacity(axes, spec))

@@ -16,7 +16,7 @@ from symshape import events
 from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
-from symshape.runtime.padding.results import Answer, Lend, amount, narrower
+from symshape.runtime.padding.results import Answer, Lend, amount, apart, narrower, part_of
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import Lease, Weight
@@ -35,6 +35,7 @@ class Placement:
         answer: makes the results.
         back: for each input that the program writes to, its place, and from the tensors to its new elements.
         fill: which share of the capacities the sizes are.
+        merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
     """
 
     inputs: list[torch.Tensor]
@@ -42,6 +43,7 @@ class Placement:
     answer: Answer
     back: Sequence[tuple[int, Callable[[Sequence[torch.Tensor]], torch.Tensor]]] = ()
     fill: float = 1.0
+    merged: Sequence[tuple[int, tuple[int, ...]]] = ()
 
 
 _data_ptr = torch.Tensor.data_ptr
@@ -126,13 +128,15 @@ class Bucket:
     def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
         """Where a call with these sizes goes; with ``lend``, results are not copied."""
         pairs = zip(self.buffers, self._padded.axes, strict=True)
-        parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
+        parts = [part_of(buffer, axes, values) for buffer, axes in pairs]
+        shapes = [apart(axes, values) for axes in self._padded.axes]
         back = [
             (position, partial(_valid, narrower(self._padded.axes[position], values), place))
             for position, place in self._padded.written
         ]
         fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
-        return Placement(parts, self._written(values), self._results.at(values, lend), back, fill)
+        merged = [(place, shape) for place, shape in enumerate(shapes) if shape is not None]
+        return Placement(parts, self._written(values), self._results.at(values, lend), back, fill, merged)
 
     def _written(self, values: Mapping[str, int]) -> torch.Tensor:
         """The sizes that the program reads, on its device; no one waits for the copy."""
@@ -145,10 +149,13 @@ class Bucket:
         """The flat results of one call."""
         self.wrote = False
         with torch.no_grad():
-            if len(inputs) == 1:
-                placement.inputs[0].copy_(inputs[0])
-            elif inputs:
-                torch._foreach_copy_(placement.inputs, list(inputs))
+            given = list(inputs)
+            for place, shape in placement.merged:
+                given[place] = given[place].reshape(shape)
+            if len(given) == 1:
+                placement.inputs[0].copy_(given[0])
+            elif given:
+                torch._foreach_copy_(placement.inputs, given)
             if self._sized and self._written_for is not placement:
                 self._written_for = None
                 self.sizes.copy_(placement.sizes)
