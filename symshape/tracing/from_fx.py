@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -53,6 +53,15 @@ _FLOATS: Mapping[Any, str] = {
     getattr(torch, "_sym_sqrt", None): "sqrt",
 }
 """The functions on floats that such a graph calls, as :mod:`symshape.graph.float_terms` names them."""
+_ATEN: Mapping[Any, Callable[..., tuple[OpOverload, tuple[Any, ...], dict[str, Any]]]] = {
+    torch.ops.prims.convert_element_type.default: lambda x, dtype: (aten._to_copy.default, (x,), {"dtype": dtype}),
+    aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, variance, momentum, eps: (
+        aten.native_batch_norm.default,
+        (x, weight, bias, mean, variance, False, momentum, eps),
+        {},
+    ),
+}
+"""Operators of AOTAutograd's own, as the calls of ATen's that do the same and that rules know."""
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _NUMBERS = (bool, int, float)
 
@@ -174,6 +183,8 @@ class _Reader:
 
     def _op(self, op: OpOverload, node: torch.fx.Node, val: Any, location: Location | None) -> Any:
         args, kwargs = self._given(node.args), {name: self._given(arg) for name, arg in node.kwargs.items()}
+        if op in _ATEN:
+            op, args, kwargs = _ATEN[op](*args, **kwargs)
         bindings = tuple(self._bindings(node, val))
         single = not isinstance(val, (tuple, list))
         aliasing = meta_fns.aliasing(op)

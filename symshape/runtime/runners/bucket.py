@@ -17,6 +17,7 @@ from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.results import Answer, Lend, amount, apart, narrower, part_of
+from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import Lease, Weight
@@ -54,7 +55,6 @@ class Bucket:
 
     Attributes:
         made: the plan.
-        buffers: the inputs at their capacities.
         sizes: the true sizes that the program reads.
         weight: the bytes that it takes, as counted from the sizes of its tensors.
         recording: what runs the program; None until it is captured.
@@ -65,6 +65,7 @@ class Bucket:
         lease: its place in the store.
 
     Args:
+        bound: which inputs are read where the caller has them; shared by all buckets of a program.
         kernels: compiles the program, too; None for eager's kernels alone.
         timed: whether the program is timed even if there is one way only to run it.
     """
@@ -78,6 +79,7 @@ class Bucket:
         kernels: Kernels | None = None,
         *,
         timed: bool = False,
+        bound: BoundInputs | None = None,
     ) -> None:
         assert made.padded is not None
         assert made.results is not None
@@ -85,11 +87,17 @@ class Bucket:
         self.made = made
         self._padded = made.padded
         self._results = made.results
-        specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
-        self.buffers = [torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device) for spec in specs]
+        self._specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
+        self._bound = bound
+        steady = bound.steady if bound is not None else ()
+        self._moving = [place for place in range(len(self._specs)) if place not in steady]
+        self._whole: list[int] = []  # steady inputs that are copied all the same
         self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
         self._run = compile_graph(fuse(graph) if device.type == "cuda" else graph, {})
-        self._arguments = [*self.buffers, *self.sizes.unbind()]
+        self._arguments: list[Any] = [None] * len(self._specs) + [*self.sizes.unbind()]
+        self._buffers: dict[int, torch.Tensor] = {}
+        for place in self._moving:
+            self._allocate(place)
         self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
@@ -102,9 +110,18 @@ class Bucket:
         self.captures = 0
         self.milliseconds = 0.0
         self.wrote = False
-        self._writes = bool(made.padded.written or made.padded.stored)
         self._addresses: list[int] = []
         self.lease: Lease
+
+    def _allocate(self, place: int) -> None:
+        spec = self._specs[place]
+        made = torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device)
+        self._buffers[place] = self._arguments[place] = made
+
+    @property
+    def buffers(self) -> list[torch.Tensor]:
+        """What inputs are copied to, at their capacities."""
+        return list(self._buffers.values())
 
     @staticmethod
     def weight_of(made: Plan) -> Weight:
@@ -127,9 +144,9 @@ class Bucket:
 
     def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
         """Where a call with these sizes goes; with ``lend``, results are not copied."""
-        pairs = zip(self.buffers, self._padded.axes, strict=True)
-        parts = [part_of(buffer, axes, values) for buffer, axes in pairs]
-        shapes = [apart(axes, values) for axes in self._padded.axes]
+        axes_of = self._padded.axes
+        parts = [part_of(self._buffers[place], axes_of[place], values) for place in self._moving]
+        shapes = [apart(axes_of[place], values) for place in self._moving]
         back = [
             (position, partial(_valid, narrower(self._padded.axes[position], values), place))
             for position, place in self._padded.written
@@ -149,27 +166,57 @@ class Bucket:
         """The flat results of one call."""
         self.wrote = False
         with torch.no_grad():
-            given = list(inputs)
-            for place, shape in placement.merged:
-                given[place] = given[place].reshape(shape)
-            if len(given) == 1:
-                placement.inputs[0].copy_(given[0])
-            elif given:
-                torch._foreach_copy_(placement.inputs, given)
+            self._take(inputs, placement)
             if self._sized and self._written_for is not placement:
                 self._written_for = None
                 self.sizes.copy_(placement.sizes)
                 self._written_for = placement
-            tensors = self._ready()()
-            if self._writes:
-                self.wrote = True
-                for position, new in placement.back:
+            try:
+                tensors = self._ready()()
+                self.wrote = bool(self._padded.stored)
+                results = placement.answer(tensors, leaves)
+                for position, new in placement.back:  # only now: what is answered may lie in what is written
+                    self.wrote = True
                     inputs[position].copy_(new(tensors))
-            return placement.answer(tensors, leaves)
+            finally:
+                for place in self._bound.places if self._bound is not None else ():
+                    self._arguments[place] = None  # whose memory it is decides how long it stays
+            return results
+
+    def _take(self, inputs: Sequence[torch.Tensor], placement: Placement) -> None:
+        """Copies the inputs of a call that are not read in place."""
+        given = [inputs[place] for place in self._moving]
+        for place, shape in placement.merged:
+            given[place] = given[place].reshape(shape)
+        targets = placement.inputs
+        bound = self._bound
+        if bound is not None and bound.steady:
+            bound.see(inputs)
+            for place in bound.places:
+                self._arguments[place] = inputs[place]
+            if len(bound.places) != len(bound.steady):
+                targets = [*targets, *self._loose(bound)]
+                given += [inputs[place] for place in self._whole]
+        if len(given) == 1:
+            targets[0].copy_(given[0])
+        elif given:
+            torch._foreach_copy_(targets, given)
+
+    def _loose(self, bound: BoundInputs) -> list[torch.Tensor]:
+        """The buffers of the inputs that might be bound and are not."""
+        if len(self._whole) != len(bound.steady) - len(bound.places):
+            self._whole = [place for place in bound.steady if place not in bound.places]
+            for place in self._whole:
+                if place not in self._buffers:
+                    self._allocate(place)
+        return [self._buffers[place] for place in self._whole]
 
     def warm_up(self) -> None:
         """Captures the program, with what the buffers hold, and runs it once; what it writes is undone."""
         with torch.no_grad(), self._undone():
+            if self._bound is not None:
+                self._bound.let_go()  # there is no call whose inputs could be read
+                self._loose(self._bound)
             self._written_for = None
             self.sizes.copy_(self._written({**self.made.exact, **self.made.caps}))
             self._ready()()
@@ -190,6 +237,8 @@ class Bucket:
         What was captured before stays if that fails, and is not taken for the new one.
         """
         addresses = list(map(_data_ptr, self._lifted))
+        if self._bound is not None:
+            addresses += [-len(self._bound.places), *self._bound.addresses]
         if self.recording is None or self._addresses != addresses:
             with self._undone():
                 self.recording = self._recorded(self._again)
@@ -214,7 +263,7 @@ class Bucket:
 
     def _compile(self, kernels: Kernels) -> None:
         """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on."""
-        found = kernels.compiled(self._padded, self.buffers, self.sizes)
+        found = kernels.compiled(self._padded, self._arguments[: len(self._specs)], self.sizes)
         self._asked = kernels.state
         if found is None:
             return
