@@ -93,7 +93,7 @@ def native_layer_norm_backward(
     )
 
 
-@rule("aten.native_batch_norm_backward.default")
+@rule("aten.native_batch_norm_backward.default", padding=gradients.batch_norm)
 def native_batch_norm_backward(
     grad_out: TensorSpec,
     input: TensorSpec,  # noqa: A002 - name of the schema

@@ -21,6 +21,7 @@ from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import count, index_in, masked, relaid
 
 __all__ = [
+    "batch_norm",
     "convolution",
     "embedding",
     "layer_norm",
@@ -113,6 +114,37 @@ def layer_norm(
     made = emit.call(emit.op, *handles[:2], normalized_shape, *(lowered(each) for each in given.values()))
     axes = (input.axes, input.axes[kept:], input.axes[kept:])
     return tuple(each and Padded(each, own) for each, own in zip(made, axes, strict=False))
+
+
+def batch_norm(
+    emit: Emitter,
+    grad_out: Padded,
+    input: Padded,  # noqa: A002 - name of the schema
+    weight: Padded | None,
+    running_mean: Padded | None,
+    running_var: Padded | None,
+    save_mean: Padded | None,
+    save_invstd: Padded | None,
+    train: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+) -> tuple[Padded | None, ...]:
+    """The gradients of a norm by stored statistics of each channel, which may not be padded.
+
+    Raises: Refuse in training: statistics would be taken over the padding.
+    """
+    if train:
+        raise Refuse("batch norm in training takes statistics over the padding", *input.sizes, *grad_out.sizes)
+    if is_padded(input.axes[1]):
+        raise Refuse("channels are padded", *padded_sizes(input.axes[1:2]))
+    for own, other in zip(grad_out.axes, input.axes, strict=True):
+        need_agreement(own, other)
+    if any(output_mask[1:]):
+        grad_out, input = masked(emit, grad_out, 0), masked(emit, input, 0)  # noqa: A001
+    rest = map(lowered, (weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask))
+    made = emit.call(emit.op, grad_out.tensor, input.tensor, *rest)
+    axes = (input.axes, input.axes[1:2], input.axes[1:2])
+    return tuple(each and Padded(each, own) for each, own in zip(made, axes, strict=True))
 
 
 def softmax(emit: Emitter, grad_output: Padded, output: Padded, dim: int, input_dtype: torch.dtype) -> Padded:

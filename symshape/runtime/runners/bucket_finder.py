@@ -100,6 +100,8 @@ class BucketFinder:
         if self._store.clock < until:
             return guest
         sizes = {name: values[place] for name, place in self._symbols}
+        if not all(sizes[name] for name in self._padded):
+            return None  # there is nothing to gain, and eager looks at less of its arguments then
         bucket = self._own(sizes, stream)
         if bucket is not None:
             own = bucket, bucket.place(sizes, self._lend)

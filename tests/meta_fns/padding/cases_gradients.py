@@ -87,6 +87,14 @@ def _embedded(index: Any, grad: Any) -> Any:
     )
 
 
+def _stored(x: Any, mean: Any, weight: Any) -> Any:
+    """All gradients of a batch norm by stored statistics."""
+    variance = mean.abs() + 1
+    out, kept, spread = aten.native_batch_norm(x, weight, weight, mean, variance, False, 0.1, 1e-5)
+    rest = (weight, mean, variance, kept, spread, False, 1e-5, [True, True, True])
+    return out, aten.native_batch_norm_backward(out * 2, x, *rest)
+
+
 CLASSES = floats(4, 5, static=(1,))
 PLANES = floats(2, 2, 6, 7, static=(1,))
 
@@ -126,6 +134,14 @@ GRADIENTS: tuple[Case, ...] = (
         tolerance=1e-4,
     ),
     case("native_layer_norm_backward without bias", _normed, ROWS, ROWS, floats(6, static=(0,)), tolerance=1e-4),
+    case(
+        "native_batch_norm_backward",
+        _stored,
+        floats(2, 3, 4, 5, static=(1,)),
+        floats(3, static=(0,)),
+        floats(3, static=(0,)),
+        tolerance=1e-4,
+    ),
     case(
         "_softmax_backward_data",
         lambda g, x: (
