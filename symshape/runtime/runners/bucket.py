@@ -16,7 +16,7 @@ from symshape import events
 from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
-from symshape.runtime.padding.results import Answer, Lend, amount, apart, narrower, part_of
+from symshape.runtime.padding.results import Answer, Lend, Part
 from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse
@@ -87,6 +87,9 @@ class Bucket:
         self.made = made
         self._padded = made.padded
         self._results = made.results
+        self._numbers = made.results.numbers
+        self._parts = [Part(axes, self._numbers) for axes in made.padded.axes]
+        self._true = self._numbers.places(made.padded.sizes)
         self._specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
         self._bound = bound
         steady = bound.steady if bound is not None else ()
@@ -144,33 +147,29 @@ class Bucket:
 
     def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
         """Where a call with these sizes goes; with ``lend``, results are not copied."""
-        axes_of = self._padded.axes
-        parts = [part_of(self._buffers[place], axes_of[place], values) for place in self._moving]
-        shapes = [apart(axes_of[place], values) for place in self._moving]
+        found = self._numbers.at(values)
+        parts = [self._parts[place].apart(self._buffers[place], found) for place in self._moving]
+        shapes = [(number, self._parts[place].sizes_apart(found)) for number, place in enumerate(self._moving)]
         back = [
-            (position, partial(_valid, narrower(self._padded.axes[position], values), place))
+            (position, partial(_valid, self._parts[position].at(found), place))
             for position, place in self._padded.written
         ]
         fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
-        merged = [(place, shape) for place, shape in enumerate(shapes) if shape is not None]
-        return Placement(parts, self._written(values), self._results.at(values, lend), back, fill, merged)
+        answer = self._results.at(values, found, lend)
+        merged = [(number, shape) for number, shape in shapes if shape is not None]
+        return Placement(parts, self._written(found), answer, back, fill, merged)
 
-    def _written(self, values: Mapping[str, int]) -> torch.Tensor:
+    def _written(self, found: Sequence[int]) -> torch.Tensor:
         """The sizes that the program reads, on its device; no one waits for the copy."""
-        sizes = torch.tensor([amount(term, values) for term in self._padded.sizes], dtype=torch.int64)
-        if self.sizes.device.type == "cuda" and self._sized:
-            return sizes.pin_memory().to(self.sizes.device, non_blocking=True)
-        return sizes
+        on_cuda = self.sizes.device.type == "cuda" and self._sized
+        sizes = torch.tensor([found[place] for place in self._true], dtype=torch.int64, pin_memory=on_cuda)
+        return sizes.to(self.sizes.device, non_blocking=True) if on_cuda else sizes
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
         self.wrote = False
         with torch.no_grad():
             self._take(inputs, placement)
-            if self._sized and self._written_for is not placement:
-                self._written_for = None
-                self.sizes.copy_(placement.sizes)
-                self._written_for = placement
             try:
                 tensors = self._ready()()
                 self.wrote = bool(self._padded.stored)
@@ -184,20 +183,23 @@ class Bucket:
             return results
 
     def _take(self, inputs: Sequence[torch.Tensor], placement: Placement) -> None:
-        """Copies the inputs of a call that are not read in place."""
-        given = [inputs[place] for place in self._moving]
-        for place, shape in placement.merged:
-            given[place] = given[place].reshape(shape)
-        targets = placement.inputs
-        bound = self._bound
+        """Copies the inputs of a call that are not read in place, and the sizes if they are not there already."""
+        given, targets, bound = list(inputs), placement.inputs, self._bound
         if bound is not None and bound.steady:
             bound.see(inputs)
             for place in bound.places:
                 self._arguments[place] = inputs[place]
+            given = [inputs[place] for place in self._moving]
             if len(bound.places) != len(bound.steady):
                 targets = [*targets, *self._loose(bound)]
                 given += [inputs[place] for place in self._whole]
-        if len(given) == 1:
+        for place, shape in placement.merged:
+            given[place] = given[place].reshape(shape)
+        if self._sized and self._written_for is not placement:
+            self._written_for = None
+            torch._foreach_copy_([*targets, self.sizes], [*given, placement.sizes])
+            self._written_for = placement
+        elif len(given) == 1:
             targets[0].copy_(given[0])
         elif given:
             torch._foreach_copy_(targets, given)
@@ -218,7 +220,7 @@ class Bucket:
                 self._bound.let_go()  # there is no call whose inputs could be read
                 self._loose(self._bound)
             self._written_for = None
-            self.sizes.copy_(self._written({**self.made.exact, **self.made.caps}))
+            self.sizes.copy_(self._written(self._numbers.at({**self.made.exact, **self.made.caps})))
             self._ready()()
 
     @contextmanager
