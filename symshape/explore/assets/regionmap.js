@@ -256,11 +256,13 @@ class RegionMap {
     context.rect(plot.left, plot.top, plot.width, plot.height);
     context.clip();
     const moving = new Set([...space.together(this.x), ...(this.flat ? [] : space.together(this.y))]);
+    const many = (space.record.points ?? []).length > 300;
     for (const point of space.record.points ?? []) {
       const same = space.free.every((i) => moving.has(i) || point.values[i] == space.values[i]);
       context.beginPath();
-      context.arc(this.toX(point.values[this.x]), this.toY(point.values[this.y]), Math.min(7, 2.5 + Math.log2(point.calls)), 0, 7);
-      context.lineWidth = 1.5;
+      const radius = many ? 1.2 : Math.min(7, 2.5 + Math.log2(point.calls));
+      context.arc(this.toX(point.values[this.x]), this.toY(point.values[this.y]), radius, 0, 7);
+      context.lineWidth = many ? 0.5 : 1.5;
       context.strokeStyle = same ? ink.paper : ink.text;
       context.fillStyle = ink.text;
       if (same) context.fill();
@@ -296,13 +298,13 @@ class RegionMap {
   showLegend() {
     const { space, cells } = this;
     const present = [...cells.seen.keys()].filter((index) => index >= 0).sort((a, b) => a - b);
-    const kind = this.app.report.kind;
-    const name = (index) => (kind === "cache" || space.entries.length > 1 ? space.entries[index].label : "the guards hold");
+    const cache = this.app.isCache;
+    const name = (index) => (cache || space.entries.length > 1 ? space.entries[index].label : "the guards hold");
     fill(
       this.legend,
       present.slice(0, 12).map((index) => h("li", null, swatch(index), name(index))),
       present.length > 12 && h("li", null, `and ${present.length - 12} more`),
-      h("li", null, swatch(null), kind === "cache" ? "no entry: traced when it comes" : "some guard fails"),
+      h("li", null, swatch(null), cache ? "no entry: traced when it comes" : "some guard fails"),
       cells.outside.includes(1) && h("li", null, h("span", { class: "swatch veiled", "aria-hidden": "true" }), "outside the declared ranges"),
       (space.record.points ?? []).length > 0 && h("li", null, h("span", { class: "dot", "aria-hidden": "true" }), "recorded calls (rings: with other sizes elsewhere)"),
       h("li", null, h("span", { class: "plus", "aria-hidden": "true" }, "+"), "the sizes above"),

@@ -26,6 +26,11 @@ class App {
     return this.programs.get(index);
   }
 
+  /** Whether a call that nobody serves would be traced. */
+  get isCache() {
+    return this.report.kind === "cache" || this.report.kind === "dynamo";
+  }
+
   fact(name) {
     return this.report.facts.find(([key]) => key === name)?.[1];
   }
@@ -52,7 +57,7 @@ class App {
     this.space = this.spaces[index];
     const { structure } = this.space.record;
     this.structure.hidden = structure.length === 0;
-    fill(this.structure, h("summary", null, this.report.kind === "trace" ? "fixed sizes" : "what these calls have in common"), h("ul", null, structure.slice(0, 200).map((line) => h("li", null, code(line)))));
+    fill(this.structure, h("summary", null, { trace: "fixed sizes", dynamo: "guards that are not about sizes" }[this.report.kind] ?? "what these calls have in common"), h("ul", null, structure.slice(0, 200).map((line) => h("li", null, code(line)))));
     this.shown = new Set();
     this.whatif.show(this.space);
     this.open(this.current ?? 0);

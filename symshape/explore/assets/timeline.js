@@ -48,8 +48,15 @@ class Timeline {
   table() {
     const moments = (this.app.report.moments ?? []).filter((moment) => !this.kind.value || moment.kind === this.kind.value);
     fill(this.body, moments.slice(-400).map((m) => h("tr", null, h("td", { class: "value" }, grouped(m.call)), h("td", { class: "value" }, `${m.seconds.toFixed(2)} s`),
-      h("td", null, m.kind, m.entry === undefined ? null : [" ", swatch(this.position(m.entry)), `entry ${m.entry}`]), h("td", null, code(m.sizes)), h("td", null, m.text),
+      h("td", { class: "whole" }, m.entry === undefined ? null : swatch(this.position(m.entry)), m.kind, m.entry === undefined ? null : `, entry ${m.entry}`), h("td", null, this.sizes(m)), h("td", null, m.text),
       h("td", { class: "value" }, m.milliseconds === undefined ? "" : `${m.milliseconds} ms`))));
+  }
+
+  /** The sizes of a moment; a trace has those that came with it. */
+  sizes(moment) {
+    const came = (each) => each.call === moment.call && each.kind === "new sizes";
+    const text = moment.sizes || (moment.kind === "trace" ? this.app.report.moments.find(came)?.sizes : "");
+    return text ? code(text) : null;
   }
 
   frequent() {

@@ -44,7 +44,8 @@ class WhatIf {
     const record = space.slots[slot];
     const low = Math.max(record.low ?? -record.top, -record.top);
     const label = space.label(slot);
-    const name = record.name !== record.source && !/^v\d+$/.test(record.name) ? record.name : "";
+    const named = this.app.report.kind === "trace" && record.name !== record.source;
+    const name = named ? record.name : "";
     const slider = h("input", {
       type: "range", min: low, max: record.top, step: 1, "aria-label": label,
       oninput: () => space.set(slot, Number(slider.value)),
@@ -95,8 +96,7 @@ class WhatIf {
 
   showAnswer(serving, registers) {
     const { space } = this;
-    const kind = this.app.report.kind;
-    const single = space.entries.length === 1 && kind !== "cache";
+    const single = space.entries.length === 1 && !this.app.isCache;
     if (serving !== null) {
       const entry = space.entries[serving];
       const text = single ? "Every guard holds." : `${entry.label} serves this call.`;

@@ -30,13 +30,14 @@ from symshape.graph.program import Program, limits_of, slot_names
 from symshape.runtime.cache import Branch, Entry, EntryCache, Family
 
 _MOST_POINTS = 2000
-_COMPARING = 0.4  # seconds for all sentences about two entries
+_COMPARING = 0.5  # seconds of a processor for all sentences about two entries
+_MOST_STEPS = 6000  # ops of all programs together that are shown
 
 
 def cache_report(cache: EntryCache, stats: Stats, name: str, *, short: bool = False) -> Report:
     """The report of a compiled function; a ``short`` one leaves out what tables do not show."""
     origins = Origins()
-    reader = _CacheReader(cache, origins, 0 if short else _COMPARING)
+    reader = _CacheReader(cache, origins, not short)
     reader.read()
     facts = [
         ("entries", str(stats.entries)),
@@ -76,10 +77,12 @@ def _moments(cache: EntryCache) -> list[MomentRecord]:
 class _CacheReader:
     """Reads a cache once: its spaces and programs."""
 
-    def __init__(self, cache: EntryCache, origins: Origins, comparing: float) -> None:
+    def __init__(self, cache: EntryCache, origins: Origins, detailed: bool) -> None:
         self._cache = cache
         self._origins = origins
-        self._until = time.perf_counter() + comparing
+        self._detailed = detailed
+        self._steps_left = _MOST_STEPS
+        self._until = time.thread_time() + (_COMPARING if detailed else 0)
         self.programs: list[ProgramRecord] = []
         self.spaces: list[Space] = []
 
@@ -112,12 +115,14 @@ class _CacheReader:
 
     def _entry(self, entry: Entry, maker: SpaceMaker, words: dict[str, str]) -> EntryRecord:
         program = entry.program
-        shown = {f"v{position}": name for name, position in program.positions.items()}
         calls = sum(each.calls for each in list(entry.seen.values()))
-        self.programs.append(program_record(program, self._origins, program.positions))
+        number = len(program.graph.steps)
+        whole = self._detailed and number <= self._steps_left
+        self._steps_left -= number if whole else 0
+        self.programs.append(program_record(program, self._origins, program.positions, whole=whole))
         return EntryRecord(
             label=f"entry {entry.number}",
-            guards=maker.guards(entry.guards, words, {**words, **shown}),
+            guards=maker.guards(entry.guards, words, words),  # symbols are named anew by each entry
             program=len(self.programs) - 1,
             calls=calls,
             runner=entry.runner.describe(),
@@ -125,9 +130,9 @@ class _CacheReader:
 
     def _comparisons(self, entries: Sequence[Entry], words: dict[str, str]) -> list[tuple[int, int, str]]:
         found: list[tuple[int, int, str]] = []
-        for second in range(1, len(entries)):
-            for first in range(second):
-                if time.perf_counter() > self._until:
+        for second in range(len(entries) - 1, 0, -1):
+            for first in range(second - 1, -1, -1):
+                if time.thread_time() > self._until:
                     return found
                 told = distinguish(entries[first].guards, entries[second].guards, words).text
                 found.append((first, second, told))

@@ -14,6 +14,8 @@ from symshape.explore.records import Report
 from symshape.frontends.compiled import Compiled
 from symshape.frontends.compiled_module import compiled_of
 from symshape.frontends.exploration.caches import cache_report
+from symshape.frontends.exploration.dynamo import dynamo_report
+from symshape.frontends.exploration.dynamo_guards import code_of
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.programs import program_record
 from symshape.frontends.exploration.spaces import space_of_guards, space_of_program
@@ -34,7 +36,8 @@ def explore(x: Traced | Compiled | GuardSet | Callable[..., Any]) -> Exploration
             :class:`guards.GuardSet`.
 
     Raises:
-        InputError: it is something else.
+        InputError: it is something else, or Dynamo keeps nothing for it.
+        UnsupportedError: this version of torch does not show what Dynamo keeps.
 
     >>> import torch, symshape
     >>> double = symshape.compile(lambda x: x * 2)
@@ -50,9 +53,12 @@ def explore(x: Traced | Compiled | GuardSet | Callable[..., Any]) -> Exploration
     compiled = x if isinstance(x, Compiled) else _compiled_module(x)
     if compiled is not None:
         return Exploration(cache_report(compiled._cache, compiled.stats(), name_of(compiled.fn)))
+    code = code_of(x)
+    if code is not None:
+        return Exploration(dynamo_report(code, code.co_qualname))
     raise InputError(
-        f"symshape.explore looks at a symshape.Traced, a compiled function or a guards.GuardSet, not at a "
-        f"{type(x).__name__}"
+        "symshape.explore looks at a symshape.Traced, a function that symshape.compile or torch.compile answered, or a "
+        f"guards.GuardSet, not at a {type(x).__name__}"
     )
 
 

@@ -35,13 +35,18 @@ _SIMPLIFIED = 400  # different sizes that are simplified under the guards; each 
 _LARGEST_MEMORY = 4000  # nodes of a program's peak memory that are shown
 
 
-def program_record(program: Program, origins: Origins, slots: Mapping[str, int]) -> ProgramRecord:
-    """The record of a program; ``slots`` says for each symbol which slot of its space holds it."""
+def program_record(
+    program: Program, origins: Origins, slots: Mapping[str, int], *, whole: bool = True
+) -> ProgramRecord:
+    """The record of a program; ``slots`` says for each symbol which slot of its space holds it.
+
+    One that is not wanted ``whole`` has neither ops nor costs.
+    """
     formulas = _Formulas(program)
     inputs = [formulas.tensor(each.value, each.path) for each in program.graph.inputs]
     outputs = list(_outputs(program, formulas))
-    steps = [_step(step, formulas, origins) for step in program.graph.steps]
-    costs, notes = _costs(program, formulas)
+    steps = [_step(step, formulas, origins) for step in program.graph.steps] if whole else []
+    costs, notes = _costs(program, formulas) if whole else ({}, ["its ops and costs are left out of this report"])
     return ProgramRecord(
         name=program.name,
         symbols=[
