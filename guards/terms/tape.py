@@ -7,7 +7,7 @@ is that of the graph of terms however deeply they nest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -108,6 +108,56 @@ def _magnitude(kind: str, operands: list[Any], found: list[int], most: int) -> i
     if kind == "ite":
         return max(parts[1:])
     return max(parts) if kind in ("min", "max") else 1
+
+
+def run_tape(steps: Sequence[Sequence[Any]], values: Sequence[int]) -> list[Any]:
+    """The register of each step: an integer, a bool, or None for no value.
+
+    >>> from guards.asking.reading import parse
+    >>> tape = Tape(["n", "m"])
+    >>> at = tape.add(parse("m == 0 or n % m == 1"))
+    >>> [run_tape(tape.steps, point)[at] for point in ((7, 3), (7, 2), (8, 2), (8, 0))]
+    [True, True, False, True]
+    """
+    found: list[Any] = []
+    for kind, *operands in steps:
+        found.append(_run(kind, operands, found, values))
+    return found
+
+
+def _run(kind: str, operands: list[Any], found: list[Any], values: Sequence[int]) -> Any:
+    if kind == "symbol":
+        return values[operands[0]]
+    if kind in ("const", "add"):
+        total = int(operands[0])
+        for factor, register in zip(operands[1::2], operands[2::2], strict=True):
+            if found[register] is None:
+                return None
+            total += int(factor) * found[register]
+        return total
+    parts = [found[register] for register in operands]
+    if kind == "ite":
+        return None if parts[0] is None else parts[1] if parts[0] else parts[2]
+    if kind in ("and", "or"):
+        stop = kind == "or"  # a part that decides does so whatever the others are
+        return stop if stop in parts else None if None in parts else not stop
+    if None in parts or (kind in ("floordiv", "mod") and parts[1] == 0):
+        return None
+    return _SIMPLE[kind](*parts)
+
+
+_SIMPLE: dict[str, Callable[..., Any]] = {
+    "true": lambda: True,
+    "false": lambda: False,
+    "mul": lambda *parts: prod(parts),
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+    "eq": lambda a: a == 0,
+    "ne": lambda a: a != 0,
+    "le": lambda a: a <= 0,
+}
 
 
 def number(value: int) -> int | str:

@@ -6,8 +6,10 @@ from html import escape
 
 from guards.sets.html import table
 from symshape.explore.records import EntryRecord, GuardRecord, ProgramRecord, Report, Space
+from symshape.explore.static_map import map_svg
 
 _MOST = 12  # entries that are shown with their guards
+_MOST_DRAWN = 32  # entries that are drawn on a map: each cell asks them all
 _QUIET = ("range", "static", "layout")
 
 
@@ -30,10 +32,13 @@ def _space(space: Space, report: Report) -> str:
     if len(space.entries) == 1:
         parts.append(_guards(space.entries[0], report))
         parts.append(_outputs(space.entries[0], report))
+        parts.append(map_svg(space))
         return "".join(parts)
     rows = [_entry_row(entry, report) for entry in space.entries[:_MOST]]
     columns = ("entry", "calls", "fixed", "guards", "outputs", "runs on")
     parts.append(table(columns, rows, caption=f"entries ({len(space.entries)})", code=("fixed", "guards", "outputs")))
+    if len(space.entries) <= _MOST_DRAWN:
+        parts.append(map_svg(space))
     return "".join(parts)
 
 

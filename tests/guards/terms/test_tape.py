@@ -9,7 +9,7 @@ import pytest
 
 from guards import GuardsError, parse, symbol
 from guards.terms.fold import evaluate
-from guards.terms.tape import EXACT, Tape, number
+from guards.terms.tape import EXACT, Tape, number, run_tape
 from guards.terms.term import Term
 
 TERMS = (
@@ -25,40 +25,7 @@ TERMS = (
 
 
 def run(tape: Tape, values: tuple[int, ...]) -> list[Any]:
-    """Every register; None for no value. Written from the docstring of Tape alone."""
-    found: list[Any] = []
-    for kind, *operands in tape.steps:
-        found.append(_step(kind, operands, found, values))
-    return found
-
-
-def _step(kind: str, operands: list[Any], found: list[Any], values: tuple[int, ...]) -> Any:
-    if kind in ("symbol", "const"):
-        return values[operands[0]] if kind == "symbol" else int(operands[0])
-    if kind in ("true", "false"):
-        return kind == "true"
-    if kind == "add":
-        parts = [(int(c), found[r]) for c, r in zip(operands[1::2], operands[2::2], strict=True)]
-        return None if any(v is None for _, v in parts) else int(operands[0]) + sum(c * v for c, v in parts)
-    parts = [found[r] for r in operands]
-    if kind == "ite":
-        return None if parts[0] is None else parts[1] if parts[0] else parts[2]
-    if kind in ("and", "or"):
-        stop = kind == "or"
-        return stop if stop in parts else None if None in parts else not stop
-    if None in parts:
-        return None
-    if kind in ("floordiv", "mod"):
-        a, b = parts
-        return None if b == 0 else a // b if kind == "floordiv" else a % b
-    if kind == "mul":
-        product = 1
-        for part in parts:
-            product *= part
-        return product
-    return {"min": min, "max": max, "eq": lambda p: p[0] == 0, "ne": lambda p: p[0] != 0, "le": lambda p: p[0] <= 0}[
-        kind
-    ](parts)
+    return run_tape(tape.steps, values)
 
 
 def expected(term: Term, values: tuple[int, ...]) -> Any:
