@@ -22,9 +22,11 @@ from symshape.calls.questions import Question, answers
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
+from symshape.explore.report_html import report_html
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
 from symshape.frontends.differences import Miss, miss_of
+from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.profilers import Annotator, torch_profiler
 from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.seen_traffic import traffic_of
@@ -82,8 +84,7 @@ class Compiled:
         self._layout: Layout = Layout()
         self._lock = threading.RLock()
         self._numbers = count()
-        self._traces = self._misses = 0
-        self._trace_ms = 0.0
+        self._traces, self._trace_ms = 0, 0.0
         self._times: deque[float] = deque(maxlen=512)
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
@@ -123,11 +124,10 @@ class Compiled:
     def _time_dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Now and then: how long the quick look-up of a warm call takes; and whether there is a new profiler."""
         profilers.refresh()
-        cache = self._cache
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
             leaves = self._leaves(args, kwargs)
-            if cache.find_exact(cache.makers[len(leaves)](leaves, kwargs)) is None:
+            if self._cache.find_exact(self._cache.makers[len(leaves)](leaves, kwargs)) is None:
                 return
             elapsed = (time.perf_counter() - start) * 1e6
         self._times.append(elapsed)
@@ -212,8 +212,8 @@ class Compiled:
                 if self._fullgraph and isinstance(error, SymShapeError):
                     raise
                 seconds = time.perf_counter() - start
-                read_by_then = state[0] if state else None
-                found = self._refusals.add(structure, values, error, seconds, state=read_by_then), False
+                found = self._refusals.add(structure, values, error, seconds, state=state[0] if state else None), False
+                self._cache.history.refused(self._cache.clock, values, found[0].first_line(), seconds)
         if key is not None and not self._cache.admits(structure, values):
             self._refusals.remember(key, *found)
         return found[0]
@@ -250,10 +250,10 @@ class Compiled:
             entry = self._entry(program)
             self._ask(program.questions)
             branch, gone = self._cache.publish(self._with_answers(structure, full.leaves), entry)
+            self._cache.history.because(miss)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))
             self._changing.learn(history)
-            self._misses += 1
             self._traces += 1
             self._trace_ms += program.milliseconds
             self._last_miss = miss or self._last_miss
@@ -295,8 +295,8 @@ class Compiled:
         return Stats(
             calls=self._cache.clock,
             traces=self._traces,
-            hits=self._cache.clock - self._misses - refusals.fallbacks,
-            misses=self._misses,
+            hits=self._cache.clock - self._traces - refusals.fallbacks,
+            misses=self._traces,
             evictions=self._cache.evictions,
             entries=len(self.entries),
             cuda_graphs=len(self._graphs),
@@ -308,9 +308,8 @@ class Compiled:
 
     def explain_miss(self) -> str:
         """Why the last recompile happened: which guard of the nearest entry failed, in one sentence."""
-        if self._last_miss is None:
-            return "There was no recompile: no call has missed since the first trace."
-        return self._last_miss.explain()
+        none = "There was no recompile: no call has missed since the first trace."
+        return none if self._last_miss is None else self._last_miss.explain()
 
     def explain_fallback(self) -> str:
         """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
@@ -369,10 +368,8 @@ class Compiled:
             self._graphs.clear()
             self._refusals.clear()
             self._changing.learn({})
-            self._traces = self._misses = 0
-            self._trace_ms = 0.0
+            self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
             self._times.clear()
-            self._last_miss = None
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """So that a compiled function works as a method."""
@@ -395,6 +392,9 @@ class Compiled:
         if name.startswith("_") or name == "fn":
             raise AttributeError(name)
         return getattr(self.fn, name)
+
+    def _repr_html_(self) -> str:
+        return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))
 
     def __repr__(self) -> str:
         return f"<Compiled {name_of(self.fn)}: {len(self.entries)} entries, runner {self._runner}>"
