@@ -25,10 +25,10 @@ from symshape.errors import ConstraintViolation, DimError, InputError, RunnerErr
 from symshape.explore.report_html import report_html
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
+from symshape.frontends.compiled_reports import Reports
 from symshape.frontends.differences import Miss, miss_of
 from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.profilers import Annotator, torch_profiler
-from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
@@ -53,7 +53,7 @@ _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError)  # what was asked 
 _TIMED_MASK = 255
 
 
-class Compiled:
+class Compiled(Reports):
     """A compiled function: call it like the original.
 
     Attributes:
@@ -314,10 +314,6 @@ class Compiled:
     def explain_fallback(self) -> str:
         """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
         return self._refusals.explain(self._cache.clock)
-
-    def report(self, peaks: DevicePeaks | None = None) -> str:
-        """For each entry what runs it, its buckets and symbols; the budget; with a device's ``peaks`` the roofline."""
-        return report(self.entries, self._graphs, peaks)
 
     def traffic(self, entry: int | None = None) -> Traffic:
         """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.

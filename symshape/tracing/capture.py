@@ -288,7 +288,7 @@ def _undone(recorder: Recorder, changes: list[Changes], found: list[Any], tracer
 
 def _guards(env: ShapeEnv, options: Options) -> GuardSet:
     ranges = {symbol.name: limits_of(symbol.sources[0]) for symbol in env.symbols.values() if symbol.backed}
-    guards = GuardSet(tuple(env.guards), ranges)
+    guards = GuardSet(env.guards, ranges=ranges)
     return guards.minimise() if options.minimise_guards else guards
 
 
