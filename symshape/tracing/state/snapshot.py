@@ -6,6 +6,8 @@ dictionaries item by item.  A change is a miss.
 
 from __future__ import annotations
 
+import types
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -24,17 +26,24 @@ class State:
     Args:
         places: what was read.
         containers: lists, dictionaries, sets … that were read.
+        begun: the functions that ran.
     """
 
-    __slots__ = ("_checker", "_containers", "_known", "_metadata", "_places", "_tensor_checks", "_tensors")
+    __slots__ = ("_checker", "_known", "_metadata", "_tensor_checks", "_tensors", "begun", "containers", "places")
 
-    def __init__(self, places: Iterable[Place] = (), containers: Iterable[Container] = ()) -> None:
-        self._places = list(places)
-        self._containers = list(containers)
-        self._known = {(id(place.owner), place.key) for place in self._places}
-        self._known |= {(id(each.owner), "") for each in self._containers}
-        tensors = (each.value for each in self._places if isinstance(each.value, torch.Tensor))
-        items = (item for each in self._containers for item in each.items if isinstance(item, torch.Tensor))
+    def __init__(
+        self,
+        places: Iterable[Place] = (),
+        containers: Iterable[Container] = (),
+        begun: Iterable[weakref.ref[types.FunctionType]] = (),
+    ) -> None:
+        self.places = list(places)
+        self.containers = list(containers)
+        self.begun = list(begun)
+        self._known = {(id(place.owner), place.key) for place in self.places}
+        self._known |= {(id(each.owner), "") for each in self.containers}
+        tensors = (each.value for each in self.places if isinstance(each.value, torch.Tensor))
+        items = (item for each in self.containers for item in each.items if isinstance(item, torch.Tensor))
         self._tensors = list({id(each): each for each in (*tensors, *items)}.values())
         self._metadata = list(map(_metadata, self._tensors))
         self._checker: Checker | None = None
@@ -43,7 +52,7 @@ class State:
     @property
     def empty(self) -> bool:
         """Whether the function reads nothing that can change."""
-        return not self._places and not self._containers
+        return not self.places and not self.containers
 
     def covers(self, other: State) -> bool:
         """Whether this state compares everything that another one compares."""
@@ -52,9 +61,9 @@ class State:
     def and_(self, other: State) -> State:
         """What either compares; both hold now."""
         known = self._known
-        places = [each for each in other._places if (id(each.owner), each.key) not in known]
-        containers = [each for each in other._containers if (id(each.owner), "") not in known]
-        return State((*self._places, *places), (*self._containers, *containers))
+        places = [each for each in other.places if (id(each.owner), each.key) not in known]
+        containers = [each for each in other.containers if (id(each.owner), "") not in known]
+        return State((*self.places, *places), (*self.containers, *containers))
 
     # -- the question of each call
     def unchanged(self) -> bool:
@@ -62,10 +71,10 @@ class State:
         return (self._checker or self._make_checker())() and self._same_tensors()
 
     def _make_checker(self) -> Checker:
-        cells, others = direct(self._places)
-        empty = {id(each) for each in self._containers if isinstance(each.owner, dict) and not each.items}
-        filled = [each for each in self._containers if id(each) not in empty]
-        hooks = [Hooks(each.owner) for each in self._containers if id(each) in empty]  # mostly: no order to compare
+        cells, others = direct(self.places)
+        empty = {id(each) for each in self.containers if isinstance(each.owner, dict) and not each.items}
+        filled = [each for each in self.containers if id(each) not in empty]
+        hooks = [Hooks(each.owner) for each in self.containers if id(each) in empty]  # mostly: no order to compare
         self._checker = Checker(Places(cells, filled, hooks=hooks, others=others))
         return self._checker
 
@@ -84,11 +93,11 @@ class State:
 
     def changes(self) -> list[str]:
         """What is different now, for people."""
-        found = [place.name for place in self._places if not _holds(place)]
-        found += [each.name for each in self._containers if not same_items(each.read(), each.items)]
+        found = [place.name for place in self.places if not _holds(place)]
+        found += [each.name for each in self.containers if not same_items(each.read(), each.items)]
         if self._metadata != list(map(_metadata, self._tensors)):
             then = dict(zip(map(id, self._tensors), self._metadata, strict=True))
-            names = {id(place.value): place.name for place in self._places if place.name not in found}
+            names = {id(place.value): place.name for place in self.places if place.name not in found}
             changed = [each for each in self._tensors if _metadata(each) != then[id(each)]]
             found += [f"{names[id(each)]}.data" if id(each) in names else "a tensor's data" for each in changed]
         return list(dict.fromkeys(found))
