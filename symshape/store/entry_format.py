@@ -42,6 +42,7 @@ from symshape.tracing.traced_modes import without_autocast
 FORMAT, VERSION = "symshape entry", 1
 LARGEST = 256 << 20
 """Bytes of a file."""
+_STRUCTURE = ("modes", "tree", "leaves", "duplicates", "shared")
 _HEADER = ("format", "version", "function", "address", "environment", "structure", "slots", "guards")
 
 
@@ -198,6 +199,7 @@ class Read:
         self._terms = TermsIn(found["terms"])
         self.slots: list[Term] = [self._terms.term(each) for each in list_of(found["slots"])]
         self.guards: GuardSet = guard_set(found["conditions"])
+        self.checks, self.objects = list_of(found["checks"]), list_of(found["objects"])
 
     def admits(self, values: Sequence[int]) -> bool:
         """Whether the guards hold for the integers of a call."""
@@ -221,6 +223,11 @@ class Read:
                 return False
         return True
 
+    def graph(self, tensors: Callable[[int], torch.Tensor]) -> Graph:
+        """Its operators, with the real tensors of these numbers."""
+        leaves = len(list_of(fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]))
+        return GraphIn(self._found["graph"], self._terms, tensors, leaves).graph()
+
     def program(self, fn: Callable[..., Any], call: Call, modes: Modes) -> Program:
         """The program for calls of this process.
 
@@ -231,8 +238,8 @@ class Read:
         questions = answered(found["questions"], call.leaves)
         if questions is None:
             raise Differs("what it asked of its arguments")
-        state = StateIn(found["checks"], found["objects"], fn, call.leaves, found["documented"] is True)
-        graph = GraphIn(found["graph"], self._terms, state.tensor, len(call.leaves)).graph()
+        state = StateIn(self.checks, self.objects, fn, call.leaves, found["documented"] is True)
+        graph = self.graph(state.tensor)
         if device_names(_devices(graph)) != found["devices"]:
             raise Differs("the accelerator")
         sources = sources_of(call)
