@@ -49,6 +49,7 @@ from symshape.user_code import name_of
 Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 """The entry that serves a call, the integers to run it with, and the call's leaves."""
 
+Capture = Callable[..., Program]
 _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError)  # what was asked of us cannot be had
 _TIMED_MASK = 255
 
@@ -83,8 +84,9 @@ class Compiled(Reports):
         profilers.refresh()
         self._layout: Layout = Layout()
         self._lock = threading.RLock()
+        self._capture: Capture = capture
         self._numbers = count()
-        self._traces, self._trace_ms = 0, 0.0
+        self._traces, self._misses, self._trace_ms = 0, 0, 0.0
         self._times: deque[float] = deque(maxlen=512)
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
@@ -243,7 +245,7 @@ class Compiled(Reports):
             wanted, history = self._changing.policies(full, values)
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
             self._layout.check(full, self._cache.clock)
-            program = capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
+            program = self._capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
                 program, full, structure = grown
@@ -364,7 +366,7 @@ class Compiled(Reports):
             self._graphs.clear()
             self._refusals.clear()
             self._changing.learn({})
-            self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
+            self._traces, self._misses, self._trace_ms, self._last_miss = 0, 0, 0.0, None
             self._times.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

@@ -195,10 +195,10 @@ def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
     """What later calls compare: what was read, but for variables."""
     known = {each.where for each in variables}
     if not known:
-        return State(recorder.places, recorder.containers)
+        return State(recorder.places, recorder.containers, recorder.begun)
     places = [each for each in recorder.places if where_of(each) not in known]
     containers = [each for each in recorder.containers if (id(each.owner), "") not in known]
-    return State(places, [each for each in containers if id(each.owner) not in recorder.stand_ins])
+    return State(places, [each for each in containers if id(each.owner) not in recorder.stand_ins], recorder.begun)
 
 
 def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:
