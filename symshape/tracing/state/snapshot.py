@@ -7,6 +7,7 @@ dictionaries item by item.  A change is a miss.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
