@@ -28,10 +28,12 @@ CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
+.PHONY: help install setup demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED)  ## make .venv, without compiling guards
 
 setup: $(STAMP)  ## make .venv with everything in it (the other targets do it themselves)
 
@@ -70,17 +72,17 @@ demo: $(STAMP)  ## trace models, show guards, stream real traffic (under 3 minut
 test: $(STAMP)  ## tests, doctests, notebooks, smoke runs (ARGS="-k name" for some of them)
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-lint: $(STAMP)  ## format check, lint, types
+lint: $(INSTALLED)  ## format check, lint, types
 	@status=0; \
 	echo "==> ruff format --check"; $(PY) -m ruff format --check $(CODE) || status=1; \
 	echo "==> ruff check"; $(PY) -m ruff check $(LINTED) || status=1; \
 	echo "==> mypy --strict"; $(PY) -m mypy || status=1; \
 	exit $$status
 
-types: $(STAMP)  ## types alone
+types: $(INSTALLED)  ## types alone
 	@$(PY) -m mypy
 
-format: $(STAMP)  ## rewrite the code in the one format, fix what ruff can fix
+format: $(INSTALLED)  ## rewrite the code in the one format, fix what ruff can fix
 	@$(PY) -m ruff format $(CODE)
 	@$(PY) -m ruff check --fix $(LINTED)
 
