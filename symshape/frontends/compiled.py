@@ -28,7 +28,7 @@ from symshape.frontends.changing import Changing
 from symshape.frontends.differences import Miss, miss_of
 from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.profilers import Annotator, torch_profiler
-from symshape.frontends.reporting import report
+from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
@@ -315,9 +315,9 @@ class Compiled:
         """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
         return self._refusals.explain(self._cache.clock)
 
-    def report(self) -> str:
-        """For each entry what runs it; if padded, its buckets (calls, waste, bytes) and symbols; then the budget."""
-        return report(self.entries, self._graphs)
+    def report(self, peaks: DevicePeaks | None = None) -> str:
+        """For each entry what runs it, its buckets and symbols; the budget; with a device's ``peaks`` the roofline."""
+        return report(self.entries, self._graphs, peaks)
 
     def traffic(self, entry: int | None = None) -> Traffic:
         """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from guards.sets.guard_set import GuardSet
 from symshape import events
 from symshape.calls.arguments import Call, skeleton
@@ -16,13 +18,14 @@ from symshape.calls.modes import modes
 from symshape.calls.variables import Variable, Write, containers_in
 from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
-from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
+from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.codegen import compile_graph
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.reshape_copies import settle
 from symshape.options import Options
+from symshape.tracing.defects import defect
 from symshape.tracing.given_up import generators_put_back, output_held
 from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
 from symshape.tracing.intercept.builtins import ids_of_stand_ins_refused
@@ -36,7 +39,8 @@ from symshape.tracing.record_writes import GivenRecords
 from symshape.tracing.state import side_effects
 from symshape.tracing.state.changes import Changes, may_grow, variables_read, where_of
 from symshape.tracing.state.given import Given
-from symshape.tracing.state.hooks import recorder_of, recording
+from symshape.tracing.state.gradients import Gradients
+from symshape.tracing.state.hooks import recorder_of, recording, tell
 from symshape.tracing.state.planting import Planted, is_planted_by_another
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
@@ -82,8 +86,8 @@ def capture(
 ) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
 
-    What the function did to the world is undone, and done again by each call.  Where it fails with an error of its own,
-    which may be one about symbols, it is traced once more with fixed sizes.
+    What the function did to the world is undone, and done again by each call.  Where it fails with an error of its own
+    or of torch's, which may be one about symbols, it is traced once more with fixed sizes.
 
     Args:
         fn: what is traced.
@@ -102,11 +106,25 @@ def capture(
         return _capture(fn, call, policies, options, given_up, variables, serves)
     except SymShapeError:
         raise
-    except Exception:
+    except Exception as error:
+        _raise_if_defect(error, fn)
         declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
         if len(declared) == len(policies):
             raise
     return _capture(fn, call, declared, options, given_up, variables, serves)
+
+
+def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:
+    place = defect(error)
+    if place is None:
+        return
+    said = f"{type(error).__name__}: {error}"
+    events.emit(events.Defect(name_of(fn), said, place))
+    raise InternalError(
+        f"symshape itself failed while it traced {name_of(fn)} (at {raised_at(error)}): {said} at {place}; "
+        "this is a defect of symshape, please report it with the function; symshape.compile without fullgraph=True "
+        "runs the function as it is"
+    ) from error
 
 
 def _capture(
@@ -202,6 +220,7 @@ def _run(
     planted = Planted(variables, values)
     problems: list[str] = []
     changes: list[Changes] = []
+    gradients = Gradients(tell)
     try:
         with (
             draws.watched(),
@@ -210,8 +229,10 @@ def _run(
             without_autocast_cache(),
             ids_of_stand_ins_refused(),
             number_methods(),
+            torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors
             TracingMode(tracer),
-            FunctionMode(tracer),
+            FunctionMode(tracer, gradients),
+            gradients.accumulating(),
             texts.values(),
             left_as_they_are(problems),
             planted.in_the_world(recorder),

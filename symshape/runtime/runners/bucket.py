@@ -16,7 +16,7 @@ from symshape import events
 from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
-from symshape.runtime.padding.results import Answer, Lend, amount, narrower
+from symshape.runtime.padding.results import Answer, Lend, Part
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import Lease, Weight
@@ -83,6 +83,9 @@ class Bucket:
         self.made = made
         self._padded = made.padded
         self._results = made.results
+        self._numbers = made.results.numbers
+        self._parts = [Part(axes, self._numbers) for axes in made.padded.axes]
+        self._true = self._numbers.places(made.padded.sizes)
         specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
         self.buffers = [torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device) for spec in specs]
         self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
@@ -125,34 +128,34 @@ class Bucket:
 
     def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
         """Where a call with these sizes goes; with ``lend``, results are not copied."""
-        pairs = zip(self.buffers, self._padded.axes, strict=True)
-        parts = [narrower(axes, values)(buffer) for buffer, axes in pairs]
+        found = self._numbers.at(values)
+        parts = [part.at(found)(buffer) for part, buffer in zip(self._parts, self.buffers, strict=True)]
         back = [
-            (position, partial(_valid, narrower(self._padded.axes[position], values), place))
+            (position, partial(_valid, self._parts[position].at(found), place))
             for position, place in self._padded.written
         ]
         fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
-        return Placement(parts, self._written(values), self._results.at(values, lend), back, fill)
+        answer = self._results.at(values, found, lend)
+        return Placement(parts, self._written(found), answer, back, fill)
 
-    def _written(self, values: Mapping[str, int]) -> torch.Tensor:
+    def _written(self, found: Sequence[int]) -> torch.Tensor:
         """The sizes that the program reads, on its device; no one waits for the copy."""
-        sizes = torch.tensor([amount(term, values) for term in self._padded.sizes], dtype=torch.int64)
-        if self.sizes.device.type == "cuda" and self._sized:
-            return sizes.pin_memory().to(self.sizes.device, non_blocking=True)
-        return sizes
+        on_cuda = self.sizes.device.type == "cuda" and self._sized
+        sizes = torch.tensor([found[place] for place in self._true], dtype=torch.int64, pin_memory=on_cuda)
+        return sizes.to(self.sizes.device, non_blocking=True) if on_cuda else sizes
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
         self.wrote = False
         with torch.no_grad():
-            if len(inputs) == 1:
+            if self._sized and self._written_for is not placement:
+                self._written_for = None
+                torch._foreach_copy_([*placement.inputs, self.sizes], [*inputs, placement.sizes])
+                self._written_for = placement
+            elif len(inputs) == 1:
                 placement.inputs[0].copy_(inputs[0])
             elif inputs:
                 torch._foreach_copy_(placement.inputs, list(inputs))
-            if self._sized and self._written_for is not placement:
-                self._written_for = None
-                self.sizes.copy_(placement.sizes)
-                self._written_for = placement
             tensors = self._ready()()
             if self._writes:
                 self.wrote = True
@@ -164,7 +167,7 @@ class Bucket:
         """Captures the program, with what the buffers hold, and runs it once; what it writes is undone."""
         with torch.no_grad(), self._undone():
             self._written_for = None
-            self.sizes.copy_(self._written({**self.made.exact, **self.made.caps}))
+            self.sizes.copy_(self._written(self._numbers.at({**self.made.exact, **self.made.caps})))
             self._ready()()
 
     @contextmanager

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
+import torch
 from torch.utils import _pytree as pytree
 
 from symshape.calls import variables
@@ -17,7 +18,7 @@ from symshape.calls.variables import CONTAINERS, Variable, Where, containers_in
 from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container
 from symshape.tracing.state.recorder import SYMBOLIC, Recorder
 
-_MOST_ITEMS = 64  # of a container that is read at each call
+_MOST_ITEMS = 4096  # of a container that is read at each call
 
 
 @attrs.frozen(eq=False)
@@ -114,10 +115,10 @@ def of_container(recorder: Recorder, container: Container) -> Variable | None:
 
 
 def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variable]:
-    """Those of certain places that the program read, and that can be read at each call."""
+    """Those of certain places that the program read, and that can be read at each call; gradients in any case."""
     found: list[Variable] = []
     for place in recorder.places:
-        if where_of(place) in wanted:
+        if where_of(place) in wanted or _is_gradient(place.owner, place.key):
             variable = _variable(recorder, place)
             if variable is not None and _is_small(place.value):
                 found.append(variable)
@@ -134,7 +135,7 @@ def _variable(recorder: Recorder, place: Any) -> Variable | None:
         if isinstance(owner, type):
             return variables.OfClass(owner, place.key, place.name)
         is_slot = (id(owner), place.key) in recorder.slots and id(owner) not in recorder.given
-        return variables.Slot(owner, place.key, place.name) if is_slot else None
+        return of_slot(place) if is_slot else None
     if not isinstance(place, Cell):
         return None
     if isinstance(owner, types.CellType):
@@ -143,6 +144,16 @@ def _variable(recorder: Recorder, place: Any) -> Variable | None:
     if namespace is None or namespace.given or not isinstance(owner, dict):
         return None
     return variables.Entry(owner, place.key, place.name)
+
+
+def of_slot(slot: Attribute) -> Variable:
+    """What writes an attribute that stands in no dictionary."""
+    kind = variables.Gradient.of if _is_gradient(slot.owner, slot.key) else variables.Slot
+    return kind(slot.owner, slot.key, slot.name)
+
+
+def _is_gradient(owner: Any, key: Any) -> bool:
+    return key == "grad" and isinstance(owner, torch.Tensor)
 
 
 def where_of(place: Any) -> Where:

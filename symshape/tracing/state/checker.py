@@ -38,9 +38,12 @@ class Checker:
     """Answers, when called, whether all places hold what they held.  Any number of threads may call it.
 
     The answer is exact: no if any place differs, yes if none does, whatever happened in between.
+
+    Attributes:
+        quick: a check whose yes is one; no, or one of ``UNREADABLE`` raised, asks for the exact answer.
     """
 
-    __slots__ = ("_dicts", "_left", "_lock", "_noted", "_places", "_quick", "_wait", "_watched", "_whole")
+    __slots__ = ("_dicts", "_left", "_lock", "_noted", "_places", "_wait", "_watched", "_whole", "quick")
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -50,12 +53,12 @@ class Checker:
         self._noted: list[int] | None = None  # versions of the dictionaries halfway through the wait
         self._wait = self._left = _FIRST_WAIT
         self._lock = threading.Lock()
-        self._quick: Callable[[], bool] = bool if self._dicts else self._whole.quick  # bool() is a no
+        self.quick: Callable[[], bool] = bool if self._dicts else self._whole.quick  # bool() is a no
 
     def __call__(self) -> bool:
         """Whether all places hold what they held."""
         try:
-            if self._quick():
+            if self.quick():
                 return True
         except UNREADABLE:
             pass
@@ -94,7 +97,7 @@ class Checker:
 
     def _drop(self) -> None:
         self._watched = self._noted = None
-        self._quick = bool
+        self.quick = bool
         self._wait = self._left = min(self._wait * _LONGER, _LONGEST_WAIT)
 
     def _watch(self, noted: list[int]) -> bool:
@@ -111,7 +114,7 @@ class Checker:
         if not self._compare():  # what holds now was so when the watch began, or was written since and the watch saw it
             self._left, self._noted = self._wait, None
             return False
-        self._watched, self._quick = _Watched(watch, others), others.quick
+        self._watched, self.quick = _Watched(watch, others), others.quick
         return True
 
 

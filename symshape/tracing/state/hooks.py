@@ -63,7 +63,7 @@ def _is_recorded() -> bool:
     return active is not None and not active.busy and active.thread == threading.get_ident()
 
 
-def _tell(what: Callable[..., None], *args: Any, asker: str = "") -> None:
+def tell(what: Callable[..., None], *args: Any, asker: str = "") -> None:
     """Calls ``what`` with the recording of this thread, if there is one."""
     active = _active
     if active is None or active.busy or active.thread != threading.get_ident():
@@ -78,7 +78,7 @@ def _tell(what: Callable[..., None], *args: Any, asker: str = "") -> None:
 
 
 def _enter(code: types.CodeType) -> None:
-    _tell(Recorder.enter, code)
+    tell(Recorder.enter, code)
 
 
 def _load_global(name: str) -> Any:
@@ -122,7 +122,7 @@ def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
 
 
 def _read(owner: Any, name: str) -> None:
-    _tell(loads.load_attr, owner, name)
+    tell(loads.load_attr, owner, name)
 
 
 class _Reading:
@@ -158,7 +158,7 @@ class _Storing:
 
 
 def _import(module: Any, name: str) -> Any:
-    _tell(loads.load_module, module, name)
+    tell(loads.load_module, module, name)
     return module
 
 
@@ -170,11 +170,11 @@ def _imported(module: Any, value: Any, name: str) -> Any:
 
 
 def _store_attr(owner: Any, name: str) -> None:
-    _tell(loads.setter, owner, name)
+    tell(loads.setter, owner, name)
 
 
 def _store_global(name: str) -> None:
-    _tell(stores.entry, sys._getframe(1).f_globals, name)
+    tell(stores.entry, sys._getframe(1).f_globals, name)
 
 
 def _delete_attr(owner: Any, name: str) -> None:
@@ -185,8 +185,8 @@ def _delete_attr(owner: Any, name: str) -> None:
 
 def _delete_global(name: str) -> None:
     frame = sys._getframe(1)
-    _tell(loads.load_global, name, frame.f_globals, frame.f_builtins, asker=frame.f_code.co_filename)
-    _tell(stores.entry, frame.f_globals, name)
+    tell(loads.load_global, name, frame.f_globals, frame.f_builtins, asker=frame.f_code.co_filename)
+    tell(stores.entry, frame.f_globals, name)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -201,15 +201,15 @@ def _subject(value: Any) -> Any:
 
 
 def _listed(owner: Any) -> None:
-    _tell(loads.listed, owner)
+    tell(loads.listed, owner)
 
 
 def _printed() -> None:
-    _tell(Recorder.tells, "prints")
+    tell(Recorder.tells, "prints")
 
 
 def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
-    _tell(Recorder.place, Answer(question, answer, name))
+    tell(Recorder.place, Answer(question, answer, name))
 
 
 _substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr)

@@ -17,7 +17,7 @@ from symshape.calls import variables
 from symshape.calls.alike import NOTHING
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
-from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, same_order
+from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, of_slot, same_order
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, Keys, same
 from symshape.tracing.state.recorder import Namespace, Recorder
 from symshape.tracing.state.stores import is_alone
@@ -119,7 +119,7 @@ def _undo_slot(recorder: Recorder, slot: Attribute, found: Changes, back: list[C
     elif _is_own(recorder, slot.owner, slot.key, now):
         back.append(functools.partial(_put_slot_back, slot))
         given = id(slot.owner) in recorder.given
-        variable = None if given else variables.Slot(slot.owner, slot.key, slot.name)
+        variable = None if given else of_slot(slot)
         if now is MISSING and not given:
             recorder.attribute(slot.owner, slot.key, slot.value, slot.name)
         found.add(variable, now, _problem(slot.name, slot.value, now))

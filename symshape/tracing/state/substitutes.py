@@ -10,7 +10,9 @@ from __future__ import annotations
 import builtins
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +31,8 @@ _FLAGS = (
     "is_anomaly_enabled",
     "get_default_device",
 )
+
+_OPTIMISERS = f"{Path(str(torch.optim.__file__)).parent}/"
 
 
 class Environment:
@@ -76,6 +80,12 @@ class Environment:
         return getattr(os.environ, name)
 
 
+def _is_compiling() -> bool:
+    """``torch.compiler.is_compiling``: no for optimisers, which would compute other numbers than they do in eager."""
+    asker = sys._getframe(1).f_code.co_filename
+    return torch.compiler.is_compiling() and not asker.startswith(_OPTIMISERS)
+
+
 class Substitutes:
     """By ``id`` of the original: what code gets instead.
 
@@ -107,6 +117,7 @@ class Substitutes:
             id(dir): self.dir,
             id(print): self.print,
             id(os.getenv): self.getenv,
+            id(torch.compiler.is_compiling): _is_compiling,
             id(os.environ): Environment(self.getenv, listed),
         }
         self._flags = [getattr(torch, name) for name in _FLAGS if hasattr(torch, name)]

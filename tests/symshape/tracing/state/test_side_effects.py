@@ -195,7 +195,6 @@ def _sets(attribute: str, value: Callable[[torch.Tensor], Any], of: torch.Tensor
 @pytest.mark.parametrize(
     "fn",
     [
-        lambda x: x * 2 if WEIGHT.grad is None else x,
         lambda x: x * 2 if x.grad is None else x,
         _sets("grad", torch.ones_like),
         _sets("grad", torch.ones_like, WEIGHT),
@@ -203,7 +202,7 @@ def _sets(attribute: str, value: Callable[[torch.Tensor], Any], of: torch.Tensor
         _sets("data", torch.ones_like, WEIGHT),
         _sets("requires_grad", lambda x: False, WEIGHT),
         lambda x: WEIGHT.requires_grad_(False) * x,
-        lambda x: x.requires_grad_() * 2,
+        lambda x: x.requires_grad_(not x.requires_grad) * 2,
         lambda x: x * x._version,
         lambda x: x if x._base is None else x * 2,
         lambda x: x * x.untyped_storage().nbytes(),
