@@ -159,7 +159,9 @@ class BucketFinder:
             return found
         pool = self._store.pool(stream) if self._device.type == "cuda" else None
         try:
-            bucket = Bucket(self._program, made, self._device, pool, self._kernels, timed=self._timed, bound=self._bound)
+            bucket = Bucket(
+                self._program, made, self._device, pool, self._kernels, timed=self._timed, bound=self._bound
+            )
         except torch.OutOfMemoryError as error:
             self._failed_for_now(key, f"out of memory: {error}")
             return None

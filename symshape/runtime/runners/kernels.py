@@ -132,7 +132,9 @@ class Kernels:
                 found = Artefacts(template.graph, template.paths, template.slots, self.fail, _MAX_ARTEFACTS)
                 self._templates.append((template, found))
         if found is None:
-            self._tell(f"the program at {dict(padded.region.caps)} has no form in common with those of other capacities")
+            self._tell(
+                f"the program at {dict(padded.region.caps)} has no form in common with those of other capacities"
+            )
         return found
 
     def _apart(self, padded: PaddedGraph) -> PaddedGraph | None:
