@@ -24,6 +24,7 @@ from symshape.errors import InputError
 from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.store.call_structure import structure_to_json
+from symshape.store.code_digests import code_digest
 from symshape.store.disk import DiskStore, default_path
 from symshape.store.entry_format import Read, Stored, read_header, to_bytes
 from symshape.store.environment import environment
@@ -51,6 +52,28 @@ class EntryStore(Protocol):
 
     def remove(self, address: str, digest: str) -> None:
         """Takes one away."""
+
+
+class NoStore:
+    """Keeps nothing."""
+
+    def digests(self, address: str) -> list[str]:
+        """None."""
+        return []
+
+    def read(self, address: str, digest: str) -> bytes:
+        """Nothing is there."""
+        raise FileNotFoundError(digest)
+
+    def write(self, address: str, content: bytes) -> str:
+        """Writes nowhere."""
+        return ""
+
+    def used(self, address: str, digest: str) -> None:
+        """Nothing was."""
+
+    def remove(self, address: str, digest: str) -> None:
+        """Nothing is there."""
 
 
 def store_of(given: Any) -> EntryStore:
@@ -120,6 +143,37 @@ class Keeper:
         if why:
             events.emit(events.NotServed(self._name, f"{why} is not what it was"))
         return None
+
+    def content_of(self, program: Program, call: Call) -> bytes:
+        """A program as an entry.
+
+        Raises:
+            NotStorable: it cannot be one.
+        """
+        surroundings = environment()
+        return to_bytes(program, self._fn, call, self._address(surroundings), surroundings)
+
+    def program_of(self, content: bytes, call: Call, values: Sequence[int]) -> Program | None:
+        """The program of an entry that comes from elsewhere; None if it is for other calls.
+
+        Raises:
+            Differs: something that it read is another here.
+            EntryError: it is no entry.
+        """
+        stored = read_header(content)
+        if _text(stored.header["structure"]) != _text(structure_to_json(call, modes())):
+            return None
+        if _text(stored.header["environment"]) != _text(dict(environment())):
+            raise Differs("the version of Python, torch or symshape, or a flag of torch's,")
+        read = Read(stored)
+        return read.program(self._fn, call, modes()) if read.admits(values) else None
+
+    def identity(self, call: Call) -> dict[str, Any]:
+        """What ranks compare before they compile: name and code of the function, and what is given to it."""
+        forward = getattr(self._fn, "forward", self._fn)
+        code = getattr(getattr(forward, "__func__", forward), "__code__", None)
+        structure = structure_to_json(call, modes())
+        return {"name": self._is[0], "code": code and code_digest(code), "structure": structure, "paths": call.paths}
 
     def changing(self, call: Call, values: Sequence[int]) -> list[Source]:
         """The integers of a call that other processes saw change, whatever has become of the program since."""

@@ -10,7 +10,15 @@ class NotStorable(Exception):
 
 
 class Differs(Exception):
-    """What an entry read is not what it was; the message names it."""
+    """What an entry read is not what it was; the message names it.
+
+    Attributes:
+        of_code: whether it is code that is another.
+    """
+
+    def __init__(self, name: str, of_code: bool = False) -> None:
+        super().__init__(name)
+        self.of_code = of_code
 
 
 class EntryError(SymShapeError):

@@ -106,8 +106,10 @@ class StateIn:
                 description = self._describing.of(value)
             except NotStorable as error:
                 raise Differs(_words(kind, key, name)) from error
-            if number >= len(self._descriptions) or description != self._descriptions[number]:
-                raise Differs(_words(kind, key, name))
+            if number >= len(self._descriptions):
+                raise EntryError("an object without a description")
+            if description != self._descriptions[number]:
+                raise Differs(_words(kind, key, name), of_code=description[0] in ("function", "code"))
             self._numbers[id(value)] = number
             self._bound.append(value)
         elif known is None or known != number:
