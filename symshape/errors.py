@@ -47,8 +47,19 @@ class UnsupportedError(SymShapeError):
     """The program does something that symshape cannot trace; change the program or leave that part out."""
 
 
+class RankError(SymShapeError):
+    """Ranks do not agree on what they compile, or one of them did not come; the message names rank and difference."""
+
+
 class ProgramError(SymShapeError, RuntimeError):
     """The program refuses these sizes: an operator or a ``torch._check`` failed while tracing, as it would in eager."""
+
+
+class InternalError(SymShapeError):
+    """Symshape's own code failed while it traced a program: a defect of symshape; report it with the function.
+
+    Without ``fullgraph=True`` the function runs as it is, as for other calls that cannot be traced.
+    """
 
 
 class FallbackWarning(UserWarning):

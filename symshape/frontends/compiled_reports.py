@@ -7,7 +7,7 @@ from typing import Any
 
 from symshape.calls.arguments import NO_VARIABLES, take_apart
 from symshape.frontends.metrics import metrics_of, prometheus_text
-from symshape.frontends.reporting import report
+from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.stats import Stats
 from symshape.frontends.what_if import Which, wanted_sizes, which_of_call, which_of_sizes
 from symshape.runtime.cache import EntryCache
@@ -28,9 +28,12 @@ class Reports:
         """Counters and times so far."""
         raise NotImplementedError
 
-    def report(self) -> str:
-        """For each entry what it serves, its guards and what runs it; if padded, its buckets; then the budget."""
-        return report(self._cache.entries, self._graphs)
+    def report(self, peaks: DevicePeaks | None = None) -> str:
+        """For each entry what it serves, its guards and what runs it; if padded, its buckets; then the budget.
+
+        With a device's ``peaks`` the roofline, too.
+        """
+        return report(self._cache.entries, self._graphs, peaks)
 
     def metrics(self) -> str:
         r"""Its counters in Prometheus' text format (see :mod:`symshape.frontends.metrics`).

@@ -22,6 +22,7 @@ from symshape.explore.terminal import terminal_table
 from symshape.frontends.cli.cost_commands import cost, plan
 from symshape.frontends.cli.environment import versions_table
 from symshape.frontends.cli.ranges import read_ranges
+from symshape.frontends.cli.store_commands import cache, show
 from symshape.frontends.cli.trace_commands import explain, report, trace
 
 app = typer.Typer(
@@ -41,6 +42,8 @@ class Exit(IntEnum):
 
 
 app.command()(cost)
+app.command()(show)
+app.add_typer(cache, name="cache")
 app.command()(plan)
 app.command()(trace)
 app.command()(explain)
