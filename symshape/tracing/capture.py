@@ -53,7 +53,6 @@ from symshape.tracing.traced_modes import (
     left_as_they_are,
     without_autocast,
     without_autocast_cache,
-    without_collections,
     without_dynamo,
 )
 from symshape.tracing.tracer import Tracer
@@ -138,7 +137,7 @@ def _capture(
     serves: bool,
 ) -> Program:
     start = time.perf_counter()
-    with _tracing_lock, without_collections():
+    with _tracing_lock:
         recorder = recorder_of(fn, call.constants, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
