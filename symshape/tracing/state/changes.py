@@ -50,6 +50,7 @@ class Changes:
         problems: what cannot be repeated, in words.
         changes: what perhaps can.
         given: the ids of lists and dictionaries among the arguments.
+        returned_arguments: which leaves of the result stand for which of those.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -58,6 +59,7 @@ class Changes:
         self.problems: list[str] = []
         self.changes: list[Change] = []
         self.given: set[int] = set()
+        self.returned_arguments: dict[int, tuple[Any, ...]] = {}
 
     @functools.cached_property
     def _objects(self) -> dict[int, Any]:
