@@ -49,7 +49,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
-from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast, without_collections
+from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
@@ -132,7 +132,7 @@ def _capture(
     serves: bool,
 ) -> Program:
     start = time.perf_counter()
-    with _tracing_lock, without_collections():
+    with _tracing_lock:
         recorder = recorder_of(fn, call.constants, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
