@@ -12,7 +12,7 @@ import torch._dynamo  # what is watched, is watched by its guards
 from torch import nn
 
 import symshape
-from symshape.tracing.state.metadata import COMPILED
+from symshape.tracing.state import compiled
 
 WARM = 24
 """Calls after which the state is watched."""
@@ -58,7 +58,7 @@ def _warm(depth: int, run: bool = False) -> Any:
     return module
 
 
-@pytest.mark.skipif(COMPILED is None, reason="the check of tensors is not compiled for this torch")
+@pytest.mark.skipif(compiled.METADATA is None, reason="the check of tensors is not compiled for this torch")
 def test_a_warm_call_of_a_module_takes_as_many_calls_however_deep_it_is() -> None:
     x = torch.ones(3, 4)
     counted = []
@@ -82,12 +82,12 @@ def test_a_call_of_new_sizes_takes_few_calls() -> None:
     assert counted.total() <= 100, counted
 
 
-def test_the_state_of_a_watched_module_is_asked_for_in_one_call_of_the_guards() -> None:
+def test_the_state_of_a_watched_module_is_asked_for_in_one_pass() -> None:
     module = _warm(40)
     with torch.no_grad():
         module(torch.ones(3, 4))
         counted = _counted(lambda: module(torch.ones(3, 4)))
-    assert counted["C: check"] == 1
+    assert counted["C: check"] + counted["C: unchanged"] == 1  # torch's or ours
     assert counted["holds in comparison.py"] == 0
 
 
