@@ -6,7 +6,7 @@ dictionaries item by item.  A change is a miss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -43,6 +43,16 @@ class State:
     def empty(self) -> bool:
         """Whether the function reads nothing that can change."""
         return not self._places and not self._containers
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """What was read, containers aside."""
+        return self._places
+
+    @property
+    def containers(self) -> Sequence[Container]:
+        """The lists, dictionaries, sets … that were read."""
+        return self._containers
 
     def covers(self, other: State) -> bool:
         """Whether this state compares everything that another one compares."""
