@@ -241,8 +241,8 @@ class Compiled(Reports):
             check_call(self.fn, args, kwargs)
             wanted, history = self._changing.policies(full, values)
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
-            self._layout.check(full, self._cache.clock)
-            program = self._capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
+            with self._layout.traced(full, self._cache.clock):
+                program = self._capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
                 program, full, structure = grown
