@@ -7,6 +7,7 @@ dictionaries item by item.  A change is a miss.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
@@ -30,10 +31,10 @@ class State:
     def __init__(self, places: Iterable[Place] = (), containers: Iterable[Container] = ()) -> None:
         self._places = list(places)
         self._containers = list(containers)
-        self._known = {(id(place.owner), place.key) for place in self._places}
-        self._known |= {(id(each.owner), "") for each in self._containers}
+        self._known: set[tuple[int, Any]] | None = None
         tensors = (each.value for each in self._places if isinstance(each.value, torch.Tensor))
-        items = (item for each in self._containers for item in each.items if isinstance(item, torch.Tensor))
+        filled = (each.items for each in self._containers if each.items)
+        items = (item for each in filled for item in each if isinstance(item, torch.Tensor))
         self._metadata = Metadata(list({id(each): each for each in (*tensors, *items)}.values()))
         self._checker: Checker | None = None
         self._quick: Callable[[], bool] = bool  # a no
@@ -46,11 +47,20 @@ class State:
 
     def covers(self, other: State) -> bool:
         """Whether this state compares everything that another one compares."""
-        return other._known <= self._known
+        return other._compared() <= self._compared()
+
+    def _compared(self) -> set[tuple[int, Any]]:
+        """Where all places are that are compared, found when it is asked for first."""
+        known = self._known
+        if known is None:
+            known = {(id(place.owner), place.key) for place in self._places}
+            known |= {(id(each.owner), "") for each in self._containers}
+            self._known = known
+        return known
 
     def and_(self, other: State) -> State:
         """What either compares; both hold now."""
-        known = self._known
+        known = self._compared()
         places = [each for each in other._places if (id(each.owner), each.key) not in known]
         containers = [each for each in other._containers if (id(each.owner), "") not in known]
         return State((*self._places, *places), (*self._containers, *containers))

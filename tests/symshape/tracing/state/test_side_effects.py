@@ -348,3 +348,25 @@ def test_what_a_memo_answers_is_compared_until_it_is_cleared(monkeypatch: pytest
     remembered.cache_clear()
     assert compiled(torch.zeros(1)).item() == remembered(2) == 6
     remembered.cache_clear()
+
+
+class _Scaled:
+    scale = 2.0
+
+
+class _Scales:
+    scale = 3.0
+
+
+def test_a_class_that_code_not_looked_into_writes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Scaled, "scale", 2.0)  # put back afterwards
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        before = x * _Scaled.scale
+        functools.update_wrapper(_Scaled, _Scales, assigned=("scale",), updated=())
+        return before * _Scaled.scale
+
+    with pytest.raises(UnsupportedError, match=r"_Scaled\.(scale|__wrapped__)"):
+        symshape.trace(fn, torch.ones(3))
+    assert _Scaled.scale == 2.0
+    assert not hasattr(_Scaled, "__wrapped__")
