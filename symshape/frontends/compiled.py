@@ -31,6 +31,7 @@ from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.profilers import Annotator, torch_profiler
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
+from symshape.frontends.tlparse import recorded
 from symshape.frontends.trace import check_call
 from symshape.frontends.warming import WarmUp, warm_up
 from symshape.graph.program import Program, State
@@ -243,6 +244,7 @@ class Compiled(Reports):
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
             with self._layout.traced(full, self._cache.clock):
                 program = self._capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
+            recorded(program)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
                 program, full, structure = grown
