@@ -28,10 +28,12 @@ CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
+.PHONY: help install setup browser demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED)  ## make .venv, without compiling guards
 
 setup: $(STAMP)  ## make .venv with everything in it (the other targets do it themselves)
 
@@ -56,13 +58,26 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch "$@"
 
 # In place, so that what is edited is what is compiled. Without a C compiler guards runs as it is, at a third of the speed.
-$(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py)
+$(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py symshape/tracing/state/*.cpp)
 	@echo "==> compiling guards with mypyc (a minute or two; COMPILE=0 leaves it out)"
-	@rm -rf build && find guards -name "*.so" -delete
+	@rm -rf build && find guards symshape -name "*.so" -delete
 	@SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
 	@grep "stays interpreted" build.log || true
 	@rm -f build.log
 	@touch "$@"
+
+# For the tests of reports; they skip what is not there. Downloads have a time limit, what was downloaded is installed whole.
+AXE := node_modules/axe-core/axe.min.js
+DEBS := chromium chromium-driver fonts-dejavu-core
+browser:  ## a headless Chromium (Debian, as root) and axe-core (npm) for the tests of reports, where they can be had
+	@if command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "==> Chromium and its driver"; export DEBIAN_FRONTEND=noninteractive; \
+	    { timeout 15 apt-get update -qq && timeout 40 apt-get install -y -qq -d --no-install-recommends $(DEBS) && \
+	      apt-get install -y -qq --no-install-recommends $(DEBS); } >browser.log 2>&1 || echo "    not to be had: the tests that need it skip (browser.log)"; \
+	else echo "==> no Chromium with its driver: the tests that need it skip"; fi
+	@if [ -f $(AXE) ] || ! command -v npm >/dev/null; then :; else \
+	    echo "==> axe-core"; timeout 30 npm install --no-save --no-package-lock --no-audit --no-fund --silent axe-core@4.14.1 >/dev/null 2>&1 || echo "    not to be had: the test of accessibility skips"; fi
 
 demo: $(STAMP)  ## trace models, show guards, stream real traffic (under 3 minutes)
 	@$(BIN)/symshape demo $(ARGS)
@@ -70,17 +85,17 @@ demo: $(STAMP)  ## trace models, show guards, stream real traffic (under 3 minut
 test: $(STAMP)  ## tests, doctests, notebooks, smoke runs (ARGS="-k name" for some of them)
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-lint: $(STAMP)  ## format check, lint, types
+lint: $(INSTALLED)  ## format check, lint, types
 	@status=0; \
 	echo "==> ruff format --check"; $(PY) -m ruff format --check $(CODE) || status=1; \
 	echo "==> ruff check"; $(PY) -m ruff check $(LINTED) || status=1; \
 	echo "==> mypy --strict"; $(PY) -m mypy || status=1; \
 	exit $$status
 
-types: $(STAMP)  ## types alone
+types: $(INSTALLED)  ## types alone
 	@$(PY) -m mypy
 
-format: $(STAMP)  ## rewrite the code in the one format, fix what ruff can fix
+format: $(INSTALLED)  ## rewrite the code in the one format, fix what ruff can fix
 	@$(PY) -m ruff format $(CODE)
 	@$(PY) -m ruff check --fix $(LINTED)
 
@@ -106,7 +121,7 @@ notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 
 clean:  ## caches and build products (keeps .venv)
 	@rm -rf build dist *.egg-info $(STAMP) .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find guards -name "*.so" -delete
+	@find guards symshape -name "*.so" -delete
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 clean-venv: clean  ## also .venv

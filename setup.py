@@ -1,5 +1,7 @@
 """Compiles the reasoning of ``guards`` with mypyc where a C compiler is at hand; everything else is in pyproject.toml.
 
+With it goes the check of tensors' metadata (symshape/tracing/state/compiled_metadata.cpp), where torch is installed.
+
 The modules are ordinary Python and run as such where nothing was compiled, with the same answers and about a third of
 the speed.  SYMSHAPE_COMPILE=0 leaves compiling out, =1 makes a failure to compile an error; unset, a failure is told
 and what was made goes.  `make` builds in place.
@@ -20,9 +22,11 @@ COMPILED = (
     "terms/arithmetic",
     "terms/boolean",
     "terms/case_distinction",
+    "terms/comparison",
     "terms/division",
     "terms/extremes",
     "terms/fold",
+    "terms/overloading",
     "terms/printing",
     "terms/term",
     "domains/congruence",
@@ -32,6 +36,7 @@ COMPILED = (
     "text/grammar",
     "text/operators",
     "text/reader",
+    "text/reading_places",
     "text/transcript",
     "facts/completion",
     "facts/component",
@@ -89,7 +94,32 @@ def extensions() -> list[Extension]:
             raise
         _tell("mypyc refuses", error)
         return []
-    return [*made, docstrings()]
+    return [*made, docstrings(), *metadata()]
+
+
+def metadata() -> list[Extension]:
+    """The check of tensors' metadata: for the torch that is installed, and for no other; none without its headers."""
+    source = Path("symshape/tracing/state/compiled_metadata.cpp")
+    try:
+        import torch
+    except ImportError:
+        return []
+    folder = Path(torch.__file__).parent
+    if not source.exists() or not (folder / "include" / "c10").exists():
+        return []
+    return [
+        Extension(
+            "symshape.tracing.state.compiled_metadata",
+            [str(source)],
+            include_dirs=[str(folder / "include")],
+            library_dirs=[str(folder / "lib")],
+            libraries=["c10"],
+            define_macros=[("SYMSHAPE_TORCH", f'"{torch.__version__}"')],
+            extra_compile_args=["-std=c++20", "-O2", "-g0"],
+            language="c++",
+            optional=WANTED != "1",  # a compiler that cannot: torch's own check serves
+        )
+    ]
 
 
 def docstrings() -> Extension:

@@ -17,6 +17,9 @@ Sizes that are new but fit an entry go by ``call_key.read`` and the dispatch tre
 ``tracing/capture.py`` traces, ``runners/choice.py`` makes the runner, and ``EntryCache.publish`` lets calls find it.
 """
 
+from symshape.cost.devices import DevicePeaks, measure_device
+from symshape.cost.limit import Limit
+from symshape.cost.roofline import Roofline
 from symshape.dims import Dim, Policy
 from symshape.errors import (
     ConstraintViolation,
@@ -25,6 +28,7 @@ from symshape.errors import (
     FallbackWarning,
     GuardViolation,
     InputError,
+    InternalError,
     ProgramError,
     RankError,
     RunnerError,
@@ -36,8 +40,10 @@ from symshape.errors import (
 from symshape.frontends.backend_report import BackendReport, backend_report
 from symshape.frontends.compile import Compiled, compile
 from symshape.frontends.compiled_module import compiled_of
+from symshape.frontends.exploration.explore import explore
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import Traced, trace
+from symshape.frontends.training import TracedTraining, trace_training
 from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.planner import plan
@@ -51,26 +57,34 @@ __all__ = [
     "Compiled",
     "ConstraintViolation",
     "DataDependentError",
+    "DevicePeaks",
     "Dim",
     "DimError",
     "FallbackWarning",
     "GuardViolation",
     "InputError",
+    "InternalError",
+    "Limit",
     "Options",
     "Policy",
     "ProgramError",
     "RankError",
+    "Roofline",
     "RunnerError",
     "RuntimeAssertionError",
     "Stats",
     "SymShapeError",
     "Traced",
+    "TracedTraining",
     "Traffic",
     "UnsupportedError",
     "VerificationError",
     "backend_report",
     "compile",
     "compiled_of",
+    "explore",
+    "measure_device",
     "plan",
     "trace",
+    "trace_training",
 ]

@@ -55,6 +55,13 @@ class ProgramError(SymShapeError, RuntimeError):
     """The program refuses these sizes: an operator or a ``torch._check`` failed while tracing, as it would in eager."""
 
 
+class InternalError(SymShapeError):
+    """Symshape's own code failed while it traced a program: a defect of symshape; report it with the function.
+
+    Without ``fullgraph=True`` the function runs as it is, as for other calls that cannot be traced.
+    """
+
+
 class FallbackWarning(UserWarning):
     """A compiled function runs as it is, for calls that cannot be traced; the message has the reason and the line."""
 

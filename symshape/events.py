@@ -115,6 +115,15 @@ class Evicted(Event):
 
 
 @attrs.frozen
+class Defect(Event):
+    """Our own code failed while it traced a function: what it raised, and where."""
+
+    function: str
+    error: str
+    place: str
+
+
+@attrs.frozen
 class RanEagerly(Event):
     """A call that cannot be traced ran the function itself: why, and the user's line."""
 

@@ -2,6 +2,7 @@
 
     python -m tests.sweep                       # all; a line for each
     python -m tests.sweep --only bert,unet --seconds 120
+    python -m tests.sweep --json tests/bench/results/sweep-cpu.json
 
 Each is traced once with every size dynamic, at batch 3 and length 8, and called at four other shapes: is the result
 eager's, or do guards turn the call away?  What cannot be built here (no such architecture in this version) is left out.
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -212,6 +215,7 @@ def main(argv: Sequence[str] | None = None) -> list[Row]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--json", type=Path, help="where the table is written")
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     only = {each for each in args.only.split(",") if each}
@@ -228,6 +232,9 @@ def main(argv: Sequence[str] | None = None) -> list[Row]:
     counts = {outcome: sum(row.outcome == outcome for row in rows) for outcome in sorted({row.outcome for row in rows})}
     whole = sum(row.kept == "batch length" for row in rows)
     print(f"\n{len(rows)} architectures: {counts}; {whole} keep batch and length")
+    if args.json is not None:
+        table = {"torch": torch.__version__, "shapes": SHAPES, "rows": [attrs.asdict(row) for row in rows]}
+        args.json.write_text(json.dumps(table, indent=1) + "\n")
     return rows
 
 

@@ -87,7 +87,7 @@ def _signature(op: OpOverload) -> list[tuple[str, str]]:
 @deriver
 def derive(op: OpOverload) -> Rule | None:
     """The rule of an in-place, out= or *_copy overload, made from that of its functional variant."""
-    if op.namespace != "aten":
+    if op.namespace != "aten" or not op._schema.returns:  # ops on lists return nothing: see ``ops/foreach``
         return None
     name = op._schema.name.removeprefix("aten::")
     outs = [a.name for a in op._schema.arguments if a.is_out]

@@ -38,11 +38,16 @@ for _name in [
     "softshrink_backward",
     "softplus_backward",
 ]:
-    register(f"aten.{_name}.default", _pair, name=PROMOTES)
-register("aten.leaky_relu_backward.default", nary(2, "same", "hf", order=(1, 0)), name=PROMOTES)
+    register(f"aten.{_name}.default", _pair, name=PROMOTES, padding=padded_pointwise.pointwise)
+register(
+    "aten.leaky_relu_backward.default",
+    nary(2, "same", "hf", order=(1, 0)),
+    name=PROMOTES,
+    padding=padded_pointwise.pointwise,
+)
 
 
-@rule("aten.mish_backward.default")
+@rule("aten.mish_backward.default", padding=padded_pointwise.pointwise)
 def mish_backward(grad_output: TensorSpec, self: TensorSpec) -> TensorSpec:
     """The gradient of mish, in the dtype of self."""
     result = _pair(grad_output, self)
@@ -51,7 +56,7 @@ def mish_backward(grad_output: TensorSpec, self: TensorSpec) -> TensorSpec:
     return result.with_(dtype=self.dtype)
 
 
-@rule("aten.elu_backward.default")
+@rule("aten.elu_backward.default", padding=padded_pointwise.pointwise)
 def elu_backward(
     grad_output: TensorSpec, alpha: Any, scale: Any, input_scale: Any, is_result: bool, self_or_result: TensorSpec
 ) -> TensorSpec:
@@ -188,7 +193,7 @@ def rrelu(
     return self.fresh()
 
 
-@rule("aten.threshold_backward.default")
+@rule("aten.threshold_backward.default", padding=padded_pointwise.pointwise)
 def threshold_backward(grad_output: TensorSpec, self: TensorSpec, threshold: Any) -> TensorSpec:
     """The gradient where ``self`` is above the threshold."""
     return _threshold_backward(grad_output, self)

@@ -218,7 +218,12 @@ def alike_nesting(tree: pytree.TreeSpec) -> Hashable:
     """A key that two nestings share only if they are made of alike containers with alike keys."""
     if tree.is_leaf():
         return None
-    return (tree.type, alike(tree.context, Equal), *[alike_nesting(child) for child in tree.children()])
+    return (tree.type, alike(tree.context, _equal), *[alike_nesting(child) for child in tree.children()])
+
+
+def _equal(value: Any) -> Hashable:
+    """The key of what hangs on a container; of a tensor (a parameter as the key of a dictionary) its identity."""
+    return Same(value) if isinstance(value, torch.Tensor) else Equal(value)
 
 
 def shared_containers(value: Any) -> tuple[int, ...]:

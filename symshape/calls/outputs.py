@@ -10,6 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from symshape.calls import records
+from symshape.calls.building import nesting
 
 Build = Callable[[list[Any]], Any]
 Finish = Callable[[list[Any], Sequence[Any]], Any]
@@ -24,12 +25,8 @@ def builder(tree: pytree.TreeSpec) -> Build:
         return lambda flat: flat[0]
     if tree.type in (tuple, list) and all(child.is_leaf() for child in tree.children()):
         return tuple if tree.type is tuple else list
-    if not _is_unusual(tree):
-        if all(child.is_leaf() for child in tree.children()):
-            nest, context = pytree.SUPPORTED_NODES[tree.type].unflatten_fn, tree.context
-            return lambda flat: nest(list(flat), context)
-        return lambda flat: pytree.tree_unflatten(flat, tree)
-    return lambda flat: unflatten(flat, tree)
+    nest = None if _has_stand_ins(tree) else nesting(tree)
+    return nest or (lambda flat: unflatten(flat, tree))
 
 
 def finisher(tree: pytree.TreeSpec) -> Finish | None:
@@ -79,6 +76,10 @@ def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] 
     if not shared and not _is_unusual(tree):
         return pytree.tree_unflatten(flat, tree)
     return _Building(iter(flat), shared, ()).build(tree)
+
+
+def _has_stand_ins(tree: pytree.TreeSpec) -> bool:
+    return tree.type in records.STAND_INS or any(map(_has_stand_ins, tree.children()))
 
 
 def _is_unusual(tree: pytree.TreeSpec) -> bool:

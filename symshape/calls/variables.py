@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import collections
 import types
+import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
+import torch
 from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import NOTHING
@@ -117,6 +119,31 @@ class Slot:
             object.__setattr__(self.owner, self.key, value)
         elif self.read() is not NOTHING:
             object.__delattr__(self.owner, self.key)
+
+
+@attrs.frozen(eq=False)
+class Gradient:
+    """The field ``.grad`` of a tensor, which is not kept alive by it."""
+
+    owner: weakref.ref[torch.Tensor]
+    where: Where
+    name: str
+
+    @classmethod
+    def of(cls, owner: torch.Tensor, key: str, name: str) -> Gradient:
+        """That of a tensor, which is read and written under ``key``."""
+        return cls(weakref.ref(owner), (id(owner), key), name)
+
+    def read(self) -> Any:
+        """The gradient, or None; ``NOTHING`` when the tensor is gone."""
+        owner = self.owner()
+        return NOTHING if owner is None else owner.grad
+
+    def write(self, value: Any) -> None:
+        """Sets it, or takes it away."""
+        owner = self.owner()
+        if owner is not None:
+            owner.grad = None if value is NOTHING else value
 
 
 @attrs.frozen(eq=False)

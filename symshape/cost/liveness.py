@@ -9,7 +9,7 @@ start).  What a kernel needs for itself while it runs is not seen.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -20,8 +20,11 @@ from symshape.cost.op_costs import as_terms
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value, values_in, written_values
 
-PARTS = ("parameters", "inputs", "activations", "outputs")
-"""What memory is for: what the program reads besides its arguments, arguments, what comes and goes, results."""
+PARTS = ("parameters", "inputs", "activations", "outputs", "gradients", "optimizer")
+"""What memory is for: what the program reads besides its arguments, arguments, what comes and goes, results; in
+training the gradients of parameters, and what the optimizer keeps and uses."""
+
+PARAMETERS, INPUTS, ACTIVATIONS, OUTPUTS, GRADIENTS, OPTIMIZER = range(len(PARTS))
 
 SCHEDULES = ("graph", "eager")
 """Who decides how long a tensor lives: the runner of the graph, or the variables of the program."""
@@ -36,15 +39,22 @@ class Moment:
     Attributes:
         node: the node that runs; None before the first one.
         parts: live bytes, in the order of ``PARTS``.
+        place: what runs, where that is no node.
     """
 
     node: Node | None
-    parts: tuple[Term, Term, Term, Term]
+    parts: tuple[Term, ...]
+    place: str = ""
 
     @property
     def total(self) -> Term:
         """All live bytes."""
         return arithmetic.total(self.parts)
+
+    def plus(self, part: int, size: Term | int) -> Moment:
+        """The same moment with further bytes of one of ``PARTS``."""
+        parts = (*self.parts[:part], self.parts[part] + size, *self.parts[part + 1 :])
+        return attrs.evolve(self, parts=parts)
 
 
 def exact(size: Term) -> Term:
@@ -71,10 +81,22 @@ class _Storage:
     last: int
 
 
-def moments(graph: Graph, rounded: Rounded = exact, schedule: str = "graph") -> tuple[Moment, ...]:
-    """The live bytes while each node runs, in order; the first moment is before any runs."""
+def moments(
+    graph: Graph,
+    rounded: Rounded = exact,
+    schedule: str = "graph",
+    gradients: Iterable[Value] = (),
+    *,
+    accumulated: bool = False,
+) -> tuple[Moment, ...]:
+    """The live bytes while each node runs, in order; the first moment is before any runs.
+
+    ``gradients`` are those of the results that are gradients; if they are ``accumulated``, each is added to one that
+    is there already (and not counted here) as soon as it is made, and let go.
+    """
     nodes = graph.nodes
-    storages = _storages(graph, nodes, rounded, schedule == "eager")
+    roots = {_root(value) for value in gradients}
+    storages = _storages(graph, nodes, rounded, schedule == "eager", roots, accumulated)
     changes: list[list[tuple[int, Term, int]]] = [[] for _ in range(len(nodes) + 2)]
     for storage in storages:
         changes[storage.born + 1].append((storage.part, storage.size, 1))
@@ -84,11 +106,13 @@ def moments(graph: Graph, rounded: Rounded = exact, schedule: str = "graph") -> 
     for index in range(len(nodes) + 1):
         for part, size, sign in changes[index]:
             live[part] = live[part] + size if sign > 0 else live[part] - size
-        found.append(Moment(nodes[index - 1] if index else None, (live[0], live[1], live[2], live[3])))
+        found.append(Moment(nodes[index - 1] if index else None, tuple(live)))
     return tuple(found)
 
 
-def _storages(graph: Graph, nodes: Sequence[Node], rounded: Rounded, held: bool) -> list[_Storage]:
+def _storages(
+    graph: Graph, nodes: Sequence[Node], rounded: Rounded, held: bool, gradients: set[int], accumulated: bool
+) -> list[_Storage]:
     """Every allocation of a run; nodes are counted from 0, and the end is after the last.
 
     ``held``: whether what the program held lives on.
@@ -96,6 +120,7 @@ def _storages(graph: Graph, nodes: Sequence[Node], rounded: Rounded, held: bool)
     end = len(nodes)
     made = _made(nodes) if held else []
     returned = {_root(value) for value in values_in(graph.outputs)}
+    passing = gradients if accumulated else frozenset[int]()
     found = _from_the_start(graph, rounded, end, returned)
     for index, node in enumerate(nodes):
         for value in (*values_in(node.args), *values_in(node.kwargs)):
@@ -106,10 +131,11 @@ def _storages(graph: Graph, nodes: Sequence[Node], rounded: Rounded, held: bool)
                 continue
             key = _root(output)
             if key not in found:
-                kept = key in returned
-                found[key] = _Storage(3 if kept else 2, rounded(storage_bytes(output)), index, end if kept else index)
+                kept = key in returned and key not in passing
+                part = GRADIENTS if key in gradients else OUTPUTS if kept else ACTIVATIONS
+                found[key] = _Storage(part, rounded(storage_bytes(output)), index, end if kept else index)
             last = index
-            if held and output.held_until is not None:
+            if held and output.held_until is not None and key not in passing:
                 last = min(bisect.bisect_right(made, output.held_until) - 1, end)
             found[key].last = max(found[key].last, last)
     return list(found.values())
@@ -122,11 +148,11 @@ def _from_the_start(graph: Graph, rounded: Rounded, end: int, returned: set[int]
     for lifted in graph.lifted:
         key = _root(lifted.value)
         size = rounded(arithmetic.const(lifted.tensor.untyped_storage().nbytes()))
-        found.setdefault(key, _Storage(0, size, -1, end))
+        found.setdefault(key, _Storage(PARAMETERS, size, -1, end))
         if lifted.constant and (key in written or key in returned):
-            found[-key] = _Storage(3 if key in returned else 2, size, -1, end)
+            found[-key] = _Storage(OUTPUTS if key in returned else ACTIVATIONS, size, -1, end)
     for each in graph.inputs:
-        found.setdefault(_root(each.value), _Storage(1, rounded(storage_bytes(each.value)), -1, end))
+        found.setdefault(_root(each.value), _Storage(INPUTS, rounded(storage_bytes(each.value)), -1, end))
     return found
 
 

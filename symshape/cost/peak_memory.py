@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from html import escape
+from operator import ge
 
 import attrs
 
@@ -12,11 +13,12 @@ from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.sets.guard_set import GuardSet
 from guards.terms import arithmetic, boolean, extremes
+from guards.terms.arithmetic import ZERO
 from guards.terms.term import Term
 from symshape.cost.domain import Domain
 from symshape.cost.formula import Formula
-from symshape.cost.liveness import PARTS, SCHEDULES, Moment, exact, moments, rounded_up
-from symshape.cost.solving import largest, within
+from symshape.cost.liveness import PARTS, SCHEDULES, Moment, Rounded, exact, moments, rounded_up
+from symshape.cost.solving import budget, largest, solved, within
 from symshape.cost.units import amount, shown
 from symshape.errors import InputError
 from symshape.explore.html import table_html
@@ -24,8 +26,11 @@ from symshape.explore.plain_text import table_text
 from symshape.explore.tables import Table
 from symshape.graph.program import Program
 
-_ASKED = 200
-"""Pairs of moments of which it is asked which one is greater, beyond a look at their coefficients."""
+_UNDECIDED = 40
+"""After so many pairs of moments of which nobody knows which one is greater, no more is asked; coefficients are."""
+
+_FACTORS = (0, 0.4, 2, 5, 64, 1000)
+"""Where formulas are compared, in multiples of the example's sizes (1 at least)."""
 
 
 @attrs.frozen
@@ -36,15 +41,18 @@ class MemoryAt:
     inputs: int
     activations: int
     outputs: int
+    gradients: int
+    optimizer: int
     place: str
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.parameters + self.inputs + self.activations + self.outputs
+        return self.parameters + self.inputs + self.activations + self.outputs + self.gradients + self.optimizer
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {shown(getattr(self, name), 'B')}" for name in PARTS)
+        used = [name for name in PARTS if name in PARTS[:4] or getattr(self, name)]
+        parts = ", ".join(f"{name} {shown(getattr(self, name), 'B')}" for name in used)
         return f"{shown(self.total, 'B')} at {self.place or 'the start'} ({parts})"
 
 
@@ -67,13 +75,14 @@ class PeakMemory:
         Raises:
             InputError: the alignment is not a positive integer, or there is no such schedule.
         """
-        if schedule not in SCHEDULES:
-            raise InputError(f"there is no schedule {schedule!r}; choose from {', '.join(SCHEDULES)}")
-        if alignment is not None and (type(alignment) is not int or alignment < 1):
-            raise InputError(f"alignment={alignment!r} must be a positive number of bytes, such as 512 for CUDA's")
+        rounded = rounding(alignment, schedule)
+        return cls.among(program, moments(program.graph, rounded, schedule))
+
+    @classmethod
+    def among(cls, program: Program, found: Iterable[Moment]) -> PeakMemory:
+        """The greatest of the moments of a program's run."""
         domain = Domain.of(program)
         hints = {each.name: 1 if each.hint is None else each.hint for each in program.symbols.values()}
-        found = moments(program.graph, exact if alignment in (None, 1) else rounded_up(alignment), schedule)
         return cls(domain, _that_can_win(domain, found, [hints[name] for name in domain.symbols]))
 
     @property
@@ -117,8 +126,7 @@ class PeakMemory:
         values = self.domain.values(sizes, self._needed)
         totals = self._evaluate(values)
         index = totals.index(max(totals))
-        parameters, inputs, activations, outputs = self._parts[index](values)
-        return MemoryAt(parameters, inputs, activations, outputs, self._places[index])
+        return MemoryAt(*self._parts[index](values), self._places[index])
 
     def largest(self, symbol: str, *, bytes: int | str, **others: int) -> int:  # noqa: A002 - the caller's word
         """The greatest value of ``symbol`` for which the guards hold and the peak stays within ``bytes``.
@@ -132,6 +140,22 @@ class PeakMemory:
         """
         return largest(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
 
+    def solve(self, symbol: str, *, bytes: int | str, **others: int) -> GuardSet:  # noqa: A002 - the caller's word
+        """The values of ``symbol`` for which the peak stays within ``bytes``, as a guard that it stands alone in.
+
+        Sizes that are not given stay in the guard.  Only the budget is in it, not the guards of the trace.
+
+        >>> import torch, symshape
+        >>> traced = symshape.trace(lambda x: (x + 1) * 2, torch.ones(3, 5), dynamic={"x": {0: "batch", 1: "length"}})
+        >>> print(traced.peak_memory().solve("batch", bytes="1 MB", length=1000))
+        batch <= 83  # memory within 1 MB
+
+        Raises:
+            InputError: a symbol is unknown, a value is no size, or no such condition is known.
+        """
+        found = solved(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
+        return budget([found], f"memory within {bytes}", self.domain)
+
     def within(self, bytes: int | str) -> GuardSet:  # noqa: A002 - the caller's word
         """The sizes for which the peak stays within ``bytes``, as a guard set: one guard for each moment that can win.
 
@@ -143,12 +167,14 @@ class PeakMemory:
     # -- shown
     def table(self) -> Table:
         """The moments that can be the peak: the line that runs, and the bytes of each part."""
+        used = [i for i in range(len(PARTS)) if i < 4 or any(moment.parts[i] is not ZERO for moment in self.moments)]
         rows = tuple(
-            (place, *(str(self.domain.simplified(part)) for part in moment.parts))
+            (place, *(str(self.domain.simplified(moment.parts[part])) for part in used))
             for moment, place in zip(self.moments, self._places, strict=True)
         )
         title = f"peak memory of {self.domain.name} in bytes" + (": the greatest of" if len(rows) > 1 else "")
-        return Table(title, ("while this runs", *PARTS), rows, code=frozenset(PARTS))
+        names = [PARTS[part] for part in used]
+        return Table(title, ("while this runs", *names), rows, code=frozenset(names))
 
     def __str__(self) -> str:
         return table_text(self.table())
@@ -160,34 +186,63 @@ class PeakMemory:
         return f"<div><p>{escape(str(self.total))} bytes</p>{table_html(self.table())}</div>"
 
 
+def rounding(alignment: int | None, schedule: str) -> Rounded:
+    """How allocations are rounded up.
+
+    Raises:
+        InputError: the alignment is not a positive integer, or there is no such schedule.
+    """
+    if schedule not in SCHEDULES:
+        raise InputError(f"there is no schedule {schedule!r}; choose from {', '.join(SCHEDULES)}")
+    if alignment is not None and (type(alignment) is not int or alignment < 1):
+        raise InputError(f"alignment={alignment!r} must be a positive number of bytes, such as 512 for CUDA's")
+    return exact if alignment in (None, 1) else rounded_up(alignment)
+
+
 def _place(moment: Moment) -> str:
-    if moment.node is None:
-        return ""
+    if moment.place or moment.node is None:
+        return moment.place
     where = attrs.evolve(moment.node.origin, text="", op="").place
     return f"{moment.node.op} at {where}" if where else str(moment.node.op)
 
 
 def _that_can_win(domain: Domain, found: Iterable[Moment], hints: Sequence[int]) -> list[Moment]:
-    """The moments without those that another one is never below; one of those that are always equal."""
+    """The moments without those that another one is never below; one of those that are always equal.
+
+    Only of those that are not below at a few points it is asked whether they ever are.
+    """
     distinct: dict[Term, Moment] = {}
     for moment in found:
         distinct.setdefault(domain.simplified(moment.total), moment)
-    values = domain.compiled(list(distinct))(hints)
-    ordered = sorted(zip(values, range(len(values)), distinct, strict=True), key=lambda row: (-row[0], row[1]))
-    kept: list[Term] = []
-    asked = 0
-    for _, _, term in ordered:
-        if any(_never_below(domain, other, term) for other in kept):
+    evaluate = domain.compiled(list(distinct))
+    values = zip(*(evaluate(point) for point in _points(domain, hints)), strict=True)
+    ordered = sorted(zip(values, range(len(distinct)), distinct, strict=True), key=lambda row: (-row[0][0], row[1]))
+    kept: list[tuple[Term, tuple[int, ...]]] = []
+    undecided = 0
+    for seen, _, term in ordered:
+        above = [other for other, there in kept if all(map(ge, there, seen))]
+        if any(_never_below(domain, other, term) for other in above):
             continue
         beaten = False
-        for other in kept:
-            asked += 1
-            if asked <= _ASKED and ask(domain.facts, boolean.ge(other, term), effort=Effort.CHEAP, only=True):
+        for other in above:
+            if undecided >= _UNDECIDED:
+                break
+            if ask(domain.facts, boolean.ge(other, term), effort=Effort.CHEAP, only=True):
                 beaten = True
                 break
+            undecided += 1
         if not beaten:
-            kept.append(term)
-    return [distinct[term] for term in kept]
+            kept.append((term, seen))
+    return [distinct[term] for term, _ in kept]
+
+
+def _points(domain: Domain, hints: Sequence[int]) -> list[Sequence[int]]:
+    """The hints, and sizes around them for which the guards hold."""
+    scaled = [[max(1, int(hint * factor)) for factor in _FACTORS] for hint in hints]
+    around: list[tuple[int, ...]] = list(zip(*scaled, strict=True))  # all at once
+    for place, sizes in enumerate(scaled):
+        around += [(*hints[:place], size, *hints[place + 1 :]) for size in sizes]
+    return [hints, *(point for point in around if domain.guards.holds(dict(zip(domain.symbols, point, strict=True))))]
 
 
 def _never_below(domain: Domain, other: Term, term: Term) -> bool:

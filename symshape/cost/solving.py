@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from guards.asking.questions import ask
 from guards.domains.quasi_polynomial import Pieces, TooMany, pieces_of
+from guards.errors import CannotSolve
 from guards.facts.definedness import guarded, satisfied
 from guards.facts.facts import Facts
+from guards.regions.solving import solve
 from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
 from guards.sets.origin import Origin
@@ -54,9 +56,38 @@ def largest(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, ot
 
 def within(terms: Sequence[Term], at_most: int, rule: str, domain: Domain) -> GuardSet:
     """The sizes for which every one of ``terms`` is at most ``at_most``, with the ranges of the domain's symbols."""
+    return budget([boolean.le(term, at_most) for term in terms], rule, domain)
+
+
+def budget(conditions: Sequence[Term], rule: str, domain: Domain) -> GuardSet:
+    """Conditions as a guard set, with the ranges of the domain's symbols; ``rule`` is what their origin says."""
     origin = Origin("", 0, rule=rule)
     ranges = {name: domain.guards.ranges.get(name, (0, None)) for name in domain.symbols}
-    return GuardSet(tuple(Guard(boolean.le(term, at_most), origin) for term in terms), ranges)
+    return GuardSet(tuple(Guard(each, origin) for each in conditions), ranges=ranges)
+
+
+def solved(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]) -> Term:
+    """The condition on ``symbol`` under which each of ``terms`` is at most ``at_most``: it stands alone in it.
+
+    Sizes that ``others`` does not give stay in it as symbols.
+
+    Raises:
+        InputError: a symbol is unknown, a value is no size, or no such condition is known.
+    """
+    domain.require(symbol)
+    if symbol in others:
+        raise InputError(f"{symbol!r} is asked for and given (={others[symbol]}); leave it out of the sizes")
+    domain.check_names(others, frozenset())
+    domain.check_sizes(others)
+    replacements = {arithmetic.symbol(name): arithmetic.const(value) for name, value in others.items()}
+    bounded = [boolean.le(fold.substitute(term, replacements), at_most) for term in terms]
+    ranges = {arithmetic.symbol(name): domain.guards.ranges.get(name, (0, None)) for name in domain.symbols}
+    try:
+        return boolean.and_(*(solve(each, symbol, Facts.make(ranges, [])) for each in bounded))
+    except CannotSolve as error:
+        free = [name for name in domain.symbols if name != symbol and name not in others]
+        hint = f"; give values for {', '.join(free)}" if free else ""
+        raise InputError(f"the budget is not solved for {symbol}: {error}{hint}") from None
 
 
 def _needed(domain: Domain, terms: Sequence[Term], unknown: Term) -> frozenset[str]:

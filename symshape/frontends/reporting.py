@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from symshape.cost.cost import Cost
+from symshape.cost.devices import DevicePeaks
+from symshape.cost.roofline import Roofline
 from symshape.cost.units import shown
 from symshape.errors import SymShapeError
 from symshape.runtime.cache import Entry
@@ -12,20 +14,25 @@ from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.padded import PaddedRunner
 
-__all__ = ["report"]
+__all__ = ["DevicePeaks", "report"]
 
 _MOST_SIZES = 1024
 
 
-def report(entries: Sequence[Entry], store: GraphStore) -> str:
-    """For each entry what runs it; where it is padded, its buckets and what came of each symbol; then the budget."""
+def report(entries: Sequence[Entry], store: GraphStore, peaks: DevicePeaks | None = None) -> str:
+    """For each entry what runs it; where it is padded, its buckets and what came of each symbol; then the budget.
+
+    With the ``peaks`` of a device, also the least time of each entry on it, and what replays achieve of that.
+    """
     lines: list[str] = []
     for entry in entries:
         calls = sum(each.calls for each in list(entry.seen.values()))
         lines.append(f"entry {entry.number}: {entry.runner.describe()}, {calls} calls")
+        costs = _Costs(entry, peaks)
+        lines += [f"  {line}" for line in costs.attainable(entry)]
         if isinstance(entry.runner, PaddedRunner):
             lines += [f"  {entry.runner.judgement}"] if entry.runner.judgement else []
-            lines += [f"  {line}" for line in _buckets(entry, entry.runner)]
+            lines += [f"  {line}" for line in _buckets(entry, entry.runner, costs)]
             lines += [f"  {line}" for line in str(entry.runner.padding()).splitlines()]
     if len(store) or store.evictions:
         lines.append(_budget(store))
@@ -37,13 +44,12 @@ def _budget(store: GraphStore) -> str:
     return f"kept: {len(store)} of {store.limit} graphs, {shown(store.bytes(), 'B')}{memory}, {store.evictions} evicted"
 
 
-def _buckets(entry: Entry, runner: PaddedRunner) -> Iterator[str]:
+def _buckets(entry: Entry, runner: PaddedRunner, costs: _Costs) -> Iterator[str]:
     """A line for each bucket, and one for the calls that go to none; by the sizes as they are served now."""
     served: dict[Bucket | None, dict[tuple[int, ...], int]] = {}
     places = runner.served()
     for values, seen in list(entry.seen.items()):
         served.setdefault(places.get(values), {})[values] = seen.calls
-    costs = _Costs(entry)
     for bucket in runner.buckets:
         calls = served.pop(bucket, {})
         sizes = {**bucket.made.exact, **bucket.made.caps}
@@ -51,6 +57,7 @@ def _buckets(entry: Entry, runner: PaddedRunner) -> Iterator[str]:
         yield (
             f"bucket {text}: {sum(calls.values())} calls{costs.waste(sizes, calls)}, captured {bucket.captures} times"
             f" (last {bucket.milliseconds:.1f} ms), {shown(bucket.bytes, 'B')}{_times(bucket)}"
+            f"{costs.achieved(sizes, bucket)}"
         )
     left = sum(sum(calls.values()) for calls in served.values())
     if left:
@@ -68,12 +75,39 @@ def _times(bucket: Bucket) -> str:
 class _Costs:
     """What calls cost at their sizes and at capacities."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, peaks: DevicePeaks | None) -> None:
         self._places = entry.program.positions
         try:
             self._cost: Cost | None = Cost.of(entry.program)
         except SymShapeError:
             self._cost = None
+        self._roofline = None if self._cost is None or peaks is None else Roofline(self._cost, peaks)
+
+    def _named(self, values: tuple[int, ...]) -> dict[str, int]:
+        return {name: values[place] for name, place in self._places.items()}
+
+    def attainable(self, entry: Entry) -> Iterator[str]:
+        """The least time of a call at the sizes that came most often."""
+        seen = max(list(entry.seen.items()), key=lambda item: item[1].calls, default=None)
+        if self._roofline is None or seen is None:
+            return
+        sizes = self._named(seen[0])
+        try:
+            found = self._roofline.at(**sizes)
+        except SymShapeError:  # a size that only the run tells
+            return
+        where = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        yield f"on {self._roofline.peaks.name}{' at ' + where if where else ''}: {found}"
+
+    def achieved(self, sizes: Mapping[str, int], bucket: Bucket) -> str:
+        """What the fastest replay of a bucket achieves of what is attainable at its capacities."""
+        times = [each.milliseconds for each in bucket.variants if each.milliseconds]
+        if self._roofline is None or not times:
+            return ""
+        try:
+            return f", {self._roofline.at(**sizes).achieved(min(times) / 1e3)}"
+        except SymShapeError:
+            return ""
 
     def _at(self, sizes: Mapping[str, int]) -> float:
         assert self._cost is not None
@@ -87,9 +121,7 @@ class _Costs:
         often = sorted(calls.items(), key=lambda item: -item[1])[:_MOST_SIZES]
         try:
             whole = self._at(caps)
-            exact = sum(
-                self._at({name: values[place] for name, place in self._places.items()}) * n for values, n in often
-            )
+            exact = sum(self._at(self._named(values)) * n for values, n in often)
         except SymShapeError:
             return ""
         return f", {whole * sum(n for _, n in often) / exact - 1:.0%} waste" if exact else ""

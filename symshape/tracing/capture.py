@@ -9,20 +9,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from guards.sets.guard_set import GuardSet
 from symshape import events
+from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
 from symshape.calls.variables import Variable, Write, containers_in
 from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
-from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
+from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.codegen import compile_graph
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.reshape_copies import settle
 from symshape.options import Options
+from symshape.tracing.defects import defect
 from symshape.tracing.given_up import generators_put_back, output_held
 from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
 from symshape.tracing.intercept.builtins import ids_of_stand_ins_refused
@@ -36,7 +40,8 @@ from symshape.tracing.record_writes import GivenRecords
 from symshape.tracing.state import side_effects
 from symshape.tracing.state.changes import Changes, may_grow, variables_read, where_of
 from symshape.tracing.state.given import Given
-from symshape.tracing.state.hooks import recorder_of, recording
+from symshape.tracing.state.gradients import Gradients
+from symshape.tracing.state.hooks import recorder_of, recording, tell
 from symshape.tracing.state.planting import Planted, is_planted_by_another
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
@@ -49,6 +54,7 @@ from symshape.tracing.traced_modes import (
     left_as_they_are,
     without_autocast,
     without_autocast_cache,
+    without_collections,
     without_dynamo,
 )
 from symshape.tracing.tracer import Tracer
@@ -82,8 +88,8 @@ def capture(
 ) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
 
-    What the function did to the world is undone, and done again by each call.  Where it fails with an error of its own,
-    which may be one about symbols, it is traced once more with fixed sizes.
+    What the function did to the world is undone, and done again by each call.  Where it fails with an error of its own
+    or of torch's, which may be one about symbols, it is traced once more with fixed sizes.
 
     Args:
         fn: what is traced.
@@ -102,11 +108,25 @@ def capture(
         return _capture(fn, call, policies, options, given_up, variables, serves)
     except SymShapeError:
         raise
-    except Exception:
+    except Exception as error:
+        _raise_if_defect(error, fn)
         declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
         if len(declared) == len(policies):
             raise
     return _capture(fn, call, declared, options, given_up, variables, serves)
+
+
+def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:
+    place = defect(error)
+    if place is None:
+        return
+    said = f"{type(error).__name__}: {error}"
+    events.emit(events.Defect(name_of(fn), said, place))
+    raise InternalError(
+        f"symshape itself failed while it traced {name_of(fn)} (at {raised_at(error)}): {said} at {place}; "
+        "this is a defect of symshape, please report it with the function; symshape.compile without fullgraph=True "
+        "runs the function as it is"
+    ) from error
 
 
 def _capture(
@@ -119,7 +139,7 @@ def _capture(
     serves: bool,
 ) -> Program:
     start = time.perf_counter()
-    with _tracing_lock:
+    with _tracing_lock, without_collections():
         recorder = recorder_of(fn, call.constants, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
@@ -137,7 +157,8 @@ def _capture(
                 outputs, specs, tree = outputs_of(tracer, result, roots)
                 if changes.changes and not serves:
                     side_effects.refuse([changes.changes[0].text], name_of(fn))
-                written, writes = written_by(tracer, changes, result, roots, len(outputs))
+                written, every = written_by(tracer, changes, result, roots, len(outputs))
+                writes, given = _given(changes, every, recorder)
                 outputs += tuple(written)
                 settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
                 check_promises(tracer.env)
@@ -157,7 +178,17 @@ def _capture(
     symbols = dict(tracer.env.symbols)
     new = _variables(recorder, writes, variables)
     parts = (skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds, tracer.questions)
-    return Program(name_of(fn), *parts, writes, new)
+    return Program(name_of(fn), *parts, writes, new, given)
+
+
+def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tuple[list[Write], ArgumentWrites | None]:
+    """What is written outside; what the program does to the lists and dictionaries among its arguments."""
+    outside = [each for each in every if not isinstance(each.variable, ArgumentContents)]
+    own = [each for each in every if isinstance(each.variable, ArgumentContents)]
+    if not own and not changes.returned_arguments:
+        return outside, None
+    read = frozenset(id(each.owner) for each in recorder.containers)
+    return outside, ArgumentWrites(own, changes.returned_arguments, read)
 
 
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
@@ -192,16 +223,15 @@ def _run(
     draws: Draws,
     variables: Sequence[Variable],
 ) -> tuple[Any, Changes]:
-    """The function's result on the symbolic arguments, with what it wrote to records among them.
-
-    Beside it what it did to the world, which is undone.
-    """
+    """The function's result on the symbolic arguments and what it wrote to records there; what else it did, undone."""
     args, kwargs, values = call.nest(arguments.leaves)
     given = Given(args, kwargs)
     records = GivenRecords(call, (args, kwargs, values))
     planted = Planted(variables, values)
     problems: list[str] = []
     changes: list[Changes] = []
+    found: list[Any] = []
+    gradients = Gradients(tell)
     try:
         with (
             draws.watched(),
@@ -210,17 +240,18 @@ def _run(
             without_autocast_cache(),
             ids_of_stand_ins_refused(),
             number_methods(),
+            torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors
             TracingMode(tracer),
-            FunctionMode(tracer),
+            FunctionMode(tracer, gradients),
+            gradients.accumulating(),
             texts.values(),
             left_as_they_are(problems),
             planted.in_the_world(recorder),
-            _undone(recorder, changes),
+            _undone(recorder, changes, found, tracer),
             recording(recorder),
         ):
-            result = fn(*args, **kwargs)
-            outcome = records.outcome(result)
-            found = histories(tracer, outcome)
+            outcome = records.outcome(result := fn(*args, **kwargs))
+            found += histories(tracer, (outcome, args, kwargs))
     except (TypeError, RuntimeError) as error:
         _explain(error)
         raise
@@ -228,27 +259,36 @@ def _run(
         tracer.close()
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
         problems += side_effects.undo_gradients((*arguments.tensors(), *lifted))
-    problems += changes[0].problems
-    problems += given.changes(result) + changes[0].returned(result) + records.problems(recorder.known.values())
+    if recorder.serves and not call.has_records:
+        outcome = result = _to_arguments(changes[0], given, result)
+    problems += changes[0].problems + given.changes(result) + changes[0].returned(result)
     changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
-    side_effects.refuse(problems, name_of(fn))
+    side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)
     return outcome, changes[0]
 
 
+def _to_arguments(changes: Changes, given: Given, result: Any) -> Any:
+    """Adds what the lists and dictionaries among the arguments hold now; the result without those."""
+    changes.changes += given.writes(changes.is_kept)
+    result, changes.returned_arguments = given.returned(result)
+    return result
+
+
 @contextmanager
-def _undone(recorder: Recorder, changes: list[Changes]) -> Iterator[None]:
-    """At its end the world is as it was; what it did is added."""
+def _undone(recorder: Recorder, changes: list[Changes], found: list[Any], tracer: Tracer) -> Iterator[None]:
+    """At its end the world is as it was; what it did is added, and the histories of what it left there."""
     try:
         yield
     finally:
         changes.append(side_effects.undo(recorder))
         changes[0].problems[:0] = recorder.refusals
+    found += histories(tracer, [each.leaves for each in changes[0].changes])
 
 
 def _guards(env: ShapeEnv, options: Options) -> GuardSet:
     ranges = {symbol.name: limits_of(symbol.sources[0]) for symbol in env.symbols.values() if symbol.backed}
-    guards = GuardSet(tuple(env.guards), ranges)
+    guards = GuardSet(env.guards, ranges=ranges)
     return guards.minimise() if options.minimise_guards else guards
 
 

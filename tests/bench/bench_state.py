@@ -110,13 +110,13 @@ def figures(make: Callable[[int], Any], depth: int, arguments: dict[str, torch.T
     calls: dict[str, Callable[[], Any]] = {
         "look-up": lambda: _looked_up(compiled, model, arguments),
         "state": state.unchanged,
-        "tensors": state._same_tensors,
+        "tensors": getattr(state, "_quick_tensors", None) or state._same_tensors,  # the latter in older checkouts
     }
     if not all(call() for call in calls.values()):
         raise RuntimeError("the state is no longer the traced one")
     took = measure_together(calls, samples=samples, sample_us=2000.0, warmup=WARM)
     times = [took[name].least for name in calls]  # the samples that no other process disturbed
-    parts = len(list(model.modules())), len(state._tensors)
+    parts = len(list(model.modules())), len(getattr(state._metadata, "tensors", state._metadata))
     return [trace * 1e3, worked * 1e3, memory / 1e6, peak / 1e6, *times, *parts]
 
 

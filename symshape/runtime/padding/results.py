@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -10,20 +12,22 @@ import torch
 
 from guards.terms import fold
 from guards.terms.term import Term
-from meta_fns.padding.axes import Axis, capacity, length
+from meta_fns.padding.axes import Axis, capacity, length, varies
 from meta_fns.padding.padded import Padded
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Value
+from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.padding.transform import Refusal
 
-__all__ = ["Results", "aliased_storages", "amount", "narrower"]
+__all__ = ["Part", "Results", "aliased_storages", "amount"]
 
 Answer = Callable[[Sequence[torch.Tensor], Sequence[Any]], list[Any]]
 """``answer(tensors, leaves)``: the flat results of a call."""
 Lend = Callable[[torch.Tensor], torch.Tensor]
 """A tensor for the caller over (or instead of) one that the next replay overwrites."""
 Maker = Callable[[Sequence[torch.Tensor], Sequence[Any]], torch.Tensor]
+MakerAt = Callable[[Sequence[int], Lend | None], Maker]
 
 
 def amount(size: Any, values: Mapping[str, int]) -> int:
@@ -34,21 +38,49 @@ def amount(size: Any, values: Mapping[str, int]) -> int:
     return int(found)
 
 
-def narrower(axes: Sequence[Axis], values: Mapping[str, int]) -> Callable[[torch.Tensor], torch.Tensor]:
-    """What answers the valid part of tensors with these axes; a view where no dimension is made of several sizes."""
-    apart = [size for axis in axes for size in (axis or (1,))]
-    caps, true = [capacity(size) for size in apart], [amount(size, values) for size in apart]
-    whole = tuple(amount(length(axis), values) for axis in axes)
-    cut = [(dim, size) for dim, (cap, size) in enumerate(zip(caps, true, strict=True)) if cap != size]
-    merged = len(apart) != len(axes)
+class Part:
+    """The valid part of tensors with these axes; a view where no dimension is made of several sizes.
 
-    def narrow(tensor: torch.Tensor) -> torch.Tensor:
-        part = tensor.reshape(caps) if merged else tensor
-        for dim, size in cut:
-            part = part.narrow(dim, 0, size)
-        return part.reshape(whole) if merged else part
+    Args:
+        axes: of the tensors, a dimension each.
+        numbers: where the sizes of a call are computed.
+    """
 
-    return narrow
+    def __init__(self, axes: Sequence[Axis], numbers: Numbers) -> None:
+        apart = [size for axis in axes for size in (axis or (1,))]
+        self._caps = [capacity(size) for size in apart]
+        self._padded = [
+            (dim, cap, numbers.place(size))
+            for dim, (cap, size) in enumerate(zip(self._caps, apart, strict=True))
+            if varies(size)
+        ]
+        merged = len(apart) != len(axes)
+        self._whole = numbers.places([length(axis) for axis in axes]) if merged else None
+        self._apart = numbers.places(apart) if merged else None
+
+    def at(self, found: Sequence[int]) -> Callable[[torch.Tensor], torch.Tensor]:
+        """What answers the valid part in a call with these numbers."""
+        cut = [(dim, found[place]) for dim, cap, place in self._padded if found[place] != cap]
+        caps, whole = self._caps, None if self._whole is None else tuple([found[place] for place in self._whole])
+
+        def narrow(tensor: torch.Tensor) -> torch.Tensor:
+            part = tensor if whole is None else tensor.reshape(caps)
+            for dim, size in cut:
+                part = part.narrow(dim, 0, size)
+            return part if whole is None else part.reshape(whole)
+
+        return narrow
+
+    def apart(self, buffer: torch.Tensor, found: Sequence[int]) -> torch.Tensor:
+        """The valid part of a contiguous tensor as a view: a dimension that is made of several sizes is split."""
+        part = buffer if self._apart is None else buffer.view(self._caps)
+        for dim, cap, place in self._padded:
+            part = part if found[place] == cap else part.narrow(dim, 0, found[place])
+        return part
+
+    def sizes_apart(self, found: Sequence[int]) -> tuple[int, ...] | None:
+        """The sizes of :meth:`apart`; None where they are those of the tensors."""
+        return None if self._apart is None else tuple([found[place] for place in self._apart])
 
 
 def aliased_storages(graph: Graph) -> frozenset[int]:
@@ -68,30 +100,71 @@ class Layout:
         init=False, default=attrs.Factory(lambda self: not self.offset and 0 not in self.strides, takes_self=True)
     )
 
-    @staticmethod
-    def of(value: Value, values: Mapping[str, int]) -> Layout:
-        """Those of a traced value."""
-        spec = value.spec
-        sizes = tuple(amount(size, values) for size in spec.sizes)
-        strides = tuple(amount(stride, values) for stride in spec.strides)
-        return Layout(sizes, strides, amount(spec.storage_offset, values))
-
     def view(self, tensor: torch.Tensor, offset: int) -> torch.Tensor:
         """The same layout over a tensor's memory, from ``offset`` on."""
         return tensor.as_strided(self.sizes, self.strides, offset)
+
+    @property
+    def end(self) -> int:
+        """Where its last element ends in memory."""
+        if 0 in self.sizes:
+            return 0
+        return self.offset + 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
+
+    @property
+    def dense(self) -> bool:
+        """Whether its elements fill memory from its start to its end, each once."""
+        reach = 1
+        for stride, size in sorted(zip(self.strides, self.sizes, strict=True)):
+            if size != 1 and stride != reach:
+                return False
+            reach *= size
+        return not self.offset
 
     def holding(self, part: torch.Tensor) -> torch.Tensor:
         """A fresh tensor of this layout with the elements of ``part``."""
         if self.plain or not part.numel():
             return torch.empty_strided(self.sizes, self.strides, dtype=part.dtype, device=part.device).copy_(part)
-        reach = 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
-        memory = torch.empty(self.offset + reach, dtype=part.dtype, device=part.device)
+        memory = torch.empty(self.end, dtype=part.dtype, device=part.device)
+        self.fill(memory, part)
+        return self.view(memory, self.offset)
+
+    def fill(self, memory: torch.Tensor, part: torch.Tensor) -> None:
+        """Puts the elements of ``part`` where they lie in memory of this layout; repeated ones once."""
+        if 0 in self.sizes:
+            return
         repeated = [stride == 0 for stride in self.strides]
         kept = tuple(1 if each else size for each, size in zip(repeated, self.sizes, strict=True))
         for dim, each in enumerate(repeated):
             part = part.narrow(dim, 0, 1) if each else part
         memory.as_strided(kept, self.strides, self.offset).copy_(part)
-        return self.view(memory, self.offset)
+
+
+class LayoutOf:
+    """The layout of a traced value, by the sizes of a call.
+
+    Args:
+        value: the value.
+        numbers: where the sizes of a call are computed.
+        base: what its offset counts from: an argument; None for the start of the memory.
+    """
+
+    def __init__(self, value: Value, numbers: Numbers, base: Value | None = None) -> None:
+        spec = value.spec
+        self._sizes = numbers.places(spec.sizes)
+        self._strides = numbers.places(spec.strides)
+        self._offset = numbers.place(spec.storage_offset)
+        self._base = None if base is None else numbers.place(base.spec.storage_offset)
+
+    def at(self, found: Sequence[int]) -> Layout:
+        """The layout in a call with these numbers."""
+        offset = found[self._offset] - (0 if self._base is None else found[self._base])
+        sizes, strides = tuple([found[i] for i in self._sizes]), tuple([found[i] for i in self._strides])
+        return Layout(sizes, strides, offset)
+
+
+Computed = tuple[Part, LayoutOf, int]
+"""Of a computed result: its valid part, its layout, and its place among the tensors of the padded program."""
 
 
 def _refused(reason: str, symbols: frozenset[str]) -> Refusal:
@@ -107,8 +180,11 @@ class Results:
         symbols: the padded symbols.
         read: what the padded program reads and never writes: it is copied whatever happens.
 
+    Attributes:
+        numbers: the integers of results; whoever needs more of them in a call adds them before the first one.
+
     Raises:
-        Refusal: two results share memory, or one is a view of an argument under another dtype.
+        Refusal: one is a view of an argument, or of another result, under another dtype.
     """
 
     def __init__(
@@ -123,56 +199,114 @@ class Results:
         self._read = frozenset(read)
         self._inputs = {id(each.value.storage): each for each in graph.inputs}
         self._lifted = {id(each.value.storage): each for each in graph.lifted if not each.constant}
-        seen: dict[int, Value] = {}
-        for value in self._flat:
-            if not isinstance(value, Value):
-                continue
+        sharing: dict[int, list[Value]] = {}
+        for value in dict.fromkeys(each for each in self._flat if isinstance(each, Value)):
             root = self._inputs.get(id(value.storage)) or self._lifted.get(id(value.storage))
             if root is not None and root.value.spec.dtype is not value.spec.dtype:
                 raise _refused("one is a view of an argument under another dtype", symbols)
-            if root is None and seen.setdefault(id(value.storage), value) is not value:
-                raise _refused("two of them share memory", symbols)
+            if root is None:
+                sharing.setdefault(id(value.storage), []).append(value)
+                if sharing[id(value.storage)][0].spec.dtype is not value.spec.dtype:
+                    raise _refused("one is a view of another one under another dtype", symbols)
+        self.numbers = Numbers()
+        self._makers: list[MakerAt] = []
+        self._order: list[tuple[int, Any]] = []  # which made tensor, or (-1) which value
+        together = [values for values in sharing.values() if len(values) > 1]
+        self._memories = [_Memory([self._computed(value) for value in values]) for values in together]
+        places = {value: place for place, value in enumerate(itertools.chain.from_iterable(together))}
+        first = len(places)
+        for each in self._flat:
+            if not isinstance(each, Value):
+                self._order.append((-1, each))
+                continue
+            if each not in places:
+                places[each] = first + len(self._makers)
+                self._makers.append(self._maker(each))
+            self._order.append((places[each], None))
 
-    def at(self, values: Mapping[str, int], lend: Lend | None = None) -> Answer:
+    def at(self, values: Mapping[str, int], found: Sequence[int], lend: Lend | None = None) -> Answer:
         """The answer of calls with these sizes: ``answer(tensors, leaves)`` gives their flat results.
 
-        With ``lend`` what is computed is not copied: the results are the valid parts of what it makes of the tensors.
+        ``found`` is what :attr:`numbers` come to.  With ``lend`` what is computed is not copied: the results are the
+        valid parts of what it makes of the tensors.
         """
-        places: dict[Value, int] = {}
-        makers: list[Maker] = []
-        order: list[tuple[int, Any]] = []  # which made tensor, or (-1) which value
-        for each in self._flat:
-            if isinstance(each, Value):
-                if each not in places:
-                    places[each] = len(makers)
-                    makers.append(self._maker(each, values, lend))
-                order.append((places[each], None))
-            elif isinstance(each, Term):
-                order.append((-1, fold.evaluate(each, values)))
-            else:
-                order.append((-1, each.evaluate(values) if isinstance(each, FloatTerm) else each))
+        makers = [maker_at(found, lend) for maker_at in self._makers]
+        memories = [memory.at(found) for memory in self._memories]
+        order = [(place, None if place >= 0 else self._known(known, values)) for place, known in self._order]
 
         def answer(tensors: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[Any]:
             made = [maker(tensors, leaves) for maker in makers]
+            if memories:
+                made = [view for memory in memories for view in memory(tensors)] + made
             return [made[place] if place >= 0 else known for place, known in order]
 
         return answer
 
-    def _maker(self, value: Value, values: Mapping[str, int], lend: Lend | None) -> Maker:
-        layout = Layout.of(value, values)
-        own = self._inputs.get(id(value.storage))
+    def _known(self, known: Any, values: Mapping[str, int]) -> Any:
+        """A result that is no tensor."""
+        if isinstance(known, Term):
+            return fold.evaluate(known, values)
+        return known.evaluate(values) if isinstance(known, FloatTerm) else known
+
+    def _maker(self, value: Value) -> MakerAt:
+        """What makes the maker of a result for a call."""
+        own, lifted = self._inputs.get(id(value.storage)), self._lifted.get(id(value.storage))
         if own is not None:
             position = own.position
             if value is own.value:
-                return lambda tensors, leaves: leaves[position]
-            offset = layout.offset - amount(own.value.spec.storage_offset, values)
-            return lambda tensors, leaves: layout.view(leaves[position], leaves[position].storage_offset() + offset)
-        lifted = self._lifted.get(id(value.storage))
+                return lambda found, lend: lambda tensors, leaves: leaves[position]
+            return partial(_view_of_argument, LayoutOf(value, self.numbers, own.value), position)
         if lifted is not None:
-            tensor, whole = lifted.tensor, value is lifted.value
-            return lambda tensors, leaves: tensor if whole else layout.view(tensor, layout.offset)
+            tensor = lifted.tensor
+            if value is lifted.value:
+                return lambda found, lend: lambda tensors, leaves: tensor
+            return partial(_view_of_parameter, LayoutOf(value, self.numbers), tensor)
+        return partial(_copy, *self._computed(value), self._outputs[value][1].tensor not in self._read)
+
+    def _computed(self, value: Value) -> Computed:
         place, padded = self._outputs[value]
-        narrow = narrower(padded.axes, values)
-        if lend is not None and padded.tensor not in self._read:
-            return lambda tensors, leaves: narrow(lend(tensors[place]))
-        return lambda tensors, leaves: layout.holding(narrow(tensors[place]))
+        return Part(padded.axes, self.numbers), LayoutOf(value, self.numbers), place
+
+
+class _Memory:
+    """Results that share one memory: all of it is copied, once where one of them fills it."""
+
+    def __init__(self, computed: Sequence[Computed]) -> None:
+        self._computed = computed
+
+    def at(self, found: Sequence[int]) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
+        """What makes the results of a call with these numbers."""
+        rows = [(part.at(found), layout_of.at(found), place) for part, layout_of, place in self._computed]
+        layouts = [layout for _, layout, _ in rows]
+        end = max(layout.end for layout in layouts)
+        whole = next((row for row in rows if row[1].dense and row[1].end == end), None)
+
+        def make(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            like = tensors[rows[0][2]]
+            memory = torch.empty(end, dtype=like.dtype, device=like.device)
+            for narrow, layout, place in rows if whole is None else (whole,):
+                layout.fill(memory, narrow(tensors[place]))
+            return [layout.view(memory, layout.offset) for layout in layouts]
+
+        return make
+
+
+def _view_of_argument(layout_of: LayoutOf, position: int, found: Sequence[int], lend: Lend | None) -> Maker:
+    layout = layout_of.at(found)
+    return lambda tensors, leaves: layout.view(leaves[position], leaves[position].storage_offset() + layout.offset)
+
+
+def _view_of_parameter(layout_of: LayoutOf, tensor: torch.Tensor, found: Sequence[int], lend: Lend | None) -> Maker:
+    layout = layout_of.at(found)
+    return lambda tensors, leaves: layout.view(tensor, layout.offset)
+
+
+def _copy(
+    part: Part, layout_of: LayoutOf, place: int, may_lend: bool, found: Sequence[int], lend: Lend | None
+) -> Maker:
+    """A copy of the valid part of a computed tensor, or the part itself where it may be lent."""
+    narrow = part.at(found)
+    if lend is not None and may_lend:
+        return lambda tensors, leaves: narrow(lend(tensors[place]))
+    layout = layout_of.at(found)
+    return lambda tensors, leaves: layout.holding(narrow(tensors[place]))

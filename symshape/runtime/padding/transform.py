@@ -33,6 +33,7 @@ from symshape.graph.steps import (
     written_values,
 )
 from symshape.runtime.padding.emission import Emission, Repair
+from symshape.runtime.padding.merged import Merged
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.versions import Versions
 
@@ -111,6 +112,7 @@ def pad(
     aliased: frozenset[int] = frozenset(),
     *,
     any_randomness: bool = False,
+    apart: bool = False,
 ) -> PaddedGraph:
     """The padded program for a region of sizes.
 
@@ -120,22 +122,24 @@ def pad(
         device: where it computes.
         aliased: ids of storages of which an output is answered from the call's own tensors, so that nothing is needed.
         any_randomness: whether other random numbers than eager's will do.
+        apart: whether equal parts are computed each for itself, so that the form of the program does not depend on
+            which capacities happen to be equal.
 
     Raises:
         Refusal: an op refuses.
     """
-    return _Transform(graph, region, device, aliased, any_randomness).run()
+    return _Transform(graph, region, Emission(device, apart=apart), aliased, any_randomness).run()
 
 
 class _Transform:
     """One walk over a graph."""
 
     def __init__(
-        self, graph: Graph, region: Region, device: torch.device, aliased: frozenset[int], any_randomness: bool
+        self, graph: Graph, region: Region, emission: Emission, aliased: frozenset[int], any_randomness: bool
     ) -> None:
         self.graph = graph
         self.region = region
-        self.emission = Emission(device)
+        self.emission = emission
         self.aliased = aliased
         self.any_randomness = any_randomness
         self.values = Versions(self.emission, self._again, self._argument, self._true)
@@ -158,10 +162,11 @@ class _Transform:
         return self._finish()
 
     def _roots(self) -> None:
+        merged = Merged(self.graph)
         for each in self.graph.inputs:
             spec = each.value.spec
             try:
-                axes = tuple(normal((self._size(size),)) for size in spec.sizes)
+                axes = tuple(normal(map(self._size, merged.parts(size) or (size,))) for size in spec.sizes)
             except Refuse as refuse:
                 raise Refusal("", each.path, refuse.message, refuse.remedy, self._all()) from refuse
             value = self.emission.value(_at_capacity(axes, spec))

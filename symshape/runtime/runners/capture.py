@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any, TypeVar
 
 import attrs
 import torch
 
+T = TypeVar("T")
 Replay = Callable[[], Sequence[torch.Tensor]]
 """Runs a program on its buffers; answers its tensors, which the next replay may overwrite."""
 
@@ -46,18 +50,11 @@ def captured(run: Replay, device: torch.device, pool: Any) -> Recording:
 
 
 def _cuda_graph(run: Replay, device: torch.device, pool: Any) -> Recording:
-    side = torch.cuda.Stream(device)
-    side.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(side):  # warm up: libraries initialise
+    with warmed_up_aside(device):
         run()
-    torch.cuda.current_stream(device).wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
     before = torch.cuda.memory_reserved(device)
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-                tensors = run()
+        graph, tensors = record(run, device, pool)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
@@ -69,3 +66,67 @@ def _cuda_graph(run: Replay, device: torch.device, pool: Any) -> Recording:
         return tensors
 
     return Recording(replay, max(0, torch.cuda.memory_reserved(device) - before))
+
+
+@contextmanager
+def warmed_up_aside(device: torch.device) -> Iterator[None]:
+    """What runs inside runs on another stream, in order with the current one: libraries initialise before a capture."""
+    current, side = torch.cuda.current_stream(device), _stream(device, "warm-up")
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        yield
+    current.wait_stream(side)
+
+
+def record(run: Callable[[], T], device: torch.device, pool: Any) -> tuple[torch.cuda.CUDAGraph, T]:
+    """A CUDA graph of ``run``, and what it answered: tensors in the graph's memory.
+
+    Where memory is short, what nobody uses is given back to the device, and it is tried once more.
+
+    Raises:
+        torch.OutOfMemoryError: there is no memory for it.
+        RuntimeError: it cannot be captured.
+    """
+    try:
+        return _record(run, device, pool)
+    except torch.OutOfMemoryError:
+        torch.cuda.synchronize(device)
+        gc.collect()
+        torch.cuda.empty_cache()
+    return _record(run, device, pool)
+
+
+def _record(run: Callable[[], T], device: torch.device, pool: Any) -> tuple[torch.cuda.CUDAGraph, T]:
+    """One capture, without the garbage collection that ``torch.cuda.graph`` begins with (most of a capture's time).
+
+    Nor is there one while it lasts: a graph or an event that died in the middle would spoil it.
+    """
+    graph = torch.cuda.CUDAGraph()
+    stream = _stream(device, torch.cuda.current_stream(device).cuda_stream)
+    torch.cuda.synchronize(device)
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with warnings.catch_warnings(), torch.cuda.stream(stream):
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # sizes of 0 leave nothing to launch
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                results = run()
+            except BaseException:
+                with suppress(RuntimeError):  # says that the capture is broken, which is known
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+    finally:
+        if collects:
+            gc.enable()
+    return graph, results
+
+
+@cache
+def _stream(device: torch.device, use: int | str) -> torch.cuda.Stream:
+    """One stream for each use: libraries keep a workspace for each stream that they ever met (cuBLAS 32 MiB).
+
+    Graphs that are replayed on different streams are captured on different ones, too: their workspaces are apart.
+    """
+    return torch.cuda.Stream(device)

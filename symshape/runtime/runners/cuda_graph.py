@@ -7,7 +7,6 @@ a later replay does can be seen.  Parameters and buffers are used in place; thei
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from symshape import events
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
+from symshape.runtime.runners.capture import record, warmed_up_aside
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Weight
@@ -198,11 +198,8 @@ class CudaGraphRunner:
         kept = [tensor.clone() for tensor in self._written_lifted]
         random = torch.cuda.get_rng_state(self._device) if self._draws else None
         try:
-            side = torch.cuda.Stream(self._device)
-            side.wait_stream(torch.cuda.current_stream(self._device))
-            with torch.cuda.stream(side):  # warm up: libraries initialise, and the sizes prove to run
+            with warmed_up_aside(self._device):  # the sizes prove to run, too
                 self._captured_run(static, values)
-            torch.cuda.current_stream(self._device).wait_stream(side)
             graph, flat = self._record(key, static, values)
         finally:  # what the warm-up wrote
             for tensor, before in zip(self._written_lifted, kept, strict=True):
@@ -218,11 +215,7 @@ class CudaGraphRunner:
         self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]
     ) -> tuple[torch.cuda.CUDAGraph, list[Any]]:
         """Captures one run; the outputs lie in the graph's memory."""
-        graph = torch.cuda.CUDAGraph()
-        with warnings.catch_warnings():  # sizes of 0 leave nothing to launch, and replaying nothing is right
-            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
-            with torch.cuda.graph(graph, pool=self._store.pool(key.stream), capture_error_mode="thread_local"):
-                return graph, self._captured_run(leaves, values)
+        return record(lambda: self._captured_run(leaves, values), self._device, self._store.pool(key.stream))
 
     def _capture_direct(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
         """A graph that reads the call's own inputs where they are; None where that cannot be."""

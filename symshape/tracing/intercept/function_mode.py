@@ -13,10 +13,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from symshape.calls.arguments import TENSOR_TYPES
-from symshape.calls.questions import Question
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Node
 from symshape.tracing.intercept import (
+    autograd,
     composites,
     data_of_sizes,
     interpolate,
@@ -24,6 +24,7 @@ from symshape.tracing.intercept import (
     recurrent,
     unbacked_composites,
 )
+from symshape.tracing.intercept.autograd import Gradients
 from symshape.tracing.intercept.indexing import getitem, setitem
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
@@ -141,83 +142,10 @@ def _refuse(what: str) -> Callable[..., Any]:
 _handlers[torch.Tensor.data_ptr] = _refuse("Tensor.data_ptr()")
 
 
-def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
-    """The attribute of a tensor that the program made; that of one around it would be a side effect, or stale."""
-
-    def use(tensor: torch.Tensor, *args: Any) -> Any:
-        made_here = type(tensor) is SymbolicTensor and tensor._value not in tensor._tracer.arguments
-        if made_here or torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch.func.grad makes its own
-            return attribute(tensor, *args)
-        raise UnsupportedError(
-            f"the function {what} of a tensor that it did not make, which a traced graph would not do again; "
-            "do that around the function, or pass the gradient as an argument"
-        )
-
-    return use
-
-
-def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
-    """As :func:`_unless_made_here`, noting which values require gradients because they were told to."""
-    inner = _unless_made_here(attribute, what)
-
-    def use(tensor: torch.Tensor, *args: Any) -> Any:
-        result = inner(tensor, *args)
-        if type(tensor) is SymbolicTensor and tensor.requires_grad:
-            tensor._tracer.told_to_require.add(tensor._value)
-        return result
-
-    return use
-
-
-def _set_data(tensor: torch.Tensor, value: Any) -> None:
-    raise UnsupportedError(
-        "the function assigns to Tensor.data, which a traced graph would not do again; "
-        "write into the tensor instead: tensor.data.copy_(value)"
-    )
-
-
-_grad: Any = torch.Tensor.grad
-_requires_grad: Any = torch.Tensor.requires_grad
-_data_attribute: Any = torch.Tensor.data
-_of_any_tensor: dict[Any, Callable[..., Any]] = {
-    _grad.__get__: _unless_made_here(_grad.__get__, "reads the gradient"),
-    _grad.__set__: _unless_made_here(_grad.__set__, "sets the gradient"),
-    _grad.__delete__: _unless_made_here(_grad.__delete__, "deletes the gradient"),
-    _requires_grad.__set__: _requiring(_requires_grad.__set__, "sets requires_grad"),
-    torch.Tensor.requires_grad_: _requiring(torch.Tensor.requires_grad_, "calls requires_grad_()"),
-    _data_attribute.__set__: _set_data,
-}
-_handlers.update(_of_any_tensor)
+_handlers.update(autograd.OF_STAND_INS)
+_handlers.update(autograd.OF_ANY_TENSOR)
 _handlers.update(recurrent.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
-
-
-def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
-    """A method that changes how gradients flow through a tensor, without an op that a graph could repeat."""
-
-    def use(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not tensor.requires_grad:
-            return method(tensor, *args, **kwargs)
-        raise UnsupportedError(
-            f"the function calls {what} of a tensor that requires gradients, which a traced graph would not do again; "
-            "do that around the function, or train through torch.compile(backend='symshape')"
-        )
-
-    return use
-
-
-def _history(attribute: Any, name: str) -> Callable[..., Any]:
-    """What autograd notes of a tensor; what it notes of an argument differs from call to call, and is no guard."""
-
-    def read(tensor: SymbolicTensor) -> Any:
-        argument = tensor._value in tensor._tracer.arguments
-        if argument and (tensor.requires_grad or name not in ("is_leaf", "grad_fn")):
-            raise UnsupportedError(
-                f"the function reads Tensor.{name} of an argument, which a traced graph does not guard"
-            )
-        return attribute(tensor)
-
-    return read
 
 
 def _is_inference(tensor: SymbolicTensor) -> Any:
@@ -262,11 +190,6 @@ _handlers.update(
     }
 )
 
-for _name in ("detach_", "retain_grad", "register_hook", "register_post_accumulate_grad_hook"):
-    _handlers[getattr(torch.Tensor, _name)] = _refuse_for_gradients(getattr(torch.Tensor, _name), f"Tensor.{_name}()")
-for _name in ("is_leaf", "grad_fn", "_version", "_base"):
-    _getting: Any = getattr(torch.Tensor, _name).__get__
-    _handlers[_getting] = _history(_getting, _name)
 for _name in ("untyped_storage", "storage", "_typed_storage", "is_shared"):
     _handlers[getattr(torch.Tensor, _name)] = _refuse(f"Tensor.{_name}()")
 
@@ -275,7 +198,7 @@ _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.numpy: _refuse("Tensor.numpy()"),
     torch.Tensor.__array__: _refuse("numpy"),
     torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
-    **_of_any_tensor,
+    **autograd.OF_ANY_TENSOR,
 }
 """What reads or changes real tensors (parameters, buffers, constants around the function) past every dispatcher."""
 
@@ -308,41 +231,27 @@ _handlers[torch.Tensor.new_tensor] = data_of_sizes.plain_maker(torch.Tensor.new_
 _pad_sequence: Any = torch._C._nn.pad_sequence
 
 
-def _gradients(*args: Any, **kwargs: Any) -> Any:
-    """``torch.autograd.grad``: hooks on an argument see its gradient, and stand-ins have none."""
-    for tensor in torch.utils._pytree.tree_leaves((args, kwargs)):
-        if type(tensor) is SymbolicTensor:
-            for position, original in list(tensor._tracer.originals.values()):
-                if tensor._tracer.note(Question(position, "hooked"), original):
-                    raise UnsupportedError(
-                        "the function computes gradients and is given a tensor with hooks, which a traced graph would "
-                        "not call; register them on a tensor that the function makes, or around it"
-                    )
-            break
-    return torch.autograd.grad(*args, **kwargs)
-
-
-_handlers[torch.autograd.grad] = _gradients
-
-
 class FunctionMode(TorchFunctionMode):
     """Hands the functions above to Python and everything else to torch."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, gradients: Gradients) -> None:
         super().__init__()
         self._trace = trace
+        self._gradients = autograd.of_real_tensors(gradients)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if args and type(args[0]) is SymbolicTensor:
             handler = _handlers.get(func)
             if handler is not None:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
+        elif func in self._gradients and args and not torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
+            return self._gradients[func](*args)
         elif func in _readers and args and isinstance(args[0], torch.Tensor):
             return _readers[func](*args, **kwargs or {})
         elif func is torch.sym_ite:
             return _sym_ite(*args)
         elif func is torch.autograd.grad:
-            return _gradients(*args, **kwargs or {})
+            return autograd.gradients(*args, **kwargs or {})
         elif func in _of_data:
             return _of_data[func](*args, **kwargs or {})
         elif func is _pad_sequence and all(type(each) is SymbolicTensor for each in args[0]):

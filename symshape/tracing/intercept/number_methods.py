@@ -13,12 +13,15 @@ from typing import Any
 
 import torch
 
+from symshape.graph.float_terms import FloatTerm
 from symshape.tracing.symbolic.nodes.node import Node
 from symshape.tracing.symbolic.nodes.texts import formatted, wants_value
 
 _PLAIN: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 _MISSING = object()
 _plain_hash: Callable[[Any], int] = torch.SymInt.__hash__
+
+_plain_pow: Callable[[Any, Any], Any] = torch.SymFloat.__pow__
 
 
 def is_ours(number: Any) -> bool:
@@ -60,6 +63,14 @@ def _hash(number: Any) -> int:
     return hash(int(number)) if is_ours(number) and wants_value() else _plain_hash(number)
 
 
+def _pow(number: Any, other: Any) -> Any:
+    """A power of a number that is known at run time only: that its base is not negative is seen there."""
+    if is_ours(number) and isinstance(number.node.term, FloatTerm) and number.node.term.unbacked():
+        exponents = (int, float, torch.SymInt, torch.SymFloat)
+        return number.__float_pow__(other) if isinstance(other, exponents) else NotImplemented
+    return _plain_pow(number, other)
+
+
 def _itself(number: Any, memo: Any = None) -> Any:
     return number
 
@@ -72,6 +83,8 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
         "__copy__": _itself,
         "__deepcopy__": _itself,
     }
+    if kind is torch.SymFloat:
+        found["__pow__"] = _pow
     return {**found, "__round__": _round, "__hash__": _hash} if kind is torch.SymInt else found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
+import torch
 from torch.utils import _pytree as pytree
 
 from symshape.calls import variables
@@ -17,7 +18,7 @@ from symshape.calls.variables import CONTAINERS, Variable, Where, containers_in
 from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container
 from symshape.tracing.state.recorder import SYMBOLIC, Recorder
 
-_MOST_ITEMS = 64  # of a container that is read at each call
+_MOST_ITEMS = 4096  # of a container that is read at each call
 
 
 @attrs.frozen(eq=False)
@@ -49,6 +50,7 @@ class Changes:
         problems: what cannot be repeated, in words.
         changes: what perhaps can.
         given: the ids of lists and dictionaries among the arguments.
+        returned_arguments: which leaves of the result stand for which of those.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -57,6 +59,7 @@ class Changes:
         self.problems: list[str] = []
         self.changes: list[Change] = []
         self.given: set[int] = set()
+        self.returned_arguments: dict[int, tuple[Any, ...]] = {}
 
     @functools.cached_property
     def _objects(self) -> dict[int, Any]:
@@ -114,10 +117,12 @@ def of_container(recorder: Recorder, container: Container) -> Variable | None:
 
 
 def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variable]:
-    """Those of certain places that the program read, and that can be read at each call."""
+    """Those of certain places that the program read, and that can be read at each call; gradients in any case."""
     found: list[Variable] = []
+    if not wanted:
+        return found
     for place in recorder.places:
-        if where_of(place) in wanted:
+        if where_of(place) in wanted or _is_gradient(place.owner, place.key):
             variable = _variable(recorder, place)
             if variable is not None and _is_small(place.value):
                 found.append(variable)
@@ -134,7 +139,7 @@ def _variable(recorder: Recorder, place: Any) -> Variable | None:
         if isinstance(owner, type):
             return variables.OfClass(owner, place.key, place.name)
         is_slot = (id(owner), place.key) in recorder.slots and id(owner) not in recorder.given
-        return variables.Slot(owner, place.key, place.name) if is_slot else None
+        return of_slot(place) if is_slot else None
     if not isinstance(place, Cell):
         return None
     if isinstance(owner, types.CellType):
@@ -143,6 +148,16 @@ def _variable(recorder: Recorder, place: Any) -> Variable | None:
     if namespace is None or namespace.given or not isinstance(owner, dict):
         return None
     return variables.Entry(owner, place.key, place.name)
+
+
+def of_slot(slot: Attribute) -> Variable:
+    """What writes an attribute that stands in no dictionary."""
+    kind = variables.Gradient.of if _is_gradient(slot.owner, slot.key) else variables.Slot
+    return kind(slot.owner, slot.key, slot.name)
+
+
+def _is_gradient(owner: Any, key: Any) -> bool:
+    return key == "grad" and isinstance(owner, torch.Tensor)
 
 
 def where_of(place: Any) -> Where:

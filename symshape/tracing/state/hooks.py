@@ -63,7 +63,7 @@ def _is_recorded() -> bool:
     return active is not None and not active.busy and active.thread == threading.get_ident()
 
 
-def _tell(what: Callable[..., None], *args: Any, asker: str = "") -> None:
+def tell(what: Callable[..., None], *args: Any, asker: str = "") -> None:
     """Calls ``what`` with the recording of this thread, if there is one."""
     active = _active
     if active is None or active.busy or active.thread != threading.get_ident():
@@ -78,43 +78,55 @@ def _tell(what: Callable[..., None], *args: Any, asker: str = "") -> None:
 
 
 def _enter(code: types.CodeType) -> None:
-    _tell(Recorder.enter, code)
+    active = _active
+    if active is not None and id(code) in active.functions:
+        tell(Recorder.enter, code)
 
 
 def _load_global(name: str) -> Any:
     frame = sys._getframe(1)
-    names, builtins = frame.f_globals, frame.f_builtins
+    names = frame.f_globals
     active = _active
     recorded = active is not None and not active.busy and active.thread == threading.get_ident()
-    if active is not None and recorded:
+    if active is not None and recorded and ((id(names), name) not in active.seen or not active.alone):
         active.busy, active.asker = True, frame.f_code.co_filename
         try:
-            loads.load_global(active, name, names, builtins)
+            loads.load_global(active, name, names, frame.f_builtins)
         finally:
             active.busy = False
-    value = names[name] if name in names else builtins.get(name, MISSING)
+    value = names[name] if name in names else frame.f_builtins.get(name, MISSING)
     if value is MISSING:
         raise NameError(f"name {name!r} is not defined", name=name)
-    return _substitutes.of(value) if recorded else value
+    return _instead.get(id(value), value) if recorded else value
 
 
 def _load_attr(owner: Any, name: str) -> Any:
     active = _active
     if active is None or active.busy or active.thread != threading.get_ident():
         return getattr(owner, name)
-    active.busy, active.asker = True, sys._getframe(1).f_code.co_filename
-    try:
-        loads.load_attr(active, owner, name)
-    finally:
-        active.busy = False
+    if (id(owner), name) not in active.told:
+        active.busy, active.asker = True, sys._getframe(1).f_code.co_filename
+        try:
+            loads.load_attr(active, owner, name)
+        finally:
+            active.busy = False
+    if name in _WRAPPED:
+        return _wrapped(owner, name)
+    value = getattr(owner, name)
+    return _instead.get(id(value), value)
+
+
+_WRAPPED = frozenset({"__class__", "__getattribute__", "__setattr__", "__delattr__"})
+
+
+def _wrapped(owner: Any, name: str) -> Any:
+    """An attribute by which others are read or written under names that no code spells."""
     if name == "__class__":
         return class_of(owner)
     value = getattr(owner, name)
     if name == "__getattribute__":
         return _Reading(value, owner)
-    if name in ("__setattr__", "__delattr__"):
-        return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)
-    return _substitutes.of(value)
+    return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)
 
 
 def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
@@ -122,7 +134,7 @@ def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
 
 
 def _read(owner: Any, name: str) -> None:
-    _tell(loads.load_attr, owner, name)
+    tell(loads.load_attr, owner, name)
 
 
 class _Reading:
@@ -158,7 +170,7 @@ class _Storing:
 
 
 def _import(module: Any, name: str) -> Any:
-    _tell(loads.load_module, module, name)
+    tell(loads.load_module, module, name)
     return module
 
 
@@ -170,11 +182,11 @@ def _imported(module: Any, value: Any, name: str) -> Any:
 
 
 def _store_attr(owner: Any, name: str) -> None:
-    _tell(loads.setter, owner, name)
+    tell(loads.setter, owner, name)
 
 
 def _store_global(name: str) -> None:
-    _tell(stores.entry, sys._getframe(1).f_globals, name)
+    tell(stores.entry, sys._getframe(1).f_globals, name)
 
 
 def _delete_attr(owner: Any, name: str) -> None:
@@ -185,8 +197,8 @@ def _delete_attr(owner: Any, name: str) -> None:
 
 def _delete_global(name: str) -> None:
     frame = sys._getframe(1)
-    _tell(loads.load_global, name, frame.f_globals, frame.f_builtins, asker=frame.f_code.co_filename)
-    _tell(stores.entry, frame.f_globals, name)
+    tell(loads.load_global, name, frame.f_globals, frame.f_builtins, asker=frame.f_code.co_filename)
+    tell(stores.entry, frame.f_globals, name)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -201,18 +213,19 @@ def _subject(value: Any) -> Any:
 
 
 def _listed(owner: Any) -> None:
-    _tell(loads.listed, owner)
+    tell(loads.listed, owner)
 
 
 def _printed() -> None:
-    _tell(Recorder.tells, "prints")
+    tell(Recorder.tells, "prints")
 
 
 def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
-    _tell(Recorder.place, Answer(question, answer, name))
+    tell(Recorder.place, Answer(question, answer, name))
 
 
 _substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr)
+_instead = _substitutes.table
 HOOKS = Hooks(
     enter=_enter,
     load_global=_load_global,

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from symshape.calls.modes import modes
 from symshape.tracing.state.checker import Checker
-from symshape.tracing.state.comparison import Hooks, Places
+from symshape.tracing.state.comparison import UNREADABLE, Hooks, Places
 from symshape.tracing.state.direct import direct
+from symshape.tracing.state.metadata import Metadata
 from symshape.tracing.state.places import Container, Keys, Place, same, same_items
 
 
@@ -29,7 +29,7 @@ class State:
         begun: the functions that ran.
     """
 
-    __slots__ = ("_checker", "_known", "_metadata", "_tensor_checks", "_tensors", "begun", "containers", "places")
+    __slots__ = ("_checker", "_known", "_metadata", "_quick", "_quick_tensors", "begun", "containers", "places")
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class State:
         self.places = list(places)
         self.containers = list(containers)
         self.begun = list(begun)
-        self._known = {(id(place.owner), place.key) for place in self.places}
-        self._known |= {(id(each.owner), "") for each in self.containers}
+        self._known: set[tuple[int, Any]] | None = None
         tensors = (each.value for each in self.places if isinstance(each.value, torch.Tensor))
-        items = (item for each in self.containers for item in each.items if isinstance(item, torch.Tensor))
-        self._tensors = list({id(each): each for each in (*tensors, *items)}.values())
-        self._metadata = list(map(_metadata, self._tensors))
+        filled = (each.items for each in self.containers if each.items)
+        items = (item for each in filled for item in each if isinstance(item, torch.Tensor))
+        self._metadata = Metadata(list({id(each): each for each in (*tensors, *items)}.values()))
         self._checker: Checker | None = None
-        self._tensor_checks: dict[Any, Callable[..., bool]] = {}
+        self._quick: Callable[[], bool] = bool  # a no
+        self._quick_tensors: Callable[[], bool] = bool
 
     @property
     def empty(self) -> bool:
@@ -56,11 +56,20 @@ class State:
 
     def covers(self, other: State) -> bool:
         """Whether this state compares everything that another one compares."""
-        return other._known <= self._known
+        return other._compared() <= self._compared()
+
+    def _compared(self) -> set[tuple[int, Any]]:
+        """Where all places are that are compared, found when it is asked for first."""
+        known = self._known
+        if known is None:
+            known = {(id(place.owner), place.key) for place in self.places}
+            known |= {(id(each.owner), "") for each in self.containers}
+            self._known = known
+        return known
 
     def and_(self, other: State) -> State:
         """What either compares; both hold now."""
-        known = self._known
+        known = self._compared()
         places = [each for each in other.places if (id(each.owner), each.key) not in known]
         containers = [each for each in other.containers if (id(each.owner), "") not in known]
         return State((*self.places, *places), (*self.containers, *containers))
@@ -68,7 +77,19 @@ class State:
     # -- the question of each call
     def unchanged(self) -> bool:
         """Whether every place still holds what it held when the program was traced."""
-        return (self._checker or self._make_checker())() and self._same_tensors()
+        try:
+            if self._quick() and self._quick_tensors():
+                return True
+        except UNREADABLE:
+            pass
+        return self._look()
+
+    def _look(self) -> bool:
+        """The answer where the quick one was no."""
+        checker, metadata = self._checker or self._make_checker(), self._metadata
+        found = checker() and metadata.holds()
+        self._quick, self._quick_tensors = checker.quick, metadata.quick
+        return found
 
     def _make_checker(self) -> Checker:
         cells, others = direct(self.places)
@@ -78,51 +99,15 @@ class State:
         self._checker = Checker(Places(cells, filled, hooks=hooks, others=others))
         return self._checker
 
-    def _same_tensors(self) -> bool:
-        """Whether tensors still have their metadata (``Tensor.data`` can be given another shape or dtype)."""
-        if not self._tensors:
-            return True
-        now = modes()  # torch's check depends on them
-        check = self._tensor_checks.get(now)
-        if check is not None and check(*self._tensors):
-            return True
-        if list(map(_metadata, self._tensors)) != self._metadata:
-            return False
-        self._tensor_checks[now] = _tensor_check(self._tensors)
-        return True
-
     def changes(self) -> list[str]:
         """What is different now, for people."""
         found = [place.name for place in self.places if not _holds(place)]
         found += [each.name for each in self.containers if not same_items(each.read(), each.items)]
-        if self._metadata != list(map(_metadata, self._tensors)):
-            then = dict(zip(map(id, self._tensors), self._metadata, strict=True))
-            names = {id(place.value): place.name for place in self.places if place.name not in found}
-            changed = [each for each in self._tensors if _metadata(each) != then[id(each)]]
-            found += [f"{names[id(each)]}.data" if id(each) in names else "a tensor's data" for each in changed]
+        names = {id(place.value): place.name for place in self.places if place.name not in found}
+        for each in self._metadata.changed():
+            found.append(f"{names[id(each)]}.data" if id(each) in names else "a tensor's data")
         return list(dict.fromkeys(found))
 
 
 def _holds(place: Place) -> bool:
     return place.holds() if isinstance(place, Keys) else same(place.read(), place.value)
-
-
-def _metadata(tensor: torch.Tensor) -> tuple[Any, ...]:
-    if tensor.layout is not torch.strided:
-        return tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.layout
-    return tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.stride()
-
-
-def _tensor_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
-    """Torch's own check of tensors' metadata, in C++; without it, one that never answers yes.
-
-    (A private name, checked on 2.11 to 2.13.)
-    """
-    try:
-        from torch._C._dynamo.guards import TensorGuards
-
-        sizes: list[Any] = [list(tensor.shape) for tensor in tensors]
-        strides: list[Any] = [list(tensor.stride()) for tensor in tensors]
-        return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
-    except (ImportError, RuntimeError, TypeError):
-        return lambda *_: False

@@ -10,7 +10,9 @@ from __future__ import annotations
 import builtins
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +32,8 @@ FLAGS = (
     "get_default_device",
 )
 """Flags of torch's, by the names of the functions of torch that answer them."""
+
+_OPTIMISERS = f"{Path(str(torch.optim.__file__)).parent}/"
 
 
 class Environment:
@@ -77,6 +81,12 @@ class Environment:
         return getattr(os.environ, name)
 
 
+def _is_compiling() -> bool:
+    """``torch.compiler.is_compiling``: no for optimisers, which would compute other numbers than they do in eager."""
+    asker = sys._getframe(1).f_code.co_filename
+    return torch.compiler.is_compiling() and not asker.startswith(_OPTIMISERS)
+
+
 class Substitutes:
     """By ``id`` of the original: what code gets instead.
 
@@ -108,6 +118,7 @@ class Substitutes:
             id(dir): self.dir,
             id(print): self.print,
             id(os.getenv): self.getenv,
+            id(torch.compiler.is_compiling): _is_compiling,
             id(os.environ): Environment(self.getenv, listed),
         }
         self._flags = [getattr(torch, name) for name in FLAGS if hasattr(torch, name)]

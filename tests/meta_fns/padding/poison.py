@@ -18,10 +18,12 @@ import torch
 
 import symshape
 from guards.terms import fold
+from meta_fns.padding.axes import Axis
 from meta_fns.padding.fills import Fill
 from symshape.graph.program import Program
+from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.padding.planning import Plan, plan
-from symshape.runtime.padding.results import amount, narrower
+from symshape.runtime.padding.results import Part, amount
 from symshape.runtime.runners.bucket import Bucket
 
 CPU = torch.device("cpu")
@@ -50,6 +52,13 @@ class Arg:
             return torch.randint(self.low, self.high, sizes, generator=generator).to(self.dtype)
         made = torch.randn(sizes, generator=generator, dtype=torch.float64)
         return (made.abs() + 0.1 if self.positive else made).to(self.dtype)
+
+
+def narrower(axes: Sequence[Axis], values: Mapping[str, int]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What answers the valid part of tensors with these axes, for these sizes."""
+    numbers = Numbers()
+    part = Part(axes, numbers)
+    return part.at(numbers.at(values))
 
 
 def floats(*sizes: int, **options: Any) -> Arg:

@@ -15,10 +15,10 @@ from torch.utils.flop_counter import (
 )
 
 import symshape
+from symshape.cost.live_bytes import LiveBytes
 from symshape.tracing.traced_modes import compiling
 from tests.models import Model
 from tests.symshape.cost.programs import SIZES, programs, sizes_of
-from tests.symshape.cost.recorder import Recorder
 
 aten = torch.ops.aten
 PROGRAMS = programs()
@@ -74,7 +74,7 @@ def test_peak_memory_is_that_of_the_graph_as_it_runs(name: str) -> None:
     for batch, size in SIZES:
         call = model.call(batch, size)
         held = [*call.values(), *traced.program.lifted_tensors]
-        with torch.no_grad(), Recorder(held) as recorder:
+        with torch.no_grad(), LiveBytes(held) as recorder:
             traced(**call)
         found = peak.at(**sizes_of(traced, call))
         assert found.total == recorder.peak, (batch, size, str(found))
@@ -88,7 +88,7 @@ def test_peak_memory_of_the_program_in_eager(name: str) -> None:
     for batch, size in SIZES:
         call = model.call(batch, size)
         held = [*call.values(), *traced.program.lifted_tensors]
-        with torch.no_grad(), compiling(), Recorder(held) as recorder:
+        with torch.no_grad(), compiling(), LiveBytes(held) as recorder:
             module(**call)
         found = peak.at(**sizes_of(traced, call))
         assert 0.995 * recorder.peak <= found.total <= 1.005 * recorder.peak, (batch, size, str(found))
@@ -142,9 +142,9 @@ def test_peak_memory_of_training(name: str) -> None:
         call = model.call(batch, size)
         held = [*call.values(), *traced.program.lifted_tensors]
         at = sizes_of(traced, call)
-        with Recorder(held) as recorder:
+        with LiveBytes(held) as recorder:
             traced(**call)
-        with compiling(), Recorder(held) as eager_recorder:
+        with compiling(), LiveBytes(held) as eager_recorder:
             step(**call)
         assert graph.at(**at).total == recorder.peak
         assert 0.995 * eager_recorder.peak <= eager.at(**at).total <= 1.005 * eager_recorder.peak

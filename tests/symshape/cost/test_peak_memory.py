@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import symshape
+from symshape.cost.live_bytes import LiveBytes
 from symshape.errors import InputError
-from tests.symshape.cost.recorder import Recorder
 
 
 def test_parts() -> None:
@@ -43,10 +43,10 @@ def test_either_of_two_moments() -> None:
     small, large = peak.at(n=20), peak.at(n=500)
     assert small.place != large.place
     for n in (1, 20, 95, 105, 500):
-        with Recorder([torch.ones(n)]) as recorder:
+        with LiveBytes([torch.ones(n)]) as recorder:
             fn_runs = symshape.trace(fn, torch.ones(7), dynamic={"x": {0: "n"}})
         x = torch.ones(n)
-        with Recorder([x]) as recorder:
+        with LiveBytes([x]) as recorder:
             fn_runs(x)
         assert peak.at(n=n).total == peak.total.at(n=n) == recorder.peak
 

@@ -7,9 +7,11 @@ import random
 import pytest
 
 from guards import GuardSet, parse
+from guards.facts.definedness import satisfied
+from guards.terms import fold
 from symshape.cost import solving
 from symshape.cost.domain import Domain
-from symshape.cost.solving import largest
+from symshape.cost.solving import largest, solved
 from symshape.errors import GuardViolation, InputError
 
 FORMULAS = (
@@ -83,3 +85,26 @@ def test_refusals() -> None:
     free = Domain("f", ["s"], GuardSet.read(ranges={"s": (0, None)}), {})
     with pytest.raises(InputError, match="every s fits"):
         largest(free, [parse("7")], "s", 10, {})
+
+
+def test_solved_as_a_guard() -> None:
+    """It holds where the budget does, with the other size given or left in it."""
+    d = Domain("f", ["s", "t"], GuardSet.read(ranges={"s": (0, 60), "t": (0, 30)}), {})
+    for texts in (["3*s + 7*s*t + 5"], ["900*s + 3", "s*t + 40"], ["(s + 7)//8*8*t"]):
+        terms = [parse(text) for text in texts]
+        for free in (False, True):
+            for t in (0, 1, 5, 29):
+                found = solved(d, terms, "s", 2000, {} if free else {"t": t})
+                for s in range(61):
+                    point = {"s": s, "t": t}
+                    within = all(fold.evaluate(term, point) <= 2000 for term in terms)
+                    assert satisfied(found, point) == within, (texts, point)
+
+
+def test_what_is_not_solved() -> None:
+    d = Domain("f", ["s", "t"], GuardSet.read(ranges={"s": (0, None), "t": (0, None)}), {})
+    with pytest.raises(InputError, match=r"the budget is not solved for s: .*; give values for t"):
+        solved(d, [parse("s*s*t + s*t*t")], "s", 2000, {})
+    assert str(solved(d, [parse("s*s*t + s*t*t")], "s", 2000, {"t": 2})) == "s <= 30"
+    with pytest.raises(InputError, match="asked for and given"):
+        solved(d, [parse("s")], "s", 2000, {"s": 3})

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 
+import attrs
 import torch
 
 import symshape
-from symshape import Options
+from symshape import DevicePeaks, Options
+
+WEIGHT = torch.ones(4, 5)
+
+
+def product(x: torch.Tensor) -> torch.Tensor:
+    return x @ WEIGHT
 
 
 def test_buckets_with_calls_and_waste() -> None:
@@ -52,3 +59,29 @@ def test_other_runners_and_none() -> None:
     assert compiled.report() == "no entries"
     compiled(torch.ones(4))
     assert compiled.report() == "entry 0: eager, 1 calls"
+
+
+def test_what_is_attainable() -> None:
+    """The least time at the sizes that came most, and what timed replays achieve of it."""
+    peaks = DevicePeaks("made up", {"float32": 1e12}, 1e9)
+    compiled = symshape.compile(product, dynamic={"x": {0: "rows"}})
+    for rows in (3, 1000, 1000):
+        compiled(torch.ones(rows, 4))
+    moved = 4 * (1000 * 4 + 20 + 1000 * 5)
+    assert f"  on made up at rows=1000: at least {moved / 1e9 * 1e3:.3g} ms, 100% of it bound by memory" in (
+        compiled.report(peaks)
+    )
+    assert "made up" not in compiled.report()
+
+
+def test_what_replays_achieve() -> None:
+    peaks = DevicePeaks("made up", {"float32": 1e12}, 1e9)
+    compiled = symshape.compile(product, dynamic={"x": {0: "rows"}}, runner="padded")
+    compiled(torch.ones(12, 4))
+    assert "of attainable" not in compiled.report(peaks)  # nobody timed it
+    (bucket,) = compiled.entries[0].runner.buckets  # type: ignore[attr-defined]
+    bucket.variants = tuple(attrs.evolve(each, milliseconds=1e-3) for each in bucket.variants)
+    moved = 4 * (12 * 4 + 20 + 12 * 5)
+    share = moved / 1e9 / 1e-6
+    assert "480 MFLOP/s" in compiled.report(peaks)
+    assert f"{share:.0%} of attainable" in compiled.report(peaks)

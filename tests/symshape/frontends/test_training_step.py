@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 from torch.optim.adamw import adamw
 
@@ -100,3 +101,59 @@ def test_numbers_of_a_tensor(name: str) -> None:
         torch.testing.assert_close(compiled(*args), f(*copies))
         torch.testing.assert_close(args, copies)
     assert compiled.stats().traces == 1
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3))
+
+
+def _whole_step(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[..., torch.Tensor]:
+    def whole(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        return loss.detach()
+
+    return whole
+
+
+def _train(make: Callable[..., torch.optim.Optimizer], compiled: bool, steps: int) -> tuple[list[Any], int]:
+    model = _model()
+    optimizer = make(model.parameters())
+    step: Any = _whole_step(model, optimizer)
+    step = symshape.compile(step, fullgraph=True) if compiled else step
+    torch.manual_seed(1)
+    seen: list[Any] = []
+    for number in range(steps):
+        batch = 2 + (number * 7) % 11
+        seen.append(step(torch.randn(batch, 4), torch.randint(0, 3, (batch,))))
+    seen += [[each, each.grad] for each in model.parameters()]
+    seen += [[optimizer.state[each][key] for key in optimizer.state[each]] for each in model.parameters()]
+    return seen, step.stats().traces if compiled else 0
+
+
+optim = torch.optim
+_OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "AdamW": lambda p: optim.AdamW(p, lr=1e-2),
+    "AdamW, lists": lambda p: optim.AdamW(p, lr=1e-2, foreach=True, amsgrad=True),
+    "AdamW, fused": lambda p: optim.AdamW(p, lr=1e-2, fused=True),
+    "Adam, a tensor's rate": lambda p: optim.Adam(p, lr=torch.tensor(1e-2)),
+    "SGD": lambda p: optim.SGD(p, lr=0.1),
+    "SGD with momentum, lists": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, foreach=True),
+    "SGD with momentum, fused": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
+    "RMSprop": lambda p: optim.RMSprop(p, lr=1e-2, momentum=0.5),
+    "NAdam, lists": lambda p: optim.NAdam(p, lr=1e-2, foreach=True),
+    "Adagrad, fused": lambda p: optim.Adagrad(p, lr=1e-2, fused=True),
+}
+
+
+@pytest.mark.parametrize("name", _OPTIMISERS)
+def test_optimisers_step_as_in_eager(name: str) -> None:
+    steps = 50 if name in ("AdamW", "SGD") else 5
+    theirs, _ = _train(_OPTIMISERS[name], False, steps)
+    mine, traces = _train(_OPTIMISERS[name], True, steps)
+    torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+    assert traces <= 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any
 
 import torch
@@ -130,12 +131,12 @@ class BoolNode(Node):
 
 def _check_in_progress() -> tuple[Message, type[Exception] | None]:
     """The message and the error of the ``torch._check`` that is asking, which torch does not hand on (2.11 to 2.13)."""
-    frame = sys._getframe(2)
-    for _ in range(4):
+    frame: FrameType | None = sys._getframe(1)  # in a thread of autograd's there is no other
+    for _ in range(6):
+        if frame is None:
+            break
         if frame.f_code is torch._check_with.__code__:
             return frame.f_locals.get("message") or "", frame.f_locals.get("error_type")
-        if frame.f_back is None:
-            break
         frame = frame.f_back
     return "", None
 

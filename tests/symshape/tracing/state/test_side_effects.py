@@ -195,7 +195,6 @@ def _sets(attribute: str, value: Callable[[torch.Tensor], Any], of: torch.Tensor
 @pytest.mark.parametrize(
     "fn",
     [
-        lambda x: x * 2 if WEIGHT.grad is None else x,
         lambda x: x * 2 if x.grad is None else x,
         _sets("grad", torch.ones_like),
         _sets("grad", torch.ones_like, WEIGHT),
@@ -203,7 +202,7 @@ def _sets(attribute: str, value: Callable[[torch.Tensor], Any], of: torch.Tensor
         _sets("data", torch.ones_like, WEIGHT),
         _sets("requires_grad", lambda x: False, WEIGHT),
         lambda x: WEIGHT.requires_grad_(False) * x,
-        lambda x: x.requires_grad_() * 2,
+        lambda x: x.requires_grad_(not x.requires_grad) * 2,
         lambda x: x * x._version,
         lambda x: x if x._base is None else x * 2,
         lambda x: x * x.untyped_storage().nbytes(),
@@ -349,3 +348,25 @@ def test_what_a_memo_answers_is_compared_until_it_is_cleared(monkeypatch: pytest
     remembered.cache_clear()
     assert compiled(torch.zeros(1)).item() == remembered(2) == 6
     remembered.cache_clear()
+
+
+class _Scaled:
+    scale = 2.0
+
+
+class _Scales:
+    scale = 3.0
+
+
+def test_a_class_that_code_not_looked_into_writes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Scaled, "scale", 2.0)  # put back afterwards
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        before = x * _Scaled.scale
+        functools.update_wrapper(_Scaled, _Scales, assigned=("scale",), updated=())
+        return before * _Scaled.scale
+
+    with pytest.raises(UnsupportedError, match=r"_Scaled\.(scale|__wrapped__)"):
+        symshape.trace(fn, torch.ones(3))
+    assert _Scaled.scale == 2.0
+    assert not hasattr(_Scaled, "__wrapped__")

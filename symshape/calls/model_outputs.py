@@ -1,0 +1,82 @@
+"""Outputs of transformers' models, made without their constructor once it has shown what it makes.
+
+A ``ModelOutput`` is a dictionary in order whose items are its attributes too.  Its constructor looks at every field of
+the class several times (15 to 20 µs a call), to the same end each time: which fields are there is the same in every
+call of a program.  So the first one is made by the constructor, and the others hold the same items and attributes, with
+the call's own values.  Only classes that construct exactly as ``ModelOutput`` itself does are taken, and of these only
+outputs that begin with a tensor and of which no part is None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from guards.terms.generated import generated_function
+
+_INHERITED = ("__new__", "__post_init__", "__setattr__", "__setitem__", "__getattribute__")
+Make = Callable[..., Any]
+"""``make(*children)``: the output that holds these."""
+
+
+def is_plain(kind: Any) -> bool:
+    """Whether a class is one of a model's outputs that are constructed as all of them are."""
+    base = getattr(sys.modules.get("transformers.utils.generic"), "ModelOutput", None)
+    if not isinstance(base, type) or not isinstance(kind, type) or kind is base or not issubclass(kind, base):
+        return False
+    init = kind.__dict__.get("__init__")
+    if not (isinstance(init, types.FunctionType) and init.__code__.co_filename == "<string>"):  # a dataclass wrote it
+        return False
+    if not dataclasses.is_dataclass(kind) or kind.__basicsize__ != base.__basicsize__:
+        return False
+    return all(getattr(kind, name, None) == getattr(base, name, None) for name in _INHERITED)
+
+
+def learning(kind: type, number: int, construct: Callable[[list[Any]], Any], put: Callable[[Make], None]) -> Make:
+    """A function that constructs outputs; when it has learnt how they are made, it gives a quicker one to ``put``.
+
+    Args:
+        kind: a class that :func:`is_plain`.
+        number: how many children an output has.
+        construct: makes an output of a list of children.
+        put: takes the quicker function.
+    """
+
+    def make(*children: Any) -> Any:
+        made = construct(list(children))
+        put(_quick(kind, made, children, construct) or (lambda *others: construct(list(others))))
+        return made
+
+    return make if number else lambda: construct([])
+
+
+def _quick(kind: type, made: Any, children: Sequence[Any], construct: Callable[[list[Any]], Any]) -> Make | None:
+    """A function that makes what the constructor made of these children, of others; None where that cannot be told."""
+    places = {id(child): f"a{position}" for position, child in enumerate(children)}
+    if type(made) is not kind or len(places) < len(children) or not isinstance(children[0], torch.Tensor):
+        return None
+    items, attributes = list(OrderedDict.items(made)), list(made.__dict__.items())
+    values = [value for _, value in items + attributes]
+    if any(type(name) is not str for name, _ in items + attributes):
+        return None
+    if any(value is None for _, value in items) or not all(value is None or id(value) in places for value in values):
+        return None
+    arguments = list(places.values())
+    others = " or ".join(["type(a0) is not Tensor", *(f"{each} is None" for each in arguments[1:])])
+    lines = [
+        f"def make({', '.join(arguments)}):",
+        f"    if {others}: return construct([{', '.join(arguments)}])",
+        "    made = new(kind)",
+        *(f"    put(made, {name!r}, {places[id(value)]})" for name, value in items),
+        f"    made.__dict__.update({{{', '.join(f'{n!r}: {places.get(id(v))}' for n, v in attributes)}}})",
+        "    return made",
+    ]
+    names = {"Tensor": torch.Tensor, "new": OrderedDict.__new__, "put": OrderedDict.__setitem__}
+    namespace = {**names, "kind": kind, "construct": construct}
+    return generated_function("\n".join(lines) + "\n", "make", "symshape model output", namespace)

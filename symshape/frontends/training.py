@@ -1,0 +1,150 @@
+"""``symshape.trace_training``: forward, loss and backward as one program, and the memory of a step of training."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from symshape.calls.policies import Dynamic
+from symshape.cost.optimizers import MakeOptimizer, optimizer_of, parameters_of
+from symshape.cost.peak_memory import PeakMemory
+from symshape.cost.training_memory import training_memory
+from symshape.errors import InputError
+from symshape.frontends.trace import Traced, check_call, trace
+from symshape.options import Options
+
+Loss = Callable[[Any], torch.Tensor]
+
+
+class TracedTraining(Traced):
+    """A traced step of training: the loss and the gradients of the parameters, with what the optimizer keeps.
+
+    Attributes:
+        optimizer: whose state and step the memory has; None for none.
+        accumulated: gradients are kept from one step to the next, and added to.
+    """
+
+    def __init__(self, traced: Traced, optimizer: Optimizer | None, accumulated: bool) -> None:
+        super().__init__(traced._fn, traced.program)
+        self.optimizer = optimizer
+        self.accumulated = accumulated
+
+    def peak_memory(self, *, schedule: str = "eager", alignment: int | None = None) -> PeakMemory:
+        """The most memory held at once by a step of training, in bytes, as a formula of its sizes.
+
+        Parameters, inputs, what forward keeps for backward, gradients, the optimizer's state, and what its step needs.
+
+        Args:
+            schedule: ``eager``: tensors live as long as the step's own variables and autograd hold them; ``graph``:
+                they are let go after their last use, as a compiled step does.
+            alignment: allocations are rounded up to a multiple of this, as an allocator does (CUDA's: 512).
+
+        Raises:
+            InputError: the alignment is not a positive integer, there is no such schedule, or the optimizer's step
+                cannot be taken without data.
+        """
+        return training_memory(
+            self.program, self.optimizer, accumulated=self.accumulated, schedule=schedule, alignment=alignment
+        )
+
+
+def trace_training(
+    fn: Callable[..., Any],
+    *args: Any,
+    loss: Loss | None = None,
+    optimizer: Optimizer | MakeOptimizer | None = None,
+    parameters: Iterable[torch.Tensor] | None = None,
+    accumulated: bool = False,
+    dynamic: Dynamic = None,
+    options: Options | None = None,
+    **kwargs: Any,
+) -> TracedTraining:
+    """Traces a step of training: forward, loss and backward; nothing is computed, and no gradient is written.
+
+    Args:
+        fn: a module, or a function that runs one.
+        *args: an example call.
+        loss: makes the loss of the result.  Without it the result is the loss, or has it as ``.loss``.
+        optimizer: an optimizer, or what makes one of a list of parameters (such as ``torch.optim.AdamW``); its state
+            and its step count in the memory.
+        parameters: whose gradients are made.  Without them the optimizer's, or the module's that require gradients.
+        accumulated: whether gradients stay from one step to the next (gradient accumulation), instead of being set to
+            None.
+        dynamic: as for :func:`symshape.trace`.
+        options: as for :func:`symshape.trace`.
+        **kwargs: the example call's keyword arguments.
+
+    The optimizer's step is taken as what follows in the same function, while its variables are still there.
+
+    Raises:
+        InputError: there is no loss or no parameter, or as :func:`symshape.trace` says; so do its other errors.
+
+    >>> import torch, symshape
+    >>> model = torch.nn.Linear(8, 1)
+    >>> step = symshape.trace_training(
+    ...     model, torch.ones(4, 8), loss=torch.mean, optimizer=torch.optim.AdamW, dynamic={"input": {0: "batch"}}
+    ... )
+    >>> at = step.peak_memory().at(batch=1000)
+    >>> at.parameters, at.gradients, at.optimizer, at.total == step.peak_memory().total.at(batch=1000)
+    (36, 36, 72, True)
+    """
+    if not callable(fn):
+        raise InputError(f"symshape.trace_training needs a function or a module, not a {type(fn).__name__}")
+    check_call(fn, args, kwargs)
+    wanted = _parameters(fn, optimizer, parameters)
+    found = None if optimizer is None else optimizer_of(optimizer, wanted)
+    with torch.enable_grad():
+        return TracedTraining(
+            trace(_step(fn, loss, wanted), *args, dynamic=dynamic, options=options, **kwargs), found, accumulated
+        )
+
+
+def _parameters(
+    fn: Callable[..., Any], optimizer: Any, parameters: Iterable[torch.Tensor] | None
+) -> list[torch.Tensor]:
+    """The tensors whose gradients are made, each once.
+
+    Raises: InputError if there is none.
+    """
+    if parameters is not None:
+        given: Iterable[torch.Tensor] = parameters
+    elif isinstance(optimizer, Optimizer):
+        given = parameters_of(optimizer)
+    else:
+        given = fn.parameters() if isinstance(fn, torch.nn.Module) else ()
+    found = list({id(each): each for each in given if each.requires_grad}.values())
+    if not found:
+        raise InputError(
+            "there is no parameter to train: pass parameters=model.parameters(), or an optimizer that has them "
+            "(those that do not require gradients do not count)"
+        )
+    return found
+
+
+def _step(fn: Callable[..., Any], loss: Loss | None, parameters: list[torch.Tensor]) -> Callable[..., Any]:
+    """The step as a function that is called as ``fn`` is; its name and parameters are those of ``fn``."""
+
+    def step(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        result = fn(*args, **kwargs)
+        found = _loss_of(result) if loss is None else loss(result)
+        gradients = torch.autograd.grad(found, parameters, allow_unused=True)
+        return found.detach(), gradients
+
+    target: Any = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    step.__signature__ = inspect.signature(target)  # type: ignore[attr-defined]
+    step.__name__ = step.__qualname__ = getattr(fn, "__name__", type(fn).__name__)
+    return step
+
+
+def _loss_of(result: Any) -> torch.Tensor:
+    found = result if isinstance(result, torch.Tensor) else getattr(result, "loss", None)
+    if not isinstance(found, torch.Tensor) or found.dim():
+        what = (
+            f"a tensor of {found.dim()} dimensions" if isinstance(found, torch.Tensor) else f"{type(result).__name__}"
+        )
+        raise InputError(f"the result ({what}) is no loss, and has none as .loss; pass loss=…, which makes one of it")
+    return found

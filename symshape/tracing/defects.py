@@ -1,0 +1,54 @@
+"""Errors of symshape's own making, told apart from those of the program and of torch.
+
+A program that cannot bear symbols fails with an error of its own or of torch's, and is traced again with fixed sizes.
+An error that our own code did not mean to raise is a defect: traced again it would only become fewer dynamic sizes,
+and nobody would ever see it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import meta_fns
+from symshape.user_code import is_ours
+
+_ROOT = f"{Path(__file__).parents[2]}/"
+_ACTING = (
+    "symshape/tracing/intercept/",
+    "symshape/tracing/mode.py",
+    "symshape/tracing/state/gradients.py",
+    "symshape/tracing/state/hooks.py",
+    "symshape/tracing/state/substitutes.py",
+    "symshape/tracing/symbolic/nodes/",
+    "symshape/tracing/symbolic/tensors.py",
+)
+"""Code that does what the program says, in its place: what it raises is the program's or torch's."""
+_UNMEANT = (
+    AttributeError,
+    NameError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AssertionError,
+    RecursionError,
+    ZeroDivisionError,
+    OverflowError,
+)
+
+
+def defect(error: Exception) -> str | None:
+    """Where our own code failed, if the error says that it did: the file and line; None for any other error."""
+    if not isinstance(error, _UNMEANT) or isinstance(error, meta_fns.MetaError):
+        return None
+    frames = list(traceback.walk_tb(error.__traceback__))
+    if not frames:
+        return None
+    frame, line = frames[-1]
+    file = frame.f_code.co_filename
+    if not (is_ours(file) or file.startswith(("guards/", "meta_fns/", "symshape/"))):  # as compiled modules call theirs
+        return None
+    short = file.removeprefix(_ROOT)
+    if short.startswith(_ACTING):
+        return None
+    return f"{short}:{line}"

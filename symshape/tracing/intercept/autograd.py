@@ -1,0 +1,141 @@
+"""What a program asks of autograd, and tells it, about tensors: fields and methods that are no ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from symshape.calls.questions import Question
+from symshape.errors import UnsupportedError
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+
+_grad: Any = torch.Tensor.grad
+_requires_grad: Any = torch.Tensor.requires_grad
+_data_attribute: Any = torch.Tensor.data
+
+
+class Gradients(Protocol):
+    """The gradients of tensors around the program."""
+
+    def read(self, tensor: torch.Tensor) -> Any:
+        """``tensor.grad``."""
+
+    def write(self, tensor: torch.Tensor, value: Any) -> None:
+        """``tensor.grad = value``."""
+
+    def delete(self, tensor: torch.Tensor) -> None:
+        """``del tensor.grad``."""
+
+
+def of_real_tensors(gradients: Gradients) -> dict[Any, Callable[..., Any]]:
+    """What reads and changes the gradients of tensors around the program, parameters above all."""
+    return {_grad.__get__: gradients.read, _grad.__set__: gradients.write, _grad.__delete__: gradients.delete}
+
+
+def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
+    """The attribute of a tensor that the program made; that of one around it would be a side effect, or stale."""
+
+    def use(tensor: torch.Tensor, *args: Any) -> Any:
+        made_here = type(tensor) is SymbolicTensor and tensor._value not in tensor._tracer.arguments
+        if made_here or torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch.func.grad makes its own
+            return attribute(tensor, *args)
+        raise UnsupportedError(
+            f"the function {what} of a tensor that it did not make, which a traced graph would not do again; "
+            "do that around the function, or pass the gradient as an argument"
+        )
+
+    return use
+
+
+def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
+    """As :func:`_unless_made_here`, noting which values require gradients because they were told to.
+
+    Telling a tensor what is so already changes nothing.
+    """
+    inner = _unless_made_here(attribute, what)
+
+    def use(tensor: torch.Tensor, *args: Any) -> Any:
+        if tensor.requires_grad is (args[0] if args else True):
+            return attribute(tensor, *args)
+        result = inner(tensor, *args)
+        if type(tensor) is SymbolicTensor and tensor.requires_grad:
+            tensor._tracer.told_to_require.add(tensor._value)
+        return result
+
+    return use
+
+
+def _set_data(tensor: torch.Tensor, value: Any) -> None:
+    raise UnsupportedError(
+        "the function assigns to Tensor.data, which a traced graph would not do again; "
+        "write into the tensor instead: tensor.data.copy_(value)"
+    )
+
+
+OF_ANY_TENSOR: dict[Any, Callable[..., Any]] = {
+    _requires_grad.__set__: _requiring(_requires_grad.__set__, "sets requires_grad"),
+    torch.Tensor.requires_grad_: _requiring(torch.Tensor.requires_grad_, "calls requires_grad_()"),
+    _data_attribute.__set__: _set_data,
+}
+"""What stands for methods of any tensor, real ones too."""
+
+
+def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
+    """A method that changes how gradients flow through a tensor, without an op that a graph could repeat."""
+
+    def use(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not tensor.requires_grad:
+            return method(tensor, *args, **kwargs)
+        raise UnsupportedError(
+            f"the function calls {what} of a tensor that requires gradients, which a traced graph would not do again; "
+            "do that around the function, or train through torch.compile(backend='symshape')"
+        )
+
+    return use
+
+
+def _history(attribute: Any, name: str) -> Callable[..., Any]:
+    """What autograd notes of a tensor; what it notes of an argument differs from call to call, and is no guard."""
+
+    def read(tensor: SymbolicTensor) -> Any:
+        argument = tensor._value in tensor._tracer.arguments
+        if argument and (tensor.requires_grad or name not in ("is_leaf", "grad_fn")):
+            raise UnsupportedError(
+                f"the function reads Tensor.{name} of an argument, which a traced graph does not guard"
+            )
+        return attribute(tensor)
+
+    return read
+
+
+def gradients(*args: Any, **kwargs: Any) -> Any:
+    """``torch.autograd.grad``: hooks on an argument see its gradient, and stand-ins have none."""
+    for tensor in torch.utils._pytree.tree_leaves((args, kwargs)):
+        if type(tensor) is SymbolicTensor:
+            for position, original in list(tensor._tracer.originals.values()):
+                if tensor._tracer.note(Question(position, "hooked"), original):
+                    raise UnsupportedError(
+                        "the function computes gradients and is given a tensor with hooks, which a traced graph would "
+                        "not call; register them on a tensor that the function makes, or around it"
+                    )
+            break
+    return torch.autograd.grad(*args, **kwargs)
+
+
+OF_STAND_INS: dict[Any, Callable[..., Any]] = {
+    _grad.__get__: _unless_made_here(_grad.__get__, "reads the gradient"),
+    _grad.__set__: _unless_made_here(_grad.__set__, "sets the gradient"),
+    _grad.__delete__: _unless_made_here(_grad.__delete__, "deletes the gradient"),
+    torch.autograd.grad: gradients,
+}
+"""What stands for methods of symbolic tensors."""
+
+for _name in ("detach_", "retain_grad", "register_hook", "register_post_accumulate_grad_hook"):
+    OF_STAND_INS[getattr(torch.Tensor, _name)] = _refuse_for_gradients(
+        getattr(torch.Tensor, _name), f"Tensor.{_name}()"
+    )
+for _name in ("is_leaf", "grad_fn", "_version", "_base"):
+    _getting: Any = getattr(torch.Tensor, _name).__get__
+    OF_STAND_INS[_getting] = _history(_getting, _name)

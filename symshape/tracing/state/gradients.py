@@ -1,0 +1,130 @@
+"""The field ``.grad`` of tensors around a traced program: read, set and deleted by it, and filled by ``backward()``.
+
+Autograd puts gradients into the leaves of its graph, past Python.  Here such a field is a slot of the tensor like any
+other: what was there is noted before the program, or autograd, touches it, and put back at the end of the trace.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from symshape.errors import UnsupportedError
+from symshape.tracing.state.loads import read_slot
+from symshape.tracing.state.places import Attribute
+from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.state.values import hook_table
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+
+_FIELD = "grad"
+_plain: Any = torch.Tensor.grad
+Tell = Callable[..., None]
+"""Calls a function with the recording of this thread, if the program's own code runs, and these arguments."""
+
+
+class Gradients:
+    """The gradients of tensors that a traced program did not make.
+
+    Args:
+        tell: tells the recording.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def read(self, tensor: torch.Tensor) -> Any:
+        """``tensor.grad``."""
+        self._tell(_touch, tensor)
+        return _plain.__get__(tensor)
+
+    def write(self, tensor: torch.Tensor, value: Any) -> None:
+        """``tensor.grad = value``."""
+        self._tell(_store, tensor)
+        _plain.__set__(tensor, value)
+
+    def delete(self, tensor: torch.Tensor) -> None:
+        """``del tensor.grad``: it is None then."""
+        self.write(tensor, None)
+
+    @contextmanager
+    def accumulating(self) -> Iterator[None]:
+        """Inside, ``backward()`` tells of the tensors that will get gradients.
+
+        (Where torch's Python code hands over to the engine, a private name; checked on 2.11 to 2.13.)
+        """
+        namespace = vars(torch.autograd)
+        engine, thread = namespace["_engine_run_backward"], threading.get_ident()
+
+        def run(outputs: Sequence[Any], *args: Any, accumulate_grad: bool, **kwargs: Any) -> Any:
+            if accumulate_grad and threading.get_ident() == thread:
+                self._about_to_run(outputs, args[3])
+            return engine(outputs, *args, accumulate_grad=accumulate_grad, **kwargs)
+
+        namespace["_engine_run_backward"] = run
+        try:
+            yield
+        finally:
+            namespace["_engine_run_backward"] = engine
+
+    def _about_to_run(self, outputs: Iterable[Any], inputs: Sequence[Any]) -> None:
+        for leaf in inputs or leaves(outputs):
+            if type(leaf) is not SymbolicTensor and isinstance(leaf, torch.Tensor):
+                self._tell(_accumulate, leaf)
+            elif type(leaf) is SymbolicTensor and leaf._value in leaf._tracer.arguments:
+                raise UnsupportedError(
+                    "the function calls backward(), which leaves a gradient on a tensor that it is given; "
+                    "return torch.autograd.grad(...) instead, or detach that tensor"
+                )
+
+
+def leaves(outputs: Iterable[Any]) -> list[torch.Tensor]:
+    """The tensors that would get gradients if autograd ran backwards from some tensors or edges of its graph."""
+    with torch._C.DisableTorchFunction():
+        waiting = [getattr(each, "grad_fn", None) or getattr(each, "node", None) for each in outputs]
+        found = [each for each in outputs if isinstance(each, torch.Tensor) and each.grad_fn is None]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        waiting += [parent for parent, _ in node.next_functions]
+    return found
+
+
+def _touch(recorder: Recorder, tensor: torch.Tensor) -> None:
+    """The field is about to be read."""
+    name = f"{recorder.tensors.get(id(tensor), 'a tensor')}.{_FIELD}"
+    _note(recorder, tensor, name)
+    read_slot(recorder, tensor, _FIELD, name)
+
+
+def _note(recorder: Recorder, tensor: torch.Tensor, name: str) -> None:
+    key = id(tensor), _FIELD
+    if key not in recorder.slots:
+        recorder.slots[key] = Attribute(tensor, _FIELD, _plain.__get__(tensor), name)
+
+
+def _store(recorder: Recorder, tensor: torch.Tensor) -> None:
+    """The field is about to be set."""
+    _note(recorder, tensor, f"{recorder.tensors.get(id(tensor), 'a tensor')}.{_FIELD}")
+    recorder.stored.add((id(tensor), _FIELD))
+
+
+def _accumulate(recorder: Recorder, leaf: torch.Tensor) -> None:
+    """Autograd is about to look whether there is a gradient, to add to it or to set one, and to call hooks."""
+    _touch(recorder, leaf)
+    _store(recorder, leaf)
+    name = recorder.tensors.get(id(leaf), "a tensor")
+    for table in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+        hooks = getattr(leaf, table, None)
+        recorder.place(Attribute(leaf, table, hooks, f"hooks of {name}"))
+        if hooks:
+            hook_table(recorder, f"hooks of {name}", hooks)

@@ -1,0 +1,97 @@
+"""Whether tensors still have the metadata that they had: ``Tensor.data`` can be given another shape or dtype.
+
+No dictionary is written then and no version counted, so that each tensor is looked at in each call.  Our own pass over
+them is compiled against the torch that is installed (``compiled_metadata.cpp``, 10 to 20 ns a tensor); without it
+torch's check of tensors serves (100 to 250 ns), and without that one a comparison in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from symshape.calls.modes import modes
+
+
+def _compiled() -> Callable[[tuple[torch.Tensor, ...]], Any] | None:
+    """The compiled class, if it was made for this very torch."""
+    try:
+        from symshape.tracing.state import compiled_metadata
+    except ImportError:  # not built, or built for another torch
+        return None
+    return compiled_metadata.Metadata if torch.__version__ == compiled_metadata.TORCH else None
+
+
+COMPILED = _compiled()
+
+
+class Metadata:
+    """The metadata of some tensors at one moment.
+
+    Attributes:
+        tensors: which.
+        quick: a check whose yes is one; no asks for :meth:`holds`.
+    """
+
+    __slots__ = ("_checks", "_then", "quick", "tensors")
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.tensors = tuple(tensors)
+        self._then = list(map(of_tensor, self.tensors))
+        self._checks: dict[Any, Callable[..., bool]] = {}
+        self.quick: Callable[[], bool] = bool if tensors else lambda: True  # bool() is a no
+
+    def holds(self) -> bool:
+        """Whether all tensors have the metadata that they had."""
+        if self.quick():
+            return True
+        if self._now() != self._then:
+            return False
+        self.quick = self._quick()
+        return True
+
+    def changed(self) -> list[torch.Tensor]:
+        """The tensors that have other metadata now."""
+        return [tensor for tensor, then in zip(self.tensors, self._then, strict=True) if of_tensor(tensor) != then]
+
+    def _now(self) -> list[tuple[Any, ...]]:
+        return list(map(of_tensor, self.tensors))
+
+    def _quick(self) -> Callable[[], bool]:
+        """The quickest check there is of the metadata as they are now."""
+        if COMPILED is not None:
+            try:
+                check: Callable[[], bool] = COMPILED(self.tensors).same
+                return check
+            except TypeError:  # a sparse tensor, one that another tracer made
+                pass
+        self._checks[modes()] = _of_torch(self.tensors)
+        return self._checked_by_torch
+
+    def _checked_by_torch(self) -> bool:
+        check = self._checks.get(modes())  # torch's check depends on them
+        return check is not None and check(*self.tensors)
+
+
+def of_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Dtype, device, requires_grad, sizes and strides (or the layout) of a tensor."""
+    if tensor.layout is not torch.strided:
+        return tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.layout
+    return tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.stride()
+
+
+def _of_torch(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
+    """Torch's own check of tensors' metadata, in C++; without it, one that never answers yes.
+
+    (A private name, checked on 2.11 to 2.13.)
+    """
+    try:
+        from torch._C._dynamo.guards import TensorGuards
+
+        sizes: list[Any] = [list(tensor.shape) for tensor in tensors]
+        strides: list[Any] = [list(tensor.stride()) for tensor in tensors]
+        return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    except (ImportError, RuntimeError, TypeError):
+        return lambda *_: False

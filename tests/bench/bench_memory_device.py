@@ -1,0 +1,300 @@
+"""Memory predicted from a trace against what the device's allocator says, and the largest batch that fits.
+
+Three models of transformers in bfloat16, forward and in training (cross entropy, AdamW).  Each is traced once, at a
+small size; its peak is evaluated at others and compared with ``torch.cuda.max_memory_allocated`` there.  Then the
+process may use so many bytes and no more, and the largest batch that runs is looked for by trial.
+
+*prediction*: bytes of the formula, allocations rounded up to 512 bytes, plus what libraries keep once they are warm.
+*live*: bytes of the tensors that ops made, rounded alike, by a dispatch mode; not what kernels allocate.
+*largest*: ``peak_memory().largest`` for the budget less what libraries keep and 1% for the pages of the allocator.
+A trial runs the module on the paths that it takes when it is compiled, which is what was traced; the last column is
+what fits on the paths of eager, where transformers makes other masks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from time import perf_counter
+from typing import Any
+
+import attrs
+import torch
+
+import symshape
+from symshape.cost.live_bytes import LiveBytes
+from symshape.tracing.traced_modes import compiling
+from tests.bench.report import NotHere, Report, Table, bench_parser
+
+ALIGNMENT = 512
+PAGES = 0.01
+"""The part of a budget that is left to the allocator's pages."""
+
+Call = dict[str, torch.Tensor]
+
+
+@attrs.frozen
+class Sizes:
+    """How large the models are."""
+
+    hidden: int
+    layers: int
+    vocabulary: int
+    length: int
+    budget: int
+    batches: Sequence[int]
+
+
+FULL = Sizes(768, 6, 8192, 256, 12 * 10**9, (3, 7, 16, 24, 40))
+SMOKE = Sizes(32, 1, 128, 16, 10**7, (3, 5))
+
+
+def _llama(sizes: Sizes) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    heads = {"num_attention_heads": 4 if sizes.hidden < 64 else 12, "num_key_value_heads": 4}
+    more = {"num_hidden_layers": sizes.layers, "vocab_size": sizes.vocabulary}
+    config = LlamaConfig(hidden_size=sizes.hidden, intermediate_size=3 * sizes.hidden, **heads, **more, use_cache=False)
+    return LlamaForCausalLM(config)
+
+
+def _gpt2(sizes: Sizes) -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    heads = {"n_head": 4 if sizes.hidden < 64 else 12, "n_layer": sizes.layers, "vocab_size": sizes.vocabulary}
+    off = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    return GPT2LMHeadModel(GPT2Config(n_embd=sizes.hidden, **heads, **off, use_cache=False))
+
+
+def _bert(sizes: Sizes) -> Any:
+    from transformers import BertConfig, BertForMaskedLM
+
+    heads = {"num_attention_heads": 4 if sizes.hidden < 64 else 12, "num_hidden_layers": sizes.layers}
+    off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    inner = {"hidden_size": sizes.hidden, "intermediate_size": 4 * sizes.hidden}
+    return BertForMaskedLM(BertConfig(vocab_size=sizes.vocabulary, **inner, **heads, **off))
+
+
+MODELS: dict[str, Callable[[Sizes], Any]] = {"llama": _llama, "gpt2": _gpt2, "bert": _bert}
+
+
+@attrs.define
+class Job:
+    """A model on the device, forward or in training: what a trial runs and what a trace sees."""
+
+    name: str
+    module: torch.nn.Module
+    sizes: Sizes
+    device: str
+    training: bool
+    optimizer: torch.optim.Optimizer | None = None
+
+    def call(self, batch: int, length: int) -> Call:
+        """Arguments of one call."""
+        words = torch.randint(0, self.sizes.vocabulary, (batch, length), device=self.device)
+        return {"input_ids": words, "labels": words.clone()} if self.training else {"input_ids": words}
+
+    def run(self, call: Call) -> None:
+        """One call, or one step of training as people write it."""
+        if self.optimizer is None:
+            with torch.no_grad():
+                self.module(**call)
+            return
+        result = self.module(**call)
+        result.loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def trace(self) -> symshape.Traced:
+        """The job as a program."""
+        call = self.call(3, 24)
+        names = {0: "batch", 1: "length"}
+        dynamic = dict.fromkeys(call, names)
+        if self.training:
+            return symshape.trace_training(self.module, optimizer=self.optimizer, dynamic=dynamic, **call)
+        with torch.no_grad():
+            return symshape.trace(self.module, dynamic=dynamic, **call)
+
+    def tensors(self) -> Iterator[torch.Tensor]:
+        """Parameters, buffers, and what the optimizer keeps on the device."""
+        yield from self.module.parameters()
+        yield from self.module.buffers()
+        yield from self.kept_by_optimizer()
+
+    def kept_by_optimizer(self) -> Iterator[torch.Tensor]:
+        """The state of the optimizer."""
+        states = self.optimizer.state.values() if self.optimizer is not None else ()
+        yield from (each for state in states for each in state.values() if isinstance(each, torch.Tensor))
+
+
+def _rounded(storage: torch.UntypedStorage) -> int:
+    if storage.device.type == "cpu" and torch.cuda.is_available():  # the numbers of the optimizer's steps
+        return 0
+    return -(-storage.nbytes() // ALIGNMENT) * ALIGNMENT
+
+
+def _bytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    storages = {each.untyped_storage()._cdata: each.untyped_storage() for each in tensors}
+    return sum(map(_rounded, storages.values()))
+
+
+@contextmanager
+def _limited(fraction: float, device: str) -> Iterator[None]:
+    if device != "cuda":
+        yield
+        return
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(fraction)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def _clean(device: str) -> None:
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+
+
+def _fits(job: Job, batch: int, budget: int, paths: AbstractContextManager[None]) -> bool:
+    """Whether a call of this size runs within the budget; on a CPU, by live bytes."""
+    if job.device != "cuda":
+        return _live(job, batch, paths) <= budget
+    _clean(job.device)
+    try:
+        with paths:
+            job.run(job.call(batch, job.sizes.length))
+        torch.cuda.synchronize()
+    except torch.OutOfMemoryError:
+        fitted = False
+    else:
+        fitted = True
+    job.module.zero_grad()
+    return fitted
+
+
+def _live(job: Job, batch: int, paths: AbstractContextManager[None]) -> int:
+    call = job.call(batch, job.sizes.length)
+    with paths, LiveBytes([*call.values(), *job.tensors()], _rounded) as seen:
+        job.run(call)
+    return seen.peak
+
+
+def _found(job: Job, guess: int, budget: int, paths: Callable[[], AbstractContextManager[None]]) -> int:
+    """The largest batch that runs, from near a guess on, by doubling the step and halving it again."""
+    good, step = guess, max(1, guess // 32)
+    while good > 0 and not _fits(job, good, budget, paths()):
+        good, step = good - step, step * 2
+    good, bad, step = max(good, 0), None, max(1, guess // 32)
+    while bad is None:
+        if _fits(job, good + step, budget, paths()):
+            good, step = good + step, step * 2
+        else:
+            bad = good + step
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if _fits(job, middle, budget, paths()) else (good, middle)
+    return good
+
+
+def _measure(job: Job, report: Report, memory: Table, fitting: Table) -> None:
+    sizes, on_gpu = job.sizes, job.device == "cuda"
+    for _ in range(2):  # libraries allocate what they keep, and the optimizer its state
+        with compiling():
+            job.run(job.call(2, sizes.length))
+    job.module.zero_grad()
+    _clean(job.device)
+    start = perf_counter()
+    traced = job.trace()
+    peak = traced.peak_memory(schedule="eager", alignment=ALIGNMENT)
+    traced_s = perf_counter() - start
+    _clean(job.device)
+    in_formula = _bytes_of([*traced.program.lifted_tensors, *job.kept_by_optimizer()])
+    kept = torch.cuda.memory_allocated() - in_formula if on_gpu else 0
+    kind = "training" if job.training else "forward"
+    worst = 1.0
+    for batch in sizes.batches:
+        predicted = peak.at(batch=batch, length=sizes.length).total + kept
+        live = _live(job, batch, compiling()) + kept
+        allocated: int | None = None
+        if on_gpu:
+            _clean(job.device)
+            call = job.call(batch, sizes.length)
+            torch.cuda.reset_peak_memory_stats()
+            with compiling():
+                job.run(call)
+            torch.cuda.synchronize()
+            allocated = torch.cuda.max_memory_allocated()
+        ratio = predicted / (allocated or live)
+        worst = max(worst, ratio, 1 / ratio)
+        row = (batch, predicted / 1e6, live / 1e6, allocated and allocated / 1e6, predicted / live, ratio)
+        memory.row(f"{job.name}, {kind}", *row)
+        job.module.zero_grad()
+    report.goal(f"{job.name}, {kind}: worst ratio of memory", worst, at_most=1.1 if job.training else 1.05)
+    budget = sizes.budget
+    guess = peak.largest("batch", bytes=int(budget * (1 - PAGES)) - kept, length=sizes.length)
+    total = torch.cuda.get_device_properties(0).total_memory if on_gpu else budget
+    with _limited(budget / total, job.device):
+        compiled = _found(job, guess, budget, compiling)
+        eager = _found(job, compiled, budget, contextlib.nullcontext)
+    fitting.row(f"{job.name}, {kind}", guess, compiled, guess / compiled, eager, kept / 1e6, traced_s)
+    report.goal(f"{job.name}, {kind}: predicted batch / found", guess / compiled, at_least=0.97, at_most=1.0)
+
+
+def _expandable() -> str:
+    """Asks the allocator for segments that grow; a sentence that says whether it gives them."""
+    settings = "expandable_segments:True"
+    for place, name in (
+        (torch._C, "_accelerator_setAllocatorSettings"),
+        (torch.cuda.memory, "_set_allocator_settings"),
+    ):
+        set_them = getattr(place, name, None)
+        if set_them is not None:
+            with contextlib.suppress(RuntimeError):
+                set_them(settings)
+                break
+    probe = torch.empty(2**25, device="cuda")
+    grows = any(segment.get("is_expandable") for segment in torch.cuda.memory_snapshot())
+    del probe
+    return f"segments of the allocator {'grow' if grows else 'are of fixed size'}"
+
+
+def main(argv: Sequence[str] | None = None) -> Report:
+    """Runs the benchmark."""
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    parser = bench_parser(__doc__, device="cuda")
+    parser.add_argument("--models", default="", help="names with commas between (default: all)")
+    args = parser.parse_args(argv)
+    on_gpu = args.device == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        raise NotHere("there is no CUDA device; --device cpu compares with live bytes instead")
+    sizes = SMOKE if args.smoke or not on_gpu else FULL
+    report = Report("memory_device", device=args.device)
+    if on_gpu:
+        report.note(_expandable())
+        report.note(f"peaks: {symshape.measure_device('cuda')}")
+        _clean("cuda")
+    columns = ("batch", "predicted MB", "live MB", "allocated MB", "predicted / live", "predicted / allocated")
+    memory = report.table(f"peak at length {sizes.length}", "job", *columns)
+    columns = ("predicted", "found", "predicted / found", "found in eager", "libraries MB", "trace s")
+    fitting = report.table(f"largest batch within {sizes.budget / 1e9:g} GB", "job", *columns)
+    wanted = [name for name in MODELS if not args.models or name in args.models.split(",")]
+    for name in wanted[:1] if args.smoke else wanted:
+        for training in (False, True):
+            torch.manual_seed(args.seed)
+            module = MODELS[name](sizes).to(args.device, torch.bfloat16).train(training)
+            optimizer = torch.optim.AdamW(module.parameters()) if training else None
+            job = Job(name, module, sizes, args.device, training, optimizer)
+            _measure(job, report, memory, fitting)
+            del job, module, optimizer
+            _clean(args.device)
+    return report
+
+
+if __name__ == "__main__":
+    main()
