@@ -53,7 +53,8 @@ def compile(
             graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else
             ``eager``; ``padded`` serves ranges of sizes by one program each, where that is proven to be right.
         store: programs are kept between processes: a call of another process, of the same code that reads the same
-            values, is served by them and not traced.  ``True`` for this user's folder of caches, a path, or a store.
+            values, is served by them and not traced.  ``True`` for this user's folder of caches, a path, a URL
+            (``s3://…``, ``redis://…``), or a store.
         options: a :class:`symshape.Options`, or a dictionary of its fields.
 
     A compiled module is a module on the attributes of the one that it was compiled from: an instance of its class, with

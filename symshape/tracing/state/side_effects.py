@@ -18,7 +18,7 @@ from symshape.calls.alike import NOTHING
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, of_slot, same_order
-from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, Keys, same
+from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, Keys, same, same_item
 from symshape.tracing.state.recorder import Namespace, Recorder
 from symshape.tracing.state.stores import is_alone
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -69,7 +69,7 @@ def _add_container(recorder: Recorder, container: Container, found: Changes) -> 
         found.add(whole, owner, text)
         return
     for key, then in zip(items[::2], items[1::2], strict=True):
-        if not _same_item(now := owner[key], then):
+        if not same_item(now := owner[key], then):
             found.add(variables.Entry(owner, key, f"{container.name}[{key!r}]"), now, text)
 
 
