@@ -75,13 +75,13 @@ def integers_at(program: Program, sizes: Sizes) -> tuple[int, ...] | list[str]:
         problems += _given(program, path, size, given)
     if problems:
         return problems
-    hints = {symbol.name: symbol.hint for symbol in program.symbols.values() if symbol.hint is not None}
+    hints: dict[str, int] = {each.name: each.hint for each in program.symbols.values() if each.hint is not None}
     said: dict[str, int] = {}
     for slot in program.slots:
         if slot.term.op is Op.SYMBOL and slot.source in given:
             said.setdefault(slot.term.name, given[slot.source])
     values = {**hints, **said, **symbols}
-    return tuple([given.get(slot.source, fold.evaluate(slot.term, values)) for slot in program.slots])
+    return tuple([given[s.source] if s.source in given else int(fold.evaluate(s.term, values)) for s in program.slots])
 
 
 def _given(program: Program, path: str, size: Any, given: dict[Source, int]) -> list[str]:
