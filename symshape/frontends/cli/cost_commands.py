@@ -18,7 +18,7 @@ from symshape.explore.tables import Table
 from symshape.explore.terminal import terminal_table
 from symshape.explore.traffic import ATTRIBUTION, bundled_requests
 from symshape.frontends.cli.example_programs import OPTIMIZERS, traced_program
-from symshape.frontends.cli.ranges import read_range
+from symshape.frontends.cli.ranges import read_ranges
 from symshape.planning.planner import plan as make_plan
 from symshape.planning.traffic import Traffic
 
@@ -46,11 +46,11 @@ def cost(
     """Operations, bytes and peak memory of a program as formulas; the largest size within a budget."""
     console = Console()
     try:
-        ranges = dict(read_range(text) for text in dim or [])
+        ranges = read_ranges(dim or [])
         if bool(largest) != bool(memory or flops):
             raise InputError("--largest NAME needs a budget, --memory or --flops, and the other way round")
         with console.status("tracing", spinner="dots"):
-            traced = traced_program(program, train)
+            traced = traced_program(program, train=train)
             found, peak = traced.cost(), traced.peak_memory(schedule=schedule or ("eager" if train else "graph"))
         report = _Report(found, peak, ranges)
         answer = report.solve(largest, memory, flops) if largest else None

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from symshape.calls.policies import Dynamic
 from symshape.cost.optimizers import MakeOptimizer
 from symshape.dims import Dim
 from symshape.errors import InputError
@@ -24,12 +25,13 @@ OPTIMIZERS: Mapping[str, MakeOptimizer] = {
 """By name: what trains a program."""
 
 
-def traced_program(name: str, train: str = "") -> Traced:
+def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced:
     """The trace of a model of the demo, or of what a factory makes; or of a step that trains it.
 
     Args:
         name: ``gpt2``, ``llama``, or ``module:factory``.  The factory takes nothing and answers ``(fn, args)``,
             ``(fn, args, kwargs)`` or ``(fn, args, kwargs, dynamic)``: an example call, and which sizes vary.
+        wanted: which sizes vary, in place of what the model or the factory says.
         train: one of ``OPTIMIZERS``; empty for none.  The loss of the demo's models is the cross entropy of their
             logits; the result of a factory's module is the loss, or has it as ``.loss``.
 
@@ -49,6 +51,7 @@ def traced_program(name: str, train: str = "") -> Traced:
         made = _example(name)
         model = made[0]
     fn, args, kwargs, dynamic = made
+    dynamic = dynamic if wanted is None else wanted
     if not train:
         with torch.no_grad():
             return trace(fn, *args, dynamic=dynamic, **kwargs)

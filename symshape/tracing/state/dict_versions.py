@@ -1,9 +1,10 @@
-"""Whether dictionaries were written at all: torch's guard managers, built by hand, ask thousands in microseconds.
+"""Whether dictionaries were written at all: thousands are asked in microseconds.
 
-CPython numbers every change of a dictionary (3.11), or tells a watcher of it (3.12 and later).  Torch's guards are the
-only ones to hand that number out.  One guard for each dictionary, in a tree of managers all of which are *tag safe*,
-is checked in one loop in C++: 310 dictionaries in 1 µs, 2,410 in 3.  A written dictionary is seen whoever wrote it; so
-is one that was written back (its number differs), which is why a change only asks for another look.
+CPython numbers every change of a dictionary (3.11), or tells a watcher of it (3.12 and later).  On 3.11 our own loop in
+C++ compares the numbers (``compiled``).  Elsewhere torch's guard managers, built by hand, are the only ones to tell:
+one guard for each dictionary, in a tree of managers all of which are *tag safe*, is checked in one loop in C++.
+Either way 310 dictionaries take 1 µs, 2,410 three or four.  A written dictionary is seen whoever wrote it; so is one
+that was written back (its number differs), which is why a change only asks for another look.
 
 The names are private ones of torch, checked on 2.11 to 2.13; no other file touches them.  ``ready`` tries them out on
 small dictionaries first, and answers no where they are missing or do not see a change.
@@ -12,12 +13,15 @@ small dictionaries first, and answers no where they are missing or do not see a 
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import sys
 import sysconfig
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from symshape.tracing.state import compiled
 
 _FAN = 16  # torch looks a new child up among all of its siblings
 _SAYS = ["a dictionary was written"]
@@ -38,6 +42,14 @@ class DictWatch:
     __slots__ = ("check", "world")
 
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
+        self.check: Callable[[dict[str, Any]], bool]
+        self.world: dict[str, Any] = {}
+        if compiled.VERSIONS is not None:
+            self.check = compiled.VERSIONS(tuple(dicts)).unchanged
+        else:
+            self._of_torch(dicts)
+
+    def _of_torch(self, dicts: Sequence[dict[Any, Any]]) -> None:
         from torch._C._dynamo.guards import RootGuardManager
         from torch._dynamo.guards import GuardManagerType
 
@@ -52,8 +64,7 @@ class DictWatch:
         for manager in (attributes, top):
             manager.mark_tag_safe()
         top.mark_tag_safe_root()
-        self.check: Callable[[dict[str, Any]], bool] = root.check
-        self.world = {"world": world}
+        self.check, self.world = root.check, {"world": world}
 
     def _grow(self, manager: Any, branch: dict[str, Any], leaves: set[int], kind: Any) -> None:
         for key, value in branch.items():
@@ -82,6 +93,9 @@ def _batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 def versions(dicts: Sequence[dict[Any, Any]]) -> list[int]:
     """A number for each dictionary that differs after every write.  Units: 0.1 µs a dictionary."""
+    if compiled.VERSIONS is not None:
+        numbers: list[int] = compiled.VERSIONS(tuple(dicts)).numbers()
+        return numbers
     from torch._C._dynamo.guards import dict_version
 
     return list(map(dict_version, dicts))
@@ -90,21 +104,46 @@ def versions(dicts: Sequence[dict[Any, Any]]) -> list[int]:
 def ready() -> bool:
     """Whether writes can be watched here and now.
 
-    Torch's guards need ``torch._dynamo``.  Importing it takes seconds and 70 MB, so that is left to others
-    (transformers, torch.compile and the optimisers of torch do): until then the answer is no.
+    Without our own loop torch's guards are needed, and with them ``torch._dynamo``.  Importing it takes seconds and
+    70 MB, so that is left to others (transformers, torch.compile and the optimisers of torch do): until then the answer
+    is no.
     """
-    return "torch._dynamo.guards" in sys.modules and _works()
+    return (compiled.VERSIONS is not None or "torch._dynamo.guards" in sys.modules) and _works()
 
 
 @functools.cache
 def _works() -> bool:
-    """Whether torch's guards see each kind of write, and nothing else."""
+    """Whether each kind of write is seen, and nothing else."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     try:
         return all(map(_sees, _WRITES)) and not _sees(lambda owner, attributes: (owner.a, attributes.get("b")))
     except Exception:  # torch's private names: whatever differs
         return False
+
+
+@functools.cache
+def sees_classes() -> bool:
+    """Whether writes to classes are seen, in the dictionaries behind them."""
+    return all(map(_sees_in_class, _WRITES_TO_CLASSES))
+
+
+def _sees_in_class(write: Callable[[Any], Any]) -> bool:
+    class Base:
+        a: Any = 19
+
+    class Derived(Base):
+        pass
+
+    (attributes,) = (each for each in gc.get_referents(Base.__dict__) if type(each) is dict)
+    for _ in range(20):  # so that the interpreter specialises
+        _ = (Derived.a, Derived().a)
+    before = versions([attributes])
+    watch = DictWatch([{"other": 1}, attributes])
+    if not (watch.unchanged() and watch.unchanged()):
+        return False
+    write(Base)
+    return not watch.unchanged() and versions([attributes]) != before
 
 
 def _sees(write: Callable[[Any, Any], Any]) -> bool:
@@ -145,6 +184,13 @@ def _there_and_back(owner: Any, _: Any) -> None:
     owner.a = value
 
 
+_WRITES_TO_CLASSES: tuple[Callable[[Any], Any], ...] = (
+    lambda kind: setattr(kind, "a", None),
+    lambda kind: setattr(kind, "b", 1),
+    lambda kind: delattr(kind, "a"),
+    lambda kind: _there_and_back(kind, None),
+    lambda kind: type.__setattr__(kind, "__getattr__", lambda self, name: None),
+)
 _WRITES: tuple[Callable[[Any, Any], Any], ...] = (
     lambda owner, _: setattr(owner, "a", None),
     lambda owner, _: setattr(owner, "b", 1),

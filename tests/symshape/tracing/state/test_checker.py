@@ -10,7 +10,7 @@ import time
 import types
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -20,10 +20,10 @@ from torch import nn
 
 import symshape
 from symshape.tracing.state import checker as checkers
-from symshape.tracing.state import dict_versions
+from symshape.tracing.state import compiled, dict_versions
 from symshape.tracing.state.checker import Checker
 from symshape.tracing.state.comparison import Comparison, Hooks, Places, Table
-from symshape.tracing.state.places import MISSING, Cell, Container, items_of, same
+from symshape.tracing.state.places import MISSING, Attribute, Cell, Container, items_of, same
 
 VALUES = (
     0,
@@ -43,6 +43,27 @@ VALUES = (
     object(),
     nn.ReLU(),
 )
+
+
+def _try_out() -> None:
+    for each in (dict_versions._works, dict_versions.sees_classes):
+        each.cache_clear()
+        each()
+
+
+@pytest.fixture(autouse=True, params=["ours", "torch's"])
+def numbers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """By whose loop dictionaries are watched."""
+    if request.param == "ours" and compiled.VERSIONS is None:
+        pytest.skip("not compiled for this torch, or no Python with numbers")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param != "ours":
+            patch.setattr(compiled, "VERSIONS", None)
+        _try_out()
+        yield
+    _try_out()
+
+
 Step = tuple[Callable[[], Any], Callable[[], Any]]
 NAMES = ("a", "b", "c", "training", "weight", "d")
 
@@ -336,7 +357,7 @@ def test_a_program_that_does_not_use_dynamo_does_not_pay_for_it(monkeypatch: pyt
     _, places = model()
     check = Checker(places)
     monkeypatch.delitem(sys.modules, "torch._dynamo.guards")
-    assert calls_until_watched(check, 50) == 50
+    assert (calls_until_watched(check, 50) == 50) is (compiled.VERSIONS is None)  # ours needs no dynamo
     monkeypatch.undo()
     assert calls_until_watched(check, 50) < 50
 
@@ -470,3 +491,48 @@ def test_compiled_modules_are_watched_and_seen() -> None:
     module[3].register_forward_hook(lambda *_: torch.zeros(2, 3))
     assert torch.equal(compiled(x), module(x))
     assert len(symshape.compiled_of(compiled)._cache.branches) == 4
+
+
+class TestClasses:
+    """Attributes of classes are watched in the dictionaries behind them."""
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda base, derived: setattr(base, "a", 2),
+            lambda base, derived: setattr(derived, "a", 2),
+            lambda base, derived: delattr(base, "a"),
+            lambda base, derived: setattr(base, "new", 2),
+            lambda base, derived: setattr(derived, "__bases__", (Thing,)),
+            lambda base, derived: type.__setattr__(derived, "a", 2),
+        ],
+    )
+    def test_a_write_is_seen(self, change: Callable[[Any, Any], Any]) -> None:
+        root: Any = type("Root", (), {})
+        base: Any = type("Base", (root,), {"a": 1})
+        derived: Any = type("Derived", (base,), {})
+        things = [Thing(a=i) for i in range(60)]
+        cells: list[Any] = [Cell(vars(each), "a", each.a, "a") for each in things]
+        cells += [Attribute(derived, "a", 1, "a"), Attribute(derived, "new", MISSING, "new")]
+        cells += [Cell(derived.__dict__, "a", MISSING, "a")]
+        checker = Checker(Places(cells))
+        for _ in range(20):
+            assert checker()
+        assert checker._watched is not None
+        left = checker._watched.others._places.cells
+        assert [each.key for each in left] == ["__mro__"]
+        change(base, derived)
+        assert not checker()
+        assert not checker()
+
+    def test_unseen_classes_are_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dict_versions, "sees_classes", lambda: False)
+        kind: Any = type("Kind", (), {"a": 1})
+        things = [Thing(a=i) for i in range(60)]
+        cells = [*(Cell(vars(each), "a", each.a, "a") for each in things), Attribute(kind, "a", 1, "a")]
+        checker = Checker(Places(cells))
+        assert all(checker() for _ in range(20))
+        assert checker._watched is not None
+        assert [each.key for each in checker._watched.others._places.cells] == ["a"]
+        kind.a = 2
+        assert not checker()
