@@ -115,7 +115,9 @@ def test_inference(name: str) -> None:
     assert not copied & parameters, "parameters are read where they are"
 
 
-@pytest.mark.parametrize("name", ["bert", pytest.param("llama", marks=pytest.mark.slow), "resnet"])
+@pytest.mark.parametrize(
+    "name", ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("llama", "resnet"))]
+)
 def test_training(name: str) -> None:
     torch.manual_seed(0)
     make, call = SMALL[name]
