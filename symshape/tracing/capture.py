@@ -49,13 +49,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
-from symshape.tracing.traced_modes import (
-    compiling,
-    left_as_they_are,
-    without_autocast,
-    without_autocast_cache,
-    without_dynamo,
-)
+from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
@@ -194,10 +188,10 @@ def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
     """What later calls compare: what was read, but for variables."""
     known = {each.where for each in variables}
     if not known:
-        return State(recorder.places, recorder.containers)
+        return State(recorder.places, recorder.containers, recorder.begun)
     places = [each for each in recorder.places if where_of(each) not in known]
     containers = [each for each in recorder.containers if (id(each.owner), "") not in known]
-    return State(places, [each for each in containers if id(each.owner) not in recorder.stand_ins])
+    return State(places, [each for each in containers if id(each.owner) not in recorder.stand_ins], recorder.begun)
 
 
 def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:
@@ -234,9 +228,7 @@ def _run(
     try:
         with (
             draws.watched(),
-            compiling(),
-            without_dynamo(),
-            without_autocast_cache(),
+            while_tracing(),
             ids_of_stand_ins_refused(),
             number_methods(),
             torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors

@@ -187,7 +187,7 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     if owner is warnings and key in trusted.WARNING:
         recorder.tells("warns")
     if owner is decimal:
-        recorder.place(Answer(_decimal_context, _decimal_context(), "the context of decimal"))
+        recorder.place(Answer(decimal_context, decimal_context(), "the context of decimal"))
     if key == "__dict__":
         recorder.refuse(f"lists the names of the module {owner.__name__}, {NOT_TO_SEE}")
     if key in trusted.SETTERS and owner is torch:
@@ -336,7 +336,8 @@ def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
         recorder.touch_made(value, name)
 
 
-def _decimal_context() -> str:
+def decimal_context() -> str:
+    """What numbers of ``decimal`` hang on, as text."""
     now = decimal.getcontext()
     traps = sorted(each.__name__ for each, on in now.traps.items() if on)
     return f"{now.prec} {now.rounding} {now.Emin} {now.Emax} {now.capitals} {now.clamp} {traps}"

@@ -95,14 +95,14 @@ class Keys:
 class WeakAttribute:
     """Asks for an attribute of an object that it does not keep alive; ``MISSING`` when the object is gone."""
 
-    __slots__ = ("_key", "_reference")
+    __slots__ = ("_key", "owner")
 
     def __init__(self, owner: Any, key: str) -> None:
-        self._reference, self._key = weakref.ref(owner), key
+        self.owner, self._key = weakref.ref(owner), key
 
     def __call__(self) -> Any:
         """What is there now."""
-        owner = self._reference()
+        owner = self.owner()
         return MISSING if owner is None else getattr(owner, self._key, MISSING)
 
 

@@ -12,6 +12,7 @@ import functools
 import os
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import is_
@@ -118,6 +119,7 @@ class Recorder:
         seen: the places noted, by the ids of their owners, which are kept alive.
         kinds: the classes of which special methods were noted.
         functions: by id of their code, the functions that may begin.
+        begun: those that did.
         swapped: the functions that are instrumented, with their own code.
         busy: whether the recording itself loads something.
         weakly: whether what is loaded must not be kept alive.
@@ -161,6 +163,7 @@ class Recorder:
         self.seen: dict[tuple[int, Any], Any] = {}
         self.kinds: set[int] = set()
         self.functions: dict[int, list[types.FunctionType]] = {}
+        self.begun: list[weakref.ref[types.FunctionType]] = []
         self.swapped: list[tuple[types.FunctionType, types.CodeType]] = []
         self.busy = False
         self.weakly = False
@@ -279,6 +282,7 @@ class Recorder:
     def enter(self, code: types.CodeType) -> None:
         """A function begins: the variables around it may be read."""
         for function in self.functions.pop(id(code), ()):
+            self.begun.append(weakref.ref(function))
             self.namespace("", function.__globals__)
             for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
                 try:

@@ -29,6 +29,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _CONTAINERS = (list, dict, set, deque, bytearray)
 _FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _MOST_BYTES = 1 << 16
+_COMPILED = tuple(f"symshape.frontends.{name}" for name in ("compile", "compiled", "storing"))
+"""Modules of the classes of compiled functions."""
 
 
 def touch_function(recorder: Recorder, function: types.FunctionType, name: str) -> None:
@@ -296,7 +298,7 @@ def handler_for(kind: type) -> Handler | None:
     for base, handler in _BY_CLASS:
         if issubclass(kind, base):
             return handler
-    if kind.__module__ in ("symshape.frontends.compile", "symshape.frontends.compiled"):
+    if kind.__module__ in _COMPILED:
         return touch_compiled
     if kind.__module__.partition(".")[0] == "symshape":
         return None
