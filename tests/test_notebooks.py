@@ -42,8 +42,10 @@ def test_executes(path: Path) -> None:
 
 
 def _texts(cell: Any) -> list[str]:
-    """What a cell printed and answered, as text; pictures and tables are left out."""
-    return [str(each.get("text") or each.get("data", {}).get("text/plain", "")) for each in cell.get("outputs", ())]
+    """What a cell printed (in however many parts) and what it answered, as text; pictures and tables are left out."""
+    outputs = cell.get("outputs", ())
+    answers = [each.data.get("text/plain", "") for each in outputs if "data" in each]
+    return ["".join(each.text for each in outputs if "text" in each), *answers]
 
 
 def _as_pinned(*packages: str) -> bool:
