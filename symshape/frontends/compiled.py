@@ -83,8 +83,7 @@ class Compiled:
         self._layout: Layout = Layout()
         self._lock = threading.RLock()
         self._numbers = count()
-        self._traces = self._misses = 0
-        self._trace_ms = 0.0
+        self._traces, self._misses, self._trace_ms = 0, 0, 0.0
         self._times: deque[float] = deque(maxlen=512)
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
@@ -127,11 +126,15 @@ class Compiled:
         cache = self._cache
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
-            leaves = (*args, *kwargs.values(), *(self._layout.read() if self._layout.variables else ()))
+            leaves = self._leaves(args, kwargs)
             if cache.find_exact(cache.makers[len(leaves)](leaves, kwargs)) is None:
                 return
             elapsed = (time.perf_counter() - start) * 1e6
         self._times.append(elapsed)
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments, and the values of variables."""
+        return (*args, *kwargs.values(), *self._layout.read()) if self._layout.variables else (*args, *kwargs.values())
 
     def _slow_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
@@ -367,8 +370,7 @@ class Compiled:
             self._graphs.clear()
             self._refusals.clear()
             self._changing.learn({})
-            self._traces = self._misses = 0
-            self._trace_ms = 0.0
+            self._traces, self._misses, self._trace_ms = 0, 0, 0.0
             self._times.clear()
             self._last_miss = None
 
