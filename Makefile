@@ -28,7 +28,7 @@ CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: help install setup demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
+.PHONY: help install setup browser jupyterlab demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,19 @@ $(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py 
 	@rm -f build.log
 	@touch "$@"
 
+# For the tests of reports; they skip what is not there. Downloads have a time limit, what was downloaded is installed whole.
+AXE := node_modules/axe-core/axe.min.js
+DEBS := chromium chromium-driver fonts-dejavu-core
+browser:  ## a headless Chromium (Debian, as root) and axe-core (npm) for the tests of reports, where they can be had
+	@if command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "==> Chromium and its driver"; export DEBIAN_FRONTEND=noninteractive; \
+	    { timeout 15 apt-get update -qq && timeout 40 apt-get install -y -qq -d --no-install-recommends $(DEBS) && \
+	      apt-get install -y -qq --no-install-recommends $(DEBS); } >browser.log 2>&1 || echo "    not to be had: the tests that need it skip (browser.log)"; \
+	else echo "==> no Chromium with its driver: the tests that need it skip"; fi
+	@if [ -f $(AXE) ] || ! command -v npm >/dev/null; then :; else \
+	    echo "==> axe-core"; timeout 30 npm install --no-save --no-package-lock --no-audit --no-fund --silent axe-core@4.14.1 >/dev/null 2>&1 || echo "    not to be had: the test of accessibility skips"; fi
+
 demo: $(STAMP)  ## trace models, show guards, stream real traffic (under 3 minutes)
 	@$(BIN)/symshape demo $(ARGS)
 
@@ -101,6 +114,12 @@ mutation: $(STAMP)  ## mutants of a sample of modules against their tests (SECON
 	    $(VENV)-mutation/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) "cosmic-ray==8.7.0"; }
 	@nice $(VENV)-mutation/bin/python -m tests.mutation $(NAME) --python $(PY) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+# A place of its own: what JupyterLab depends on is nothing that we pin. The kernel is that of .venv.
+jupyterlab: $(STAMP) browser  ## the widget in a headless JupyterLab (slow)
+	@[ -x $(VENV)-jupyter/bin/jupyter ] || { $(PY) -m venv $(VENV)-jupyter && \
+	    $(VENV)-jupyter/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) "jupyterlab==4.6.6" "anywidget==0.11.0"; }
+	@SYMSHAPE_JUPYTER=$(VENV)-jupyter/bin/jupyter $(PY) -m pytest -m slow tests/symshape/explore/test_jupyterlab.py $(ARGS)
+
 notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 	@for notebook in notebooks/*.ipynb; do \
 	    echo "==> $$notebook"; $(PY) -m tests.notebooks "$$notebook" || exit 1; \
@@ -112,4 +131,4 @@ clean:  ## caches and build products (keeps .venv)
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 clean-venv: clean  ## also .venv
-	@rm -rf "$(VENV)" "$(VENV)-mutation"
+	@rm -rf "$(VENV)" "$(VENV)-mutation" "$(VENV)-jupyter" node_modules

@@ -125,8 +125,8 @@ class _Writer:
         )
 
     def _last_uses(self) -> dict[int, list[str]]:
-        """For each step, the values nobody reads after it."""
-        kept = set(values_in(self.graph.outputs))
+        """For each step, the values nobody reads after it; lifted tensors live on whatever a run does."""
+        kept = {*values_in(self.graph.outputs), *(each.value for each in self.graph.lifted if not each.constant)}
         last: dict[Value, int] = {}
         for position, step in enumerate(self.graph.steps):
             if isinstance(step, Node):
@@ -145,11 +145,12 @@ class _Writer:
             self.lines.append("leaves.clear()")
         written = {id(value.storage) for node in self.graph.nodes for value in written_values(node)}
         returned = {id(value.storage) for value in values_in(self.graph.outputs)}
-        for position, lifted in enumerate(self.graph.lifted):
+        if self.graph.lifted:  # one statement: Python's compiler takes its time over each
+            self.lines.append(f"{', '.join(each.value.name for each in self.graph.lifted)}, = lifted")
+        for lifted in self.graph.lifted:
             storage = id(lifted.value.storage)
-            fresh = lifted.constant and (storage in written or storage in returned)
-            text = f"lifted[{position}]"
-            self.lines.append(f"{lifted.value.name} = {f'clone({text})' if fresh else text}")
+            if lifted.constant and (storage in written or storage in returned):
+                self.lines.append(f"{lifted.value.name} = clone({lifted.value.name})")
         numbers: set[Term | FloatTerm] = set()
         used: set[Term] = set()
         for step in self.graph.steps:

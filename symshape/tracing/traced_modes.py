@@ -28,6 +28,16 @@ def without_dynamo() -> AbstractContextManager[object]:
     return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
 
 
+def outside_transforms() -> AbstractContextManager[object]:
+    """What ``torch.func.grad`` or ``vmap`` does around a compiled function, it does to the graph when that runs.
+
+    (A private name, checked on 2.11 to 2.13.)
+    """
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()  # type: ignore[no-any-return]
+
+
 @contextmanager
 def without_autocast_cache() -> Iterator[None]:
     """Autocast, which knows casts by the weight's identity, neither hands the trace an old one nor keeps one of it."""
@@ -37,6 +47,13 @@ def without_autocast_cache() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(before)
+
+
+@contextmanager
+def while_tracing() -> Iterator[None]:
+    """All of these modes."""
+    with compiling(), without_dynamo(), without_autocast_cache(), outside_transforms():
+        yield
 
 
 def without_autocast(run: Run, modes: Modes) -> Run:

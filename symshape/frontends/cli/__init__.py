@@ -1,4 +1,4 @@
-"""The command line: ``symshape demo``, ``symshape prove``, ``symshape cost``, ``symshape plan``, ``symshape env``."""
+"""The command line: ``symshape prove``, ``trace``, ``explain``, ``report``, ``cost``, ``plan``, ``cache`` and more."""
 
 from __future__ import annotations
 
