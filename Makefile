@@ -28,7 +28,7 @@ CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: help install setup demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
+.PHONY: help install setup browser demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,19 @@ $(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py 
 	@grep "stays interpreted" build.log || true
 	@rm -f build.log
 	@touch "$@"
+
+# For the tests of reports; they skip what is not there. Downloads have a time limit, what was downloaded is installed whole.
+AXE := node_modules/axe-core/axe.min.js
+DEBS := chromium chromium-driver fonts-dejavu-core
+browser:  ## a headless Chromium (Debian, as root) and axe-core (npm) for the tests of reports, where they can be had
+	@if command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "==> Chromium and its driver"; export DEBIAN_FRONTEND=noninteractive; \
+	    { timeout 15 apt-get update -qq && timeout 40 apt-get install -y -qq -d --no-install-recommends $(DEBS) && \
+	      apt-get install -y -qq --no-install-recommends $(DEBS); } >browser.log 2>&1 || echo "    not to be had: the tests that need it skip (browser.log)"; \
+	else echo "==> no Chromium with its driver: the tests that need it skip"; fi
+	@if [ -f $(AXE) ] || ! command -v npm >/dev/null; then :; else \
+	    echo "==> axe-core"; timeout 30 npm install --no-save --no-package-lock --no-audit --no-fund --silent axe-core@4.14.1 >/dev/null 2>&1 || echo "    not to be had: the test of accessibility skips"; fi
 
 demo: $(STAMP)  ## trace models, show guards, stream real traffic (under 3 minutes)
 	@$(BIN)/symshape demo $(ARGS)

@@ -30,6 +30,7 @@ from symshape.errors import (
     InputError,
     InternalError,
     ProgramError,
+    RankError,
     RunnerError,
     RuntimeAssertionError,
     SymShapeError,
@@ -39,6 +40,7 @@ from symshape.errors import (
 from symshape.frontends.backend_report import BackendReport, backend_report
 from symshape.frontends.compile import Compiled, compile
 from symshape.frontends.compiled_module import compiled_of
+from symshape.frontends.exploration.explore import explore
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import Traced, trace
 from symshape.frontends.training import TracedTraining, trace_training
@@ -66,6 +68,7 @@ __all__ = [
     "Options",
     "Policy",
     "ProgramError",
+    "RankError",
     "Roofline",
     "RunnerError",
     "RuntimeAssertionError",
@@ -79,6 +82,7 @@ __all__ = [
     "backend_report",
     "compile",
     "compiled_of",
+    "explore",
     "measure_device",
     "plan",
     "trace",

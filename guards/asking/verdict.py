@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import attrs
 
 
@@ -27,3 +29,17 @@ class Verdict:
     def model(self) -> dict[str, int] | None:
         """Values at which the condition fails, or, where none are known, at which it holds."""
         return self.fails if self.fails is not None else self.holds
+
+    def _repr_html_(self) -> str:
+        """A line for a notebook: the answer, how it was found, and values where it depends.
+
+        >>> Verdict(None, "search", {"n": 3}, {"n": 8}, "it depends on the values")._repr_html_()
+        '<p><b>it depends on the values</b> (search); fails at <code>n = 3</code>; holds at <code>n = 8</code></p>'
+        """
+        answer = "always" if self.value else "never" if self.value is False else self.reason or "not known"
+        told = [f"<b>{escape(answer)}</b> ({escape(self.rung)})"]
+        for word, values in (("fails", self.fails), ("holds", self.holds)):
+            if values:
+                point = ", ".join(f"{name} = {value}" for name, value in values.items())
+                told.append(f"{word} at <code>{escape(point)}</code>")
+        return f"<p>{'; '.join(told)}</p>"

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -18,15 +18,17 @@ from symshape.calls.arguments import NO_VARIABLES, Variables, take_apart
 from symshape.calls.call_key import Reading, read
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
-from symshape.calls.questions import Question, answers
+from symshape.calls.questions import Question, asker
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
+from symshape.explore.report_html import report_html
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
+from symshape.frontends.compiled_reports import Reports
 from symshape.frontends.differences import Miss, miss_of
+from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.profilers import Annotator, torch_profiler
-from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
@@ -47,11 +49,12 @@ from symshape.user_code import name_of
 Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 """The entry that serves a call, the integers to run it with, and the call's leaves."""
 
+Capture = Callable[..., Program]
 _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError)  # what was asked of us cannot be had
 _TIMED_MASK = 255
 
 
-class Compiled:
+class Compiled(Reports):
     """A compiled function: call it like the original.
 
     Attributes:
@@ -77,13 +80,14 @@ class Compiled:
         self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
         self._changing = Changing(fn, dynamic)
         self._questions: tuple[Question, ...] = ()
+        self._answers = asker(())
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout()
         self._lock = threading.RLock()
+        self._capture: Capture = capture
         self._numbers = count()
-        self._traces = self._misses = 0
-        self._trace_ms = 0.0
+        self._traces, self._misses, self._trace_ms = 0, 0, 0.0
         self._times: deque[float] = deque(maxlen=512)
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
@@ -96,8 +100,8 @@ class Compiled:
         cache.clock = tick = cache.clock + 1
         if not tick & _TIMED_MASK:
             self._time_dispatch(args, kwargs)
-        leaves = (*args, *kwargs.values()) if kwargs else args
-        if self._layout:
+        leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
+        if self._layout.variables:
             leaves = (*leaves, *self._layout.read())
         try:
             key = cache.makers[len(leaves)](leaves, kwargs)
@@ -123,18 +127,13 @@ class Compiled:
     def _time_dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Now and then: how long the quick look-up of a warm call takes; and whether there is a new profiler."""
         profilers.refresh()
-        cache = self._cache
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
-            leaves = self._leaves(args, kwargs)
-            if cache.find_exact(cache.makers[len(leaves)](leaves, kwargs)) is None:
+            leaves = (*args, *kwargs.values(), *(self._layout.read() if self._layout.variables else ()))
+            if self._cache.find_exact(self._cache.makers[len(leaves)](leaves, kwargs)) is None:
                 return
             elapsed = (time.perf_counter() - start) * 1e6
         self._times.append(elapsed)
-
-    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The arguments, and the values of variables."""
-        return (*args, *kwargs.values(), *(self._layout.read() if self._layout else ()))
 
     def _slow_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
@@ -151,7 +150,6 @@ class Compiled:
             return self._refusals.run(found, self.fn, args, kwargs)
         entry, values, leaves = found
         self._cache.seen(entry, values).calls += 1
-        profilers.refresh()
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         run = functools.partial(self._annotator.run, entry) if profiling else entry.run
         return serve(self.fn, entry, run, leaves, values, args, kwargs)
@@ -160,7 +158,7 @@ class Compiled:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
     ) -> Found | Refusal:
         """The entry for a call, traced if need be, or why it cannot be (unless ``fullgraph`` was asked for)."""
-        variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout else NO_VARIABLES
+        variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
         reading = self._read(args, kwargs, variables)
         if isinstance(reading, Refusal):
             return reading
@@ -212,8 +210,8 @@ class Compiled:
                 if self._fullgraph and isinstance(error, SymShapeError):
                     raise
                 seconds = time.perf_counter() - start
-                read_by_then = state[0] if state else None
-                found = self._refusals.add(structure, values, error, seconds, state=read_by_then), False
+                found = self._refusals.add(structure, values, error, seconds, state=state[0] if state else None), False
+                self._cache.history.refused(self._cache.clock, values, found[0].first_line(), seconds)
         if key is not None and not self._cache.admits(structure, values):
             self._refusals.remember(key, *found)
         return found[0]
@@ -232,6 +230,7 @@ class Compiled:
         Raises:
             AskAgain: there are more variables now.
         """
+        profilers.refresh()
         with self._lock:
             if len(variables.values) != len(self._layout):
                 raise AskAgain
@@ -243,17 +242,19 @@ class Compiled:
             wanted, history = self._changing.policies(full, values)
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
             with self._layout.traced(full, self._cache.clock):
-                program = capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
+                program = self._capture(
+                    self.fn, full, wanted, self._options, given_up, variables=self._layout.variables
+                )
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
                 program, full, structure = grown
             entry = self._entry(program)
             self._ask(program.questions)
             branch, gone = self._cache.publish(self._with_answers(structure, full.leaves), entry)
+            self._cache.history.because(miss)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))
             self._changing.learn(history)
-            self._misses += 1
             self._traces += 1
             self._trace_ms += program.milliseconds
             self._last_miss = miss or self._last_miss
@@ -274,13 +275,14 @@ class Compiled:
 
     def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
         """The structure of a call with the answers to what programs asked of its arguments."""
-        return (structure, answers(self._questions, leaves)) if self._questions else structure
+        return (structure, self._answers(leaves)) if self._questions else structure
 
     def _ask(self, questions: Collection[Question]) -> None:
         """From now on, calls are told apart by the answers to these questions too."""
         new = tuple(each for each in questions if each not in self._questions)
         if new:
             self._questions += new
+            self._answers = asker(self._questions)
             self._cache.ask(self._questions)
 
     # -- looking at it
@@ -295,8 +297,8 @@ class Compiled:
         return Stats(
             calls=self._cache.clock,
             traces=self._traces,
-            hits=self._cache.clock - self._misses - refusals.fallbacks,
-            misses=self._misses,
+            hits=self._cache.clock - self._traces - refusals.fallbacks,
+            misses=self._traces,
             evictions=self._cache.evictions,
             entries=len(self.entries),
             cuda_graphs=len(self._graphs),
@@ -308,17 +310,12 @@ class Compiled:
 
     def explain_miss(self) -> str:
         """Why the last recompile happened: which guard of the nearest entry failed, in one sentence."""
-        if self._last_miss is None:
-            return "There was no recompile: no call has missed since the first trace."
-        return self._last_miss.explain()
+        none = "There was no recompile: no call has missed since the first trace."
+        return none if self._last_miss is None else self._last_miss.explain()
 
     def explain_fallback(self) -> str:
         """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
         return self._refusals.explain(self._cache.clock)
-
-    def report(self, peaks: DevicePeaks | None = None) -> str:
-        """For each entry what runs it, its buckets and symbols; the budget; with a device's ``peaks`` the roofline."""
-        return report(self.entries, self._graphs, peaks)
 
     def traffic(self, entry: int | None = None) -> Traffic:
         """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.
@@ -369,10 +366,8 @@ class Compiled:
             self._graphs.clear()
             self._refusals.clear()
             self._changing.learn({})
-            self._traces = self._misses = 0
-            self._trace_ms = 0.0
+            self._traces, self._misses, self._trace_ms, self._last_miss = 0, 0, 0.0, None
             self._times.clear()
-            self._last_miss = None
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """So that a compiled function works as a method."""
@@ -395,6 +390,9 @@ class Compiled:
         if name.startswith("_") or name == "fn":
             raise AttributeError(name)
         return getattr(self.fn, name)
+
+    def _repr_html_(self) -> str:
+        return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))
 
     def __repr__(self) -> str:
         return f"<Compiled {name_of(self.fn)}: {len(self.entries)} entries, runner {self._runner}>"

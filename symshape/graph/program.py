@@ -152,7 +152,7 @@ class Program:
                 found.append(Guard(condition, Origin("", 0, text=text, rule="static" if static else "layout")))
         found += [Guard(fold.substitute(guard.term, first), guard.origin) for guard in self.guards]
         ranges = {name: limits_of(slot.source) for name, slot in zip(names, self.slots, strict=True)}
-        return GuardSet(tuple(found), ranges)
+        return GuardSet(found, ranges=ranges)
 
 
 def symbol_positions(slots: Sequence[Slot]) -> dict[str, int]:

@@ -45,9 +45,10 @@ def describe_spec(spec: TensorSpec) -> str:
     return f"{dtype}[{', '.join(str(size) for size in spec.sizes)}]"
 
 
-def _shown(arg: Any) -> str:
+def shown_argument(arg: Any) -> str:
+    """An argument of an op: values by their names, sizes as formulas."""
     if isinstance(arg, (list, tuple)):
-        return "[" + ", ".join(_shown(item) for item in arg) + "]"
+        return "[" + ", ".join(shown_argument(item) for item in arg) + "]"
     if isinstance(arg, torch.nn.Module):  # a graph that a higher-order operator takes
         return f"<{type(arg).__name__}>"
     return str(arg) if not isinstance(arg, str) else repr(arg)
@@ -70,8 +71,10 @@ def text(graph: Shown) -> str:
             where = step.location
             lines.append(f"  # {step.origin}")
         targets = ", ".join("_" if output is None else f"{output}: {describe(output)}" for output in step.outputs)
-        arguments = [_shown(arg) for arg in step.args] + [f"{name}={_shown(arg)}" for name, arg in step.kwargs.items()]
+        arguments = [shown_argument(arg) for arg in step.args] + [
+            f"{name}={shown_argument(arg)}" for name, arg in step.kwargs.items()
+        ]
         bound = "".join(f"  -> {binding.symbol}" for binding in step.bindings)
         lines.append(f"  {f'{targets} = ' if targets else ''}{step.op}({', '.join(arguments)}){bound}")
-    lines.append(f"return {_shown(graph.outputs)}")
+    lines.append(f"return {shown_argument(graph.outputs)}")
     return "\n".join(lines)

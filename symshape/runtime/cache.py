@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from typing import Any
 
 import attrs
@@ -19,6 +20,7 @@ from symshape.calls.outputs import Build, finisher
 from symshape.calls.questions import Question, asking
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, State, slot_names
+from symshape.runtime.history import History
 from symshape.runtime.runners.protocol import Runner
 
 _MOST_SEEN = 8192  # different integers that are counted for an entry
@@ -120,6 +122,10 @@ class Entry:
         )
         return f"<Entry {self.number}: {shapes}; {guards}; {self.runner.describe()}>"
 
+    def _repr_html_(self) -> str:
+        modes = self.program.modes
+        return f"<p><b>{escape(repr(self)[1:-1])}</b><br>{escape(str(modes))}</p>{self.program.guards._repr_html_()}"
+
 
 Hit = tuple[Entry, tuple[int, ...], Seen]
 """The entry that serves a call, the integers to run it with, and where such calls are counted."""
@@ -170,6 +176,7 @@ class EntryCache:
         evictions: entries that left because the cache was full.
         clock: calls so far: who serves one notes it as the time of the entry's last use.
         makers: make the keys that the memo knows calls by.
+        history: what happened, for people.
     """
 
     def __init__(self, max_entries: int, memo_size: int, exact: ExactKey = FLAT) -> None:
@@ -181,6 +188,7 @@ class EntryCache:
         self.branches: tuple[Branch, ...] = ()
         self.entries: tuple[Entry, ...] = ()
         self.evictions = 0
+        self.history = History()
         self.lock = threading.RLock()
         self._busy = False
         self._lost: deque[Entry] = deque()
@@ -245,14 +253,19 @@ class EntryCache:
         """Where calls of an entry with these integers are counted; the rarest are forgotten when there are too many."""
         found = entry.seen.get(values)
         if found is None:
-            with self._changing():
-                if len(entry.seen) >= _MOST_SEEN:
-                    often = sorted(entry.seen.items(), key=lambda item: -item[1].calls)[: _MOST_SEEN // 2]
-                    entry.seen = dict(often)
-                    for branch in self.branches:
-                        branch.memo = {}
-                found = entry.seen.setdefault(values, Seen())
+            if len(entry.seen) >= _MOST_SEEN:
+                self._forget_rare(entry)
+            found = entry.seen.setdefault(values, Seen())
+            slots = entry.program.slots
+            self.history.note("new sizes", self.clock, entry=entry.number, values=values, slots=slots)
         return found
+
+    def _forget_rare(self, entry: Entry) -> None:
+        with self._changing():
+            often = sorted(entry.seen.items(), key=lambda item: -item[1].calls)[: _MOST_SEEN // 2]
+            entry.seen = dict(often)
+            for branch in self.branches:
+                branch.memo = {}
 
     def publish(self, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
         """Adds an entry; answers its branch and the entries that had to leave, released."""
@@ -266,6 +279,7 @@ class EntryCache:
             family.entries = (*family.entries, entry)
             branch.families[structure] = family
             self.entries = (*self.entries, entry)
+            self.history.note("trace", self.clock, entry=entry.number, milliseconds=entry.program.milliseconds)
             gone = self._evict(entry)
         _release(gone)
         return branch, gone
@@ -327,6 +341,7 @@ class EntryCache:
             self._remove(oldest)
             gone.append(oldest)
             self.evictions += 1
+            self.history.note("evicted", self.clock, entry=oldest.number, text="the cache was full")
         return gone
 
     def _remove(self, entry: Entry) -> None:
@@ -356,6 +371,7 @@ class EntryCache:
         with self._changing():
             gone, self.entries, self.branches = self.entries, (), ()
             self.evictions = self.clock = 0
+            self.history.clear()
             for entry in gone:
                 entry.gone = True
         _release(gone)

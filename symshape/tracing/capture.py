@@ -49,7 +49,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
-from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
+from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast, without_collections
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
@@ -132,7 +132,7 @@ def _capture(
     serves: bool,
 ) -> Program:
     start = time.perf_counter()
-    with _tracing_lock:
+    with _tracing_lock, without_collections():
         recorder = recorder_of(fn, call.constants, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
@@ -188,7 +188,7 @@ def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
     """What later calls compare: what was read, but for variables."""
     known = {each.where for each in variables}
     if not known:
-        return State(recorder.places, recorder.containers)
+        return State(recorder.places, recorder.containers, recorder.begun)
     places = [each for each in recorder.places if where_of(each) not in known]
     containers = [each for each in recorder.containers if (id(each.owner), "") not in known]
     containers = [each for each in containers if id(each.owner) not in recorder.stand_ins]
@@ -196,7 +196,7 @@ def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
     for each in containers:
         if id(each.owner) in with_variables:
             places += items_but(each, known)
-    return State(places, [each for each in containers if id(each.owner) not in with_variables])
+    return State(places, [each for each in containers if id(each.owner) not in with_variables], recorder.begun)
 
 
 def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:
@@ -284,7 +284,7 @@ def _undone(recorder: Recorder, changes: list[Changes], found: list[Any], tracer
 
 def _guards(env: ShapeEnv, options: Options) -> GuardSet:
     ranges = {symbol.name: limits_of(symbol.sources[0]) for symbol in env.symbols.values() if symbol.backed}
-    guards = GuardSet(tuple(env.guards), ranges)
+    guards = GuardSet(env.guards, ranges=ranges)
     return guards.minimise() if options.minimise_guards else guards
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -23,6 +24,18 @@ def compiling() -> Iterator[None]:
         torch.compiler._is_compiling_flag = before
 
 
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Python's collector of cycles waits until the trace is over: what a trace makes is kept, to be walked in vain."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
 def without_dynamo() -> AbstractContextManager[object]:
     """What is compiled with ``torch.compile`` runs as it was written: a trace sees its ops."""
     return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
@@ -35,7 +48,7 @@ def outside_transforms() -> AbstractContextManager[object]:
     """
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-    return temporarily_clear_interpreter_stack()  # type: ignore[no-any-return]
+    return temporarily_clear_interpreter_stack()
 
 
 @contextmanager

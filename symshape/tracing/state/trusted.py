@@ -51,6 +51,11 @@ def is_trusted(filename: str) -> bool:
     return filename.startswith(_STANDARD)
 
 
+def is_of_torch(filename: str) -> bool:
+    """Whether code of this file is torch's, its modules too."""
+    return filename.startswith(_TORCH)
+
+
 @functools.lru_cache(maxsize=4096)
 def is_machinery(name: str) -> bool:
     """Whether a module of this name is of Python or of torch: what its classes have is taken to stay."""

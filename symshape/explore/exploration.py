@@ -1,0 +1,67 @@
+"""What ``symshape.explore`` answers: a report that shows itself in a notebook, or is saved as a page."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from symshape.explore.page import page
+from symshape.explore.records import Report
+from symshape.explore.report_html import report_html
+
+
+class Exploration:
+    """A report: as data, as one HTML page, as a widget.
+
+    Attributes:
+        report: the records.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def html(self) -> str:
+        """The page: one document with everything in it, alive without a server and without the network."""
+        return page(self.report)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the page to a file; the path that was written to.
+
+        >>> import tempfile, guards, symshape
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     saved = symshape.explore(guards.GuardSet.read("n % 8 == 0")).save(f"{folder}/report.html")
+        ...     saved.read_text(encoding="utf-8")[:15]
+        '<!DOCTYPE html>'
+        """
+        target = Path(path)
+        target.write_text(self.html(), encoding="utf-8")
+        return target
+
+    def widget(self) -> Any:
+        """The same, as a widget for notebooks.
+
+        Raises:
+            ImportError: anywidget is not installed (the extra ``notebook``).
+        """
+        from symshape.explore.widget import widget_of
+
+        return widget_of(self.report)
+
+    def _repr_html_(self) -> str:
+        return report_html(self.report)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        """The widget for a notebook that can show one, and tables for any other place."""
+        static = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        if find_spec("anywidget") is None:
+            return static
+        found = self.widget()._repr_mimebundle_(**kwargs)
+        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        return {**data, **static}, metadata
+
+    def __repr__(self) -> str:
+        facts = dict(self.report.facts)
+        counted = [f"{facts[name]} {name}" for name in ("entries", "ops", "guards", "calls") if name in facts]
+        title = self.report.title
+        return f"<Exploration of {title[0].lower()}{title[1:]}: {', '.join(counted)}>"

@@ -1,0 +1,315 @@
+"""What a report shows, as plain data: records that become JSON, written by ``symshape.frontends.exploration``.
+
+Numbers that other records refer to are positions: of an origin in ``Report.origins``, a program in ``Report.programs``,
+a slot in ``Space.slots``, a formula in ``ProgramRecord.formulas``, a register of the tape beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+
+VERSION = 1
+"""Of the format; what reads a report checks it."""
+
+
+@attrs.frozen
+class TapeRecord:
+    """Steps that the page runs (see :class:`guards.terms.tape.Tape`).
+
+    Attributes:
+        steps: as the tape has them.
+        exact: doubles are exact where no value is greater.
+    """
+
+    steps: list[list[Any]]
+    exact: int
+
+
+@attrs.frozen
+class OriginRecord:
+    """A line of the user's program, or what else asked.
+
+    Attributes:
+        place: the file's name and the line, in short; empty if there is none.
+        text: the source text of the line.
+        asked: the op and the rule that asked.
+        excerpt: lines around it, each with its number.
+        line: its number.
+    """
+
+    place: str
+    text: str
+    asked: str
+    excerpt: list[tuple[int, str]]
+    line: int
+
+
+@attrs.frozen
+class SlotRecord:
+    """An integer that one may turn.
+
+    Attributes:
+        name: a short name (``s0``), for formulas.
+        source: where it is read, in the caller's words.
+        low, high: what it can be at all; None for no bound.
+        start: its value to begin with.
+        top: the greatest value of its slider.
+        fixed: whether every program has it as the same constant.
+        derived: the register that computes it from the others, for a stride or an offset; None for a free one.
+    """
+
+    name: str
+    source: str
+    low: int | None
+    high: int | None
+    start: int
+    top: int
+    fixed: bool = False
+    derived: int | None = None
+
+
+@attrs.frozen
+class GuardRecord:
+    """One condition.
+
+    Attributes:
+        text: in symbols.
+        words: in the caller's words.
+        register: of the tape: whether it holds.
+        kind: ``guard``, ``declared`` (a range that the user gave), ``range`` (what an integer of its kind can be),
+            ``static`` (traced as a constant) or ``layout`` (a stride or offset as it was).
+        origin: who needed it.
+        slots: the slots that it speaks about.
+        note: what else is known of it: that others imply it, or that it contradicts others.
+        implied_by: the positions of guards that imply it together, if some do.
+    """
+
+    text: str
+    words: str
+    register: int
+    kind: str = "guard"
+    origin: int | None = None
+    slots: list[int] = attrs.field(factory=list)
+    note: str = ""
+    implied_by: list[int] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class EntryRecord:
+    """One guard set in a space, and the program behind it.
+
+    Attributes:
+        label: how it is called.
+        guards: all that must hold.
+        program: the program, if there is one.
+        calls: how many calls it served.
+        runner: what runs it.
+        born: the number of the call that it was traced for; 0 where that is not known.
+    """
+
+    label: str
+    guards: list[GuardRecord]
+    program: int | None = None
+    calls: int = 0
+    runner: str = ""
+    born: int = 0
+
+
+@attrs.frozen
+class BranchRecord:
+    """A node of a dispatch tree.
+
+    Attributes:
+        label: what leads here from the node above: a value, a range, ``else``.
+        asks: what is looked at here; empty for a leaf.
+        entries: what a leaf tries, in order: positions of entries.
+        calls: how many of the recorded calls pass.
+        branches: the nodes below.
+    """
+
+    label: str
+    asks: str
+    entries: list[int]
+    calls: int
+    branches: list[BranchRecord]
+
+
+@attrs.frozen
+class PointRecord:
+    """Calls with the same integers: their values by slot, the number of calls, and the position of who served them."""
+
+    values: list[int | str]
+    calls: int
+    entry: int | None
+
+
+@attrs.frozen
+class Space:
+    """What can be asked about calls of one structure: the integers, and the entries that wait for them, in order.
+
+    Attributes:
+        label: what tells this structure from the others; empty if there are no others.
+        structure: the arguments and modes, in words.
+        slots: the integers of a call.
+        links: groups of slots that are equal in every call that is served: they turn together.
+        tape: computes the guards and derived slots.
+        entries: the first whose guards hold serves.
+        points: recorded calls.
+        tree: how an entry is found.
+        comparisons: for two entries what tells them apart, in a sentence.
+        verdict: what is known of the set as a whole, such as that it holds nowhere.
+    """
+
+    label: str
+    structure: list[str]
+    slots: list[SlotRecord]
+    links: list[list[int]]
+    tape: TapeRecord
+    entries: list[EntryRecord]
+    points: list[PointRecord] = attrs.field(factory=list)
+    tree: BranchRecord | None = None
+    comparisons: list[tuple[int, int, str]] = attrs.field(factory=list)
+    verdict: str = ""
+
+
+@attrs.frozen
+class SymbolRecord:
+    """A symbol of a program: where it is read or was born; the slot that holds it, if it is not known only later."""
+
+    name: str
+    whence: str
+    hint: int | None
+    policy: str
+    slot: int | None
+
+
+@attrs.frozen
+class FormulaRecord:
+    """An integer of a program: its text, its register, the symbols in it."""
+
+    text: str
+    register: int
+    symbols: list[str]
+
+
+@attrs.frozen
+class TensorRecord:
+    """A tensor: its name in the program, what the caller calls it, its dtype, and its sizes as formulas."""
+
+    name: str
+    path: str
+    dtype: str
+    sizes: list[int]
+
+
+@attrs.frozen
+class StepRecord:
+    """One op: its name, arguments as text, what it returns, the user's line; ``kind`` is ``op`` or ``assert``."""
+
+    op: str
+    args: str
+    outputs: list[TensorRecord]
+    origin: int | None
+    kind: str = "op"
+
+
+@attrs.frozen
+class ProgramRecord:
+    """A traced program.
+
+    Attributes:
+        name: of the function.
+        symbols: its symbols; the tape's slots are they, in order.
+        tape: computes the formulas.
+        formulas: each integer once.
+        inputs, outputs: its tensors, and other outputs as text in ``path``.
+        lifted: how many parameters, buffers and constants it reads.
+        steps: its ops, in order.
+        costs: what it costs, by name, as formulas: ``flops``, ``read``, ``written``, ``memory``.
+        notes: what the costs leave out, and the like.
+        milliseconds: how long tracing took.
+    """
+
+    name: str
+    symbols: list[SymbolRecord]
+    tape: TapeRecord
+    formulas: list[FormulaRecord]
+    inputs: list[TensorRecord]
+    outputs: list[TensorRecord]
+    lifted: int
+    steps: list[StepRecord]
+    costs: dict[str, int]
+    notes: list[str]
+    milliseconds: float
+
+
+@attrs.frozen
+class MomentRecord:
+    """Something that happened to a cache.
+
+    Attributes:
+        call: the number of the call in which it happened.
+        seconds: after the first thing that is remembered.
+        kind: ``trace``, ``new sizes``, ``fallback``, ``evicted``, ``captured``.
+        entry: the number of the entry, if it is about one.
+        sizes: the call's integers, in words.
+        text: why.
+        milliseconds: how long it took, where that is known.
+    """
+
+    call: int
+    seconds: float
+    kind: str
+    entry: int | None
+    sizes: str
+    text: str
+    milliseconds: float | None = None
+
+
+@attrs.frozen
+class Report:
+    """All that a page shows.
+
+    Attributes:
+        title: what is shown.
+        kind: ``guards``, ``trace``, ``cache`` or ``dynamo``.
+        facts: what stands below the title: pairs of a name and a value.
+        origins: lines that guards and ops refer to.
+        spaces: one for each structure of arguments.
+        programs: what entries run.
+        moments: the history of a cache, bounded.
+        notes: what could not be shown, and why.
+        version: of this format.
+    """
+
+    title: str
+    kind: str
+    facts: list[tuple[str, str]]
+    origins: list[OriginRecord]
+    spaces: list[Space]
+    programs: list[ProgramRecord]
+    moments: list[MomentRecord] = attrs.field(factory=list)
+    notes: list[str] = attrs.field(factory=list)
+    version: int = VERSION
+
+    def to_data(self) -> dict[str, Any]:
+        """The report as dictionaries, lists, texts and numbers; what is left at its default is left out."""
+        found: dict[str, Any] = _plain(self)
+        return found
+
+    def to_json(self) -> str:
+        """The report as JSON on one line."""
+        return json.dumps(self.to_data(), separators=(",", ":"), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if attrs.has(type(value)):
+        return {f.name: _plain(item) for f in attrs.fields(type(value)) if (item := getattr(value, f.name)) is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,77 @@
+"""A report without scripts: the tables that a notebook shows where it cannot show more. All text is escaped."""
+
+from __future__ import annotations
+
+from html import escape
+
+from guards.sets.html import table
+from symshape.explore.records import EntryRecord, GuardRecord, ProgramRecord, Report, Space
+from symshape.explore.static_map import map_svg
+
+_MOST = 12  # entries that are shown with their guards
+_MOST_DRAWN = 32  # entries that are drawn on a map: each cell asks them all
+_QUIET = ("range", "static", "layout")
+
+
+def report_html(report: Report) -> str:
+    """The report as headings and tables."""
+    facts = ", ".join(f"{escape(name)} {escape(value)}" for name, value in report.facts)
+    parts = [f"<p><b>{escape(report.title)}</b>: {facts}</p>"]
+    parts += [_space(space, report) for space in report.spaces]
+    parts += [f"<p>{escape(note)}</p>" for note in report.notes]
+    if report.moments:
+        rows = [(str(m.call), m.kind, m.sizes, m.text) for m in report.moments[-_MOST:]]
+        parts.append(table(("call", "what", "sizes", "why"), rows, caption="history", code=("sizes",)))
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _space(space: Space, report: Report) -> str:
+    parts = [f"<p>{escape(space.label)}</p>"] if space.label else []
+    if space.verdict:
+        parts.append(f"<p><b>{escape(space.verdict)}</b></p>")
+    if len(space.entries) == 1:
+        parts.append(_guards(space.entries[0], report))
+        parts.append(_outputs(space.entries[0], report))
+        parts.append(map_svg(space))
+        return "".join(parts)
+    rows = [_entry_row(entry, report) for entry in space.entries[:_MOST]]
+    columns = ("entry", "calls", "fixed", "guards", "outputs", "runs on")
+    parts.append(table(columns, rows, caption=f"entries ({len(space.entries)})", code=("fixed", "guards", "outputs")))
+    if len(space.entries) <= _MOST_DRAWN:
+        parts.append(map_svg(space))
+    return "".join(parts)
+
+
+def _entry_row(entry: EntryRecord, report: Report) -> tuple[str, ...]:
+    fixed = ", ".join(guard.words for guard in entry.guards if guard.kind == "static")
+    guards = "; ".join(guard.words for guard in entry.guards if guard.kind not in _QUIET)
+    outputs = "" if entry.program is None else ", ".join(_shapes(report.programs[entry.program]))
+    return entry.label, str(entry.calls), fixed, guards or "none", outputs, entry.runner
+
+
+def _shapes(program: ProgramRecord) -> list[str]:
+    return [
+        f"{each.dtype}[{', '.join(program.formulas[size].text for size in each.sizes)}]" if each.dtype else each.path
+        for each in program.outputs
+    ]
+
+
+def _guards(entry: EntryRecord, report: Report) -> str:
+    rows = [(guard.text, guard.words, *_origin(guard, report)) for guard in entry.guards if guard.kind != "range"]
+    columns = ("guard", "in your words", "needed at", "line", "asked by")
+    return table(columns, rows, caption=f"guards ({len(rows)})", code=("guard", "in your words", "line"))
+
+
+def _origin(guard: GuardRecord, report: Report) -> tuple[str, str, str]:
+    if guard.origin is None:
+        return "", "", guard.note
+    origin = report.origins[guard.origin]
+    return origin.place, origin.text, ", ".join(part for part in (origin.asked, guard.note) if part)
+
+
+def _outputs(entry: EntryRecord, report: Report) -> str:
+    if entry.program is None:
+        return ""
+    program = report.programs[entry.program]
+    rows = [(each.path, shape) for each, shape in zip(program.outputs, _shapes(program), strict=True)]
+    return table(("output", "tensor"), rows, caption=f"outputs ({len(rows)})", code=("output", "tensor"))

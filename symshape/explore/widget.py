@@ -1,0 +1,22 @@
+"""The report as a widget, on anywidget: for JupyterLab, Notebook 7, VS Code and Colab."""
+
+from __future__ import annotations
+
+import anywidget
+import traitlets
+
+from symshape.explore.page import asset, script
+from symshape.explore.records import Report
+
+
+class ReportWidget(anywidget.AnyWidget):
+    """Shows a report; all that it does happens in the browser."""
+
+    _esm = script()
+    _css = asset("report.css")
+    data = traitlets.Dict().tag(sync=True)
+
+
+def widget_of(report: Report) -> ReportWidget:
+    """The widget that shows a report."""
+    return ReportWidget(data=report.to_data())

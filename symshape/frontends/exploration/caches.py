@@ -1,0 +1,197 @@
+"""A compiled function as a report: a space for each structure of arguments that it was called with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from guards.dispatch.explanation import distinguish
+from guards.dispatch.outline import Outline, outline
+from guards.sets.sources import spelled
+from guards.terms import fold
+from guards.terms.arithmetic import symbol
+from guards.terms.tape import number
+from guards.terms.term import Op
+from symshape.explore.records import (
+    BranchRecord,
+    EntryRecord,
+    MomentRecord,
+    PointRecord,
+    ProgramRecord,
+    Report,
+    SlotRecord,
+    Space,
+)
+from symshape.frontends.exploration.origins import Origins
+from symshape.frontends.exploration.programs import program_record
+from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
+from symshape.frontends.stats import Stats
+from symshape.graph.program import Program, limits_of, slot_names
+from symshape.runtime.cache import Branch, Entry, EntryCache, Family
+
+_MOST_POINTS = 2000
+_COMPARING = 0.5  # seconds of a processor for all sentences about two entries
+_MOST_STEPS = 6000  # ops of all programs together that are shown
+
+
+def cache_report(cache: EntryCache, stats: Stats, name: str, *, short: bool = False) -> Report:
+    """The report of a compiled function; a ``short`` one leaves out what tables do not show."""
+    origins = Origins()
+    reader = _CacheReader(cache, origins, not short)
+    reader.read()
+    facts = [
+        ("entries", str(stats.entries)),
+        ("calls", str(stats.calls)),
+        ("hits", str(stats.hits)),
+        ("traces", str(stats.traces)),
+        ("fallbacks", str(stats.fallbacks)),
+        ("evictions", str(stats.evictions)),
+        ("spent tracing", f"{stats.trace_ms:.0f} ms"),
+    ]
+    title = f"The compiled function {name}"
+    moments = _moments(cache)
+    return Report(title, "cache", facts, origins.records, reader.spaces, reader.programs, moments)
+
+
+def _moments(cache: EntryCache) -> list[MomentRecord]:
+    """The history, with the sizes in the caller's words."""
+    found = cache.history.moments()
+    start = found[0].at if found else 0.0
+    records = []
+    for each in found:
+        named = [f"{slot.source.text()}={value}" for slot, value in zip(each.slots, each.values, strict=False)]
+        records.append(
+            MomentRecord(
+                call=each.call,
+                seconds=round(each.at - start, 3),
+                kind=each.kind,
+                entry=each.entry,
+                sizes=", ".join(named or map(str, each.values)),
+                text=each.text,
+                milliseconds=None if each.milliseconds is None else round(each.milliseconds, 1),
+            )
+        )
+    return records
+
+
+class _CacheReader:
+    """Reads a cache once: its spaces and programs."""
+
+    def __init__(self, cache: EntryCache, origins: Origins, detailed: bool) -> None:
+        self._cache = cache
+        self._origins = origins
+        self._detailed = detailed
+        self._steps_left = _MOST_STEPS
+        self._until = time.thread_time() + (_COMPARING if detailed else 0)
+        self.programs: list[ProgramRecord] = []
+        self.spaces: list[Space] = []
+
+    def read(self) -> None:
+        """Fills ``spaces`` and ``programs``, the structure with most calls first."""
+        places = [(branch, family) for branch in self._cache.branches for family in branch.families.values()]
+        described = [_structure(family.entries[0].program) for _, family in places]
+        branches = list(self._cache.branches)
+        for (branch, family), structure in zip(places, described, strict=True):
+            different = [line for line in structure if any(line not in other for other in described)]
+            if len(branches) > 1:
+                different.append(_state(branches, branch))
+            self.spaces.append(self._space(family, structure, ", ".join(different) if len(places) > 1 else ""))
+        self.spaces.sort(key=lambda space: -sum(entry.calls for entry in space.entries))
+
+    def _space(self, family: Family, structure: list[str], label: str) -> Space:
+        entries = family.entries
+        names = slot_names(len(entries[0].program.slots))
+        maker = SpaceMaker(names, self._origins)
+        general = max(entries, key=lambda each: len(each.program.positions))
+        words = spelled({name: slot.source for name, slot in zip(names, general.program.slots, strict=True)})
+        points, seen = _points(entries)
+        records = [self._entry(entry, maker, words) for entry in entries]
+        slots = [_slot(index, entries, general, maker, seen) for index in range(len(names))]
+        links = linked([guard.term for guard in general.guards], names)
+        drawn = _branch(outline(family.tree, words), "", entries, points)
+        return Space(
+            label, structure, slots, links, maker.record(), records, points, drawn, self._comparisons(entries, words)
+        )
+
+    def _entry(self, entry: Entry, maker: SpaceMaker, words: dict[str, str]) -> EntryRecord:
+        program = entry.program
+        calls = sum(each.calls for each in list(entry.seen.values()))
+        number = len(program.graph.steps)
+        whole = self._detailed and number <= self._steps_left
+        self._steps_left -= number if whole else 0
+        self.programs.append(program_record(program, self._origins, program.positions, whole=whole))
+        return EntryRecord(
+            label=f"entry {entry.number}",
+            guards=maker.guards(entry.guards, words, words),  # symbols are named anew by each entry
+            program=len(self.programs) - 1,
+            calls=calls,
+            runner=entry.runner.describe(),
+        )
+
+    def _comparisons(self, entries: Sequence[Entry], words: dict[str, str]) -> list[tuple[int, int, str]]:
+        found: list[tuple[int, int, str]] = []
+        for second in range(len(entries) - 1, 0, -1):
+            for first in range(second - 1, -1, -1):
+                if time.thread_time() > self._until:
+                    return found
+                told = distinguish(entries[first].guards, entries[second].guards, words).text
+                found.append((first, second, told))
+        return found
+
+
+def _slot(index: int, entries: Sequence[Entry], general: Entry, maker: SpaceMaker, seen: list[set[int]]) -> SlotRecord:
+    terms = [entry.program.slots[index].term for entry in entries]
+    slot = general.program.slots[index]
+    low, high = limits_of(slot.source)
+    fixed = slot.term.op is Op.CONST and all(term is slot.term for term in terms)
+    derived = None
+    first = {symbol(name): symbol(f"v{position}") for name, position in general.program.positions.items()}
+    free = slot.term.op is Op.CONST or first.get(slot.term) is symbol(f"v{index}")
+    if not free and all(part in first for part in slot.term.symbols):
+        derived = maker.tape.add(fold.substitute(slot.term, first))
+    start = _example(general.program, index)
+    top = top_of(start, high, seen[index])
+    return SlotRecord(f"v{index}", slot.source.text(), low, high, start, top, fixed, derived)
+
+
+def _example(program: Program, index: int) -> int:
+    """The value that a slot had in the call that was traced."""
+    hints = {name: each.hint for name, each in program.symbols.items() if each.hint is not None}
+    found: int = fold.evaluate(program.slots[index].term, hints)
+    return found
+
+
+def _points(entries: Sequence[Entry]) -> tuple[list[PointRecord], list[set[int]]]:
+    """Which integers came how often, the most frequent first; and by slot the values that came at all."""
+    rows = [(v, s.calls, at) for at, entry in enumerate(entries) for v, s in list(entry.seen.items()) if s.calls]
+    rows.sort(key=lambda row: -row[1])
+    seen: list[set[int]] = [set() for _ in entries[0].program.slots]
+    for values, _, _ in rows:
+        for found, value in zip(seen, values, strict=True):
+            found.add(value)
+    return [PointRecord([number(value) for value in v], calls, at) for v, calls, at in rows[:_MOST_POINTS]], seen
+
+
+def _structure(program: Program) -> list[str]:
+    """The arguments and modes of a call, in words."""
+    lines = [str(program.modes)] if str(program.modes) else []
+    for path, key in zip(program.call.paths, program.call.keys, strict=True):
+        lines.append(f"{path}: {key}")
+    return lines
+
+
+def _state(branches: Sequence[Branch], branch: Branch) -> str:
+    return f"state {branches.index(branch) + 1} of {len(branches)} that the function was found in"
+
+
+def _branch(node: Outline, label: str, entries: Sequence[Entry], points: Sequence[PointRecord]) -> BranchRecord:
+    positions = {id(entry): at for at, entry in enumerate(entries)}
+    here = [positions[id(entry)] for entry in node.entries]
+    passing: list[list[PointRecord]] = [[] for _ in node.branches]
+    for point in points:
+        if point.entry is not None:
+            chosen = node.chosen(tuple(int(value) for value in point.values), entries[point.entry])
+            if chosen is not None:
+                passing[chosen].append(point)
+    below = [_branch(child, text, entries, part) for (text, child), part in zip(node.branches, passing, strict=True)]
+    return BranchRecord(label, node.asks, here, sum(point.calls for point in points), below)

@@ -1,0 +1,83 @@
+"""The report of a function that ``torch.compile`` compiled with a backend that is not ours."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+import attrs
+
+from guards.sets.guard import Guard
+from guards.sets.guard_set import GuardSet
+from guards.terms.arithmetic import split
+from guards.terms.term import Op
+from symshape.explore.records import EntryRecord, Report, SlotRecord, Space
+from symshape.frontends.exploration.dynamo_guards import DynamoCache, DynamoEntry, read_dynamo
+from symshape.frontends.exploration.origins import Origins
+from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
+
+_NOTE = (
+    "These are the guards of Dynamo's own cache, read from their text. Those that are not about sizes, or were not "
+    "understood, are listed as they stand and are taken to hold here."
+)
+
+
+def dynamo_report(code: CodeType, name: str) -> Report:
+    """What Dynamo keeps for a function, as far as it is about integers; the rest as text."""
+    cache = read_dynamo(code)
+    origins = Origins()
+    facts = [("entries", str(len(cache.entries)))]
+    notes = [_NOTE]
+    unread = sorted({text for entry in cache.entries for text in entry.texts})
+    structure = [text if len(text) < 200 else f"{text[:200]}…" for text in unread]
+    space = attrs.evolve(_space(cache, origins), structure=structure)
+    return Report(f"Dynamo's programs of {name}", "dynamo", facts, origins.records, [space], [], [], notes)
+
+
+def _space(cache: DynamoCache, origins: Origins) -> Space:
+    names = tuple(cache.sources)
+    maker = SpaceMaker(names, origins)
+    ranges = {name: (0, None) if "(" in text else (None, None) for name, text in cache.sources.items()}
+    entries = []
+    for each in cache.entries:
+        own = {name: limits for name, limits in ranges.items() if any(name in _symbols(g) for g in each.guards)}
+        guard_set = GuardSet(each.guards, own)  # the other symbols are free
+        entries.append(EntryRecord(f"entry {each.name}", maker.guards(guard_set, cache.sources, cache.sources)))
+    general = min(cache.entries, key=lambda each: sum(_value(guard) is not None for guard in each.guards))
+    start = _start(cache, general)
+    slots = [
+        SlotRecord(name, text, ranges[name][0], None, start[name], top_of(start[name], None), _is_fixed(cache, name))
+        for name, text in cache.sources.items()
+    ]
+    links = linked([guard.term for guard in general.guards], names)
+    return Space("", [], slots, links, maker.record(), entries)
+
+
+def _symbols(guard: Guard) -> set[str]:
+    return {each.name for each in guard.term.symbols}
+
+
+def _value(guard: Guard) -> tuple[str, int] | None:
+    """The symbol and the number of a guard that fixes one."""
+    term = guard.term
+    if term.op is not Op.EQ:
+        return None
+    constant, items = split(term.args[0])
+    if len(items) != 1 or items[0][0].op is not Op.SYMBOL or abs(items[0][1]) != 1:
+        return None
+    return items[0][0].name, -constant * items[0][1]
+
+
+def _fixed(entry: DynamoEntry) -> dict[str, int]:
+    return dict(found for guard in entry.guards if (found := _value(guard)) is not None)
+
+
+def _is_fixed(cache: DynamoCache, name: str) -> bool:
+    values = {_fixed(entry).get(name) for entry in cache.entries}
+    return len(values) == 1 and None not in values
+
+
+def _start(cache: DynamoCache, general: DynamoEntry) -> dict[str, int]:
+    """Values to begin with: those of the most general entry, where it fixes any, else some that it takes."""
+    found = GuardSet(general.guards, {}).sample(1)
+    inside = found[0] if found else {}
+    return {name: inside.get(name, 2) for name in cache.sources}

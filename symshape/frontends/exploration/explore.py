@@ -1,0 +1,91 @@
+"""``symshape.explore``: a guard set, a trace, a compiled function or Dynamo's cache as something to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from guards.sets.guard_set import GuardSet
+from symshape.errors import InputError
+from symshape.explore.exploration import Exploration
+from symshape.explore.records import Report
+from symshape.frontends.compiled import Compiled
+from symshape.frontends.compiled_module import compiled_of
+from symshape.frontends.exploration.caches import cache_report
+from symshape.frontends.exploration.dynamo import dynamo_report
+from symshape.frontends.exploration.dynamo_guards import code_of
+from symshape.frontends.exploration.origins import Origins
+from symshape.frontends.exploration.programs import program_record
+from symshape.frontends.exploration.spaces import space_of_guards, space_of_program
+from symshape.frontends.trace import Traced
+from symshape.user_code import name_of
+
+__all__ = ["explore"]
+
+
+def explore(x: Traced | Compiled | GuardSet | Callable[..., Any]) -> Exploration:
+    """What there is to see of a trace, a compiled function, a guard set, or a function of ``torch.compile``.
+
+    In a notebook it shows itself, interactively where anywidget is installed (the extra ``notebook``); elsewhere
+    ``.save("report.html")`` writes one file that needs nothing else.
+
+    Args:
+        x: a :class:`symshape.Traced`, what :func:`symshape.compile` or ``torch.compile`` answered, or a
+            :class:`guards.GuardSet`.
+
+    Raises:
+        InputError: it is something else, or Dynamo keeps nothing for it.
+        UnsupportedError: this version of torch does not show what Dynamo keeps.
+
+    >>> import torch, symshape
+    >>> double = symshape.compile(lambda x: x * 2)
+    >>> for n in (8, 5, 8):
+    ...     assert double(torch.ones(n)).shape == (n,)
+    >>> symshape.explore(double)
+    <Exploration of the compiled function <lambda>: 2 entries, 3 calls>
+    """
+    if isinstance(x, GuardSet):
+        return Exploration(_of_guards(x))
+    if isinstance(x, Traced):
+        return Exploration(_of_trace(x))
+    compiled = x if isinstance(x, Compiled) else _compiled_module(x)
+    if compiled is not None:
+        return Exploration(cache_report(compiled._cache, compiled.stats(), name_of(compiled.fn)))
+    code = code_of(x)
+    if code is not None:
+        return Exploration(dynamo_report(code, code.co_qualname))
+    raise InputError(
+        "symshape.explore looks at a symshape.Traced, a function that symshape.compile or torch.compile answered, or a "
+        f"guards.GuardSet, not at a {type(x).__name__}"
+    )
+
+
+def _compiled_module(x: object) -> Compiled | None:
+    if not isinstance(x, torch.nn.Module):
+        return None
+    try:
+        return compiled_of(x)
+    except InputError:
+        return None
+
+
+def _of_guards(guard_set: GuardSet) -> Report:
+    origins = Origins()
+    space = space_of_guards(guard_set, {}, origins)
+    facts = [("guards", str(len(guard_set))), ("symbols", ", ".join(guard_set.symbols) or "none")]
+    return Report("A guard set", "guards", facts, origins.records, [space], [])
+
+
+def _of_trace(traced: Traced) -> Report:
+    program, origins = traced.program, Origins()
+    space = space_of_program(program, origins, 0)
+    record = program_record(program, origins, {slot.name: at for at, slot in enumerate(space.slots)})
+    facts = [
+        ("ops", str(len(program.graph.nodes))),
+        ("guards", str(len(program.guards))),
+        ("symbols", ", ".join(program.symbols) or "none"),
+        ("traced in", f"{program.milliseconds:.0f} ms"),
+    ]
+    return Report(f"The trace of {program.name}", "trace", facts, origins.records, [space], [record])

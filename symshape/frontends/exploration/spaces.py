@@ -1,0 +1,194 @@
+"""Guard sets and families of entries as spaces: the integers that one may turn, and what waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from guards.asking.ladder import Effort
+from guards.domains.interval_arithmetic import Pair
+from guards.facts.facts import Facts
+from guards.regions.minimising import needed
+from guards.regions.satisfiability import implied
+from guards.sets.guard import Guard
+from guards.sets.guard_set import GuardSet
+from guards.sets.origin import DECLARED
+from guards.sets.sources import Source, spelled
+from guards.terms import arithmetic
+from guards.terms.arithmetic import symbol
+from guards.terms.tape import EXACT, Tape
+from guards.terms.term import Op, Term
+from symshape.explore.records import EntryRecord, GuardRecord, SlotRecord, Space, TapeRecord
+from symshape.frontends.exploration.origins import Origins
+from symshape.graph.program import Program
+
+_KINDS = {"declared": "declared", "static": "static", "layout": "layout"}
+_EXPLAINED = 24  # guards of a set up to which it is asked which of them others imply
+
+
+class SpaceMaker:
+    """Makes one space: slots by name, guards on one tape."""
+
+    def __init__(self, names: Sequence[str], origins: Origins) -> None:
+        self.names = tuple(names)
+        self.tape = Tape(self.names)
+        self._origins = origins
+
+    def guards(self, guard_set: GuardSet, words: Mapping[str, str], shown: Mapping[str, str]) -> list[GuardRecord]:
+        """The conditions of a set; ``words`` and ``shown`` spell its symbols for the caller, and in short."""
+        return [self._guard(guard, words, shown) for guard in guard_set.conditions]
+
+    def _guard(self, guard: Guard, words: Mapping[str, str], shown: Mapping[str, str]) -> GuardRecord:
+        origin = guard.origin
+        kind = "range" if origin == DECLARED else _KINDS.get(origin.rule, "guard") if origin else "guard"
+        return GuardRecord(
+            text=guard.text(shown),
+            words=guard.text(words),
+            register=self.tape.add(guard.term),
+            kind=kind,
+            origin=None if kind == "range" else self._origins.add(origin),
+            slots=[index for index, name in enumerate(self.names) if symbol(name) in guard.term.symbols],
+        )
+
+    def record(self) -> TapeRecord:
+        """The tape, when everything is on it."""
+        return TapeRecord(self.tape.steps, self.tape.exact_up_to())
+
+
+def top_of(start: int, high: int | None, seen: Iterable[int] = ()) -> int:
+    """Where a slider ends: a power of two beyond all that came and all that is allowed.
+
+    >>> top_of(12, None), top_of(12, 4096), top_of(0, None, [5, 1000])
+    (16, 8192, 1024)
+    """
+    most = max([start, *seen, 8])
+    if high is not None and high < EXACT // 4:
+        most = max(most, high)
+    return 1 << most.bit_length() if most & (most - 1) else 2 * most
+
+
+def linked(guards: Iterable[Term], names: Sequence[str]) -> list[list[int]]:
+    """Groups of slots that these conditions hold equal.
+
+    >>> from guards import parse
+    >>> linked([parse("a == b"), parse("c == b"), parse("a > 2")], ["a", "b", "c", "d"])
+    [[0, 1, 2]]
+    """
+    positions = {symbol(name): index for index, name in enumerate(names)}
+    group = {index: {index} for index in range(len(names))}
+    for term in guards:
+        pair = _equal_symbols(term)
+        if pair is not None and pair[0] in positions and pair[1] in positions:
+            both = group[positions[pair[0]]] | group[positions[pair[1]]]
+            for index in both:
+                group[index] = both
+    return [list(found) for found in sorted({tuple(sorted(each)) for each in group.values() if len(each) > 1})]
+
+
+def _equal_symbols(term: Term) -> tuple[Term, Term] | None:
+    if term.op is not Op.EQ:
+        return None
+    constant, items = arithmetic.split(term.args[0])
+    if constant or len(items) != 2 or {factor for _, factor in items} != {1, -1}:
+        return None
+    first, second = (monomial for monomial, _ in items)
+    return (first, second) if first.op is second.op is Op.SYMBOL else None
+
+
+# -- a guard set alone ------------------------------------------------------------------------------------------------
+
+
+def space_of_guards(guard_set: GuardSet, sources: Mapping[str, Source | str], origins: Origins) -> Space:
+    """A guard set by itself: its symbols, which of its guards others imply, and whether it holds anywhere."""
+    maker = SpaceMaker(guard_set.symbols, origins)
+    words = spelled(sources)
+    start = _example(guard_set)
+    slots = [
+        _slot(name, words.get(name, name), limits, start.get(name, 0), _inside(guard_set, name))
+        for name, limits in guard_set.ranges.items()
+    ]
+    records, verdict = _studied(guard_set, maker.guards(guard_set, words, {}))
+    entry = EntryRecord("the guards", records)
+    return Space(
+        "", [], slots, linked([g.term for g in guard_set], maker.names), maker.record(), [entry], [], None, [], verdict
+    )
+
+
+def _example(guard_set: GuardSet) -> dict[str, int]:
+    found = guard_set.sample(1)
+    return found[0] if found else {}
+
+
+def _inside(guard_set: GuardSet, name: str) -> Pair:
+    """The range of a symbol as its guards narrow it."""
+    ranges = {symbol(each): limits for each, limits in guard_set.ranges.items()}
+    interval = Facts.make(ranges, [guard.term for guard in guard_set]).interval(symbol(name))
+    return interval.lo, interval.hi
+
+
+def _slot(name: str, source: str, limits: Pair, start: int, inside: Pair, seen: Iterable[int] = ()) -> SlotRecord:
+    low, high = limits
+    return SlotRecord(name, source, low, high, start, top_of(start, inside[1] if high is None else high, seen))
+
+
+def _studied(guard_set: GuardSet, records: list[GuardRecord]) -> tuple[list[GuardRecord], str]:
+    """What can be proven of the guards together: which are implied by which, and a contradiction."""
+    conflict = guard_set.core()
+    if conflict is not None:
+        contradicting = {guard.term for guard in conflict.conditions}
+        note = "contradicts the others that are marked so"
+        marked = [
+            attrs.evolve(record, note=note) if guard.term in contradicting else record
+            for record, guard in zip(records, guard_set.conditions, strict=True)
+        ]
+        return marked, f"no sizes satisfy all of these guards: {' and '.join(g.text() for g in conflict.conditions)}"
+    terms = [guard.term for guard in guard_set]
+    if not 1 < len(terms) <= _EXPLAINED:
+        return records, ""
+    kept = set(needed(terms, guard_set.ranges, Effort.CHEAP))
+    offset = len(guard_set.conditions) - len(terms)
+    found = list(records)
+    for index in range(len(terms)):
+        if index not in kept:
+            reasons = _reasons(index, sorted(kept), terms, guard_set.ranges)
+            note = "implied by others" if reasons else "implied by the ranges"
+            found[offset + index] = attrs.evolve(
+                found[offset + index], note=note, implied_by=[offset + each for each in reasons]
+            )
+    return found, ""
+
+
+def _reasons(index: int, kept: list[int], terms: Sequence[Term], ranges: Mapping[str, Pair]) -> list[int]:
+    """Few of the guards that are kept which imply the one at ``index``: each is left out that is not needed."""
+    left = list(kept)
+    for each in kept:
+        fewer = [other for other in left if other != each]
+        if implied([terms[other] for other in fewer], ranges, terms[index]).satisfiable is False:
+            left = fewer
+    return left
+
+
+# -- a trace ----------------------------------------------------------------------------------------------------------
+
+
+def space_of_program(program: Program, origins: Origins, number: int) -> Space:
+    """One program: the symbols that its arguments give, and its guards."""
+    backed = [each for each in program.symbols.values() if each.backed]
+    words = spelled(program.sources)
+    maker = SpaceMaker([each.name for each in backed], origins)
+    guards = GuardSet(program.guards.guards, {n: r for n, r in program.guards.ranges.items() if n in maker.names})
+    slots = [
+        _slot(
+            each.name,
+            words[each.name],
+            guards.ranges.get(each.name, (0, None)),
+            each.hint or 0,
+            _inside(guards, each.name),
+        )
+        for each in backed
+    ]
+    entry = EntryRecord(program.name, maker.guards(guards, words, {}), number)
+    links = linked([guard.term for guard in guards], maker.names)
+    fixed = [f"{slot.source.text()} = {slot.term}" for slot in program.slots if slot.term.op is Op.CONST]
+    return Space("", fixed, slots, links, maker.record(), [entry], [])

@@ -1,0 +1,257 @@
+"""The saved page in a real browser: it answers what the engine answers, and everybody can use it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from guards import Guard, GuardSet, Origin, parse
+from symshape.frontends.compiled import Compiled
+from tests.symshape.explore.browser import AXE, Page, windows
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    yield from windows()
+
+
+def branching(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if x.size(0) > 20:
+        x = x[:20]
+    if x.size(0) % 8 == 0:
+        return (x.view(-1, 8) * y.size(0)).sum(1)
+    if x.size(0) < y.size(0):
+        return y[: x.size(0)] + x
+    return torch.cat([x, y])
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Compiled:
+    found = symshape.compile(branching, dynamic=True)
+    for a, b in ((8, 3), (16, 5), (30, 4), (5, 9), (7, 2), (24, 24), (3, 4), (8, 3)):
+        found(torch.ones(a), torch.ones(b))
+    return found
+
+
+@pytest.fixture(scope="module")
+def saved(compiled: Compiled, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return symshape.explore(compiled).save(tmp_path_factory.mktemp("report") / "cache.html")
+
+
+def _dispatched(compiled: Compiled, values: tuple[int, ...]) -> int | None:
+    """The position of the entry that the dispatch tree finds."""
+    (family,) = (family for branch in compiled._cache.branches for family in branch.families.values())
+    found = family.tree.lookup(values)
+    return None if found is None else family.entries.index(found)
+
+
+def test_dispatches_as_the_tree_does(page: Page, saved: Path, compiled: Compiled) -> None:
+    page.open(saved)
+    rng = random.Random(5)
+    points = [(rng.randint(0, 40), rng.randint(0, 40)) for _ in range(1000)]
+    points += [(0, 0), (2**53 + 8, 3), (8 * 10**6, 10**6)]
+    ask = """
+    const read = (value) => (typeof value === "string" ? BigInt(value) : value);
+    return arguments[0].map((values) => app.space.serving(values.map(read)));
+    """
+    found = page.run(ask, [[v if v < 2**53 else str(v) for v in point] for point in points])
+    assert found == [_dispatched(compiled, point) for point in points]
+    assert None not in found or len(set(found)) > 2
+    assert len(set(found)) > 3
+
+
+def test_the_cells_that_are_drawn(page: Page, saved: Path, compiled: Compiled) -> None:
+    """The colours of the pixels in the middle of 1,000 cells."""
+    page.open(saved)
+    page.run(
+        "app.space.record.points = []; app.space.setAll([99, 99]);"
+        "app.map.window = {x: [0, 39], y: [0, 39]}; app.map.draw(true)"
+    )
+    rng = random.Random(7)
+    points = [(rng.randint(0, 39), rng.randint(0, 39)) for _ in range(1000)]
+    drawn = page.run(
+        """
+        const map = app.map;
+        const context = map.canvas.getContext("2d");
+        const probe = document.createElement("canvas").getContext("2d");
+        const read = (context, x, y) => context.getImageData(Math.round(x), Math.round(y), 1, 1).data.join();
+        const colours = map.palette.map((colour) => {
+          probe.fillStyle = colour;
+          probe.fillRect(0, 0, 1, 1);
+          return read(probe, 0, 0);
+        });
+        const ratio = window.devicePixelRatio;
+        return arguments[0].map(([x, y]) => {
+          const at = colours.indexOf(read(context, map.toX(x) * ratio, map.toY(y) * ratio));
+          return at < 0 ? null : at;
+        });
+        """,
+        points,
+    )
+    assert page.run("return [app.map.cells.columns.stride, app.map.cells.rows.stride]") == [1, 1]
+    wanted = [_dispatched(compiled, point) for point in points]
+    assert drawn == wanted
+    assert len(set(wanted)) >= 4
+
+
+def test_sliders_change_verdicts(page: Page, tmp_path: Path) -> None:
+    guards = GuardSet(
+        [Guard(parse("n % 8 == 0"), Origin("model.py", 3, "f", "x.view(-1, 8)")), Guard(parse("n + m > 20"))]
+    )
+    page.show(symshape.explore(guards), tmp_path)
+    slide = """
+    const slider = document.querySelector("input[type=range][aria-label=" + arguments[0] + "]");
+    slider.value = arguments[1];
+    slider.dispatchEvent(new Event("input"));
+    return document.querySelector(".whatif").innerText;
+    """
+    assert "Every guard holds" in page.run(slide, "n", 16) + page.run(slide, "m", 16)
+    said = page.run(slide, "n", 12)
+    assert "outside the guards" in said
+    assert "off by 4" in said  # 12 % 8 is 4, not 0
+    assert "The nearest that passes: n = 8 " in said or "The nearest that passes: n = 16 " in said
+    said = page.run(
+        "[...document.querySelectorAll('button')].find((b) => b.textContent === 'go there').click();"
+        "return document.querySelector('.whatif').innerText"
+    )
+    assert "Every guard holds" in said
+
+
+def test_typing_numbers_beyond_doubles(page: Page, tmp_path: Path) -> None:
+    page.show(symshape.explore(GuardSet.read("n % 3 == 1")), tmp_path)
+    typed = """
+    const input = document.querySelector("input[inputmode=numeric]");
+    input.value = arguments[0];
+    input.dispatchEvent(new Event("input"));
+    return [input.hasAttribute("aria-invalid"), document.querySelector(".answer").innerText];
+    """
+    for value in (3 * 10**30 + 1, 3 * 10**30 + 2, 7, 8):
+        invalid, said = page.run(typed, str(value))
+        assert (invalid, "Every guard holds" in said) == (False, value % 3 == 1), value
+    for wrong in ("-1", "1.5", "many", ""):
+        assert page.run(typed, wrong)[0] is True
+
+
+def test_every_view(page: Page, saved: Path) -> None:
+    page.open(saved)
+    assert "branching" in page.run("return document.querySelector('h1').innerText")
+    assert "x.size(0) % 8" in page.tab("Guards")
+    assert "if x.size(0) > 20:" in page.tab("Guards")
+    assert "look at" in page.tab("Dispatch") or "try" in page.tab("Dispatch")
+    assert "branching was traced again because" in page.tab("History")
+    page.run("app.space.setAll([7, 2])")
+    assert "aten.cat.default" in page.tab("Program")
+    assert "alone" in page.tab("Compare")
+    assert page.complaints() == []
+    assert page.requests() == []
+
+
+def test_a_symbol_lights_up(page: Page, tmp_path: Path) -> None:
+    traced = symshape.trace(lambda a, b: (a * 2, torch.cat([a, b]), b + 1), torch.ones(3), torch.ones(4))
+    page.show(symshape.explore(traced), tmp_path)
+    page.tab("Program")
+    page.run("[...document.querySelectorAll('.chip')].find((chip) => chip.textContent.startsWith('s0')).click()")
+    lit = page.run("return [...document.querySelectorAll('.op.lit b')].map((each) => each.textContent)")
+    assert lit == ["aten.mul.Tensor", "aten.cat.default"]
+
+
+def test_numbers_beside_formulas(page: Page, tmp_path: Path) -> None:
+    traced = symshape.trace(lambda x: torch.cat([x, x]).view(-1, 2) @ torch.ones(2, 3), torch.ones(4))
+    page.show(symshape.explore(traced), tmp_path)
+    page.run("app.space.set(0, 50)")
+    said = page.run("return document.querySelector('.results').innerText")
+    assert "f32[s0, 3]" in said
+    assert "[50, 3]" in said
+    assert f"{traced.cost().at(s0=50).flops}" in said
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [620, 1280])
+def test_looks(page: Page, saved: Path, width: int, dark: bool) -> None:
+    """No sideways scrolling, colours as the system wants them, and text that stands out from its ground."""
+    page.open(saved, width=width, dark=dark)
+    assert page.run("return document.documentElement.scrollWidth") <= width
+    ground = page.run("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(int(part) for part in ground[4:-1].split(",")) < 200) is dark
+    page.run("document.querySelector('.theme').click()")
+    turned = page.run("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(int(part) for part in turned[4:-1].split(",")) < 200) is not dark
+    assert page.complaints() == []
+
+
+def test_by_keyboard(page: Page, saved: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    page.open(saved)
+    tabs = page.driver.find_elements("css selector", "[role=tab]")
+    tabs[0].send_keys(Keys.ARROW_RIGHT)
+    assert page.run("return document.activeElement.textContent") == "Guards"
+    assert page.run("return document.querySelector('.tabpanel:not([hidden])').getAttribute('aria-labelledby')") == tabs[
+        1
+    ].get_attribute("id")
+    tabs[1].send_keys(Keys.HOME)
+    page.run("app.space.setAll([8, 3])")
+    canvas = page.driver.find_element("css selector", "canvas")
+    canvas.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_UP, Keys.ENTER)
+    assert page.run("return app.space.values") == [9, 4]
+
+
+def test_hostile_texts_stay_text(page: Page, tmp_path: Path) -> None:
+    bad = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>"
+    guards = GuardSet([Guard(parse("n > 2"), Origin(f"{bad}.py", 1, bad, bad, bad, bad)), Guard(parse("n > m"))])
+    page.show(symshape.explore(guards), tmp_path)
+    page.tab("Guards")
+    assert page.run("return window.hacked ?? null") is None
+    assert page.run("return document.querySelectorAll('img').length") == 0
+    assert bad in page.run("return document.querySelector('.lines').innerText")
+    static = symshape.explore(guards)._repr_html_()
+    assert "<script" not in static
+    assert "<img" not in static
+
+
+def test_axe_finds_nothing_serious(page: Page, saved: Path) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is not there (`npm install --no-save axe-core` in the repository, as .ci/run does)")
+    source = AXE.read_text(encoding="utf-8")
+    for dark in (False, True):
+        page.open(saved, dark=dark)
+        page.driver.execute_script(source)
+        for view in ("", "app.unfold()"):  # as it opens, and all tabs at once
+            page.run(view)
+            found: list[dict[str, Any]] = page.driver.execute_async_script(
+                "const done = arguments[0]; axe.run(document).then((found) => done(found.violations))"
+            )
+            serious = [each for each in found if each["impact"] in ("serious", "critical")]
+            assert not serious, [
+                (view, dark, each["id"], [n["html"][:200] for n in each["nodes"]][:3]) for each in serious
+            ]
+
+
+def test_a_large_report_opens_quickly(page: Page, tmp_path: Path) -> None:
+    """2,000 calls of a program of about 1,000 ops: the file, its making, its opening."""
+
+    def deep(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(330):
+            x = torch.relu(x @ x.t() @ x) + 1
+        return x
+
+    found = symshape.compile(deep, dynamic=True)
+    found(torch.ones(4, 3))
+    entry = found.entries[0]
+    for number in range(2000):
+        found._cache.seen(entry, (number + 5, number % 90)).calls += 1 + number % 7
+    start = time.process_time()
+    path = symshape.explore(found).save(tmp_path / "large.html")
+    assert time.process_time() - start < 4  # 2 s where nothing else runs
+    assert path.stat().st_size < 1_500_000
+    page.open(path)
+    took = page.run("const [t] = performance.getEntriesByType('navigation'); return t.domComplete")
+    assert took < 3000  # 1 s where nothing else runs
+    assert len(page.run("return app.space.record.points")) == 2000

@@ -1,0 +1,98 @@
+"""Guards of Dynamo's own cache: what is read of them says which calls Dynamo compiles again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from guards import GuardSet
+from symshape.frontends.exploration.dynamo_guards import code_of, read_dynamo
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(recompile_limit=64):
+        yield
+    torch._dynamo.reset()
+
+
+class Counting:
+    """A backend that counts."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+
+    def __call__(self, graph: Any, inputs: Any) -> Callable[..., Any]:
+        self.graphs += 1
+        return graph.forward
+
+
+def branching(a: torch.Tensor, b: torch.Tensor, k: int) -> torch.Tensor:
+    if a.size(0) + b.size(0) > 4 + k:
+        return torch.cat([a, b]) * 2
+    if a.size(0) % 3 == 1:
+        return a[:1]
+    return a.sum() + b.sum()
+
+
+def _serving(fn: Callable[..., Any], values: dict[str, int]) -> str | None:
+    """The first entry whose guards, as they were read, hold."""
+    cache = read_dynamo(code_of(fn))  # type: ignore[arg-type]
+    known = {name: values[source] for name, source in cache.sources.items()}
+    for entry in cache.entries:
+        if all(guard.holds(known) for guard in GuardSet(entry.guards)):
+            return entry.name
+    return None
+
+
+def test_what_was_read_foretells_what_is_compiled_again() -> None:
+    backend = Counting()
+    compiled = torch.compile(branching, backend=backend)
+    compiled(torch.ones(4), torch.ones(3), 2)
+    rng = random.Random(4)
+    served = missed = 0
+    for _ in range(60):
+        a, b, k = (rng.choice((0, 1, 2, rng.randint(0, 30))) for _ in "abk")
+        values = {"a.size(0)": a, "b.size(0)": b, "a.stride(0)": 1, "b.stride(0)": 1, "k": k}
+        found = _serving(compiled, values)
+        before = backend.graphs
+        compiled(torch.ones(a), torch.ones(b), k)
+        assert (backend.graphs > before) is (found is None), values
+        served, missed = served + (found is not None), missed + (found is None)
+    assert min(served, missed) > 4
+
+
+def test_as_a_report() -> None:
+    compiled = torch.compile(branching, backend="eager")
+    for n in (3, 5, 9):
+        compiled(torch.ones(n), torch.ones(n), 2)
+    report = symshape.explore(compiled).report
+    assert report.kind == "dynamo"
+    (space,) = report.spaces
+    words = [guard.words for entry in space.entries for guard in entry.guards]
+    assert "a.size(0) == 3" in words
+    assert "a.size(0) >= 2" in words  # Dynamo's own, for sizes that vary
+    assert any("check_no_aliasing" in line for line in space.structure)
+    assert "if a.size(0) + b.size(0) > 4 + k:" in {origin.text for origin in report.origins}
+
+
+def test_a_module() -> None:
+    class Double(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    compiled = torch.compile(Double(), backend="eager")
+    compiled(torch.ones(3))
+    (space,) = symshape.explore(compiled).report.spaces
+    assert "x.size(0) == 3" in [guard.words for guard in space.entries[0].guards]
+
+
+def test_nothing_was_called() -> None:
+    with pytest.raises(symshape.InputError, match="call it once"):
+        symshape.explore(torch.compile(lambda x: x, backend="eager"))
