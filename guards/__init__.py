@@ -16,7 +16,7 @@ guess.
 (True, None, False)
 >>> guards.decide("s0 + s1 > 2", ranges={"s0": (2, None), "s1": (1, None)}).rung
 'interval'
->>> print(guards.GuardSet.read("s0 + s1 > 2", "s0 > 2", "s0 % 8 == 0").minimise())
+>>> print(guards.GuardSet("s0 + s1 > 2", "s0 > 2", "s0 % 8 == 0").minimise())
 s0 >= 3
 s0 % 8 == 0
 """
@@ -33,6 +33,7 @@ if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step throu
     for _path, _, _ in (found for _top in __path__ for found in os.walk(_top)):
         sys.path_importer_cache[_path] = FileFinder(_path, (SourceFileLoader, SOURCE_SUFFIXES))
 
+from guards.asking.assuming import Assumptions, assuming
 from guards.asking.ladder import Effort
 from guards.asking.queries import decide, prove
 from guards.asking.questions import ask
@@ -41,7 +42,7 @@ from guards.asking.simplification import bounds, simplify
 from guards.asking.verdict import Verdict
 from guards.domains.congruence import Congruence
 from guards.domains.interval import Interval
-from guards.errors import CannotSolve, Contradiction, FormatError, GuardsError, ParseError, RangeError
+from guards.errors import CannotSolve, Contradiction, FormatError, GuardsError, ParseError, RangeError, Undecided
 from guards.facts.facts import Facts
 from guards.terms.arithmetic import symbol
 from guards.terms.latex_printing import latex
@@ -49,6 +50,8 @@ from guards.terms.smtlib_printing import smtlib
 from guards.terms.term import Term
 
 _LATER = {
+    "deciders.factoring": ("from_sympy", "to_sympy"),
+    "deciders.z3_solver": ("from_z3", "to_z3"),
     "dispatch.explanation": (
         *("Conflict", "Distinction", "Explanation", "distinguish", "explain", "explain_conflict", "explain_miss"),
     ),
@@ -67,6 +70,8 @@ _LATER = {
 """The names of the floors above ``asking``, by module: loaded when one is first asked for (PEP 562)."""
 
 if TYPE_CHECKING:
+    from guards.deciders.factoring import from_sympy, to_sympy
+    from guards.deciders.z3_solver import from_z3, to_z3
     from guards.dispatch.explanation import (
         Conflict,
         Distinction,
@@ -101,6 +106,7 @@ else:
 
 
 __all__ = [
+    "Assumptions",
     "CannotSolve",
     "Certificate",
     "Check",
@@ -131,9 +137,11 @@ __all__ = [
     "Stride",
     "Term",
     "Tree",
+    "Undecided",
     "Verdict",
     "Violation",
     "ask",
+    "assuming",
     "bounds",
     "certify",
     "compile_check",
@@ -143,6 +151,8 @@ __all__ = [
     "explain_conflict",
     "explain_miss",
     "from_json",
+    "from_sympy",
+    "from_z3",
     "latex",
     "parse",
     "prove",
@@ -151,6 +161,8 @@ __all__ = [
     "solve",
     "symbol",
     "to_json",
+    "to_sympy",
+    "to_z3",
 ]
 
 if PathFinder.find_spec(

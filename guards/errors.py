@@ -43,5 +43,9 @@ class CannotSolve(GuardsError):
     """A relation has no closed form for the symbol asked for.  Remedy: use the relation as it is."""
 
 
+class Undecided(GuardsError, TypeError):
+    """Code asked whether a condition holds that depends on its symbols.  Remedy: assume it (``guards.assuming``)."""
+
+
 class FormatError(GuardsError, ValueError):
     """Stored data is not of the expected format or version.  Remedy: write it again with this version."""

@@ -47,6 +47,10 @@ class UnsupportedError(SymShapeError):
     """The program does something that symshape cannot trace; change the program or leave that part out."""
 
 
+class RankError(SymShapeError):
+    """Ranks do not agree on what they compile, or one of them did not come; the message names rank and difference."""
+
+
 class ProgramError(SymShapeError, RuntimeError):
     """The program refuses these sizes: an operator or a ``torch._check`` failed while tracing, as it would in eager."""
 

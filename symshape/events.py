@@ -57,6 +57,48 @@ class Traced(Event):
 
 
 @attrs.frozen
+class Stored(Event):
+    """A program was kept in a store: the function's name, the entry's, and its bytes."""
+
+    function: str
+    digest: str
+    bytes: int
+
+
+@attrs.frozen
+class NotStored(Event):
+    """A program cannot be kept for another process, and what of it cannot."""
+
+    function: str
+    reason: str
+
+
+@attrs.frozen
+class Loaded(Event):
+    """A program came from a store and was not traced: the function's name, the entry's, and its ops."""
+
+    function: str
+    digest: str
+    ops: int
+
+
+@attrs.frozen
+class NotServed(Event):
+    """A store had programs for a call's arguments, but what the last of them read has changed, and what."""
+
+    function: str
+    reason: str
+
+
+@attrs.frozen
+class StoreFailed(Event):
+    """A store could not be read or written, or has something that is no entry; calls go on without it."""
+
+    store: str
+    reason: str
+
+
+@attrs.frozen
 class CacheMiss(Event):
     """A call found no entry, and the one-sentence reason."""
 

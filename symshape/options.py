@@ -62,6 +62,8 @@ class Options:
             with symbolic capacities at the first call, which waits, and again where what it assumed does not hold (six
             times at most); each bucket runs what is faster there, timed.
             ``"auto"``: the same, compiled in a thread beside the calls once there were 256 of them.
+        store: where programs are kept between processes: ``True`` for this user's folder of caches, a path, or a store.
+            Of use with ``symshape.compile``.
         minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).
     """
 
@@ -77,6 +79,7 @@ class Options:
     outputs: Literal["copy", "borrow"] = attrs.field(default="copy", validator=_one_of("copy", "borrow"))
     check_borrowed: bool = False
     randomness: Literal["eager", "any"] = attrs.field(default="eager", validator=_one_of("eager", "any"))
+    store: Any = False
     minimise_guards: bool = True
     verify: float = attrs.field(default=0.0, validator=_fraction)
 

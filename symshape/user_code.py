@@ -101,12 +101,14 @@ def at(location: Location | None) -> Iterator[None]:
         _stated.reset(token)
 
 
-def user_location() -> Location | None:
-    """Where in the user's program we are."""
+def user_location(own: int = 0) -> Location | None:
+    """Where in the user's program we are; ``own`` frames that called this one are known to be ours."""
     stated = _stated.get()
     if stated is not None:
         return stated
-    frame = user_frame()
+    frame: FrameType | None = sys._getframe(1 + own)  # frames that are passed over are never made into objects
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
 
 

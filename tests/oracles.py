@@ -26,6 +26,14 @@ class Question:
     ranges: dict[str, Range] = attrs.field(factory=dict)
     assume: tuple[str, ...] = ()
 
+    @classmethod
+    def about(cls, query: str, ranges: Mapping[str, Range], assume: tuple[str, ...]) -> Question:
+        """A question, with ranges of what it mentions only: others are refused as slips."""
+        names = {
+            node.id for text in (query, *assume) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)
+        }
+        return cls(query, {name: pair for name, pair in ranges.items() if name in names}, assume)
+
     def __str__(self) -> str:
         return f"prove({self.query!r}, ranges={self.ranges!r}, assume={list(self.assume)!r})"
 

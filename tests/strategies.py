@@ -191,7 +191,7 @@ def question(rng: random.Random, names: Sequence[str] = NAMES) -> Question:
     used = names[: rng.randint(1, len(names))]
     ranges = {name: range_of_symbol(rng) for name in used if rng.random() < 0.9}
     assumed = tuple(assumption(rng, used) for _ in range(rng.choice([0, 0, 0, 1, 1, 2])))
-    return Question(condition(rng, used), ranges, assumed)
+    return Question.about(condition(rng, used), ranges, assumed)
 
 
 def questions() -> st.SearchStrategy[Question]:

@@ -31,6 +31,7 @@ CONFINED = {
     "matplotlib": {"symshape.explore"},
     "numpy": {"symshape.explore"},
     "rich": {"symshape.explore", "symshape.frontends.cli"},
+    "platformdirs": {"symshape.store.disk"},
     "transformers": {"symshape.explore", "symshape.frontends.cli"},
     "typer": {"symshape.frontends.cli"},
 }
@@ -44,6 +45,7 @@ FLOORS = {
         *("calls", "graph"),
         *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
         *("runtime.padding", "runtime.runners", "runtime"),
+        "store",
         *("explore", "cost", "planning", "frontends", "frontends.cli"),
     ),
 }

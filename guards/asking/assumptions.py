@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Collection, Iterable, Mapping
 
 from guards.asking.reading import parse
 from guards.domains.interval import Interval
@@ -11,6 +12,7 @@ from guards.errors import Contradiction, ParseError, RangeError
 from guards.facts.facts import Facts
 from guards.terms import arithmetic
 from guards.terms.term import Term
+from guards.text.reader import names_in
 
 _KEPT_LIMIT = 512
 _kept: dict[tuple[object, ...], Facts] = {}
@@ -37,7 +39,7 @@ def facts_from(ranges: Mapping[str, Pair] | None = None, assume: str | Term | It
         pairs: dict[Term, Pair] = {}
         given: Mapping[str, object] = ranges or {}
         for name, pair in given.items():
-            pairs[arithmetic.symbol(name)] = _checked(name, pair)
+            pairs[arithmetic.symbol(name)] = pair_of(name, pair)
         found = Facts.make(pairs, [condition_of(item) for item in conditions])
         if found.contradictory:
             shown = tuple(str(condition) for condition in found.conditions)
@@ -48,7 +50,12 @@ def facts_from(ranges: Mapping[str, Pair] | None = None, assume: str | Term | It
     return found
 
 
-def _checked(name: str, pair: object) -> Pair:
+def pair_of(name: str, pair: object) -> Pair:
+    """A range as a pair of bounds.
+
+    Raises:
+        RangeError: it is no pair of integers or None.
+    """
     if isinstance(pair, Interval):
         return pair.lo, pair.hi
     if isinstance(pair, tuple) and len(pair) == 2 and all(type(b) is int or b is None for b in pair):
@@ -63,9 +70,44 @@ def condition_of(item: str | Term) -> Term:
         ParseError: it cannot be read, or is an integer.
     """
     term = parse(item) if isinstance(item, str) else item
+    if type(term) is not Term:
+        raise ParseError(f"a condition is a text or a term, not {type(term).__name__}: {str(item)[:60]}")
     if not term.is_bool:
         raise ParseError(f"a condition is needed, not the integer {term}")
     return term
+
+
+def check_names(ranges: Mapping[str, object], written: Iterable[str | Term]) -> None:
+    """Refuses a range for a name that nothing written mentions, while something mentioned has no range: a slip.
+
+    Ranges of further symbols beside those of all that are mentioned do no harm.
+
+    Raises:
+        RangeError: with the name that may have been meant.
+
+    >>> check_names({"so": (2, None)}, ["s0 > 1"])
+    Traceback (most recent call last):
+        ...
+    guards.errors.RangeError: a range is given for 'so', which is not among the symbols s0; did you mean 's0'?
+    """
+    named: set[str] = set()
+    for each in written:
+        named.update([s.name for s in condition_of(each).symbols])
+    if not ranges.keys() - named:
+        return
+    for each in written:
+        if isinstance(each, str):
+            named |= names_in(each)
+    unknown = sorted(ranges.keys() - named)
+    if unknown and named - ranges.keys():
+        raise RangeError(unknown_name(unknown[0], named))
+
+
+def unknown_name(name: str, named: Collection[str]) -> str:
+    """The sentence that says so of a name that ranges give."""
+    near = difflib.get_close_matches(name, named, 1, 0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"a range is given for {name!r}, which is not among the symbols {', '.join(sorted(named)) or '(none)'}{hint}"
 
 
 def forget_assumptions() -> None:

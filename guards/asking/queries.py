@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from guards.asking.assumptions import condition_of, facts_from
+from guards.asking.assumptions import check_names, condition_of, facts_from
 from guards.asking.counting import COUNTS
 from guards.asking.ladder import WORDS, Effort, climb_up
 from guards.asking.questions import ask
@@ -28,6 +28,7 @@ def decide(
     Raises:
         ParseError: ``query`` or an assumption cannot be read.
         Contradiction: nothing satisfies the assumptions.
+        RangeError: a range is empty, is no pair, or is for a name that is not mentioned.
 
     >>> from guards.asking.queries import decide
     >>> decide("s0 + s1 > 2", ranges={"s0": (2, None), "s1": (1, None)}).value
@@ -37,11 +38,15 @@ def decide(
     (None, {'s0': 1, 's1': 6}, {'s0': 0, 's1': 0})
     """
     condition = condition_of(query)
+    assume = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
+    if ranges and not {s.name for s in condition.symbols}.issuperset(ranges):
+        check_names(ranges, (query, *assume))
     facts = facts_from(ranges, assume)
     if type(query) is str:
         facts = _defined(facts, query)
     if condition is TRUE or condition is FALSE:
-        return Verdict(condition is TRUE, "constant", reason="it is a constant")
+        when = "always" if condition is TRUE else "never"
+        return Verdict(condition is TRUE, "constant", reason=f"{when}: it is a constant")
     component = facts.component(condition)
     climb = climb_up(component, condition, Effort.FULL, None)
     COUNTS[climb.rung] += 1
@@ -65,12 +70,16 @@ def prove(
     Raises:
         ParseError: ``query`` or an assumption cannot be read.
         Contradiction: nothing satisfies the assumptions.
+        RangeError: a range is empty, is no pair, or is for a name that is not mentioned.
 
     >>> from guards.asking.queries import prove
     >>> prove("(s0 + 7) // 8 * 8 >= s0"), prove("s0 // 2 % 4 == 0", assume=["s0 % 8 == 0"]), prove("s0 < 5")
     (True, True, None)
     """
     condition = condition_of(query)
+    assume = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
+    if ranges and not {s.name for s in condition.symbols}.issuperset(ranges):
+        check_names(ranges, (query, *assume))
     facts = facts_from(ranges, assume)
     return ask(_defined(facts, query) if type(query) is str else facts, condition)
 

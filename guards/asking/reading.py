@@ -6,7 +6,7 @@ from guards.deciders.linear_refutation import refutes
 from guards.domains.interval_arithmetic import EVERYTHING, Pair
 from guards.facts.component import Component, divisors
 from guards.terms import boolean
-from guards.terms.term import Term
+from guards.terms.term import Term, among
 from guards.text.reader import read
 
 _CACHE_LIMIT = 4096
@@ -44,7 +44,7 @@ def understood(text: str) -> Understood:
         lost: tuple[Term, ...] = ()
         if made.divisors:
             shown = divisors(made.term)
-            lost = tuple([divisor for divisor in made.divisors if divisor not in shown])
+            lost = tuple([divisor for divisor in made.divisors if not among(divisor, shown)])
         if len(_cache) >= _CACHE_LIMIT:
             _cache.clear()
         found = _cache[text] = Understood(made.term, lost)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from guards.asking.assumptions import facts_from
+from guards.asking.assumptions import check_names, facts_from
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.asking.reading import parse
@@ -18,7 +18,7 @@ from guards.facts.laws_of_division import divide
 from guards.facts.rewriting import rewritten
 from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.boolean import FALSE, TRUE
-from guards.terms.term import DEEP, Op, Term, children, postorder
+from guards.terms.term import DEEP, Op, Term, among, children, drop, postorder
 
 _GALLOP = 24  # doublings tried to find a bound where the ranges give none
 _ROOM = 2**40  # ranges wider than this are not narrowed by search
@@ -121,7 +121,7 @@ def _without(term: Term, fresh: Term, factor: Term, product: Term) -> Term:
         if factor.op is Op.CONST:
             number = factor.args[0]
             constant, items = arithmetic.split(made)
-            whole = {m: c // number for m, c in items if c % number == 0 and fresh in arithmetic.factors(m)}
+            whole = {m: c // number for m, c in items if c % number == 0 and among(fresh, arithmetic.factors(m))}
             rest = arithmetic.linear(constant, {m: c for m, c in items if m not in whole})
             quotient = arithmetic.linear(0, {_drop(m, fresh): 0 for m in whole})
             for m, c in whole.items():
@@ -134,7 +134,7 @@ def _without(term: Term, fresh: Term, factor: Term, product: Term) -> Term:
 
 def _drop(monomial: Term, atom: Term) -> Term:
     rest = list(arithmetic.factors(monomial))
-    rest.remove(atom)
+    drop(rest, atom)
     return arithmetic.monomial(rest)
 
 
@@ -159,6 +159,9 @@ def bounds(
     ((<0>, <7>), (<0>, <s0*s1>), (<8>, None))
     """
     term = arithmetic.integer(_integer_of(term) if isinstance(term, str) else term)
+    assume = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
+    if ranges:
+        check_names(ranges, (boolean.eq(term, 0), *assume))
     known = facts_from(ranges, assume) if facts is None else facts
     component = known.component(term)
     short = rewritten(component, component.canonical(term))

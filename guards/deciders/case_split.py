@@ -17,7 +17,7 @@ from guards.facts.propagate import assume
 from guards.facts.rewriting import rewritten
 from guards.terms import arithmetic, boolean, division
 from guards.terms.case_distinction import cases
-from guards.terms.term import DEEP, Op, Term, postorder
+from guards.terms.term import DEEP, Op, Term, among, postorder
 
 NODES = 48  # cases of one question
 _DEPTH = 5
@@ -79,7 +79,7 @@ def unsolvable(condition: Term) -> bool:
     for modulus in _MODULI:
         left = [(arithmetic.factors(m), c % modulus) for m, c in items if c % modulus]
         once = [atoms[0] for atoms, c in left if len(atoms) == 1 and gcd(c, modulus) == 1]
-        if any(sum(atom in atoms for atoms, _ in left) == 1 for atom in once):
+        if any(sum(among(atom, atoms) for atoms, _ in left) == 1 for atom in once):
             continue  # that atom alone can reach every remainder
         names = sorted({atom for atoms, _ in left for atom in atoms}, key=lambda atom: atom.order)
         if modulus ** len(names) > _RESIDUES:

@@ -16,7 +16,7 @@ from collections import deque
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.component import Component
 from guards.terms import arithmetic
-from guards.terms.term import Monomials, Op, Term
+from guards.terms.term import Monomials, Op, Term, among
 
 Edge = tuple[int, int, int, int]  # (to, a, b, c): a * from <= b * to + c, with a > 0 and b > 0
 Label = tuple[int, int, int]  # (a, b, c), of a start and where it leads
@@ -173,7 +173,7 @@ class Network:
         labels = self.labels(self.node(factor))
         for position, other in enumerate(others):
             label = labels.get(self.node(other))
-            if other in others[:position] or label is None or label[2] > 0:
+            if among(other, others[:position]) or label is None or label[2] > 0:
                 continue
             found = self._matched(rest, others[:position] + others[position + 1 :])
             if found is not None:

@@ -1,4 +1,4 @@
-"""Bounded algebra with SymPy: the only module that imports it.
+"""SymPy: bounded algebra with it, and its expressions as terms; the only module that imports it.
 
 SymPy factors the polynomials that the other rungs leave open; the sign of a product follows from the ranges of its
 factors.  It is imported when first needed, and only terms within small limits are handed to it.
@@ -6,9 +6,11 @@ factors.  It is imported when first needed, and only terms within small limits a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from guards.deciders.sympy_translation import FromSympy, ToSympy
 from guards.domains import interval_arithmetic
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.component import Component
@@ -96,3 +98,34 @@ def refutes(component: Component, formula: Term) -> bool:
         lo, hi = factored_bounds(component, formula.args[0])
         return (lo is not None and lo > 0) or (op is Op.EQ and hi is not None and hi < 0)
     return op is Op.FALSE
+
+
+def to_sympy(term: Term, symbols: Mapping[str, Any] | None = None) -> Any:
+    """A term as a SymPy expression: ``a // b`` is ``floor(a/b)``, ``a % b`` is ``Mod(a, b)``.
+
+    ``symbols`` are SymPy's symbols to use, by name; others become ``Symbol(name, integer=True)``.
+
+    >>> from guards import from_sympy, parse, to_sympy
+    >>> to_sympy(parse("s0 // 8 + 1 <= max(s1, 2)"))
+    floor(s0/8) - Max(2, s1) + 1 <= 0
+    >>> from_sympy(to_sympy(parse("s0 // 8 + 1"))) is parse("s0 // 8 + 1")
+    True
+    """
+    import sympy
+
+    return ToSympy(sympy, symbols or {}).made(term)
+
+
+def from_sympy(expression: Any) -> Term:
+    """A SymPy expression as a term: every symbol is taken for an integer; functions of torch's are understood too.
+
+    Raises:
+        ParseError: it is no integer and no condition, or holds a function that has no counterpart among terms.
+
+    >>> import sympy
+    >>> from guards import from_sympy
+    >>> s, t = sympy.symbols("s t", integer=True)
+    >>> from_sympy(sympy.floor((s + 7) / 8) * 8 >= s), from_sympy(sympy.Mod(s, t) + s * t / t)
+    (<s <= 8*((s + 7)//8)>, <s + s % t>)
+    """
+    return FromSympy().made(expression)

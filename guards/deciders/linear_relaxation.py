@@ -14,7 +14,7 @@ from guards.domains.linear_form import bounded
 from guards.facts.component import Component
 from guards.facts.rewriting import rewritten
 from guards.terms import arithmetic, division
-from guards.terms.term import DEEP, Monomials, Op, Term
+from guards.terms.term import DEEP, Monomials, Op, Term, among
 
 PIVOTS = 300  # for one question
 NODES = 32  # branches of one question
@@ -211,7 +211,7 @@ class Relaxation:
                 arithmetic.sub(arithmetic.sub(other, self._quotient(arithmetic.sub(b, a), divisor)), quotient),
             ):
                 items = arithmetic.split(carry)[1]
-                if items and carry not in self.carries and all(m in index for m, _ in items):
+                if items and not among(carry, self.carries) and all(m in index for m, _ in items):
                     self._bound_form(carry, 0, 1)
                     self.carries.append(carry)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
+from operator import is_
 from typing import Any
 
 from guards.domains.interval_arithmetic import Pair
@@ -43,7 +44,7 @@ class Found:
         ] = []  # points, and how many of the conditions they satisfy: the last first
         if before is not None:
             count = len(before.conditions)
-            assert self.conditions[:count] == before.conditions
+            assert all(map(is_, self.conditions, before.conditions))
             self.inherited = [*before.inherited, *[(point, count) for point in reversed(before.values)]]
         free = sorted([s for s in component.ranges if s.op is Op.SYMBOL], key=lambda s: s.order)
         self.names = [s.name for s in free]

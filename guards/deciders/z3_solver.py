@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from guards.deciders.z3_lowering import Lowering, degree, is_linear, more_parts_than
+from guards.deciders.z3_translation import Closed, FromZ3
 from guards.facts.completion import completed, with_defaults
 from guards.facts.component import Component
 from guards.terms import fold
@@ -237,3 +238,39 @@ class Together:
         except z3.Z3Exception:
             return None
         return True if found == z3.unsat else False if found == z3.sat else None
+
+
+# -- expressions of Z3's as terms, and the other way round ------------------------------------------------------------
+
+
+def to_z3(term: Term, context: Any = None) -> Any:
+    """A term as a Z3 expression over ``Int`` constants of its symbols' names, ``//`` and ``%`` as in Python.
+
+    What a range would say (sizes are 0 or more) is not part of it. ``context`` is a ``z3.Context``, if not Z3's own.
+
+    >>> from guards import from_z3, parse, to_z3
+    >>> to_z3(parse("s0 // 8 < s1"))
+    s1*-1 + s0/8 + 1 <= 0
+    >>> from_z3(to_z3(parse("s0 // 8 < s1"))) is parse("s0 // 8 < s1")
+    True
+    """
+    import z3
+
+    return Closed(z3, context, None).lower(term)[0]
+
+
+def from_z3(expression: Any) -> Term:
+    """A Z3 expression of integers, or a condition on them, as a term.
+
+    Raises:
+        ParseError: it is of another sort (reals, bit vectors, arrays ...), or holds what has no counterpart.
+
+    >>> import z3
+    >>> from guards import from_z3
+    >>> s, t = z3.Ints("s t")
+    >>> from_z3(z3.And(s / 8 * 8 == s, z3.Not(s % 2 > t))), from_z3(s % -3)
+    (<s == 8*(s//8) and s % 2 <= t>, <s % 3>)
+    """
+    import z3
+
+    return FromZ3(z3).made(expression)

@@ -22,7 +22,7 @@ from guards.terms import arithmetic, boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.printing import python, tree_sizes
 from guards.terms.straight_line import DEEPEST, LARGEST
-from guards.terms.term import Op, Term
+from guards.terms.term import Op, Term, among
 
 Values = tuple[int, ...]
 Test = Callable[[Values], bool]
@@ -101,7 +101,7 @@ class Box:
     def empty(self) -> bool:
         """Whether a form has an empty range, or a condition is never true."""
         crossed = any(low is not None and high is not None and low > high for low, high in self.limits.values())
-        return crossed or boolean.FALSE in self.rest
+        return crossed or among(boolean.FALSE, self.rest)
 
 
 class Compiler:

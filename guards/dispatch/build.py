@@ -15,7 +15,7 @@ from typing import Any
 from guards.dispatch.box import Box, Compiler
 from guards.dispatch.nodes import LEAF, Gate, Leaf, Node, Path, Record, Span, Steps, Table, Verified
 from guards.domains.interval_arithmetic import Pair
-from guards.terms.term import Term
+from guards.terms.term import Term, among
 
 COVER = 32  # a record that leaves something to test and whose range covers more open segments than this is wide
 
@@ -192,7 +192,7 @@ def _shared(records: Sequence[Record], verified: Verified) -> Box | None:
     conditions = [term for term in records[0].box.rest if term not in verified]
     for record in records:
         limits = {form: pair for form, pair in limits.items() if record.box.limits.get(form) == pair}
-        conditions = [term for term in conditions if term in record.box.rest]
+        conditions = [term for term in conditions if among(term, record.box.rest)]
         if not limits and not conditions:
             return None
     return Box(limits, tuple(conditions), ())

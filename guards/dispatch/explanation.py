@@ -194,7 +194,8 @@ def _not_implied(guards: GuardSet, by: GuardSet) -> list[Guard]:
     return [
         guard
         for guard in guards.conditions
-        if by.implies(GuardSet((guard,), dict.fromkeys((s.name for s in guard.term.symbols), (None, None)))) is not True
+        if by.implies(GuardSet(guard, ranges=dict.fromkeys((s.name for s in guard.term.symbols), (None, None))))
+        is not True
     ]
 
 
@@ -230,7 +231,7 @@ def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | N
     ...     Guard(parse("s1 == 16"), Origin("model.py", 9, text="b.view(16)")),
     ... ])
     >>> names = {"s0": Size("a", 0), "s1": Size("b", 0)}
-    >>> print(explain_conflict(GuardSet((), {"s0": (2, 8)}), program, names))
+    >>> print(explain_conflict(GuardSet(ranges={"s0": (2, 8)}), program, names))
     declared a.size(0) <= 8 contradicts the program: a.size(0) == b.size(0) by model.py:3 (`a + b`), and
     b.size(0) == 16 by model.py:9 (`b.view(16)`)
     """

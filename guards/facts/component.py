@@ -142,7 +142,10 @@ class Component:
             return term
         found = self._canonical.get(term)
         if found is None:
-            found = self._canonical[term] = replaced(term, self.rewrites) or term
+            found = replaced(term, self.rewrites)
+            if found is None:
+                found = term
+            self._canonical[term] = found
         return found
 
     def bounds(self, term: Term) -> Pair:

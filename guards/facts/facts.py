@@ -16,7 +16,7 @@ from guards.facts.component import Component, replaced
 from guards.facts.propagate import assume, declare, learn
 from guards.terms import boolean
 from guards.terms.boolean import FALSE, TRUE
-from guards.terms.term import Op, Term
+from guards.terms.term import Op, Term, among
 
 _PLAIN_LIMIT = 1024
 _JOINED_LIMIT = 128  # these may be large
@@ -108,7 +108,7 @@ class Facts:
         known.pop(TRUE, None)
         if known:
             made._conditions = known
-            if FALSE in known:
+            if among(FALSE, known):
                 made.contradictory = True
                 return made
             all_ranges = dict(ranges)
@@ -235,7 +235,8 @@ class Facts:
                 if replacements is None:
                     replacements = {}
                 replacements[symbol] = component.equals[symbol]
-        return term if replacements is None else replaced(term, replacements) or term
+        found = None if replacements is None else replaced(term, replacements)
+        return term if found is None else found
 
     def replace(self, term: Term) -> Term:
         """As :meth:`canonical`."""

@@ -6,7 +6,7 @@ from guards.facts.component import Component, replaced
 from guards.facts.law import Rewrite
 from guards.terms import arithmetic, extremes
 from guards.terms.arithmetic import ONE
-from guards.terms.term import Op, Term
+from guards.terms.term import Op, Term, among
 
 
 def dominated(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
@@ -27,7 +27,7 @@ def dominated(component: Component, term: Term, rewrite: Rewrite) -> Term | None
 def absorbed(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
     """An operand ``max(a, ...)`` of a ``min`` that has ``a`` too goes, and the other way round."""
     opposite = Op.MAX if term.op is Op.MIN else Op.MIN
-    kept = [p for p in term.args if p.op is not opposite or all(inner not in term.args for inner in p.args)]
+    kept = [p for p in term.args if p.op is not opposite or not any(among(inner, term.args) for inner in p.args)]
     if len(kept) == len(term.args) or not kept:
         return None
     return (extremes.minimum if term.op is Op.MIN else extremes.maximum)(*kept)

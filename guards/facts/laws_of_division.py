@@ -9,7 +9,7 @@ from guards.facts.component import Component
 from guards.facts.law import Rewrite
 from guards.terms import arithmetic, division
 from guards.terms.arithmetic import ONE, ZERO
-from guards.terms.term import Op, Term
+from guards.terms.term import Op, Term, drop
 
 _MODULUS = 16  # remainders of polynomials are tried for divisors up to this one,
 _RESIDUES = 256  # and up to so many combinations
@@ -25,10 +25,15 @@ def over(monomial: Term, atoms: tuple[Term, ...]) -> Term | None:
     """``monomial`` divided by the product of ``atoms``, where they are among its factors."""
     rest = list(arithmetic.factors(monomial))
     for atom in atoms:
-        if atom not in rest:
+        if not drop(rest, atom):
             return None
-        rest.remove(atom)
     return arithmetic.monomial(rest)
+
+
+def beside(monomial: Term, atom: Term) -> Term:
+    """The other factors of a monomial, 1 where there are none."""
+    rest = over(monomial, (atom,))
+    return ONE if rest is None else rest
 
 
 def divide(dividend: Term, divisor: Term) -> tuple[Term, Term]:
@@ -171,7 +176,7 @@ def inner_remainder(component: Component, term: Term, rewrite: Rewrite) -> Term 
         atoms = arithmetic.factors(monomial)
         for atom in atoms:
             if atom.op is Op.MOD and (atom.args[1] is by or _shared(atom.args[1], by) is not None):
-                others = arithmetic.scale(over(monomial, (atom,)) or ONE, c)
+                others = arithmetic.scale(beside(monomial, atom), c)
                 rest = arithmetic.linear(constant, {m: d for m, d in items if m is not monomial})
                 return division.mod(arithmetic.add(rest, arithmetic.mul(others, atom.args[0])), by)
     return None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from guards.facts.component import Component
 from guards.facts.law import Rewrite
-from guards.facts.laws_of_division import monomials_of, over
+from guards.facts.laws_of_division import beside, monomials_of, over
 from guards.terms import arithmetic, boolean, division
-from guards.terms.arithmetic import ONE
 from guards.terms.term import Monomials, Op, Term
 
 
@@ -22,7 +21,7 @@ def fold_remainder(component: Component, term: Term, rewrite: Rewrite) -> Term |
             dividend, divisor = quotient.args
             if divisor.op is Op.CONST:
                 number = divisor.args[0]
-                rest = None if c % number else arithmetic.scale(over(monomial, (quotient,)) or ONE, -c // number)
+                rest = None if c % number else arithmetic.scale(beside(monomial, quotient), -c // number)
             else:
                 rest = None if divisor.op is Op.ADD else over(monomial, (quotient, *arithmetic.factors(divisor)))
                 rest = None if rest is None else arithmetic.scale(rest, -c)
@@ -44,7 +43,7 @@ def unfold_remainder(component: Component, term: Term, rewrite: Rewrite) -> Term
             if remainder.op is not Op.MOD:
                 continue
             dividend, divisor = remainder.args
-            others = arithmetic.scale(over(monomial, (remainder,)) or ONE, c)
+            others = arithmetic.scale(beside(monomial, remainder), c)
             whole = arithmetic.sub(dividend, arithmetic.mul(divisor, division.floordiv(dividend, divisor)))
             made = arithmetic.sub(term, arithmetic.mul(others, arithmetic.sub(remainder, whole)))
             if monomials_of(made) < len(items):
@@ -88,7 +87,7 @@ def one_choice(component: Component, term: Term, rewrite: Rewrite) -> Term | Non
         rest = arithmetic.linear(constant, {m: c for m, c in items if m not in same})
         branches = [
             arithmetic.total(
-                arithmetic.mul(arithmetic.scale(over(m, (a,)) or ONE, c), a.args[side]) for m, (c, a) in same.items()
+                arithmetic.mul(arithmetic.scale(beside(m, a), c), a.args[side]) for m, (c, a) in same.items()
             )
             for side in (1, 2)
         ]

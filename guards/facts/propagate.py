@@ -61,19 +61,25 @@ def declare(component: Component) -> None:
     _work(learning)
 
 
+def _with(term: Term, replacements: dict[Term, Term]) -> Term:
+    """The term with what is equal to parts of it, where that leaves no division by 0."""
+    found = replaced(term, replacements)
+    return term if found is None else found
+
+
 def _equate(component: Component, condition: Term) -> None:
     """Keeps ``equals``, the rewrites for showing, up to date with a new condition."""
     for part in condition.args if condition.op is Op.AND else (condition,):
         if part.op is not Op.EQ:
             continue
-        constant, items = arithmetic.split(replaced(part.args[0], component.equals) or part.args[0])
+        constant, items = arithmetic.split(_with(part.args[0], component.equals))
         for atom, coefficient in reversed(items):
             if atom.op is Op.SYMBOL and coefficient in (1, -1):
                 rest = {m: c * -coefficient for m, c in items if m is not atom}
                 replacement = arithmetic.linear(constant * -coefficient, rest)
                 if atom not in replacement.symbols:
                     one = {atom: replacement}
-                    component.equals = {s: replaced(t, one) or t for s, t in component.equals.items()}
+                    component.equals = {s: _with(t, one) for s, t in component.equals.items()}
                     component.equals[atom] = replacement
                     break
 

@@ -17,7 +17,8 @@ def replace_everywhere(learning: Learning, atom: Term, replacement: Term) -> Non
         learning.between(replacement, *component.ranges.pop(atom, interval_arithmetic.SIZES))
     known_rewrites, component.rewrites = component.rewrites, {}
     for left, right in known_rewrites.items():
-        new = replaced(right, one) or right
+        new = replaced(right, one)
+        new = right if new is None else new
         if left.op is not Op.SYMBOL and (contains(left, atom) or (new is not right and left.op is new.op)):
             learning.pending.append(boolean.eq(left, new))  # it may say more now
         else:

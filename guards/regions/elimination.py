@@ -25,7 +25,7 @@ from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.case_distinction import cases
-from guards.terms.term import Op, Term, postorder
+from guards.terms.term import Op, Term, among, postorder, same_form
 
 _ROWS = 200  # a case must not have more conditions than this
 _CASES = 256  # cases looked at in all
@@ -197,7 +197,7 @@ def _by_remainder(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | Non
     k = symbol(f"_k{next(fresh)}_")
     for rest in range(number):
         rows = tuple(_put(row, {s: arithmetic.scale(k, number) + rest}) for row in case)
-        if FALSE not in rows:
+        if not among(FALSE, rows):
             made.append(rows)
     return made or [(FALSE,)]
 
@@ -207,7 +207,7 @@ def _by_value(case: Rows, s: Term) -> list[Rows] | None:
     limits = EVERYTHING
     for row in case:
         found = bounded_by(row)
-        if found is not None and found[0] == ((s, 1),):
+        if found is not None and same_form(found[0], ((s, 1),)):
             limits = meet(limits, found[1])
     low, high = limits
     if low is None or high is None or high - low >= _BRANCHES:
@@ -218,4 +218,4 @@ def _by_value(case: Rows, s: Term) -> list[Rows] | None:
 
 def _at_value(case: Rows, s: Term, value: int) -> Rows:
     rows = tuple(_put(row, {s: arithmetic.const(value)}) for row in case)
-    return () if FALSE in rows else rows
+    return () if among(FALSE, rows) else rows

@@ -15,7 +15,7 @@ from guards.errors import CannotSolve
 from guards.facts.facts import Facts
 from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.boolean import FALSE
-from guards.terms.term import Op, Term
+from guards.terms.term import Op, Term, drop
 
 
 class Solver(Protocol):
@@ -39,9 +39,8 @@ def factor_of(symbol: Term, inside: list[tuple[Term, int]]) -> Term | None:
     factor = arithmetic.ZERO
     for m, c in inside:
         atoms = list(arithmetic.factors(m))
-        if atoms.count(symbol) != 1 or any(a is not symbol and symbol in a.symbols for a in atoms):
+        if not drop(atoms, symbol) or any(symbol in a.symbols for a in atoms):  # a symbol is among its own
             return None
-        atoms.remove(symbol)
         factor = arithmetic.add(factor, arithmetic.scale(arithmetic.monomial(atoms), c))
     return factor
 

@@ -22,7 +22,7 @@ from guards.regions.necessity import shown
 from guards.regions.satisfiability import Ranges, components, empty_range, facts_of, range_conditions, solve_alone
 from guards.terms import boolean
 from guards.terms.boolean import FALSE, TRUE
-from guards.terms.term import Monomials, Op, Term
+from guards.terms.term import Monomials, Op, Term, among
 
 _MANY = 24  # conditions left after the cheap rungs, from which on they are asked together
 
@@ -48,7 +48,7 @@ def needed(
     [1]
     """
     everything = list(range(len(conditions)))
-    if empty_range(ranges) or FALSE in conditions:
+    if empty_range(ranges) or among(FALSE, conditions):
         return everything
     facts = start = facts_of(ranges, given)
     conditions = [guarded(condition, start) for condition in conditions]

@@ -18,7 +18,7 @@ from guards.facts.definedness import guarded, satisfied
 from guards.regions.satisfiability import Ranges, Values, components, facts_of, holds, range_conditions, search
 from guards.terms import arithmetic, boolean, extremes
 from guards.terms.fold import substitute
-from guards.terms.term import Term
+from guards.terms.term import Term, among
 
 _LINE = 512  # a single value is moved step by step so far before a solver is asked
 _SUBSETS = 400  # sets of symbols looked at
@@ -113,9 +113,9 @@ def _moving(
     rows: Sequence[Term], values: Mapping[str, int], free: Sequence[Term], bound: int | None
 ) -> tuple[Values | None, bool]:
     """The nearest point that moves ``free`` alone, by less than ``bound``; and whether that is the whole truth."""
-    fixed = {s: arithmetic.const(values[s.name]) for row in rows for s in row.symbols if s not in free}
+    fixed = {s: arithmetic.const(values[s.name]) for row in rows for s in row.symbols if not among(s, free)}
     left = [substitute(row, fixed) for row in rows]
-    if boolean.FALSE in left:
+    if among(boolean.FALSE, left):
         return None, True
     left = [row for row in dict.fromkeys(left) if row is not boolean.TRUE]
     here = {s.name: values[s.name] for s in free}

@@ -25,7 +25,7 @@ from guards.regions.satisfiability import (
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE, TRUE
-from guards.terms.term import Op, Term
+from guards.terms.term import Op, Term, among
 
 _LISTED = 64  # a range of at most so many values is tried value by value
 _FAR = 2**40  # a range that reaches this far is taken for unbounded
@@ -58,7 +58,7 @@ def project(conditions: Sequence[Term], ranges: Ranges, name: str) -> Shadow:
     >>> project([eq(s0 * s1, 6)], {"s0": (0, None), "s1": (0, None)}, "s0").conditions
     (<s0 >= 1>, <s0 <= 6>, <s0 != 5>, <s0 != 4>)
     """
-    if empty_range(ranges) or FALSE in conditions:
+    if empty_range(ranges) or among(FALSE, conditions):
         return NOTHING
     rows = [guarded(condition, facts_of(ranges)) for condition in conditions]
     rows += [c for other, limits in ranges.items() for c in range_conditions(other, limits)]
@@ -80,7 +80,7 @@ def project(conditions: Sequence[Term], ranges: Ranges, name: str) -> Shadow:
     if not eliminated and left is not FALSE:
         left, eliminated = _tighten(own, left, target)
     told = _told(left, target, ranges.get(name, SIZES))
-    return Shadow(tuple(told), exact and eliminated) if told != [FALSE] else NOTHING
+    return Shadow(tuple(told), exact and eliminated) if len(told) != 1 or told[0] is not FALSE else NOTHING
 
 
 def _free(conditions: Sequence[Term]) -> Ranges:

@@ -16,7 +16,7 @@ from guards.terms import arithmetic
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE
 from guards.terms.fold import substitute
-from guards.terms.term import Term
+from guards.terms.term import Term, among
 
 _WIDTH = 32  # values shown of a range that has more
 _MOST = 1_000_000  # cells
@@ -89,7 +89,7 @@ def grid(
     ys = tuple(_shown(*_ends(known, second)) if rows is None else rows)
     if len(xs) * len(ys) > _MOST:
         raise GuardsError(f"{len(xs)} times {len(ys)} cells are too many; give the columns and rows to be shown")
-    if FALSE in asked or known.contradictory:
+    if among(FALSE, asked) or known.contradictory:
         return Grid(first, second, xs, ys, _all(False, xs, ys))
     left, exact = eliminate(asked, {symbol(first), symbol(second)})
     cells = tuple(tuple(_cell(left, exact, asked, {first: x, second: y}) for x in xs) for y in ys)

@@ -20,7 +20,7 @@ from guards.regions.satisfiability import Ranges, Values, empty_range, facts_of,
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE
-from guards.terms.term import Term
+from guards.terms.term import Term, among
 
 _POOL = 4  # candidates for each point wanted
 _TRIES = 6  # walks for each candidate
@@ -79,7 +79,7 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
     >>> len(found), all(p["s0"] % 8 == 0 and p["s0"] > p["s1"] >= 3 for p in found)
     (5, True)
     """
-    if count <= 0 or empty_range(ranges) or FALSE in conditions:
+    if count <= 0 or empty_range(ranges) or among(FALSE, conditions):
         return []
     named = {s.name: SIZES for condition in conditions for s in condition.symbols}
     ranges = {**named, **ranges}

@@ -21,7 +21,7 @@ from guards.facts.facts import Facts
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE, TRUE
-from guards.terms.term import Term
+from guards.terms.term import Term, among
 
 Ranges = Mapping[str, Pair]
 Values = dict[str, int]
@@ -125,7 +125,7 @@ def search(conditions: Sequence[Term], ranges: Ranges) -> Search:
     >>> search([gt(s0, s1), gt(s1, s0)], {}).satisfiable
     False
     """
-    if empty_range(ranges) or FALSE in conditions:
+    if empty_range(ranges) or among(FALSE, conditions):
         return NOWHERE
     model = {name: _default(limits) for name, limits in ranges.items()}
     undecided = ""

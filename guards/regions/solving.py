@@ -21,7 +21,7 @@ from guards.facts.facts import Facts
 from guards.regions.isolation import Solver, compared, divided_out, factor_of, isolated, replaced
 from guards.terms import arithmetic, boolean, division, extremes
 from guards.terms.boolean import FALSE, TRUE
-from guards.terms.term import Op, Term, postorder
+from guards.terms.term import Op, Term, among, postorder, same_form
 
 _RESIDUES = 32  # a symbol is split into no more remainder classes than this
 _LISTED = 16  # values of a small range that are tried one by one
@@ -105,7 +105,7 @@ class _Solver:
         """``and`` or ``or``: what speaks of the symbol alone is solved together."""
         connect = boolean.and_ if relation.op is Op.AND else boolean.or_
         own = [part for part in relation.args if _alone(part, self.symbol)]
-        parts = [solve(part) for part in relation.args if part not in own]
+        parts = [solve(part) for part in relation.args if not among(part, own)]
         return connect(*parts, *([self._exactly(connect(*own))] if own else ()))
 
     def fail(self) -> CannotSolve:
@@ -143,7 +143,7 @@ class _Solver:
             return self._pieces(relation)
         except TooMany:
             bounds = [part for part in relation.args if relation.op is Op.AND and self._is_bound(part)]
-            others = [part for part in relation.args if part not in bounds]
+            others = [part for part in relation.args if not among(part, bounds)]
             if not bounds or not others:
                 raise self.fail() from None
         within = boolean.and_(*bounds)
@@ -152,7 +152,7 @@ class _Solver:
 
     def _is_bound(self, part: Term) -> bool:
         found = bounded_by(part) if part.op is Op.LE else None
-        return found is not None and found[0] == ((self.symbol, 1),)
+        return found is not None and same_form(found[0], ((self.symbol, 1),))
 
     def _pieces(self, relation: Term) -> Term:
         found = self.facts.interval(self.symbol)

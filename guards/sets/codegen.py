@@ -20,7 +20,7 @@ from guards.sets.guard_set import GuardSet
 from guards.terms.generated import generated_function
 from guards.terms.printing import python
 from guards.terms.straight_line import StraightLine, once
-from guards.terms.term import Op, Term
+from guards.terms.term import Op, Term, same_form
 
 
 def source_function(source: str, name: str, kind: str) -> FunctionType:
@@ -210,7 +210,7 @@ def _implied(term: Term, conditions: Sequence[Guard]) -> bool:
         if guard.term is term or form[0][0] not in guard.term.symbols:
             continue
         found = bounded_by(guard.term)
-        if found is None or found[0] != form:
+        if found is None or not same_form(found[0], form):
             continue
         least, most = found[1]
         if guard.term.op is Op.EQ:  # least and most are the value

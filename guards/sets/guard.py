@@ -28,7 +28,7 @@ class Guard:
     s0 + s1 > 2  # model.py:7
     """
 
-    term: Term = attrs.field()
+    term: Term = attrs.field(eq=id)
     origin: Origin | None = None
 
     @term.validator

@@ -6,12 +6,13 @@ that every set is a total predicate on integers, with a complement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 
-from guards.asking.assumptions import condition_of
+from guards.asking.assumptions import check_names, condition_of, pair_of
 from guards.asking.ladder import Effort
 from guards.domains.interval_arithmetic import SIZES, Pair, meet
 from guards.facts.definedness import guarded, satisfied
@@ -28,23 +29,33 @@ from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from guards.terms.term import Term
 
+Condition = str | Term | Guard
 
-def _guards(guards: Sequence[Guard | Term]) -> tuple[Guard, ...]:
-    return tuple(guard if isinstance(guard, Guard) else Guard(guard) for guard in guards)
+
+def _guard(condition: object) -> Guard:
+    if isinstance(condition, Guard):
+        return condition
+    if isinstance(condition, (str, Term)):
+        return Guard(condition_of(condition))
+    hint = " (compare terms, not their text or type)" if isinstance(condition, bool) else ""
+    raise TypeError(f"a guard set is made of conditions: texts, terms and guards, not {type(condition).__name__}{hint}")
 
 
 def _key(ranges: Mapping[str, Pair]) -> frozenset[tuple[str, Pair]]:
     return frozenset(ranges.items())
 
 
-@attrs.frozen(slots=True, weakref_slot=True, repr=False)
+@attrs.frozen(slots=True, weakref_slot=True, repr=False, init=False)
 class GuardSet:
-    """The conjunction of guards and of the ranges of their symbols.
+    """The conjunction of guards and of the ranges of their symbols: ``GuardSet("s0 > 2", s1 % 8 == 0, ranges={...})``.
+
+    A condition is a text in Python's syntax, a condition on terms, or a ``Guard``; several may come in one sequence.
+    ``a & b`` holds where both hold, ``~a`` where ``a`` does not.
 
     ``ranges`` maps the name of a symbol to ``(low, high)``, both inclusive, ``None`` for no bound.  A symbol that the
     guards mention and that has no range is a size: ``(0, None)``; the attribute ``ranges`` holds it explicitly.
 
-    >>> guards = GuardSet.read("s0 + s1 > 2", "s0 % 8 == 0", ranges={"s0": (1, 64)})
+    >>> guards = GuardSet("s0 + s1 > 2", "s0 % 8 == 0", ranges={"s0": (1, 64)})
     >>> guards.holds({"s0": 8, "s1": 0}), guards.holds({"s0": 4, "s1": 0})
     (True, False)
     >>> [v.text for v in guards.violations({"s0": 65, "s1": 0})]
@@ -52,16 +63,29 @@ class GuardSet:
     >>> dict(guards.ranges)
     {'s0': (1, 64), 's1': (0, None)}
     >>> guards
-    GuardSet.read('s0 + s1 > 2', 's0 % 8 == 0', ranges={'s0': (1, 64)})
+    GuardSet('s0 + s1 > 2', 's0 % 8 == 0', ranges={'s0': (1, 64)})
     """
 
-    guards: tuple[Guard, ...] = attrs.field(default=(), converter=_guards)
-    ranges: Mapping[str, Pair] = attrs.field(factory=dict, eq=_key, hash=True)
-    _conditions: tuple[Guard, ...] = attrs.field(init=False, eq=False, repr=False)
+    guards: tuple[Guard, ...]
+    ranges: Mapping[str, Pair] = attrs.field(eq=_key, hash=True)
+    _conditions: tuple[Guard, ...] = attrs.field(eq=False, repr=False)
 
-    def __attrs_post_init__(self) -> None:
-        found = {symbol(name): (low, high) for name, (low, high) in self.ranges.items()}
-        for guard in self.guards:
+    def __init__(self, *conditions: Condition | Iterable[Condition], ranges: Mapping[str, Pair] | None = None) -> None:
+        """Raises: ParseError where a text cannot be read or is an integer, RangeError for a range that is none."""
+        given: Sequence[Any] = conditions
+        if len(given) == 2 and isinstance(given[1], Mapping):  # GuardSet(guards, ranges)
+            given, ranges = given[:1], given[1]
+        guards: list[Guard] = []
+        for each in given:
+            if isinstance(each, GuardSet):
+                raise TypeError("to combine guard sets with their ranges, write a & b")
+            several = isinstance(each, Iterable) and not isinstance(each, str)
+            guards += map(_guard, each) if several else [_guard(each)]
+        if ranges and any(isinstance(each, str) for each in conditions):
+            check_names(ranges, [each for each in conditions if isinstance(each, str)] + [g.term for g in guards])
+        object.__setattr__(self, "guards", tuple(guards))
+        found = {symbol(name): pair_of(name, pair) for name, pair in (ranges or {}).items()}
+        for guard in guards:
             for s in guard.term.symbols:
                 found.setdefault(s, SIZES)
         ordered = {s.name: found[s] for s in sorted(found, key=lambda s: s.order)}
@@ -71,7 +95,7 @@ class GuardSet:
 
     @classmethod
     def read(cls, *texts: str, ranges: Mapping[str, Pair] | None = None) -> GuardSet:
-        """A set from conditions in Python syntax.
+        """A set from conditions in Python syntax, as :class:`GuardSet` itself makes one.
 
         Raises:
             ParseError: a text cannot be read, or is an integer.
@@ -81,7 +105,7 @@ class GuardSet:
         s0 >= 3
         s0 % 8 == 0
         """
-        return cls(tuple(Guard(condition_of(condition)) for condition in texts), ranges or {})
+        return cls(*texts, ranges=ranges)
 
     @property
     def conditions(self) -> tuple[Guard, ...]:
@@ -110,7 +134,7 @@ class GuardSet:
     def __repr__(self) -> str:
         ranges = {name: limits for name, limits in self.ranges.items() if limits != SIZES}
         parts = [repr(guard.text()) for guard in self.guards] + ([f"ranges={ranges!r}"] if ranges else [])
-        return f"GuardSet.read({', '.join(parts)})"
+        return f"GuardSet({', '.join(parts)})"
 
     def __reduce__(self) -> tuple[object, ...]:
         return GuardSet, (self.guards, dict(self.ranges))
@@ -213,7 +237,13 @@ class GuardSet:
         known = {guard.term for guard in self.guards}
         ranges = {name: meet(self.ranges.get(name, limits), limits) for name, limits in other.ranges.items()}
         added = tuple(guard for guard in other.guards if guard.term not in known)
-        return GuardSet(self.guards + added, {**self.ranges, **ranges})
+        return GuardSet(self.guards + added, ranges={**self.ranges, **ranges})
+
+    def __and__(self, other: object) -> GuardSet:
+        return self.intersect(other) if isinstance(other, GuardSet) else NotImplemented
+
+    def __invert__(self) -> GuardSet:
+        return self.negate()
 
     def negate(self) -> GuardSet:
         """The set that holds exactly where this one does not, among values that its symbols may have at all.
@@ -224,7 +254,7 @@ class GuardSet:
         s0 >= 9 or s0 + s1 <= 2  # complement
         """
         ranges = {name: universe(limits) for name, limits in self.ranges.items()}
-        return GuardSet((Guard(_complement(self.conditions, ranges), COMPLEMENT),), ranges)
+        return GuardSet(Guard(_complement(self.conditions, ranges), COMPLEMENT), ranges=ranges)
 
     def difference(self, other: GuardSet) -> GuardSet:
         """The set that holds where this one holds and ``other`` does not.
@@ -234,7 +264,7 @@ class GuardSet:
         s0 % 8 != 0  # complement
         """
         ranges = {name: SIZES for name in other.ranges if name not in self.ranges} | dict(self.ranges)
-        return GuardSet((*self.guards, Guard(_complement(other.conditions, ranges), COMPLEMENT)), ranges)
+        return GuardSet(self.guards, Guard(_complement(other.conditions, ranges), COMPLEMENT), ranges=ranges)
 
     def minimise(self, effort: Effort = Effort.FULL) -> GuardSet:
         """The set without the guards that the others and the ranges imply; what is not proven to be implied stays.
@@ -245,7 +275,7 @@ class GuardSet:
         kept = needed(self._terms(), self.ranges, effort)
         if len(kept) == len(self.guards):
             return self
-        return GuardSet(tuple(self.guards[index] for index in kept), self.ranges)
+        return GuardSet((self.guards[index] for index in kept), ranges=self.ranges)
 
     def project(self, name: str) -> Projection:
         """The values of one symbol for which the rest of the set can hold.
@@ -257,7 +287,7 @@ class GuardSet:
         """
         found = project(self._terms(), self.ranges, name)
         wide = universe(self.ranges.get(name, SIZES))
-        return Projection(name, GuardSet(found.conditions, {name: wide}), found.exact)
+        return Projection(name, GuardSet(found.conditions, ranges={name: wide}), found.exact)
 
     def region(
         self,
@@ -295,7 +325,7 @@ class GuardSet:
         conditions = self.conditions
         free = dict.fromkeys(self.ranges, (None, None))
         found = core([guard.term for guard in conditions], free)
-        return None if found is None else GuardSet(tuple(conditions[index] for index in found), free)
+        return None if found is None else GuardSet((conditions[index] for index in found), ranges=free)
 
 
 def _complement(conditions: Sequence[Guard], ranges: Mapping[str, Pair]) -> Term:

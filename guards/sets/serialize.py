@@ -79,7 +79,7 @@ def _guard_set_to_json(guards: GuardSet) -> dict[str, Json]:
 
 def _guard_set(body: Json) -> GuardSet:
     found = record(body, "a guard set", {"ranges", "guards"})
-    return GuardSet(tuple(map(_guard, array(found["guards"], "guards"))), _ranges(found["ranges"]))
+    return GuardSet(tuple(map(_guard, array(found["guards"], "guards"))), ranges=_ranges(found["ranges"]))
 
 
 # -- facts, verdicts, sources -----------------------------------------------------------------------------------------

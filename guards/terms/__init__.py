@@ -5,5 +5,6 @@ bring it into its canonical form, so that equal terms are the same object; every
 intervals, values) is an algebra of the one memoised fold.
 """
 
+import guards.terms.comparison  # the comparisons of Term
 import guards.terms.division  # the operators of Term
 import guards.terms.printing  # its text  # noqa: F401

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import reduce
 from math import gcd
 
-from guards.terms.term import IntLike, Monomials, Op, Term, by_order, intern
+from guards.terms.term import IntLike, Monomials, Op, Term, by_order, drop, intern
 
 # The members used on hot paths, looked up once.
 _ADD, _CONST, _MUL, _TRUE = Op.ADD, Op.CONST, Op.MUL, Op.TRUE
@@ -20,22 +21,29 @@ ZERO, ONE = _small[0], _small[1]
 
 def const(value: int) -> Term:
     """The constant ``value``."""
-    return _small.get(value) or intern(Op.CONST, (int(value),))
+    found = _small.get(value)
+    return intern(Op.CONST, (int(value),)) if found is None else found
+
+
+_KEY = r"""(?:-?\d+|'[^'\\]*'|"[^"\\]*")"""
+_PLACE = re.compile(rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[{_KEY}\])*(?:\.(?:size|stride)\(\d+\)|\.storage_offset\(\))?")
 
 
 def symbol(name: str) -> Term:
-    """The integer symbol ``name`` (an identifier): the same object for the same name.
+    """The integer symbol ``name``: the same object for the same name.
+
+    A name is an identifier, or a place that a size is read from, as guards print it: ``x.size(0)``, ``batch['ids'].k``.
 
     Raises:
-        ValueError: ``name`` is not an identifier.
+        ValueError: ``name`` is neither.
 
     >>> from guards.terms.arithmetic import symbol
     >>> s0 = symbol("s0")
     >>> symbol("s0") is s0, (s0 + 7) // 8 * 8 is s0, (8 * s0 + 7) // 8 is s0
     (True, False, True)
     """
-    if not name.isidentifier():
-        raise ValueError(f"a symbol's name must be an identifier, not {name!r}")
+    if not name.isidentifier() and _PLACE.fullmatch(name) is None:
+        raise ValueError(f"a symbol's name must be an identifier or a place like x.size(0), not {name!r}")
     return intern(Op.SYMBOL, (name,))
 
 
@@ -202,12 +210,7 @@ def common_atoms(term: Term) -> list[Term]:
     common = list(factors(items[0][0]))
     for m, _ in items[1:]:
         rest = list(factors(m))
-        kept = []
-        for atom in common:
-            if atom in rest:
-                rest.remove(atom)
-                kept.append(atom)
-        common = kept
+        common = [atom for atom in common if drop(rest, atom)]
         if not common:
             break
     return common
@@ -221,7 +224,7 @@ def without(term: Term, atoms: list[Term], number: int) -> Term:
     for m, c in items:
         rest = list(factors(m))
         for atom in atoms:
-            rest.remove(atom)
+            drop(rest, atom)
         if rest:
             merged[monomial(rest)] = c // number
         else:
@@ -232,12 +235,8 @@ def without(term: Term, atoms: list[Term], number: int) -> Term:
 def cancel(a: Term, b: Term) -> tuple[Term, Term, list[Term], int]:
     """``a`` and ``b`` without their common atoms and number, and those."""
     number = gcd(content(a), content(b)) or 1
-    atoms: list[Term] = []
     rest = common_atoms(a)
-    for atom in common_atoms(b):
-        if atom in rest:
-            rest.remove(atom)
-            atoms.append(atom)
+    atoms = [atom for atom in common_atoms(b) if drop(rest, atom)]
     if number == 1 and not atoms:
         return a, b, atoms, 1
     return without(a, atoms, number), without(b, atoms, number), atoms, number

@@ -20,7 +20,8 @@ from guards.terms.arithmetic import (
     sub,
     summed,
 )
-from guards.terms.term import IntLike, Monomials, Op, Term, computed_by, intern
+from guards.terms.overloading import computed_by
+from guards.terms.term import IntLike, Monomials, Op, Term, intern
 
 # The members used on hot paths, looked up once.
 _CONST, _FLOORDIV, _MOD = Op.CONST, Op.FLOORDIV, Op.MOD
@@ -80,9 +81,10 @@ def _divided(a: Term, divisor: int) -> Term:
         if shared > 1:  # the constant's remainder cannot carry: (g*x + c) // (g*d) == (x + c//g) // d
             rest = _divided(linear(constant // shared, {m: c // shared for m, c in items}), divisor // shared)
         else:
-            rest = _merged(constant, items, divisor) or intern(
-                _FLOORDIV, (summed(constant, items) if changed else a, const(divisor))
-            )
+            merged = _merged(constant, items, divisor)
+            if merged is None:
+                merged = intern(_FLOORDIV, (summed(constant, items) if changed else a, const(divisor)))
+            rest = merged
     if not changed:
         return rest
     whole, parts = split(a)

@@ -4,10 +4,13 @@ An integer term is a sum ``c0 + c1*m1 + ... + cn*mn`` of integer coefficients ti
 of atoms; an atom is a symbol or a ``//``, ``%``, ``min``, ``max`` or ``ite`` term. On top stand the relations ``t ==
 0``, ``t != 0``, ``t <= 0`` and the connectives ``and`` and ``or`` (``not`` is pushed inwards and never appears).
 
-Equal terms are the same object, so ``is`` compares them and ``hash`` is the address. Terms are never mutated; the
-intern table is swept of those that nobody else holds. Every constructor here applies only laws that hold for all
-integers *for which the written expression is defined*: a term that contains ``a // b`` or ``a % b`` speaks about
-values with ``b != 0``.
+Equal terms are the same object, so ``is`` tells whether two are the same, and ``hash`` is the address. Comparisons,
+``==`` among them, build relations instead, and a relation that depends on its symbols has no truth value: ``if`` and
+``in`` a list raise rather than answer False. Dictionaries and sets find terms by hash and ``is`` alone.
+
+Terms are never mutated; the intern table is swept of those that nobody else holds. Every constructor here applies only
+laws that hold for all integers *for which the written expression is defined*: a term that contains ``a // b`` or
+``a % b`` speaks about values with ``b != 0``.
 
 ``//`` and ``%`` are Python's: floor division, and a remainder with the sign of the divisor.
 """
@@ -15,14 +18,15 @@ values with ``b != 0``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from hashlib import blake2b
 from operator import attrgetter
 from threading import RLock
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 from guards.terms.interning import sweep
+from guards.terms.overloading import Operators
 
 
 class Op(IntEnum):
@@ -59,8 +63,24 @@ NONLINEAR = 1  # an atom other than a symbol, or a product
 SYMBOLIC_DIVISION = 2  # a quotient or remainder by something that is not a number
 
 
-class Term:
-    """One node of the term graph. Made only by the functions of this module; compare with ``is``.
+class Term(Operators):
+    """An integer or a condition, as a formula of symbols, made by ``guards.symbol``, ``guards.parse`` and operators.
+
+    Equal terms are one object: ``is`` says whether two are the same. ``+ - * // %`` make integers; ``< <= > >= == !=``
+    make conditions, and ``& | ~`` combine them. A condition whose value depends on its symbols cannot be tested by
+    ``if``, ``and``, ``or`` or ``in`` a list: that raises a TypeError; :func:`guards.prove` and :func:`guards.decide`
+    ask. (Dictionaries and sets never compare terms that are not the same, so terms are keys like any other.)
+
+    >>> from guards import symbol
+    >>> s, b = symbol("s"), symbol("b")
+    >>> s <= b, s == 8 * b, (s > 1) & ~(s == b)
+    (<b >= s>, <8*b == s>, <b != s and s >= 2>)
+    >>> s + 1 == 1 + s, bool(s == s + 1), {s: "key"}[s]
+    (<True>, False, 'key')
+    >>> bool(s == b)
+    Traceback (most recent call last):
+        ...
+    TypeError: whether b == s depends on its symbols: ask guards.prove or guards.decide, or `is` for the same term
 
     Attributes:
         op: the kind of the term.
@@ -111,38 +131,37 @@ class Term:
         assert self.op is Op.SYMBOL
         return self.args[0]  # type: ignore[no-any-return]
 
-    def __add__(self, other: IntLike) -> Term:
-        return _add(self, other)
+    def __bool__(self) -> bool:
+        if self.op is Op.CONST:
+            return bool(self.args[0])
+        return self.op is Op.TRUE or (self.op is not Op.FALSE and _truth(self))
 
-    def __radd__(self, other: IntLike) -> Term:
-        return _add(other, self)
+    # -- as a size of `meta_fns.infer`: see guards/asking/assuming.py
 
-    def __sub__(self, other: IntLike) -> Term:
-        return _sub(self, other)
+    @property
+    def hint(self) -> None:
+        """The value in an example call: a term has none."""
+        return None
 
-    def __rsub__(self, other: IntLike) -> Term:
-        return _sub(other, self)
+    def known(self) -> bool:
+        """Whether the condition holds for certain under what is assumed (see :func:`guards.assuming`)."""
+        return _known(self)
 
-    def __mul__(self, other: IntLike) -> Term:
-        return _mul(self, other)
+    def guard_or_false(self) -> bool:
+        """Whether the condition holds for certain; what depends on the values counts as false."""
+        return _known(self)
 
-    def __rmul__(self, other: IntLike) -> Term:
-        return _mul(other, self)
+    def check(self, message: object = "") -> bool:
+        """Requires the condition: False where it never holds, else it is required from now on (``guards.assuming``)."""
+        return _required(self)
 
-    def __floordiv__(self, other: IntLike) -> Term:
-        return _floordiv(self, other)
+    def maybe_as_int(self) -> int | None:
+        """The integer that a constant is; None for what depends on symbols."""
+        return self.args[0] if self.op is Op.CONST else None
 
-    def __rfloordiv__(self, other: IntLike) -> Term:
-        return _floordiv(other, self)
-
-    def __mod__(self, other: IntLike) -> Term:
-        return _mod(self, other)
-
-    def __rmod__(self, other: IntLike) -> Term:
-        return _mod(other, self)
-
-    def __neg__(self) -> Term:
-        return _mul(-1, self)
+    def at_least_one(self) -> Term:
+        """``max(self, 1)``, or the term itself where it is known to be positive."""
+        return self if _known(self >= 1) else self.sym_max(1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return intern, (self.op, self.args)
@@ -157,28 +176,32 @@ class Term:
 _spell: Callable[[Term], str] = lambda term: term.op.name  # noqa: E731 - a variable, as spelled_by sets it
 
 
-def _not_there(a: IntLike, b: IntLike) -> Term:
-    raise NotImplementedError("guards.terms.division brings the operators")
+def undecided(term: Term) -> NoReturn:
+    """Raises: TypeError, as ``if`` was asked about what depends on the symbols."""
+    if term.op < _TRUE:
+        raise TypeError(f"the integer {term} has no truth value: compare it with a number")
+    raise TypeError(
+        f"whether {term} depends on its symbols: ask guards.prove or guards.decide, or `is` for the same term"
+    )
 
 
-# The operators of Term: canonical forms are made a file above, which says here how.
-_add: Callable[[IntLike, IntLike], Term] = _not_there
-_sub: Callable[[IntLike, IntLike], Term] = _not_there
-_mul: Callable[[IntLike, IntLike], Term] = _not_there
-_floordiv: Callable[[IntLike, IntLike], Term] = _not_there
-_mod: Callable[[IntLike, IntLike], Term] = _not_there
+def _not_known(term: Term) -> bool:
+    return term.op is _TRUE
 
 
-def computed_by(
-    add: Callable[[IntLike, IntLike], Term],
-    sub: Callable[[IntLike, IntLike], Term],
-    mul: Callable[[IntLike, IntLike], Term],
-    floordiv: Callable[[IntLike, IntLike], Term],
-    mod: Callable[[IntLike, IntLike], Term],
-) -> None:
-    """Makes these the operators of terms."""
-    global _add, _sub, _mul, _floordiv, _mod
-    _add, _sub, _mul, _floordiv, _mod = add, sub, mul, floordiv, mod
+def _not_required(term: Term) -> bool:
+    return term.op is not Op.FALSE
+
+
+_truth: Callable[[Term], bool] = undecided
+_known: Callable[[Term], bool] = _not_known
+_required: Callable[[Term], bool] = _not_required
+
+
+def judged_by(truth: Callable[[Term], bool], known: Callable[[Term], bool], required: Callable[[Term], bool]) -> None:
+    """Makes these what ``if``, ``known`` and ``check`` ask about a condition that is no constant."""
+    global _truth, _known, _required
+    _truth, _known, _required = truth, known, required
 
 
 def spelled_by(spell: Callable[[Term], str]) -> None:
@@ -307,6 +330,28 @@ def children(term: Term) -> Iterator[Term]:
     if term.op is Op.CONST or term.op is Op.SYMBOL:
         return iter(())
     return iter(term.args)
+
+
+def among(term: Term, terms: Iterable[Term]) -> bool:
+    """Whether a term is one of several: what ``in`` would have to compare, ``is`` tells."""
+    for each in terms:  # noqa: SIM110 - hot
+        if each is term:
+            return True
+    return False
+
+
+def same_form(a: Monomials, b: Monomials) -> bool:
+    """Whether two sums are the same, constants aside: what ``==`` of the tuples would have to compare."""
+    return len(a) == len(b) and all(m is n and c == d for (m, c), (n, d) in zip(a, b, strict=True))
+
+
+def drop(terms: list[Term], term: Term) -> bool:
+    """Takes the first occurrence of a term out of a list; whether there was one."""
+    for position, each in enumerate(terms):
+        if each is term:
+            del terms[position]
+            return True
+    return False
 
 
 def interned() -> int:

@@ -10,9 +10,10 @@ import ast
 from collections.abc import Callable
 
 from guards.terms import arithmetic, boolean, division, extremes, truncation
+from guards.terms.comparison import iff
 from guards.terms.term import Op, Term
 from guards.text import operators
-from guards.text.operators import MAX_EXPONENT, ceildiv, iff, implies
+from guards.text.operators import MAX_EXPONENT, ceildiv, implies
 from guards.text.transcript import Transcript
 
 Maker = Callable[[Transcript, list[Term], ast.Call], Term]

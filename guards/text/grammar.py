@@ -11,6 +11,7 @@ from guards.terms.term import Op, Term
 from guards.text import operators
 from guards.text.functions import AMBIGUOUS, CONDITION, FRACTIONS, FUNCTIONS, INTEGER
 from guards.text.operators import MAX_EXPONENT, ceildiv, number
+from guards.text.reading_places import MODULES, READINGS, place
 from guards.text.transcript import Transcript, described
 
 _NESTING = 150  # of parentheses, calls, conditions and signs; chains of operators do not count
@@ -57,7 +58,13 @@ class Reader:
         return term
 
     def _name(self, node: ast.Name) -> Term:
-        name = node.id
+        return self._symbol(node.id, node)
+
+    def place(self, node: ast.expr) -> Term:
+        """Where a size is read, as guards print it: ``x.size(0)``, ``kwargs['mask'].stride(1)``: a symbol so named."""
+        return self._symbol(place(self.notes, node), node)
+
+    def _symbol(self, name: str, node: ast.expr) -> Term:
         found = _symbols.get(name)
         if found is None:
             if name.startswith("__"):
@@ -142,6 +149,8 @@ class Reader:
 
     def call(self, node: ast.Call) -> Term:
         """A known function of its operands."""
+        if isinstance(node.func, ast.Attribute) and node.func.attr in READINGS:
+            return self.place(node)
         name = self._called(node)
         function = FUNCTIONS.get(name)
         form = FORMS.get(name) if function is None else None
@@ -174,7 +183,7 @@ class Reader:
             name = function.id
         elif isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
             name = function.attr
-            if name not in _MODULES.get(function.value.id, ()):
+            if name not in MODULES.get(function.value.id, ()):
                 self.notes.fail(f"{described(function)} cannot be called", node)
         else:
             self.notes.fail(f"{described(function)} cannot be called", node)
@@ -200,12 +209,8 @@ _READERS: dict[type[ast.expr], Callable[[Reader, ast.expr], Term]] = {
     ast.Compare: Reader.compare,  # type: ignore[dict-item]
     ast.IfExp: Reader.conditional,  # type: ignore[dict-item]
     ast.Call: Reader.call,  # type: ignore[dict-item]
+    ast.Subscript: Reader.place,
 }
-_MODULES = {
-    "math": ("floor", "ceil", "trunc", "prod"),
-    "torch": ("sym_min", "sym_max", "sym_not", "sym_ite", "sym_int"),
-}
-
 # -- calls whose operands are looked at as they are written -----------------------------------------------------------
 
 Form = Callable[[Reader, list[ast.expr], ast.Call], Term]

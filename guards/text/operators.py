@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from guards.terms import arithmetic, bitwise, boolean, division
 from guards.terms.boolean import TRUE
+from guards.terms.comparison import iff
 from guards.terms.term import Op, Term
 from guards.text.transcript import Transcript, described
 
@@ -138,20 +139,6 @@ def chosen(condition: Term, then: Term, otherwise: Term) -> Term:
 def ceildiv(a: Term, b: Term) -> Term:
     """``a / b`` rounded up."""
     return arithmetic.scale(division.floordiv(arithmetic.scale(a, -1), b), -1)
-
-
-def iff(a: Term, b: Term) -> Term:
-    """Whether two conditions agree.
-
-    >>> from guards.terms.arithmetic import symbol
-    >>> from guards.terms.boolean import ge, lt
-    >>> x = symbol("x")
-    >>> iff(lt(x, 3), ge(2, x))
-    <True>
-    """
-    if a is b:
-        return TRUE
-    return boolean.and_(boolean.or_(boolean.not_(a), b), boolean.or_(a, boolean.not_(b)))
 
 
 def implies(a: Term, b: Term) -> Term:

@@ -1,7 +1,7 @@
 """A safe reader of Python-syntax text into terms: through ``ast``, never ``eval``, with limits on everything.
 
 Accepted are integers, names, ``+ - * // % **`` (constant exponents), ``& | ^ << >>`` where one side is a constant,
-comparisons (chained too), ``and or not``, ``a if c else b``, and the functions in
+``x.size(0)`` and its like as names, comparisons (chained too), ``and or not``, ``a if c else b``, and the functions in
 :data:`guards.text.functions.FUNCTIONS` under the names that tensor compilers use for them. A fraction ``a / b`` is read
 where it is rounded or comes out even.
 """
@@ -13,6 +13,7 @@ import ast
 from guards.errors import ParseError
 from guards.terms.term import Op, Term
 from guards.text.grammar import Reader
+from guards.text.reading_places import READINGS, place
 from guards.text.transcript import Required, Transcript
 
 MAX_LENGTH = 50_000  # characters
@@ -33,6 +34,28 @@ class Read:
         self.term = term
         self.divisors = divisors
         self.required = required
+
+
+def names_in(text: str) -> set[str]:
+    """The names of the symbols that a text writes, those that cancel included; the text has been read before.
+
+    >>> sorted(names_in("max(s0, 8) - s1 + s1 > math.floor(x.size(0) / 2)"))
+    ['s0', 's1', 'x.size(0)']
+    """
+    notes, found = Transcript(text), set()
+    waiting: list[ast.AST] = [ast.parse(text.strip().replace("\n", " "), mode="eval").body]
+    while waiting:
+        node = waiting.pop()
+        function = node.func if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and not (isinstance(function, ast.Attribute) and function.attr in READINGS):
+            waiting += node.args
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Subscript | ast.Call):
+            found.add(place(notes, node))
+        else:
+            waiting += ast.iter_child_nodes(node)
+    return found
 
 
 def read(text: str) -> Read:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
 from meta_fns.core.registry import NO_CONTEXT, Context, lookup, resolve
+from meta_fns.core.sizes import Size, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import MetaError, UnsupportedOp
 
@@ -20,7 +22,17 @@ def infer(
     """The specs that ``overload(*args, **kwargs)`` returns, shaped as its schema's returns.
 
     Arguments as for the op itself, with a TensorSpec (or a torch.Tensor, whose metadata is read) for each tensor; a
-    size may be symbolic wherever the schema allows a SymInt. ``ctx`` makes the unknown sizes of data-dependent ops.
+    size may be symbolic wherever the schema allows a SymInt: a torch.SymInt, a ``guards.Term``, or another object with
+    the protocol of ``meta_fns.core.sizes``. ``ctx`` makes the unknown sizes of data-dependent ops.
+
+    With terms, ``guards.assuming`` says what is known of them, and keeps what the rule required:
+
+    >>> import guards, meta_fns
+    >>> n, k, m = map(guards.symbol, "nkm")
+    >>> a, b = meta_fns.TensorSpec.contiguous((n, 8)), meta_fns.TensorSpec.contiguous((k, m))
+    >>> with guards.assuming() as given:
+    ...     print(meta_fns.infer("aten.mm.default", (a, b)).sizes, given.required)
+    (<n>, <m>) [<k == 8>]
 
     Raises: ShapeError where eager refuses, UnsupportedOp without a rule, DataDependentOutput where a ``ctx`` is needed.
     """
@@ -34,8 +46,8 @@ def infer(
         _make_positional(op, args, kwargs)
     try:
         if found.data_dependent:
-            return found.fn(NO_CONTEXT if ctx is None else ctx, *args, **kwargs)
-        return found.fn(*args, **kwargs)
+            return _plain(found.fn(NO_CONTEXT if ctx is None else ctx, *args, **kwargs))
+        return _plain(found.fn(*args, **kwargs))
     except MetaError as error:
         raise error.at(str(op)) from error.__cause__
 
@@ -51,6 +63,28 @@ def _make_positional(op: OpOverload, args: list[Any], kwargs: dict[str, Any]) ->
             args.append(argument.default_value)
         else:
             return
+
+
+def _plain(result: Any) -> Any:
+    """A result in which symbolic sizes that are constants are ints."""
+    if isinstance(result, TensorSpec):
+        if static(result.sizes) and static(result.strides) and type(result.storage_offset) is int:
+            return result
+        sizes, strides = (tuple(map(_number, each)) for each in (result.sizes, result.strides))
+        offset = _number(result.storage_offset)
+        if all(map(operator.is_, (*sizes, *strides, offset), (*result.sizes, *result.strides, result.storage_offset))):
+            return result
+        known = result.canonical_known
+        return result.with_(sizes=sizes, strides=strides, storage_offset=offset, canonical_known=known)
+    if type(result) in (list, tuple):
+        return type(result)(_plain(item) for item in result)
+    return result
+
+
+def _number(size: Size) -> Size:
+    constant = None if type(size) is int or isinstance(size, torch.SymInt) else getattr(size, "maybe_as_int", None)
+    found = None if constant is None else constant()
+    return size if found is None else found
 
 
 def as_spec(value: Any) -> Any:

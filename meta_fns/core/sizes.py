@@ -1,8 +1,10 @@
 """Duck typing of sizes: ``int``, torch.SymInt or any object with the symbolic protocol, behind a few functions.
 
 The protocol of a symbolic size: ``+ - * // %`` and comparisons with ints and each other (an ``int``/``bool`` when the
-result is constant), ``sym_max(other)``, ``sym_min(other)``, ``at_least_one()``. Of a symbolic condition: ``bool(cond)``
-asks (and guards), ``known()`` never guards, ``check(message)`` records a requirement, ``& | ~`` combine without asking.
+result is constant, or what answers so to ``maybe_as_int()``), ``sym_max(other)``, ``sym_min(other)``,
+``at_least_one()``. Of a symbolic condition: ``bool(cond)`` asks (and guards), ``known()`` never guards,
+``check(message)`` records a requirement (False: it can never hold), ``& | ~`` combine without asking. A symbolic
+integer of torch's, of the tracer's, and a ``guards.Term`` (within ``guards.assuming``) are such sizes.
 
 Only ``if cond:`` and ``check`` ask; everything else here is free of guards. Never use a symbolic size with ``in``, as a
 dict key, or with ``list.index``: those call ``==``, whose truth value is a question.
@@ -102,7 +104,8 @@ def check(cond: Cond, message: _Message) -> None:
         except RuntimeError as error:
             raise ShapeError(message if isinstance(message, str) else message()) from error
         return
-    cond.check(message)
+    if cond.check(message) is False:
+        raise ShapeError(message if isinstance(message, str) else message())
 
 
 def same(a: Size, b: Size) -> bool:

@@ -21,6 +21,7 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import check, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import gradients
 from meta_fns.padding import pointwise as padded_pointwise
 from meta_fns.padding.slicing import halved
 
@@ -38,11 +39,16 @@ for _name in [
     "softshrink_backward",
     "softplus_backward",
 ]:
-    register(f"aten.{_name}.default", _pair, name=PROMOTES)
-register("aten.leaky_relu_backward.default", nary(2, "same", "hf", order=(1, 0)), name=PROMOTES)
+    register(f"aten.{_name}.default", _pair, name=PROMOTES, padding=padded_pointwise.pointwise)
+register(
+    "aten.leaky_relu_backward.default",
+    nary(2, "same", "hf", order=(1, 0)),
+    name=PROMOTES,
+    padding=padded_pointwise.pointwise,
+)
 
 
-@rule("aten.mish_backward.default")
+@rule("aten.mish_backward.default", padding=padded_pointwise.pointwise)
 def mish_backward(grad_output: TensorSpec, self: TensorSpec) -> TensorSpec:
     """The gradient of mish, in the dtype of self."""
     result = _pair(grad_output, self)
@@ -51,7 +57,7 @@ def mish_backward(grad_output: TensorSpec, self: TensorSpec) -> TensorSpec:
     return result.with_(dtype=self.dtype)
 
 
-@rule("aten.elu_backward.default")
+@rule("aten.elu_backward.default", padding=padded_pointwise.pointwise)
 def elu_backward(
     grad_output: TensorSpec, alpha: Any, scale: Any, input_scale: Any, is_result: bool, self_or_result: TensorSpec
 ) -> TensorSpec:
@@ -70,7 +76,7 @@ def log_sigmoid_forward(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     return output, TensorSpec.contiguous((0,), self.dtype, self.device)
 
 
-@rule("aten.log_sigmoid_backward.default")
+@rule("aten.log_sigmoid_backward.default", padding=gradients.first_alone)
 def log_sigmoid_backward(grad_output: TensorSpec, self: TensorSpec, buffer: TensorSpec) -> TensorSpec:
     """The gradient of log_sigmoid, laid out like the gradient."""
     need_dtype("self", self, FLOATS)
@@ -118,7 +124,7 @@ def glu(self: TensorSpec, dim: int = -1) -> TensorSpec:
     return iterate((half, half), self.dtype)
 
 
-@rule("aten.glu_backward.default")
+@rule("aten.glu_backward.default", padding=gradients.halved)
 def glu_backward(grad_output: TensorSpec, self: TensorSpec, dim: int) -> TensorSpec:
     """The gradient of glu: contiguous, of the sizes of its input."""
     if not self.sizes:
@@ -188,7 +194,7 @@ def rrelu(
     return self.fresh()
 
 
-@rule("aten.threshold_backward.default")
+@rule("aten.threshold_backward.default", padding=padded_pointwise.pointwise)
 def threshold_backward(grad_output: TensorSpec, self: TensorSpec, threshold: Any) -> TensorSpec:
     """The gradient where ``self`` is above the threshold."""
     return _threshold_backward(grad_output, self)

@@ -10,6 +10,7 @@ from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, ceil_div
 from meta_fns.core.spec import TensorSpec
+from meta_fns.padding.attention import flash_for_cpu_backward
 
 __all__ = ["heads_inside"]
 
@@ -29,7 +30,7 @@ def _checked(grad_out: TensorSpec, query: TensorSpec, key: TensorSpec, value: Te
         need_same(name, spec, "query", query)
 
 
-@rule("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+@rule("aten._scaled_dot_product_flash_attention_for_cpu_backward.default", padding=flash_for_cpu_backward)
 def flash_attention_for_cpu_backward(
     grad_out: TensorSpec,
     query: TensorSpec,

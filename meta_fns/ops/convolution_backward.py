@@ -13,11 +13,16 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size
 from meta_fns.core.spec import TensorSpec
 from meta_fns.ops.convolution import convolution
+from meta_fns.padding import gradients
 
 __all__: list[str] = []
 
 
-@rule("aten.convolution_backward.default", "aten.convolution_backward_overrideable.default")
+@rule(
+    "aten.convolution_backward.default",
+    "aten.convolution_backward_overrideable.default",
+    padding=gradients.convolution,
+)
 def convolution_backward(
     grad_output: TensorSpec,
     input: TensorSpec,  # noqa: A002 - name of the schema

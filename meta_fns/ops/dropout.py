@@ -12,11 +12,12 @@ from meta_fns.core.registry import rule
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError, UnsupportedOp
 from meta_fns.padding import drawing
+from meta_fns.padding.pointwise import pointwise
 
 __all__: list[str] = []
 
 
-@rule("aten.native_dropout_backward.default")
+@rule("aten.native_dropout_backward.default", padding=pointwise)
 def native_dropout_backward(grad_output: TensorSpec, mask: TensorSpec, scale: Any) -> TensorSpec:
     """``grad_output * mask * scale``."""
     common = promote.result_type((grad_output, mask))

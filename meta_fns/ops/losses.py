@@ -23,6 +23,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, same_shape, show, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import gradients
 from meta_fns.padding import losses as padded_losses
 
 __all__: list[str] = []
@@ -76,13 +77,18 @@ def _like_input(grad_output: TensorSpec, self: TensorSpec, target: TensorSpec) -
     return self.fresh(sizes)
 
 
-@rule("aten.mse_loss_backward.default")
+@rule("aten.mse_loss_backward.default", padding=gradients.loss_by_element)
 def mse_loss_backward(grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int) -> TensorSpec:
     """The gradient of mse_loss in self."""
     return _like_input(grad_output, self, target)
 
 
-@rule("aten.smooth_l1_loss_backward.default", "aten.huber_loss_backward.default", name="gradient of smooth l1 loss")
+@rule(
+    "aten.smooth_l1_loss_backward.default",
+    "aten.huber_loss_backward.default",
+    name="gradient of smooth l1 loss",
+    padding=gradients.loss_by_element,
+)
 def smooth_l1_loss_backward(
     grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int, beta: Any
 ) -> TensorSpec:
@@ -101,7 +107,7 @@ def soft_margin_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1) -
     return result if reduction == NONE else _scalar(result)
 
 
-@rule("aten.soft_margin_loss_backward.default")
+@rule("aten.soft_margin_loss_backward.default", padding=gradients.loss_by_element)
 def soft_margin_loss_backward(
     grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int
 ) -> TensorSpec:
@@ -140,7 +146,7 @@ def _squeezed_broadcast(*operands: TensorSpec | None) -> None:
     broadcast(*[tuple(size for size in sizes if size != 1) for sizes in given])
 
 
-@rule("aten.binary_cross_entropy_backward.default")
+@rule("aten.binary_cross_entropy_backward.default", padding=gradients.loss_by_element)
 def binary_cross_entropy_backward(
     grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, weight: TensorSpec | None = None, reduction: int = 1
 ) -> TensorSpec:
@@ -205,7 +211,7 @@ def nll_loss_forward(
     return total, total
 
 
-@rule("aten.nll_loss_backward.default")
+@rule("aten.nll_loss_backward.default", padding=gradients.negative_log_likelihood)
 def nll_loss_backward(
     grad_output: TensorSpec,
     self: TensorSpec,
@@ -254,7 +260,7 @@ def nll_loss2d_forward(
     return total, total
 
 
-@rule("aten.nll_loss2d_backward.default")
+@rule("aten.nll_loss2d_backward.default", padding=gradients.negative_log_likelihood)
 def nll_loss2d_backward(
     grad_output: TensorSpec,
     self: TensorSpec,

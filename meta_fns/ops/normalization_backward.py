@@ -23,12 +23,13 @@ from meta_fns.core.sizes import Size, check, known, product, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.normalization import batch_norm_like
+from meta_fns.padding import gradients
 from meta_fns.padding.normalization import group_norm
 
 __all__ = ["stat_dtype"]
 
 
-@rule("aten._log_softmax_backward_data.default")
+@rule("aten._log_softmax_backward_data.default", padding=gradients.softmax)
 def log_softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
     """The gradient of log softmax from its output: contiguous, in the dtype of the input."""
     wrap_dim(dim, len(grad_output.sizes))
@@ -36,7 +37,7 @@ def log_softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, 
     return _softmax_gradient(grad_output, input_dtype)
 
 
-@rule("aten._softmax_backward_data.default")
+@rule("aten._softmax_backward_data.default", padding=gradients.softmax)
 def softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
     """The gradient of softmax from its output: contiguous, in the dtype of the input."""
     wrap_dim(dim, len(grad_output.sizes))
@@ -62,7 +63,7 @@ def _contiguous(spec: TensorSpec | None) -> TensorSpec | None:
     return None if spec is None else spec.fresh()
 
 
-@rule("aten.native_layer_norm_backward.default")
+@rule("aten.native_layer_norm_backward.default", padding=gradients.layer_norm)
 def native_layer_norm_backward(
     grad_out: TensorSpec,
     input: TensorSpec,  # noqa: A002 - name of the schema
@@ -92,7 +93,7 @@ def native_layer_norm_backward(
     )
 
 
-@rule("aten.native_batch_norm_backward.default")
+@rule("aten.native_batch_norm_backward.default", padding=gradients.batch_norm)
 def native_batch_norm_backward(
     grad_out: TensorSpec,
     input: TensorSpec,  # noqa: A002 - name of the schema
@@ -196,7 +197,7 @@ def _group_norm_checks(
         check(total == wanted, lambda: f"input {show(input.sizes)} is not ({n}, {channels}, {spatial})")
 
 
-@rule("aten.native_group_norm_backward.default")
+@rule("aten.native_group_norm_backward.default", padding=gradients.group_norm)
 def native_group_norm_backward(
     grad_out: TensorSpec,
     input: TensorSpec,  # noqa: A002 - name of the schema
@@ -247,7 +248,7 @@ def weight_norm_interface_backward(
     return saved_v.fresh(), saved_g.fresh()
 
 
-@rule("aten._fused_rms_norm_backward.default")
+@rule("aten._fused_rms_norm_backward.default", padding=gradients.layer_norm)
 def fused_rms_norm_backward(
     grad_out: TensorSpec,
     input: TensorSpec,  # noqa: A002 - name of the schema

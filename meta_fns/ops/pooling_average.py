@@ -19,6 +19,7 @@ from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.pooling import formatted, need_gradient, pair, window_sizes
+from meta_fns.padding import gradients
 from meta_fns.padding.convolution import average_pooling
 from meta_fns.padding.resampling import adaptive_average
 
@@ -82,7 +83,9 @@ def _register_average(n: int) -> None:
     average.__doc__ = f"The average over windows of the last {n} dimensions."
     backward.__doc__ = f"The gradient of avg_pool{n}d."
     register(f"aten.avg_pool{n}d.default", average, name="average pooling", padding=average_pooling)
-    register(f"aten.avg_pool{n}d_backward.default", backward, name="gradient of average pooling")
+    register(
+        f"aten.avg_pool{n}d_backward.default", backward, name="gradient of average pooling", padding=gradients.pooling
+    )
 
 
 def _register_adaptive(n: int) -> None:
@@ -114,7 +117,8 @@ def _register_adaptive(n: int) -> None:
     backward.__doc__ = f"The gradient of adaptive_avg_pool{n}d."
     subject = "adaptive average pooling"
     register(f"aten._adaptive_avg_pool{n}d.default", adaptive, name=subject, padding=adaptive_average)
-    register(f"aten._adaptive_avg_pool{n}d_backward.default", backward, name="gradient of adaptive average pooling")
+    name = f"aten._adaptive_avg_pool{n}d_backward.default"
+    register(name, backward, name="gradient of adaptive average pooling", padding=gradients.pooling)
 
 
 for _n in (2, 3):

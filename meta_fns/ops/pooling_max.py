@@ -23,6 +23,7 @@ from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.pooling import formatted, need_gradient, need_window, pair, pooled_size, window_sizes
 from meta_fns.padding import convolution as padded_convolution
+from meta_fns.padding import gradients
 
 __all__: list[str] = []
 
@@ -144,7 +145,8 @@ def _register_backward(n: int) -> None:
         return formatted(self, self.sizes, keep=len(sizes) == n + 2)
 
     backward.__doc__ = f"The gradient of max_pool{n}d."
-    register(f"aten.max_pool{n}d_with_indices_backward.default", backward, name="gradient of max pooling")
+    name = f"aten.max_pool{n}d_with_indices_backward.default"
+    register(name, backward, name="gradient of max pooling", padding=gradients.max_pooling if n == 2 else None)
 
 
 def _register_adaptive(n: int) -> None:

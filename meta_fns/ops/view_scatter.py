@@ -16,7 +16,7 @@ from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
 from meta_fns.ops.slicing import diagonal, select, slice_tensor
 from meta_fns.ops.views import as_strided
-from meta_fns.padding import writing
+from meta_fns.padding import gradients, writing
 
 __all__ = ["copy_preserving"]
 
@@ -73,7 +73,7 @@ def as_strided_scatter(
     return copy_preserving(self)
 
 
-@rule("aten.slice_backward.default")
+@rule("aten.slice_backward.default", padding=gradients.slice_of)
 def slice_backward(
     grad_output: TensorSpec, input_sizes: Sequence[Size], dim: int, start: Size, end: Size, step: Size
 ) -> TensorSpec:
@@ -83,7 +83,7 @@ def slice_backward(
     return result
 
 
-@rule("aten.select_backward.default")
+@rule("aten.select_backward.default", padding=gradients.select)
 def select_backward(grad_output: TensorSpec, input_sizes: Sequence[Size], dim: int, index: Size) -> TensorSpec:
     """Zeros of ``input_sizes`` with the gradient at one index of a dimension."""
     result = _zeros(grad_output, input_sizes)
@@ -117,7 +117,7 @@ def unfold_backward(grad_in: TensorSpec, input_sizes: Sequence[Size], dim: int, 
     return _zeros(grad_in, input_sizes)
 
 
-@rule("aten.embedding_dense_backward.default")
+@rule("aten.embedding_dense_backward.default", padding=gradients.embedding)
 def embedding_dense_backward(
     grad_output: TensorSpec, indices: TensorSpec, num_weights: Size, padding_idx: Size, scale_grad_by_freq: bool
 ) -> TensorSpec:

@@ -19,7 +19,7 @@ from meta_fns.padding.padded import Emitter, Handle, Padded
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import masked, valid_along
 
-__all__ = ["flash_for_cpu", "fused_on_device"]
+__all__ = ["flash_for_cpu", "flash_for_cpu_backward", "fused_on_device"]
 
 _aten = torch.ops.aten
 
@@ -96,6 +96,41 @@ def flash_for_cpu(
         emit.op, query.tensor, key.tensor, value.tensor, dropout_p, is_causal, attn_mask=mask, scale=scale
     )
     return Padded(out, query.axes), Padded(logsumexp, query.axes[:3])
+
+
+def flash_for_cpu_backward(
+    emit: Emitter,
+    grad_out: Padded,
+    query: Padded,
+    key: Padded,
+    value: Padded,
+    out: Padded,
+    logsumexp: Padded,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Padded | None = None,
+    scale: float | None = None,
+) -> tuple[Padded, Padded, Padded]:
+    """The gradients of query, key and value: padded queries add 0 to those of keys, and padded keys weigh nothing."""
+    key, value = _prepared(emit, query, key, value, is_causal)
+    for each in (grad_out, out, logsumexp):
+        for own, other in zip(each.axes[:3], query.axes[:3], strict=True):
+            need_agreement(own, other)
+    rows = [masked(emit, each, 0, {2}).tensor for each in (grad_out, query, out, logsumexp)]
+    if attn_mask is not None:
+        _need_mask(query, key.axes[2], attn_mask)
+        attn_mask = masked(emit, attn_mask, 0, {attn_mask.ndim - 2})
+    mask = (attn_mask and attn_mask.tensor) if is_causal else _mask(emit, query, key.axes[2], attn_mask)
+    gradient, queries, result, total = rows
+    made = emit.call(
+        emit.op,
+        *(gradient, queries, key.tensor, value.tensor, result, total, dropout_p, is_causal),
+        attn_mask=mask,
+        scale=scale,
+    )
+    pairs = zip(made, (query, key, value), strict=True)
+    return tuple(Padded(each, given.axes) for each, given in pairs)  # type: ignore[return-value]
 
 
 def fused_on_device(

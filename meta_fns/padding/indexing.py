@@ -12,7 +12,7 @@ from meta_fns.padding.axes import Axis, agree, capacity_of, is_padded, padded_si
 from meta_fns.padding.broadcasting import broadcast_axes
 from meta_fns.padding.padded import Emitter, Padded, apply
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import compacted, index_in
+from meta_fns.padding.repairs import compacted, index_in, looked_at
 
 __all__ = ["embedding", "gather", "index", "index_select"]
 
@@ -21,6 +21,7 @@ _aten = torch.ops.aten
 
 def embedding(emit: Emitter, weight: Padded, indices: Padded, *rest: Any, **kwargs: Any) -> Padded:
     """Rows of a matrix."""
+    indices = _needed(emit, indices, weight.axes[1:])
     found = index_in(emit, indices, weight.axes[0], wraps=False)
     tensor = emit.call(emit.op, weight.tensor, found.tensor)  # padding_idx and the rest matter to gradients only
     return Padded(tensor, (*indices.axes, *weight.axes[1:]))
@@ -32,6 +33,7 @@ def index_select(emit: Emitter, self: Padded, dim: int, index: Padded) -> Padded
         raise Refuse("an index_select of or by a scalar")
     at = wrap_dim(dim, self.ndim)
     self = compacted(emit, self, at)
+    index = _needed(emit, index, (*self.axes[:at], *self.axes[at + 1 :]))
     found = index_in(emit, index, self.axes[at], wraps=False)
     axes = (*self.axes[:at], *index.axes, *self.axes[at + 1 :])
     return Padded(apply(emit, self, at, found), axes, valid=self.valid)
@@ -57,12 +59,18 @@ def index(emit: Emitter, self: Padded, indices: Sequence[Padded | None]) -> Padd
     dims = [dim for dim, each in enumerate(indices) if each is not None]
     for dim in dims:
         self = compacted(emit, self, dim)
-    found = [each and index_in(emit, each, self.axes[dim], wraps=True) for dim, each in enumerate(indices)]
-    read: tuple[Axis, ...] = broadcast_axes([each.axes for each in found if each is not None])
+    read: tuple[Axis, ...] = broadcast_axes([each.axes for each in indices if each is not None])
     rest = [axis for dim, axis in enumerate(self.axes) if dim not in dims]
+    given = [each and looked_at(emit, each, (*read, *rest)) for each in indices]
+    found = [each and index_in(emit, each, self.axes[dim], wraps=True) for dim, each in enumerate(given)]
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
     at = dims[0] if adjacent else 0
     return Padded(apply(emit, self, found), (*rest[:at], *read, *rest[at:]), valid=self.valid)
+
+
+def _needed(emit: Emitter, index: Padded, rest: Sequence[Axis]) -> Padded:
+    """Indices of ops that look at them even for empty results on the CPU, and nowhere else."""
+    return index if index.device.type == "cpu" else looked_at(emit, index, rest)
 
 
 def unpadded(x: Padded, dims: Sequence[int], what: str) -> None:

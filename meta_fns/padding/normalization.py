@@ -83,4 +83,7 @@ def batch_norm(emit: Emitter, input: Padded, *args: Any, **kwargs: Any) -> Any: 
         raise Refuse("batch norm in training takes statistics over the padding", *input.sizes, remedy=remedy)
     _need_whole(input.axes[1:2], "channels")
     made = apply(emit, input, *args, **kwargs)
-    return (Padded(made[0], input.axes), *(None for _ in made[1:]))
+    if given.get("training", False) or emit.op._schema.name != "aten::native_batch_norm":
+        return (Padded(made[0], input.axes), *(None for _ in made[1:]))
+    saved = (Padded(each, tuple(normal((size,)) for size in each.spec.sizes)) for each in made[1:])
+    return (Padded(made[0], input.axes), *saved)  # of stored statistics, which have no padding

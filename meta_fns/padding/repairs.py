@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import torch
 
-from meta_fns.core.sizes import Size, same
+from meta_fns.core.sizes import Size, known, same
 from meta_fns.padding.axes import (
     Axis,
     agree,
@@ -32,6 +32,7 @@ __all__ = [
     "count",
     "highest",
     "index_in",
+    "looked_at",
     "lowest",
     "masked",
     "number",
@@ -137,6 +138,8 @@ def index_in(emit: Emitter, index: Padded, axis: Axis, *, wraps: bool) -> Padded
     if index.dtype not in (torch.int64, torch.int32):
         raise Refuse(f"an index of {index.dtype} selects by its values")
     size = prefix(axis)
+    if not varies(size) and size == 0 and index.sizes:
+        raise Refuse("an index into nothing", *index.sizes)
     if not varies(size):
         return masked(emit, index, 0)
     tensor, end = index.tensor, emit.size(size)
@@ -149,6 +152,26 @@ def index_in(emit: Emitter, index: Padded, axis: Axis, *, wraps: bool) -> Padded
     tensor = emit.call(_aten.where.self, inside, tensor, number(emit, capacity(size), index))
     emit.repaired(f"index: counted from {size}", size)
     return masked(emit, index.with_(tensor=tensor, fill=FINITE), 0)
+
+
+def looked_at(emit: Emitter, index: Padded, axes: Iterable[Axis]) -> Padded:
+    """Indices whose results have these axes: 0 where the results have no element, since eager looks at no index then.
+
+    ``index_in`` sends what is out of range to where the op refuses it, which is right only if eager refuses it, too.
+    """
+    total: Size = 1
+    for axis in axes:
+        if any(agree(axis, own) for own in index.axes):
+            continue  # without it there is no index either
+        for size in axis:
+            if not known(size >= 1):
+                total = total * size
+    if not varies(total):
+        return index
+    some = emit.call(_aten.gt.Scalar, emit.size(total), 0)
+    emit.repaired(f"index: none is looked at where {total} is 0", total)
+    tensor = emit.call(_aten.where.self, some, index.tensor, number(emit, 0, index))
+    return index.with_(tensor=tensor, fill=index.fill.join(constant(0)))
 
 
 def compacted(emit: Emitter, x: Padded, dim: int) -> Padded:

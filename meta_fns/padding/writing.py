@@ -16,7 +16,7 @@ from meta_fns.padding.axes import agree, capacity, capacity_of, padded_sizes, pr
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
 from meta_fns.padding.padded import Emitter, Handle, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import compacted, index_in, masked, number, positions, take
+from meta_fns.padding.repairs import compacted, index_in, looked_at, masked, number, positions, take
 from meta_fns.padding.slicing import from_start
 
 __all__ = ["along_index", "index_put", "scatter", "select_scatter", "slice_scatter"]
@@ -103,6 +103,7 @@ def along_index(emit: Emitter, self: Padded, dim: int, index: Padded, source: An
         for i, (own, other) in enumerate(zip(self.axes, source.axes, strict=True)):
             if i != at:
                 need_agreement(own, other)
+    index = looked_at(emit, index, (*self.axes[:at], *self.axes[at + 1 :]))
     if not index.sizes:
         found = index_in(emit, index, self.axes[at], wraps="fill" in emit.op._schema.name)
         return Padded(apply(emit, self, at, found, source, *rest, **kwargs), self.axes)
@@ -129,6 +130,7 @@ def index_put(
     broadcast_axes([values.axes, wanted])
     if values.ndim > len(wanted):
         raise Refuse("values have more dimensions than what they are written to", *values.sizes)
+    given = [(dim, looked_at(emit, each, wanted)) for dim, each in given]
     wide = [dim for dim, each in given if each.sizes]
     found: list[Handle | None] = [None] * len(indices)
     for dim, each in given:

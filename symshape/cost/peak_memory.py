@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from html import escape
+from operator import ge
 
 import attrs
 
@@ -25,8 +26,11 @@ from symshape.explore.plain_text import table_text
 from symshape.explore.tables import Table
 from symshape.graph.program import Program
 
-_ASKED = 200
-"""Pairs of moments of which it is asked which one is greater, beyond a look at their coefficients."""
+_UNDECIDED = 40
+"""After so many pairs of moments of which nobody knows which one is greater, no more is asked; coefficients are."""
+
+_FACTORS = (0, 0.4, 2, 5, 64, 1000)
+"""Where formulas are compared, in multiples of the example's sizes (1 at least)."""
 
 
 @attrs.frozen
@@ -203,32 +207,72 @@ def _place(moment: Moment) -> str:
 
 
 def _that_can_win(domain: Domain, found: Iterable[Moment], hints: Sequence[int]) -> list[Moment]:
-    """The moments without those that another one is never below; one of those that are always equal."""
+    """The moments without those that another one is never below; one of those that are always equal.
+
+    Only of those that are not below at a few points it is asked whether they ever are.
+    """
     distinct: dict[Term, Moment] = {}
     for moment in found:
         distinct.setdefault(domain.simplified(moment.total), moment)
-    values = domain.compiled(list(distinct))(hints)
-    ordered = sorted(zip(values, range(len(values)), distinct, strict=True), key=lambda row: (-row[0], row[1]))
-    kept: list[Term] = []
-    asked = 0
-    for _, _, term in ordered:
-        if any(_never_below(domain, other, term) for other in kept):
+    evaluate = domain.compiled(list(distinct))
+    values = zip(*(evaluate(point) for point in _points(domain, hints)), strict=True)
+    ordered = sorted(zip(values, range(len(distinct)), distinct, strict=True), key=lambda row: (-row[0][0], row[1]))
+    kept: list[tuple[Term, tuple[int, ...]]] = []
+    coefficients = _Coefficients(domain)
+    undecided = 0
+    for seen, _, term in ordered:
+        above = [other for other, there in kept if all(map(ge, there, seen))]
+        if any(coefficients.never_below(other, term) for other in above):
             continue
         beaten = False
-        for other in kept:
-            asked += 1
-            if asked <= _ASKED and ask(domain.facts, boolean.ge(other, term), effort=Effort.CHEAP, only=True):
+        for other in above:
+            if undecided >= _UNDECIDED:
+                break
+            if ask(domain.facts, boolean.ge(other, term), effort=Effort.CHEAP, only=True):
                 beaten = True
                 break
+            undecided += 1
         if not beaten:
-            kept.append(term)
-    return [distinct[term] for term in kept]
+            kept.append((term, seen))
+    return [distinct[term] for term, _ in kept]
 
 
-def _never_below(domain: Domain, other: Term, term: Term) -> bool:
-    """Whether ``other - term`` has no negative coefficient, and no factor that can be negative."""
-    constant, items = arithmetic.split(other - term)
-    if constant < 0 or any(coefficient < 0 for _, coefficient in items):
-        return False
-    lows = [domain.facts.interval(atom).lo for monomial, _ in items for atom in arithmetic.factors(monomial)]
-    return all(low is not None and low >= 0 for low in lows)
+def _points(domain: Domain, hints: Sequence[int]) -> list[Sequence[int]]:
+    """The hints, and sizes around them for which the guards hold."""
+    scaled = [[max(1, int(hint * factor)) for factor in _FACTORS] for hint in hints]
+    around: list[tuple[int, ...]] = list(zip(*scaled, strict=True))  # all at once
+    for place, sizes in enumerate(scaled):
+        around += [(*hints[:place], size, *hints[place + 1 :]) for size in sizes]
+    return [hints, *(point for point in around if domain.guards.holds(dict(zip(domain.symbols, point, strict=True))))]
+
+
+class _Coefficients:
+    """Formulas as the coefficients of their monomials, which are compared without making another formula."""
+
+    def __init__(self, domain: Domain) -> None:
+        self._domain = domain
+        self._of: dict[Term, tuple[int, dict[Term, int]]] = {}
+        self._sizes: dict[Term, bool] = {}
+
+    def never_below(self, other: Term, term: Term) -> bool:
+        """Whether ``other - term`` has no negative coefficient, and no factor that can be negative."""
+        (above, greater), (below, smaller) = self._parts(other), self._parts(term)
+        if above < below or any(greater.get(monomial, 0) < coefficient for monomial, coefficient in smaller.items()):
+            return False
+        differing = (monomial for monomial, coefficient in greater.items() if coefficient != smaller.get(monomial, 0))
+        return all(greater[each] > smaller.get(each, 0) and self._is_size(each) for each in differing)
+
+    def _parts(self, term: Term) -> tuple[int, dict[Term, int]]:
+        found = self._of.get(term)
+        if found is None:
+            constant, items = arithmetic.split(term)
+            found = self._of[term] = constant, dict(items)
+        return found
+
+    def _is_size(self, monomial: Term) -> bool:
+        """Whether no factor can be negative."""
+        found = self._sizes.get(monomial)
+        if found is None:
+            lows = [self._domain.facts.interval(atom).lo for atom in arithmetic.factors(monomial)]
+            found = self._sizes[monomial] = all(low is not None and low >= 0 for low in lows)
+        return found

@@ -63,7 +63,7 @@ def budget(conditions: Sequence[Term], rule: str, domain: Domain) -> GuardSet:
     """Conditions as a guard set, with the ranges of the domain's symbols; ``rule`` is what their origin says."""
     origin = Origin("", 0, rule=rule)
     ranges = {name: domain.guards.ranges.get(name, (0, None)) for name in domain.symbols}
-    return GuardSet(tuple(Guard(each, origin) for each in conditions), ranges)
+    return GuardSet(tuple(Guard(each, origin) for each in conditions), ranges=ranges)
 
 
 def solved(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]) -> Term:

@@ -11,6 +11,7 @@ from symshape.explore.plain_text import table_text
 from symshape.explore.tables import Table
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
 from symshape.frontends.stats import Stats
+from symshape.runtime.runners.padded import PaddedRunner
 
 
 @attrs.frozen
@@ -24,6 +25,7 @@ class GraphReport:
         runner: what runs the program; empty where there is none.
         stats: its counters.
         fallback: which calls ran the graph as it is, and why; empty if none did.
+        exact: sizes that keep their exact value though a padded runner serves, each with the op that refused and why.
     """
 
     origin: Origin
@@ -32,6 +34,7 @@ class GraphReport:
     runner: str
     stats: Stats
     fallback: str
+    exact: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -59,6 +62,7 @@ class BackendReport:
         if not self.graphs:
             return "torch.compile has made no graph with the backend symshape, or none is in use any more"
         told = [each.fallback for each in self.graphs if each.fallback]
+        told += [f"{each.origin.number} {each.origin.name}: {text}" for each in self.graphs for text in each.exact]
         return "\n".join([table_text(self._table), *told])
 
     __repr__ = __str__
@@ -88,7 +92,9 @@ def _report(graph: DynamoGraph) -> GraphReport:
     sizes = tuple(
         f"{symbol.name} = {symbol.sources[0].text()}" for symbol in program.symbols.values() if symbol.sources
     )
-    return GraphReport(graph.origin, len(program.graph.nodes), sizes, entry.runner.describe(), stats, fallback)
+    refused = entry.runner.refusals if isinstance(entry.runner, PaddedRunner) else {}
+    exact = tuple(f"{name} is not padded: {refusal}" for name, refusal in refused.items())
+    return GraphReport(graph.origin, len(program.graph.nodes), sizes, entry.runner.describe(), stats, fallback, exact)
 
 
 def _row(each: GraphReport) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from symshape.errors import InputError
 from symshape.frontends.compiled import Compiled, Found
 from symshape.frontends.compiled_module import CompiledModule, can_be_module, module_of
 from symshape.frontends.stats import Stats
+from symshape.frontends.storing import Storing
 from symshape.options import Options, options_of
 from symshape.runtime.refusals import Refusal
 from symshape.runtime.runners.choice import RunnerName, check_name
@@ -30,6 +31,7 @@ def compile(
     dynamic: Dynamic = None,
     fullgraph: bool = False,
     runner: RunnerName = "auto",
+    store: Any = False,
     options: Options | Mapping[str, Any] | None = None,
 ) -> Any:
     """Answers a function that computes what ``fn`` computes, through traced programs that it keeps and reuses.
@@ -50,6 +52,8 @@ def compile(
         runner: ``eager`` runs op by op, ``inductor`` compiles each program with Inductor, ``cudagraph`` replays a CUDA
             graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else
             ``eager``; ``padded`` serves ranges of sizes by one program each, where that is proven to be right.
+        store: programs are kept between processes: a call of another process, of the same code that reads the same
+            values, is served by them and not traced.  ``True`` for this user's folder of caches, a path, or a store.
         options: a :class:`symshape.Options`, or a dictionary of its fields.
 
     A compiled module is a module on the attributes of the one that it was compiled from: an instance of its class, with
@@ -72,12 +76,16 @@ def compile(
     2
     """
     if fn is None:
-        return functools.partial(compile, dynamic=dynamic, fullgraph=fullgraph, runner=runner, options=options)
+        return functools.partial(
+            compile, dynamic=dynamic, fullgraph=fullgraph, runner=runner, store=store, options=options
+        )
     if not callable(fn):
         raise InputError(f"symshape.compile needs a function or a module, not a {type(fn).__name__}")
     if isinstance(fn, (Compiled, CompiledModule)):
         raise InputError("this function is compiled already")
     chosen = options_of(options)
+    if store is not False:
+        chosen = attrs.evolve(chosen, store=store)
     compiled = compiled_with(chosen)(fn, dynamic, check_name(runner), chosen, fullgraph=fullgraph)
     return module_of(compiled) if can_be_module(fn) else compiled
 
@@ -123,6 +131,12 @@ class Verified(Compiled):
         return attrs.evolve(super().stats(), verified=self._verifier.verified)
 
 
+class StoringVerified(Storing, Verified):
+    """One whose programs are kept, and verified."""
+
+
 def compiled_with(options: Options) -> type[Compiled]:
     """The class of compiled functions that these options ask for."""
-    return Verified if options.verify else Compiled
+    if options.store is False or options.store is None:
+        return Verified if options.verify else Compiled
+    return StoringVerified if options.verify else Storing

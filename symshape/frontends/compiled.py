@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -18,17 +18,17 @@ from symshape.calls.arguments import NO_VARIABLES, Variables, take_apart
 from symshape.calls.call_key import Reading, read
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
-from symshape.calls.questions import Question, answers
+from symshape.calls.questions import Question, asker
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
 from symshape.explore.report_html import report_html
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
+from symshape.frontends.compiled_reports import Reports
 from symshape.frontends.differences import Miss, miss_of
 from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.profilers import Annotator, torch_profiler
-from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
@@ -41,7 +41,7 @@ from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow
+from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow, serve
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -49,11 +49,12 @@ from symshape.user_code import name_of
 Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 """The entry that serves a call, the integers to run it with, and the call's leaves."""
 
+Capture = Callable[..., Program]
 _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError)  # what was asked of us cannot be had
 _TIMED_MASK = 255
 
 
-class Compiled:
+class Compiled(Reports):
     """A compiled function: call it like the original.
 
     Attributes:
@@ -79,12 +80,14 @@ class Compiled:
         self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
         self._changing = Changing(fn, dynamic)
         self._questions: tuple[Question, ...] = ()
+        self._answers = asker(())
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout()
         self._lock = threading.RLock()
+        self._capture: Capture = capture
         self._numbers = count()
-        self._traces, self._trace_ms = 0, 0.0
+        self._traces, self._misses, self._trace_ms = 0, 0, 0.0
         self._times: deque[float] = deque(maxlen=512)
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
@@ -97,8 +100,8 @@ class Compiled:
         cache.clock = tick = cache.clock + 1
         if not tick & _TIMED_MASK:
             self._time_dispatch(args, kwargs)
-        leaves = (*args, *kwargs.values()) if kwargs else args
-        if self._layout:
+        leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
+        if self._layout.variables:
             leaves = (*leaves, *self._layout.read())
         try:
             key = cache.makers[len(leaves)](leaves, kwargs)
@@ -126,15 +129,11 @@ class Compiled:
         profilers.refresh()
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
-            leaves = self._leaves(args, kwargs)
+            leaves = (*args, *kwargs.values(), *(self._layout.read() if self._layout.variables else ()))
             if self._cache.find_exact(self._cache.makers[len(leaves)](leaves, kwargs)) is None:
                 return
             elapsed = (time.perf_counter() - start) * 1e6
         self._times.append(elapsed)
-
-    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The arguments, and the values of variables."""
-        return (*args, *kwargs.values(), *(self._layout.read() if self._layout else ()))
 
     def _slow_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
@@ -151,16 +150,15 @@ class Compiled:
             return self._refusals.run(found, self.fn, args, kwargs)
         entry, values, leaves = found
         self._cache.seen(entry, values).calls += 1
-        profilers.refresh()
-        if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
-            return entry.made(self._annotator.run(entry, leaves, values), leaves)
-        return entry.serve(leaves, values)
+        profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
+        run = functools.partial(self._annotator.run, entry) if profiling else entry.run
+        return serve(self.fn, entry, run, leaves, values, args, kwargs)
 
     def _find_slowly(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
     ) -> Found | Refusal:
         """The entry for a call, traced if need be, or why it cannot be (unless ``fullgraph`` was asked for)."""
-        variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout else NO_VARIABLES
+        variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
         reading = self._read(args, kwargs, variables)
         if isinstance(reading, Refusal):
             return reading
@@ -232,6 +230,7 @@ class Compiled:
         Raises:
             AskAgain: there are more variables now.
         """
+        profilers.refresh()
         with self._lock:
             if len(variables.values) != len(self._layout):
                 raise AskAgain
@@ -243,7 +242,7 @@ class Compiled:
             wanted, history = self._changing.policies(full, values)
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
             self._layout.check(full, self._cache.clock)
-            program = capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
+            program = self._capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
                 program, full, structure = grown
@@ -267,20 +266,21 @@ class Compiled:
         runner_name, runner = make_runner(self._runner, program, self._graphs, self._options)
         build = builder(program.graph.output_tree)
         around = None
-        if program.writes:
+        if program.writes or program.given is not None:
             build = writing(program.writes, program.graph.output_tree.num_leaves, build)
             around = functools.partial(failing_as_eager, program=program, fn=self.fn)
         return Entry(next(self._numbers), program, runner_name, runner, build, around)
 
     def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
         """The structure of a call with the answers to what programs asked of its arguments."""
-        return (structure, answers(self._questions, leaves)) if self._questions else structure
+        return (structure, self._answers(leaves)) if self._questions else structure
 
     def _ask(self, questions: Collection[Question]) -> None:
         """From now on, calls are told apart by the answers to these questions too."""
         new = tuple(each for each in questions if each not in self._questions)
         if new:
             self._questions += new
+            self._answers = asker(self._questions)
             self._cache.ask(self._questions)
 
     # -- looking at it
@@ -314,10 +314,6 @@ class Compiled:
     def explain_fallback(self) -> str:
         """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
         return self._refusals.explain(self._cache.clock)
-
-    def report(self, peaks: DevicePeaks | None = None) -> str:
-        """For each entry what runs it, its buckets and symbols; the budget; with a device's ``peaks`` the roofline."""
-        return report(self.entries, self._graphs, peaks)
 
     def traffic(self, entry: int | None = None) -> Traffic:
         """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.
@@ -368,7 +364,7 @@ class Compiled:
             self._graphs.clear()
             self._refusals.clear()
             self._changing.learn({})
-            self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
+            self._traces, self._misses, self._trace_ms, self._last_miss = 0, 0, 0.0, None
             self._times.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

@@ -33,9 +33,9 @@ class CompiledModule:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the module through traced programs, its hooks too."""
-        if torch.compiler.is_dynamo_compiling():  # a part of what Dynamo compiles: the module as it is
+        if _is_dynamo_compiling():  # a part of what Dynamo compiles: the module as it is
             return super().__call__(*args, **kwargs)  # type: ignore[misc]
-        return compiled_of(self)(*args, **kwargs)
+        return _call(_compiled(self), *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         """What the module finds only now (parameters, submodules …), then what its :class:`Compiled` has."""
@@ -69,6 +69,12 @@ class CompiledModule:
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled, a compiled module is its module and what it was compiled with."""
         return module_of, (compiled_of(self),)
+
+
+# looked up once: each of these is read in every call
+_is_dynamo_compiling = torch.compiler.is_dynamo_compiling
+_call = Compiled.__call__
+_compiled: Callable[[Any], Compiled] = CompiledModule.__dict__[_COMPILED].__get__
 
 
 def compiled_of(module: Any) -> Compiled:

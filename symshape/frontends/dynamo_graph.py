@@ -15,6 +15,7 @@ from guards.sets.sources import IntArg, Size, Source, StorageOffset
 from guards.terms.generated import generated_function
 from symshape import events
 from symshape.calls.outputs import builder
+from symshape.cost.units import amount
 from symshape.frontends.stats import Stats
 from symshape.graph.codegen import Run
 from symshape.options import Options
@@ -84,8 +85,10 @@ class DynamoGraph:
         self._module = module
         self._paths = tuple(paths)
         self._runner = runner
+        self._options = _options_for(origin.part, options)
         self._fullgraph = fullgraph
-        self._graphs = GraphStore(options.max_cuda_graphs)
+        memory = options.graph_memory
+        self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
         self._itself = _itself(module, origin.name)
         self._refusals = Refusals(self._itself, fullgraph)
         self._verifier = Verifier(origin.name, self._itself, options.verify, self._discard) if options.verify else None
@@ -151,7 +154,7 @@ class DynamoGraph:
             refusal = self._refusals.add((), (), error, time.perf_counter() - start, state=None)
             self._serve = self._as_it_is(refusal)
             return
-        name, runner = make_runner(self._runner, program, self._graphs)
+        name, runner = make_runner(self._runner, program, self._graphs, self._options)
         self._entry = Entry(self._traces, program, name, runner, builder(program.graph.output_tree))
         self._traces += 1
         self._trace_ms += program.milliseconds
@@ -212,6 +215,11 @@ class DynamoGraph:
     def __repr__(self) -> str:
         served = self._entry.runner.describe() if self._entry is not None else "run as it is"
         return f"<DynamoGraph {self.origin.name}: {self.calls} calls, {served}>"
+
+
+def _options_for(part: str, options: Options) -> Options:
+    """What is kept for a backward must outlive the next call, and so must what a backward answers: never lent."""
+    return options if part == "inference" else attrs.evolve(options, outputs="copy")
 
 
 def _itself(module: torch.fx.GraphModule, name: str) -> Callable[..., list[Any]]:

@@ -18,6 +18,7 @@ from symshape.cost.peak_memory import PeakMemory
 from symshape.dims import Policy
 from symshape.errors import GuardViolation, InputError
 from symshape.frontends.differences import structure_differences, violation_sentences
+from symshape.frontends.what_if import integers_at, on_any_device, wanted_sizes
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Symbol, slot_names
 from symshape.graph.text import text
@@ -125,26 +126,51 @@ class Traced:
         return self._check
 
     def check(self, *args: Any, **kwargs: Any) -> bool:
-        """Whether a call with these arguments may run this program."""
+        """Whether a call with these arguments may run this program.
+
+        Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors: see :meth:`explain`.
+
+        >>> import torch, symshape
+        >>> traced = symshape.trace(lambda a, b: a + b[1:], torch.ones(3), torch.ones(4))
+        >>> traced.check(torch.ones(7), torch.ones(8)), traced.check(sizes={"a": (7,), "b": (8,)})
+        (True, True)
+        >>> traced.check(sizes={"a": (7,)})  # b as in the traced call
+        False
+        """
+        sizes = wanted_sizes(args, kwargs)
         try:
-            call = take_apart(self._fn, args, kwargs)
+            found = self._integers(args, kwargs) if sizes is None else integers_at(self.program, sizes)
         except InputError:
+            if sizes is not None:
+                raise
             return False
-        if structure_differences(self.program, call):
-            return False
-        return bool(self._compiled_check.check(values_of(call.leaves, call.keys)))
+        return isinstance(found, tuple) and bool(self._compiled_check.check(found))
+
+    def _integers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...] | list[str]:
+        """The integers of a call, or how its structure differs from the traced one."""
+        call = on_any_device(take_apart(self._fn, args, kwargs), self.program.call)
+        return structure_differences(self.program, call) or values_of(call.leaves, call.keys)
 
     def explain(self, *args: Any, **kwargs: Any) -> list[str]:
         """One sentence for each reason why a call with these arguments may not run this program; empty if it may.
 
+        Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors: it maps arguments to
+        their sizes (None for one that is left open), integer arguments and symbols to their values.  What it does not
+        name follows from what it names, or is as in the traced call.
+
         Raises:
-            InputError: an argument cannot be traced at all.
+            InputError: an argument cannot be traced at all, or ``sizes`` names what is not there.
+
+        >>> import torch, symshape
+        >>> traced = symshape.trace(lambda ids: ids.view(-1, 4), torch.ones(8))
+        >>> traced.explain(sizes={"ids": (12,)}), traced.explain(sizes={"ids": (5,)})[0].partition(";")[0]
+        ([], 'ids.size(0) % 4 == 0, but ids.size(0) = 5')
         """
-        call = take_apart(self._fn, args, kwargs)
-        found = structure_differences(self.program, call)
-        if found:
+        sizes = wanted_sizes(args, kwargs)
+        found = self._integers(args, kwargs) if sizes is None else integers_at(self.program, sizes)
+        if isinstance(found, list):
             return found
-        return violation_sentences(self.program, self._compiled_check.guard_set, values_of(call.leaves, call.keys))
+        return violation_sentences(self.program, self._compiled_check.guard_set, found)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Checks the guards and runs the program.

@@ -48,12 +48,17 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
 """Each operation: how it is computed, and the Python source that computes it in generated code."""
 
 
+def _known_by(args: tuple[Operand, ...]) -> tuple[object, ...]:
+    """What two expressions have in common if their operands are the same: terms are compared by ``is``."""
+    return tuple((Term, id(arg)) if isinstance(arg, Term) else arg for arg in args)
+
+
 @attrs.frozen
 class FloatTerm:
     """A float expression: ``op`` applied to integer terms, floats and float terms; ``symbol`` names an unbacked one."""
 
     op: str
-    args: tuple[Operand, ...] = ()
+    args: tuple[Operand, ...] = attrs.field(default=(), eq=_known_by)
     symbol: str = ""
 
     def evaluate(self, values: Mapping[str, int], floats: Mapping[str, float] | None = None) -> float:

@@ -19,7 +19,7 @@ _MARK = re.compile(f"{_BEGIN}([0-9]+){_END}")
 class Place:
     """Where a number stands in a text: its term, and how it is formatted."""
 
-    term: Term | FloatTerm
+    term: Term | FloatTerm = attrs.field(eq=lambda term: id(term) if isinstance(term, Term) else term)
     spec: str = ""
 
     def text(self, values: Mapping[str, int]) -> str:

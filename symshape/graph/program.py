@@ -14,6 +14,7 @@ from guards.sets.origin import Origin
 from guards.sets.sources import IntArg, Source
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import Op, Term
+from symshape.calls.argument_writes import ArgumentWrites
 from symshape.calls.arguments import Call
 from symshape.calls.modes import Modes
 from symshape.calls.questions import Question
@@ -101,6 +102,7 @@ class Program:
         questions: what else the program asked of its arguments, with the answers.
         writes: what each call writes outside at its end, with outputs that follow those of the result.
         variables: places that it read, and that it or another program writes: to be read at each call.
+        given: what each call writes to containers among its arguments, and which of them it gives back.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Program:
     questions: Mapping[Question, Hashable] = attrs.field(factory=dict)
     writes: Sequence[Write] = ()
     variables: Sequence[Variable] = ()
+    given: ArgumentWrites | None = None
 
     @property
     def lifted_tensors(self) -> list[torch.Tensor]:
@@ -149,7 +152,7 @@ class Program:
                 found.append(Guard(condition, Origin("", 0, text=text, rule="static" if static else "layout")))
         found += [Guard(fold.substitute(guard.term, first), guard.origin) for guard in self.guards]
         ranges = {name: limits_of(slot.source) for name, slot in zip(names, self.slots, strict=True)}
-        return GuardSet(tuple(found), ranges)
+        return GuardSet(found, ranges=ranges)
 
 
 def symbol_positions(slots: Sequence[Slot]) -> dict[str, int]:

@@ -79,7 +79,7 @@ class Binding:
     dim: int = 0
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)  # nobody changes one; frozen ones take twice as long to make
 class Node:
     """One call of an ATen op.
 
@@ -118,8 +118,7 @@ class Node:
         _sort_out(self.args, reads, numbers)
         if self.kwargs:
             _sort_out(self.kwargs.values(), reads, numbers)
-        object.__setattr__(self, "reads", tuple(reads))
-        object.__setattr__(self, "numbers", tuple(numbers))
+        self.reads, self.numbers = tuple(reads), tuple(numbers)
 
     @property
     def origin(self) -> Origin:

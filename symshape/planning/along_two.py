@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Mapping, Sequence
 
+from symshape.planning.bounds import least_cost
 from symshape.planning.candidates import Best, allowed, at_most, usable
 from symshape.planning.limits import Limits
 from symshape.planning.moves import moved
@@ -91,6 +92,12 @@ def improved(
     places = ((row, column) for row in range(len(calls.rows)) for column in range(len(calls.columns)))
     known = {place: price for place in places if (price := calls.price(*place)) < _NEVER}
     return tuple(calls.cap(*place) for place in moved(calls.cells, known, map(calls.place, caps)))
+
+
+def least(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Limits, graphs: int) -> float:
+    """What any plan of so many graphs on the grid costs at least."""
+    calls = _Calls(prices, seen, varying, limits.memory)
+    return calls.left + least_cost(calls.cells, len(calls.rows), len(calls.columns), calls.price, graphs)
 
 
 def _grid(

@@ -63,6 +63,7 @@ class BucketPlan:
         compared: what other lists with at most as many graphs cost, by name.
         objective: what was minimised.
         seconds_a_graph: how long one capture is taken to last.
+        least: what no plan with as many graphs comes under, from the same candidates; None where that is not known.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class BucketPlan:
         compared: Mapping[str, Outcome] | None = None,
         objective: str = "cost",
         seconds_a_graph: float = 0.0,
+        least: float | None = None,
     ) -> None:
         self.caps = tuple(sorted(caps))
         self.prices = prices
@@ -82,6 +84,7 @@ class BucketPlan:
         self.compared = dict(compared or {})
         self.objective = objective
         self.seconds_a_graph = seconds_a_graph
+        self.least = least
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -107,6 +110,11 @@ class BucketPlan:
     def hit_rate(self) -> float:
         """The part of the calls that a cap holds."""
         return self.expected.hit_rate
+
+    @property
+    def gap(self) -> float | None:
+        """By how much, at most, the plan is dearer than the best one with as many graphs (0: it is the best)."""
+        return None if self.least is None else max(0.0, self.expected.padded / self.least - 1) if self.least else 0.0
 
     @property
     def capture_seconds(self) -> float:
@@ -183,6 +191,7 @@ class BucketPlan:
             "compared": {name: attrs.asdict(outcome) for name, outcome in self.compared.items()},
             "objective": self.objective,
             "seconds_a_graph": self.seconds_a_graph,
+            "least": self.least,
         }
         return json.dumps(data, indent=1)
 
@@ -206,6 +215,7 @@ class BucketPlan:
                 {name: Outcome(**outcome) for name, outcome in data["compared"].items()},
                 data["objective"],
                 data["seconds_a_graph"],
+                data.get("least"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"this is no bucket plan: {error!r}") from None
@@ -226,6 +236,9 @@ class BucketPlan:
 
     def __str__(self) -> str:
         lines = [table_text(self.table()), "caps: " + "; ".join(named(self.symbols, cap) for cap in self.caps)]
+        if self.gap is not None:
+            gap = f"at most {self.gap:.1%} dearer than the best" if self.gap > 1e-9 else "the best there is"
+            lines.append(f"of all plans with as many graphs: {gap}")
         if self.memory is not None:
             lines.append(f"peak memory of the largest: {shown(self.memory, 'B')}")
         if self.seconds_a_graph:

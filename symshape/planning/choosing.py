@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symshape.errors import InputError
 from symshape.planning.along_one import along_one
-from symshape.planning.along_two import along_two, improved
+from symshape.planning.along_two import along_two, improved, least
 from symshape.planning.candidates import Best
 from symshape.planning.limits import Limits
 from symshape.planning.prices import Prices, Sizes
@@ -32,3 +32,11 @@ def best_of_so_many(best: Best, count: int, prices: Prices, seen: Traffic, limit
     caps = best[1][min(count, len(best[1])) - 1]
     varying = [name for name in prices.symbols if name in seen.varying]
     return improved(prices, seen, varying, limits, caps) if len(varying) == 2 else caps
+
+
+def least_of_so_many(best: Best, count: int, prices: Prices, seen: Traffic, limits: Limits) -> float:
+    """What no plan with at most ``count`` graphs comes under: along one size the best is known, along two a bound."""
+    varying = [name for name in prices.symbols if name in seen.varying]
+    if len(varying) < 2:
+        return best[0][min(count, len(best[0])) - 1]
+    return least(prices, seen, varying, limits, count)

@@ -11,7 +11,7 @@ from symshape.cost.peak_memory import PeakMemory
 from symshape.errors import InputError
 from symshape.graph.program import Program
 from symshape.planning.bucket_plan import BucketPlan, check_symbols, outcome
-from symshape.planning.choosing import best_caps, best_of_so_many
+from symshape.planning.choosing import best_caps, best_of_so_many, least_of_so_many
 from symshape.planning.handmade import compared_with
 from symshape.planning.limits import Limits
 from symshape.planning.prices import Prices, measured_prices
@@ -51,7 +51,8 @@ def plan(
         seconds_a_graph: how long a capture is taken to last.
 
     Along one varying size the plan is the cheapest there is; along two it is the cheapest in bands on a grid of sizes
-    from the traffic (:mod:`symshape.planning.two_symbols`), its caps then moved on the grid as long as that saves.
+    from the traffic (:mod:`symshape.planning.two_symbols`), its caps then moved on the grid as long as that saves;
+    ``plan.gap`` says by how much, at most, it misses the best plan on that grid.
 
     Raises:
         InputError: the traffic is empty or has other sizes than the program, more than two sizes vary, a limit leaves
@@ -77,7 +78,8 @@ def plan(
     caps = best_of_so_many(best, count, prices, seen, limits)
     others = compared_with(prices, seen, len(caps))
     compared = {name: outcome(other, prices, seen) for name, other in others.items()}
-    return BucketPlan(caps, prices, outcome(caps, prices, seen), curve, compared, objective, seconds_a_graph)
+    least = least_of_so_many(best, count, prices, seen, limits) if objective == "cost" else None
+    return BucketPlan(caps, prices, outcome(caps, prices, seen), curve, compared, objective, seconds_a_graph, least)
 
 
 def _prices_and_traffic(

@@ -14,7 +14,7 @@ from symshape.calls.variables import Variable
 from symshape.errors import InputError, UnsupportedError
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, Slot
-from symshape.runtime.cache import EntryCache
+from symshape.runtime.cache import Entry, EntryCache
 from symshape.tracing.capture import wait_for_traces
 
 _TRACES = 8
@@ -141,12 +141,17 @@ def grow(
     return attrs.evolve(program, call=skeleton(call), slots=(*program.slots, *more)), call, structure
 
 
+def fails_before_writing(program: Program) -> bool:
+    """Whether a run that fails has changed nothing, so that the function can be run in its place."""
+    return not program.graph.mutates_inputs and not program.graph.uses_randomness
+
+
 def failing_as_eager(run: Run, program: Program, fn: Callable[..., Any]) -> Run:
     """A program that writes at its end, and fails before: what the function writes before it fails is written.
 
     Where the graph has written into tensors by then, or drawn random numbers, nothing can be run again.
     """
-    if program.graph.mutates_inputs or program.graph.uses_randomness:
+    if program.given is not None or not fails_before_writing(program):  # with arguments' containers: their caller does
         return run
     call = program.call
 
@@ -159,3 +164,30 @@ def failing_as_eager(run: Run, program: Program, fn: Callable[..., Any]) -> Run:
             raise
 
     return guarded
+
+
+def serve(
+    fn: Callable[..., Any],
+    entry: Entry,
+    run: Run,
+    leaves: Sequence[Any],
+    values: Sequence[int],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """The result of a call, with what the program writes to its arguments, as ``Entry.serve``.
+
+    The function itself runs where a list or dictionary that it writes to is one that the program also reads elsewhere.
+    """
+    given = entry.program.given
+    if given is None:
+        return entry.made(run(leaves, values), leaves)
+    if not given.fit(args, kwargs):
+        return fn(*args, **kwargs)
+    try:
+        flat = run(leaves, values)
+    except Exception:
+        if fails_before_writing(entry.program):  # what the function writes before it fails is written
+            fn(*args, **kwargs)
+        raise
+    return given.finish(flat, args, kwargs, entry.build)

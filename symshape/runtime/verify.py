@@ -152,7 +152,7 @@ class Verifier:
 def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
     """Why a call cannot be run a second time on copies; empty if it can."""
     outside = [each.variable.name for each in program.writes]
-    if outside or program.call.has_records:
+    if outside or program.call.has_records or program.given is not None:
         return f"it writes {outside[0]}, outside its arguments" if outside else "it may write to its arguments' objects"
     written = {id(value) for value in program.graph.mutated}
     for each in program.graph.inputs:

@@ -13,6 +13,7 @@ import torch
 
 from guards.sets.guard_set import GuardSet
 from symshape import events
+from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
 from symshape.calls.variables import Variable, Write, containers_in
@@ -48,13 +49,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
-from symshape.tracing.traced_modes import (
-    compiling,
-    left_as_they_are,
-    without_autocast,
-    without_autocast_cache,
-    without_dynamo,
-)
+from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast, without_collections
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
@@ -137,7 +132,7 @@ def _capture(
     serves: bool,
 ) -> Program:
     start = time.perf_counter()
-    with _tracing_lock:
+    with _tracing_lock, without_collections():
         recorder = recorder_of(fn, call.constants, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
@@ -155,7 +150,8 @@ def _capture(
                 outputs, specs, tree = outputs_of(tracer, result, roots)
                 if changes.changes and not serves:
                     side_effects.refuse([changes.changes[0].text], name_of(fn))
-                written, writes = written_by(tracer, changes, result, roots, len(outputs))
+                written, every = written_by(tracer, changes, result, roots, len(outputs))
+                writes, given = _given(changes, every, recorder)
                 outputs += tuple(written)
                 settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
                 check_promises(tracer.env)
@@ -175,17 +171,27 @@ def _capture(
     symbols = dict(tracer.env.symbols)
     new = _variables(recorder, writes, variables)
     parts = (skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds, tracer.questions)
-    return Program(name_of(fn), *parts, writes, new)
+    return Program(name_of(fn), *parts, writes, new, given)
+
+
+def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tuple[list[Write], ArgumentWrites | None]:
+    """What is written outside; what the program does to the lists and dictionaries among its arguments."""
+    outside = [each for each in every if not isinstance(each.variable, ArgumentContents)]
+    own = [each for each in every if isinstance(each.variable, ArgumentContents)]
+    if not own and not changes.returned_arguments:
+        return outside, None
+    read = frozenset(id(each.owner) for each in recorder.containers)
+    return outside, ArgumentWrites(own, changes.returned_arguments, read)
 
 
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
     """What later calls compare: what was read, but for variables."""
     known = {each.where for each in variables}
     if not known:
-        return State(recorder.places, recorder.containers)
+        return State(recorder.places, recorder.containers, recorder.begun)
     places = [each for each in recorder.places if where_of(each) not in known]
     containers = [each for each in recorder.containers if (id(each.owner), "") not in known]
-    return State(places, [each for each in containers if id(each.owner) not in recorder.stand_ins])
+    return State(places, [each for each in containers if id(each.owner) not in recorder.stand_ins], recorder.begun)
 
 
 def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:
@@ -210,23 +216,19 @@ def _run(
     draws: Draws,
     variables: Sequence[Variable],
 ) -> tuple[Any, Changes]:
-    """The function's result on the symbolic arguments, with what it wrote to records among them.
-
-    Beside it what it did to the world, which is undone.
-    """
+    """The function's result on the symbolic arguments and what it wrote to records there; what else it did, undone."""
     args, kwargs, values = call.nest(arguments.leaves)
     given = Given(args, kwargs)
     records = GivenRecords(call, (args, kwargs, values))
     planted = Planted(variables, values)
     problems: list[str] = []
     changes: list[Changes] = []
+    found: list[Any] = []
     gradients = Gradients(tell)
     try:
         with (
             draws.watched(),
-            compiling(),
-            without_dynamo(),
-            without_autocast_cache(),
+            while_tracing(),
             ids_of_stand_ins_refused(),
             number_methods(),
             torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors
@@ -236,12 +238,11 @@ def _run(
             texts.values(),
             left_as_they_are(problems),
             planted.in_the_world(recorder),
-            _undone(recorder, changes),
+            _undone(recorder, changes, found, tracer),
             recording(recorder),
         ):
-            result = fn(*args, **kwargs)
-            outcome = records.outcome(result)
-            found = histories(tracer, outcome)
+            outcome = records.outcome(result := fn(*args, **kwargs))
+            found += histories(tracer, (outcome, args, kwargs))
     except (TypeError, RuntimeError) as error:
         _explain(error)
         raise
@@ -249,27 +250,36 @@ def _run(
         tracer.close()
         lifted = (each.tensor for each in tracer.lifting.lifted.values())
         problems += side_effects.undo_gradients((*arguments.tensors(), *lifted))
-    problems += changes[0].problems
-    problems += given.changes(result) + changes[0].returned(result) + records.problems(recorder.known.values())
+    if recorder.serves and not call.has_records:
+        outcome = result = _to_arguments(changes[0], given, result)
+    problems += changes[0].problems + given.changes(result) + changes[0].returned(result)
     changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
-    side_effects.refuse(problems, name_of(fn))
+    side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)
     return outcome, changes[0]
 
 
+def _to_arguments(changes: Changes, given: Given, result: Any) -> Any:
+    """Adds what the lists and dictionaries among the arguments hold now; the result without those."""
+    changes.changes += given.writes(changes.is_kept)
+    result, changes.returned_arguments = given.returned(result)
+    return result
+
+
 @contextmanager
-def _undone(recorder: Recorder, changes: list[Changes]) -> Iterator[None]:
-    """At its end the world is as it was; what it did is added."""
+def _undone(recorder: Recorder, changes: list[Changes], found: list[Any], tracer: Tracer) -> Iterator[None]:
+    """At its end the world is as it was; what it did is added, and the histories of what it left there."""
     try:
         yield
     finally:
         changes.append(side_effects.undo(recorder))
         changes[0].problems[:0] = recorder.refusals
+    found += histories(tracer, [each.leaves for each in changes[0].changes])
 
 
 def _guards(env: ShapeEnv, options: Options) -> GuardSet:
     ranges = {symbol.name: limits_of(symbol.sources[0]) for symbol in env.symbols.values() if symbol.backed}
-    guards = GuardSet(tuple(env.guards), ranges)
+    guards = GuardSet(env.guards, ranges=ranges)
     return guards.minimise() if options.minimise_guards else guards
 
 

@@ -1,8 +1,9 @@
 """A graph of AOTAutograd's taken over as a program: nothing is traced again, since Dynamo has said what every size is.
 
 Each node of such a graph knows its result with sizes, strides and offsets as expressions of Dynamo's symbols, and
-Dynamo's guards hold whatever was assumed on the way.  So the program has no guards of its own, and serves every call
-that Dynamo lets through: symbolic sizes are terms, read from the graph's arguments once at its beginning.  What is no
+Dynamo's guards hold whatever was assumed on the way.  So the program's guards are Dynamo's, as far as they can be said,
+and nobody checks them again: it serves every call that Dynamo lets through.  Symbolic sizes are terms, read from the
+graph's arguments once at its beginning.  What is no
 ATen operator (``cond``, ``flex_attention`` …) becomes an opaque call.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ from torch.utils import _pytree as pytree
 
 import meta_fns
 from guards.sets.guard import Guard
-from guards.sets.guard_set import GuardSet
 from guards.terms import boolean
 from guards.terms.term import Term
 from meta_fns import TensorSpec
@@ -53,6 +53,15 @@ _FLOATS: Mapping[Any, str] = {
     getattr(torch, "_sym_sqrt", None): "sqrt",
 }
 """The functions on floats that such a graph calls, as :mod:`symshape.graph.float_terms` names them."""
+_ATEN: Mapping[Any, Callable[..., tuple[OpOverload, tuple[Any, ...], dict[str, Any]]]] = {
+    torch.ops.prims.convert_element_type.default: lambda x, dtype: (aten._to_copy.default, (x,), {"dtype": dtype}),
+    aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, variance, momentum, eps: (
+        aten.native_batch_norm.default,
+        (x, weight, bias, mean, variance, False, momentum, eps),
+        {},
+    ),
+}
+"""Operators of AOTAutograd's own, as the calls of ATen's that do the same and that rules know."""
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _NUMBERS = (bool, int, float)
 
@@ -106,7 +115,7 @@ class _Reader:
             return boxed(list(leaves), values)
 
         specs = [output.spec if isinstance(output, Value) else output for output in outputs]
-        guards = GuardSet((), sizes.ranges)
+        guards = sizes.guards()
         symbols: dict[str, Symbol] = dict(sizes.env.symbols)
         milliseconds = (time.perf_counter() - start) * 1e3
         parts = (call, tuple(sizes.slots), symbols, guards, graph, specs, State(), modes(), run, milliseconds)
@@ -174,6 +183,8 @@ class _Reader:
 
     def _op(self, op: OpOverload, node: torch.fx.Node, val: Any, location: Location | None) -> Any:
         args, kwargs = self._given(node.args), {name: self._given(arg) for name, arg in node.kwargs.items()}
+        if op in _ATEN:
+            op, args, kwargs = _ATEN[op](*args, **kwargs)
         bindings = tuple(self._bindings(node, val))
         single = not isinstance(val, (tuple, list))
         aliasing = meta_fns.aliasing(op)

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from guards.sets.guard import Guard
+from guards.sets.guard_set import GuardSet
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
-from guards.terms import arithmetic
-from guards.terms.term import Term
+from guards.terms import arithmetic, boolean
+from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from symshape.dims import Policy
 from symshape.errors import UnsupportedError
@@ -38,6 +40,7 @@ class Sizes:
         self.ranges: dict[str, tuple[int | None, int | None]] = {}
         self._terms: dict[Any, Term] = {}
         readable = list(_readable(arguments, paths))
+        self._assumed = [*getattr(readable[0][0].node.shape_env, "guards", ())] if readable else []
         for number, source in readable:
             if number.node.expr.is_Symbol:
                 self._read(number, source)
@@ -46,6 +49,10 @@ class Sizes:
                 self.term(number)
             except UnsupportedError:
                 self._read(number, source)
+        for number, source in readable:  # whoever pads a program asks whether a symbol is the size of a tensor
+            read = self._terms[number.node.expr]
+            if isinstance(source, Size) and read.op is Op.SYMBOL and source not in self.env.symbols[read.name].sources:
+                self.env.symbols.add_source(read.name, source)
 
     def _read(self, number: torch.SymInt, source: Source) -> None:
         """A size that is read from here, unless it is read from elsewhere already."""
@@ -68,6 +75,22 @@ class Sizes:
             UnsupportedError: there is none.
         """
         return term_of(number.node.expr, self._terms)
+
+    def guards(self) -> GuardSet:
+        """What Dynamo's guards say of the symbols that a call is read for; none of it need be checked again.
+
+        What torch assumed of sizes that depend on data is left out, and what there is no term for.
+        """
+        found: list[Guard] = []
+        for each in self._assumed:
+            if not getattr(each, "size_oblivious", False):
+                try:
+                    term = term_of(each.expr, self._terms)
+                except UnsupportedError:
+                    continue
+                if term is not boolean.TRUE:
+                    found.append(Guard(term))
+        return GuardSet(tuple(found), self.ranges)
 
     def bind(self, number: Any, node: torch.fx.Node) -> str:
         """The name of a number that only a node of the graph can tell, from now on known."""

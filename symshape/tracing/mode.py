@@ -13,6 +13,7 @@ from symshape.errors import UnsupportedError
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 
+_metadata = {id(op): answer for op, answer in METADATA.items()}  # hashing an overload runs Python code
 _modes_on_stack = torch._C._len_torch_dispatch_stack
 
 
@@ -43,8 +44,9 @@ class TracingMode(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not isinstance(func, OpOverload):
             return self._higher_order(func, args, kwargs or {})
-        if func in METADATA and type(args[0]) is SymbolicTensor:
-            return METADATA[func](*args)
+        answer = _metadata.get(id(func))
+        if answer is not None and type(args[0]) is SymbolicTensor:
+            return answer(*args)
         return self.tracer.dispatch(func, args, kwargs or {})
 
     def _higher_order(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

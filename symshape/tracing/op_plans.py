@@ -26,6 +26,7 @@ class OpPlan:
     """What is the same for every call of one overload.
 
     Attributes:
+        op: the overload.
         rule: the function that infers its outputs, if there is one.
         rule_name: its name, for origins.
         data_dependent: whether the rule makes unbacked symbols.
@@ -35,8 +36,14 @@ class OpPlan:
         names: the names of the arguments.
         is_view: whether any output shares memory.
         keeps_strides: whether outputs only pick and order dimensions of the argument that they view.
+        special: whether it is one of the few that the tracer looks at before their rule.
+        changes_laziness: whether it conjugates or negates lazily.
+        is_mutable: whether it writes to any argument.
+        changes_shape: whether it changes the sizes or strides of its first argument in place.
+        returns: whether it returns anything.
     """
 
+    op: OpOverload
     rule: Callable[..., Any] | None
     rule_name: str
     data_dependent: bool
@@ -46,26 +53,42 @@ class OpPlan:
     names: tuple[str, ...]
     is_view: bool
     keeps_strides: bool
+    special: bool
+    changes_laziness: bool
+    is_mutable: bool
+    changes_shape: bool
+    returns: bool
 
 
-_plans: dict[OpOverload, OpPlan] = {}
+_SPECIAL = frozenset((aten.lift_fresh.default, aten._to_copy.default, aten._local_scalar_dense.default))
+_LAZY = frozenset((aten._conj.default, aten._neg_view.default))
+_plans: dict[int, OpPlan] = {}
+"""By ``id`` of the overload, which its plan keeps alive (hashing an overload runs Python code)."""
 
 
 def plan_of(op: OpOverload) -> OpPlan:
     """The plan of an overload, made once in a process."""
-    found = _plans.get(op)
-    if found is None:
-        rule = registry.lookup(op)
-        aliasing = meta_fns.aliasing(op)
-        found = _plans[op] = OpPlan(
-            None if rule is None else rule.fn,
-            "" if rule is None else rule.name,
-            rule is not None and rule.data_dependent,
-            aliasing.same_as,
-            aliasing.view_of,
-            aliasing.mutated,
-            aliasing.names,
-            any(owner is not None for owner in aliasing.view_of),
-            op in _PICK_AND_ORDER,
-        )
+    return _plans.get(id(op)) or _made(op)
+
+
+def _made(op: OpOverload) -> OpPlan:
+    rule = registry.lookup(op)
+    aliasing = meta_fns.aliasing(op)
+    found = _plans[id(op)] = OpPlan(
+        op,
+        None if rule is None else rule.fn,
+        "" if rule is None else rule.name,
+        rule is not None and rule.data_dependent,
+        aliasing.same_as,
+        aliasing.view_of,
+        aliasing.mutated,
+        aliasing.names,
+        any(owner is not None for owner in aliasing.view_of),
+        op in _PICK_AND_ORDER,
+        op in _SPECIAL or op.namespace == "profiler",
+        op in _LAZY,
+        op._schema.is_mutable,
+        torch.Tag.inplace_view in op.tags,
+        bool(op._schema.returns),
+    )
     return found

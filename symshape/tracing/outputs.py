@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from symshape.calls.alike import NOTHING
+from symshape.calls.argument_writes import At, Held
 from symshape.calls.outputs import result_of
 from symshape.calls.variables import Output, Write, containers_in
 from symshape.errors import UnsupportedError
@@ -70,7 +71,7 @@ def written_by(
 
 
 _CONSTANTS: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes)
-_CONSTANTS += (torch.dtype, torch.device, torch.layout, torch.memory_format)
+_CONSTANTS += (Held, At, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:

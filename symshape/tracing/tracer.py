@@ -28,6 +28,7 @@ from symshape.tracing.lifting import Lifting, outside_modes
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.op_plans import OpPlan, plan_of
+from symshape.tracing.state.places import MISSING
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
@@ -39,11 +40,12 @@ from symshape.user_code import user_location
 aten = torch.ops.aten
 _is_inference_mode = torch.is_inference_mode_enabled
 _nothing = nullcontext()
-_LAZY = frozenset((aten._conj.default, aten._neg_view.default))
+_OWN_FRAMES = 3
+"""Of an op's call that are ours, for sure: those of ``_node``, ``_record`` and who calls it."""
 _QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)  # nobody changes one; frozen ones take twice as long to make
 class OpCall:
     """One call of an op: its arguments as the program gave them, and as the graph keeps them."""
 
@@ -147,23 +149,11 @@ class Tracer:
     # -- the op call
     def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """One ATen op: infer its outputs, write it down, answer symbolic tensors."""
-        if op is aten.lift_fresh.default and type(args[0]) is not SymbolicTensor:
-            return self.lifting.constant(args[0], self)
-        if (
-            op.namespace == "profiler"
-        ):  # a label for who watches the program run: the trace has it, the graph needs none
-            with outside_modes():
-                return op(*args, **kwargs)
         plan = plan_of(op)
-        if op is aten._to_copy.default and isinstance(args[0], (bool, int, float, complex)):  # vmap's: 2 in y * 2
-            with outside_modes():
-                number = torch.tensor(args[0])
-            args = (self.lifting.constant(number, self), *args[1:])
-        if op is aten._local_scalar_dense.default and type(args[0]) is SymbolicTensor:
-            if args[0]._known is not None:
-                return args[0]._known.item()
-            with suppress(Unknown):
-                return outward(Contents(self.env, self.steps, self.lifting.lifted).item(args[0]._value))
+        if plan.special:
+            answer, args = self._special(op, args, kwargs)
+            if answer is not MISSING:
+                return answer
         specs, values = self._op_arguments.both(args)
         if kwargs:
             spec_kwargs, value_kwargs = self._op_arguments.keywords(kwargs)
@@ -191,6 +181,27 @@ class Tracer:
             env.current_op, env.current_rule = outer
         return self._record(call, result, start, unknowns)
 
+    def _special(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+        """The answer of an op that needs no node, or ``MISSING`` with the arguments to go on with."""
+        if op is aten.lift_fresh.default:
+            if type(args[0]) is not SymbolicTensor:
+                return self.lifting.constant(args[0], self), args
+        elif op is aten._to_copy.default:
+            if isinstance(args[0], (bool, int, float, complex)):  # vmap's: 2 in y * 2
+                with outside_modes():
+                    number = torch.tensor(args[0])
+                args = (self.lifting.constant(number, self), *args[1:])
+        elif op is aten._local_scalar_dense.default:
+            if type(args[0]) is SymbolicTensor:
+                if args[0]._known is not None:
+                    return args[0]._known.item(), args
+                with suppress(Unknown):
+                    return outward(Contents(self.env, self.steps, self.lifting.lifted).item(args[0]._value)), args
+        else:  # a label for who watches the program run: the trace has it, the graph needs none
+            with outside_modes():
+                return op(*args, **kwargs), args
+        return MISSING, args
+
     def _record(self, call: OpCall, result: Any, start: int, unknowns: Unknowns | None = None) -> Any:
         """Wraps the rule's result, in the shape in which the op returns it, and writes the node down at ``start``.
 
@@ -217,11 +228,11 @@ class Tracer:
             self.env.readings[binding.symbol] = _reading(binding, single)
         if self._recording:
             self.steps.insert(start, self._node(call, tuple(outputs), single, tuple(bindings)))
-        if call.op._schema.is_mutable:
+        if call.plan.is_mutable:
             self.lifting.forget(call.written())
             self._counts.forget(call.written())
         if single:
-            return wrapped[0] if call.op._schema.returns else None
+            return wrapped[0] if call.plan.returns else None
         return wrapped if isinstance(result, list) else tuple(wrapped)
 
     def _tensor_result(self, call: OpCall, spec: TensorSpec, position: int) -> tuple[Value | None, Any]:
@@ -245,7 +256,7 @@ class Tracer:
         value = self.new_value(spec, storage)
         if exact:
             self.laid_out.add(value)
-        if self.lazy or call.op in _LAZY:
+        if self.lazy or plan.changes_laziness:
             self._note_laziness(call, value)
         # Autograd refuses views of plain tensors that are not plain themselves.
         with torch.inference_mode(False) if plain else _nothing:
@@ -262,7 +273,7 @@ class Tracer:
                 f"the parts of a tensor that is conjugated lazily are asked for (at {self.env.origin()}), "
                 "which cannot be traced; call resolve_conj() first"
             )
-        if call.op in _LAZY:
+        if call.plan.changes_laziness:
             self.lazy[value] = (
                 conjugated ^ (call.op is aten._conj.default),
                 negated ^ (call.op is not aten._conj.default),
@@ -279,7 +290,7 @@ class Tracer:
                 f"the function changes torch's default dtype (before {self.env.origin()}), which a graph would "
                 "not do again; name the dtypes, or change the default around the function"
             )
-        changed = call.args[0] if torch.Tag.inplace_view in call.op.tags else None
+        changed = call.args[0] if call.plan.changes_shape else None
         return Node(
             call.op,
             call.values,
@@ -289,7 +300,7 @@ class Tracer:
             bindings,
             None if grad is self._grad else grad,
             None if inference is self._inference else inference,
-            location=user_location(),
+            location=user_location(_OWN_FRAMES),
             leaves=(changed._value, changed._spec) if type(changed) is SymbolicTensor else None,
         )
 

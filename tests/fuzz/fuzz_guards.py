@@ -97,7 +97,7 @@ def asked(rng: random.Random) -> Question:
         ranges[rng.choice(names)] = rng.choice([(2**62, None), (None, -(2**40)), (0, 2**63), (3, 3), (None, 0)])
     makers = (assumption, assumption, law, some_condition)
     assume = tuple(rng.choice(makers)(rng, names) for _ in range(rng.choice([0, 0, 1, 1, 2, 3])))
-    return Question(some_condition(rng, names), ranges, assume)
+    return Question.about(some_condition(rng, names), ranges, assume)
 
 
 # -- what is known of it ----------------------------------------------------------------------------------------------

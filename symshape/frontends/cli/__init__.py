@@ -1,4 +1,4 @@
-"""The command line: ``symshape demo``, ``symshape prove``, ``symshape cost``, ``symshape plan``, ``symshape env``."""
+"""The command line: ``symshape demo``, ``prove``, ``cost``, ``plan``, ``cache``, ``show`` and ``env``."""
 
 from __future__ import annotations
 

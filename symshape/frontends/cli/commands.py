@@ -18,6 +18,7 @@ from symshape.explore.terminal import terminal_table
 from symshape.frontends.cli.cost_commands import cost, plan
 from symshape.frontends.cli.environment import versions_table
 from symshape.frontends.cli.ranges import read_range
+from symshape.frontends.cli.store_commands import cache, show
 
 app = typer.Typer(
     add_completion=False,
@@ -37,6 +38,8 @@ class Exit(IntEnum):
 
 
 app.command()(cost)
+app.command()(show)
+app.add_typer(cache, name="cache")
 app.command()(plan)
 
 

@@ -87,4 +87,4 @@ def bucket_guards(guards: GuardSet, exact: Mapping[str, int], caps: Mapping[str,
     """The guards of a bucket: those of the entry, a value for each exact symbol, a capacity for each padded one."""
     own = [boolean.eq(arithmetic.symbol(name), value) for name, value in exact.items()]
     own += [boolean.le(arithmetic.symbol(name), cap) for name, cap in caps.items()]
-    return GuardSet((*guards.guards, *(Guard(term) for term in own if term is not boolean.TRUE)), guards.ranges)
+    return GuardSet((*guards.guards, *(Guard(term) for term in own if term is not boolean.TRUE)), ranges=guards.ranges)

@@ -36,6 +36,10 @@ class Repair:
 class Emission:
     """A padded program in the making: an :class:`meta_fns.padding.padded.Emitter` for one op after the other.
 
+    Args:
+        device: where it computes.
+        apart: whether an op that was emitted before with the same arguments is emitted again.
+
     Attributes:
         nodes: what was emitted.
         sizes: the true sizes that the program reads, each a 0-d int64 tensor.
@@ -44,13 +48,14 @@ class Emission:
         results: the true metadata of its results.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, apart: bool = False) -> None:
         self.nodes: list[Node] = []
         self.sizes: dict[Term, Value] = {}
         self.repairs: dict[Repair, None] = {}
         self.op: OpOverload = _aten.alias.default
         self.results: tuple[TensorSpec | None, ...] = ()
         self._device = device
+        self._apart = apart
         self._numbers = 0
         self._source: Node | None = None
         self._emitted: dict[Any, Any] = {}
@@ -65,12 +70,12 @@ class Emission:
         return Value(self._numbers - 1, spec, object())
 
     def call(self, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-        """Emits an op; one that was emitted before with the same arguments is not emitted again.
+        """Emits an op; unless all are to stay apart, one that was emitted before with the same arguments is not again.
 
         Raises:
             Refuse: the op does not take tensors of these capacities.
         """
-        if torch.Tag.nondeterministic_seeded in op.tags:  # each call draws other numbers
+        if self._apart or torch.Tag.nondeterministic_seeded in op.tags:  # each call draws other numbers
             return self._call(op, args, kwargs)
         key = (op, _key(args), _key(kwargs))
         found = self._emitted.get(key)

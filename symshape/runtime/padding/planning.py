@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import attrs
 
 from guards.sets.sources import Size
+from guards.terms import arithmetic, boolean
 from guards.terms.term import Term
 from symshape.graph.program import Program
 from symshape.runtime.padding.buckets import capacities, satisfies, step_up
@@ -37,12 +38,9 @@ class Plan:
 
 
 def candidates(program: Program) -> frozenset[str]:
-    """The symbols that may be padded: sizes of arguments that no integer argument or stride names."""
-    found = set()
-    for symbol in program.symbols.values():
-        if symbol.backed and symbol.sources and all(isinstance(source, Size) for source in symbol.sources):
-            found.add(symbol.name)
-    return frozenset(found)
+    """The symbols that may be padded: sizes of arguments, whatever else they are."""
+    symbols = program.symbols.values()
+    return frozenset(each.name for each in symbols if each.backed and any(isinstance(s, Size) for s in each.sources))
 
 
 @attrs.frozen
@@ -77,8 +75,13 @@ def choose(
 
 
 def _conditions(program: Program, values: Mapping[str, int]) -> list[Term]:
-    """The guards on symbols that have a value before the program runs."""
-    return [guard.term for guard in program.guards if {symbol.name for symbol in guard.term.symbols} <= values.keys()]
+    """The guards on symbols that have a value before the program runs, and the least and most that these may be."""
+    terms = [guard.term for guard in program.guards]
+    for name, (low, high) in program.guards.ranges.items():
+        symbol = arithmetic.symbol(name)
+        terms += [] if low is None or low <= 0 else [boolean.ge(symbol, low)]
+        terms += [] if high is None else [boolean.le(symbol, high)]
+    return [term for term in terms if {symbol.name for symbol in term.symbols} <= values.keys()]
 
 
 def plan(

@@ -48,7 +48,7 @@ class Extent:
     def _compared(self, function: Callable[..., Term], other: Any) -> Any:
         other = other.term if isinstance(other, Extent) else arithmetic.integer(other)
         term = function(self.term, other)
-        return term is boolean.TRUE if term in (boolean.TRUE, boolean.FALSE) else Condition(self.region, term)
+        return term is boolean.TRUE if term is boolean.TRUE or term is boolean.FALSE else Condition(self.region, term)
 
     def __add__(self, other: Any) -> Any:
         return self._combined(arithmetic.add, self, other)

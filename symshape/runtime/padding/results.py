@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -53,7 +54,9 @@ class Part:
             for dim, (cap, size) in enumerate(zip(self._caps, apart, strict=True))
             if varies(size)
         ]
-        self._whole = numbers.places([length(axis) for axis in axes]) if len(apart) != len(axes) else None
+        merged = len(apart) != len(axes)
+        self._whole = numbers.places([length(axis) for axis in axes]) if merged else None
+        self._apart = numbers.places(apart) if merged else None
 
     def at(self, found: Sequence[int]) -> Callable[[torch.Tensor], torch.Tensor]:
         """What answers the valid part in a call with these numbers."""
@@ -67,6 +70,17 @@ class Part:
             return part if whole is None else part.reshape(whole)
 
         return narrow
+
+    def apart(self, buffer: torch.Tensor, found: Sequence[int]) -> torch.Tensor:
+        """The valid part of a contiguous tensor as a view: a dimension that is made of several sizes is split."""
+        part = buffer if self._apart is None else buffer.view(self._caps)
+        for dim, cap, place in self._padded:
+            part = part if found[place] == cap else part.narrow(dim, 0, found[place])
+        return part
+
+    def sizes_apart(self, found: Sequence[int]) -> tuple[int, ...] | None:
+        """The sizes of :meth:`apart`; None where they are those of the tensors."""
+        return None if self._apart is None else tuple([found[place] for place in self._apart])
 
 
 def aliased_storages(graph: Graph) -> frozenset[int]:
@@ -90,18 +104,40 @@ class Layout:
         """The same layout over a tensor's memory, from ``offset`` on."""
         return tensor.as_strided(self.sizes, self.strides, offset)
 
+    @property
+    def end(self) -> int:
+        """Where its last element ends in memory."""
+        if 0 in self.sizes:
+            return 0
+        return self.offset + 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
+
+    @property
+    def dense(self) -> bool:
+        """Whether its elements fill memory from its start to its end, each once."""
+        reach = 1
+        for stride, size in sorted(zip(self.strides, self.sizes, strict=True)):
+            if size != 1 and stride != reach:
+                return False
+            reach *= size
+        return not self.offset
+
     def holding(self, part: torch.Tensor) -> torch.Tensor:
         """A fresh tensor of this layout with the elements of ``part``."""
         if self.plain or not part.numel():
             return torch.empty_strided(self.sizes, self.strides, dtype=part.dtype, device=part.device).copy_(part)
-        reach = 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
-        memory = torch.empty(self.offset + reach, dtype=part.dtype, device=part.device)
+        memory = torch.empty(self.end, dtype=part.dtype, device=part.device)
+        self.fill(memory, part)
+        return self.view(memory, self.offset)
+
+    def fill(self, memory: torch.Tensor, part: torch.Tensor) -> None:
+        """Puts the elements of ``part`` where they lie in memory of this layout; repeated ones once."""
+        if 0 in self.sizes:
+            return
         repeated = [stride == 0 for stride in self.strides]
         kept = tuple(1 if each else size for each, size in zip(repeated, self.sizes, strict=True))
         for dim, each in enumerate(repeated):
             part = part.narrow(dim, 0, 1) if each else part
         memory.as_strided(kept, self.strides, self.offset).copy_(part)
-        return self.view(memory, self.offset)
 
 
 class LayoutOf:
@@ -127,6 +163,10 @@ class LayoutOf:
         return Layout(sizes, strides, offset)
 
 
+Computed = tuple[Part, LayoutOf, int]
+"""Of a computed result: its valid part, its layout, and its place among the tensors of the padded program."""
+
+
 def _refused(reason: str, symbols: frozenset[str]) -> Refusal:
     return Refusal("", "the results", reason, "", symbols)
 
@@ -144,7 +184,7 @@ class Results:
         numbers: the integers of results; whoever needs more of them in a call adds them before the first one.
 
     Raises:
-        Refusal: two results share memory, or one is a view of an argument under another dtype.
+        Refusal: one is a view of an argument, or of another result, under another dtype.
     """
 
     def __init__(
@@ -159,25 +199,28 @@ class Results:
         self._read = frozenset(read)
         self._inputs = {id(each.value.storage): each for each in graph.inputs}
         self._lifted = {id(each.value.storage): each for each in graph.lifted if not each.constant}
-        seen: dict[int, Value] = {}
-        for value in self._flat:
-            if not isinstance(value, Value):
-                continue
+        sharing: dict[int, list[Value]] = {}
+        for value in dict.fromkeys(each for each in self._flat if isinstance(each, Value)):
             root = self._inputs.get(id(value.storage)) or self._lifted.get(id(value.storage))
             if root is not None and root.value.spec.dtype is not value.spec.dtype:
                 raise _refused("one is a view of an argument under another dtype", symbols)
-            if root is None and seen.setdefault(id(value.storage), value) is not value:
-                raise _refused("two of them share memory", symbols)
+            if root is None:
+                sharing.setdefault(id(value.storage), []).append(value)
+                if sharing[id(value.storage)][0].spec.dtype is not value.spec.dtype:
+                    raise _refused("one is a view of another one under another dtype", symbols)
         self.numbers = Numbers()
         self._makers: list[MakerAt] = []
         self._order: list[tuple[int, Any]] = []  # which made tensor, or (-1) which value
-        places: dict[Value, int] = {}
+        together = [values for values in sharing.values() if len(values) > 1]
+        self._memories = [_Memory([self._computed(value) for value in values]) for values in together]
+        places = {value: place for place, value in enumerate(itertools.chain.from_iterable(together))}
+        first = len(places)
         for each in self._flat:
             if not isinstance(each, Value):
                 self._order.append((-1, each))
                 continue
             if each not in places:
-                places[each] = len(self._makers)
+                places[each] = first + len(self._makers)
                 self._makers.append(self._maker(each))
             self._order.append((places[each], None))
 
@@ -188,10 +231,13 @@ class Results:
         valid parts of what it makes of the tensors.
         """
         makers = [maker_at(found, lend) for maker_at in self._makers]
+        memories = [memory.at(found) for memory in self._memories]
         order = [(place, None if place >= 0 else self._known(known, values)) for place, known in self._order]
 
         def answer(tensors: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[Any]:
             made = [maker(tensors, leaves) for maker in makers]
+            if memories:
+                made = [view for memory in memories for view in memory(tensors)] + made
             return [made[place] if place >= 0 else known for place, known in order]
 
         return answer
@@ -215,9 +261,34 @@ class Results:
             if value is lifted.value:
                 return lambda found, lend: lambda tensors, leaves: tensor
             return partial(_view_of_parameter, LayoutOf(value, self.numbers), tensor)
+        return partial(_copy, *self._computed(value), self._outputs[value][1].tensor not in self._read)
+
+    def _computed(self, value: Value) -> Computed:
         place, padded = self._outputs[value]
-        part, layout = Part(padded.axes, self.numbers), LayoutOf(value, self.numbers)
-        return partial(_copy, part, layout, place, padded.tensor not in self._read)
+        return Part(padded.axes, self.numbers), LayoutOf(value, self.numbers), place
+
+
+class _Memory:
+    """Results that share one memory: all of it is copied, once where one of them fills it."""
+
+    def __init__(self, computed: Sequence[Computed]) -> None:
+        self._computed = computed
+
+    def at(self, found: Sequence[int]) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
+        """What makes the results of a call with these numbers."""
+        rows = [(part.at(found), layout_of.at(found), place) for part, layout_of, place in self._computed]
+        layouts = [layout for _, layout, _ in rows]
+        end = max(layout.end for layout in layouts)
+        whole = next((row for row in rows if row[1].dense and row[1].end == end), None)
+
+        def make(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            like = tensors[rows[0][2]]
+            memory = torch.empty(end, dtype=like.dtype, device=like.device)
+            for narrow, layout, place in rows if whole is None else (whole,):
+                layout.fill(memory, narrow(tensors[place]))
+            return [layout.view(memory, layout.offset) for layout in layouts]
+
+        return make
 
 
 def _view_of_argument(layout_of: LayoutOf, position: int, found: Sequence[int], lend: Lend | None) -> Maker:

@@ -3,8 +3,9 @@
 A padded program is made for one bucket, with the capacities as plain integers in its arguments.  Programs of other
 buckets mostly differ in these integers alone, so that one compilation with symbolic sizes can serve them all.  The
 formulas are guessed by comparing programs made at a few capacities, and never trusted: a bucket is served only if its
-own program, op by op and integer by integer, is what the formulas come to at its capacities.  (Where two capacities
-happen to be equal it may not be: equal parts of a padded program are computed once.)
+own program, op by op and integer by integer, is what the formulas come to at its capacities.  The programs that are
+compared compute equal parts each for itself (``pad(…, apart=True)``): else two capacities that happen to be equal would
+give a program another form.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from symshape.graph.steps import (
     written_values,
 )
 from symshape.runtime.padding.emission import Emission, Repair
+from symshape.runtime.padding.merged import Merged
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.versions import Versions
 
@@ -94,6 +95,7 @@ class PaddedGraph:
         return [*(each.value for each in self.graph.inputs), *(each.value for each in self.graph.lifted)]
 
 
+_CLONE, _COPY = torch.ops.aten.clone.default, torch.ops.aten.copy_.default
 _READS_MEMORY = frozenset(
     f"aten::{name}"
     for name in (
@@ -111,6 +113,7 @@ def pad(
     aliased: frozenset[int] = frozenset(),
     *,
     any_randomness: bool = False,
+    apart: bool = False,
 ) -> PaddedGraph:
     """The padded program for a region of sizes.
 
@@ -120,22 +123,24 @@ def pad(
         device: where it computes.
         aliased: ids of storages of which an output is answered from the call's own tensors, so that nothing is needed.
         any_randomness: whether other random numbers than eager's will do.
+        apart: whether equal parts are computed each for itself, so that the form of the program does not depend on
+            which capacities happen to be equal.
 
     Raises:
         Refusal: an op refuses.
     """
-    return _Transform(graph, region, device, aliased, any_randomness).run()
+    return _Transform(graph, region, Emission(device, apart=apart), aliased, any_randomness).run()
 
 
 class _Transform:
     """One walk over a graph."""
 
     def __init__(
-        self, graph: Graph, region: Region, device: torch.device, aliased: frozenset[int], any_randomness: bool
+        self, graph: Graph, region: Region, emission: Emission, aliased: frozenset[int], any_randomness: bool
     ) -> None:
         self.graph = graph
         self.region = region
-        self.emission = Emission(device)
+        self.emission = emission
         self.aliased = aliased
         self.any_randomness = any_randomness
         self.values = Versions(self.emission, self._again, self._argument, self._true)
@@ -158,10 +163,11 @@ class _Transform:
         return self._finish()
 
     def _roots(self) -> None:
+        merged = Merged(self.graph)
         for each in self.graph.inputs:
             spec = each.value.spec
             try:
-                axes = tuple(normal((self._size(size),)) for size in spec.sizes)
+                axes = tuple(normal(map(self._size, merged.parts(size) or (size,))) for size in spec.sizes)
             except Refuse as refuse:
                 raise Refusal("", each.path, refuse.message, refuse.remedy, self._all()) from refuse
             value = self.emission.value(_at_capacity(axes, spec))
@@ -318,7 +324,9 @@ class _Transform:
         returned = [value for value in changed if value in places]
         stored = {value: padded for value, padded in changed.items() if value not in places}
         tensors, last = self._stores(results, stored)
-        tensors += [changed[value].tensor for value in returned]
+        lying = self.emission.sharing(self.inputs) if returned else ()  # what is written may be read where it is
+        new = (changed[value].tensor for value in returned)
+        tensors += [self.emission.call(_CLONE, each) if each in lying else each for each in new]
         steps = without_dead_code(list(self.emission.nodes), (*tensors, *(each.args[1] for each in last)))
         steps = (*steps, *last)
         read = set(values_in([step.args for step in steps if isinstance(step, Node)])) | set(tensors)
@@ -326,10 +334,9 @@ class _Transform:
         sizes = {term: value for term, value in self.emission.sizes.items() if value in read}
         inputs = [Input(i, f"input{i}", value) for i, value in enumerate((*self.inputs, *sizes.values()))]
         _, tree = pytree.tree_flatten([0] * len(tensors))
+        lifted = tuple(each for each in self.lifted if each.value in read)
         return PaddedGraph(
-            Graph(
-                tuple(inputs), tuple(each for each in self.lifted if each.value in read), steps, tuple(tensors), tree
-            ),
+            Graph(tuple(inputs), lifted, steps, tuple(tensors), tree),
             tuple(self.axes),
             tuple(sizes),
             {value: (i, results[value]) for i, value in enumerate(wanted)},
@@ -357,14 +364,12 @@ class _Transform:
         if not targets:
             return [padded.tensor for padded in results.values()], []
         lying = self.emission.sharing(targets)
-        clone = torch.ops.aten.clone.default
 
         def apart(tensor: Any) -> Any:
-            return self.emission.call(clone, tensor) if tensor in lying else tensor
+            return self.emission.call(_CLONE, tensor) if tensor in lying else tensor
 
         tensors = [apart(padded.tensor) for padded in results.values()]
-        copy = torch.ops.aten.copy_.default
-        last = [Node(copy, (target, apart(new)), {}, (target,), single=True) for target, new in targets.items()]
+        last = [Node(_COPY, (target, apart(new)), {}, (target,), single=True) for target, new in targets.items()]
         return tensors, last
 
 

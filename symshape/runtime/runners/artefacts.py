@@ -222,7 +222,7 @@ class Artefacts:
             return None
         names = slot_names(len(self._slots))
         ranges = dict.fromkeys(names, (None, None))
-        return compile_check(GuardSet(tuple(conditions), ranges), names)
+        return compile_check(GuardSet(conditions, ranges=ranges), names)
 
 
 def _renamed(text: str, symbols: dict[str, str]) -> str:

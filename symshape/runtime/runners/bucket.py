@@ -17,6 +17,7 @@ from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.results import Answer, Lend, Part
+from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import Lease, Weight
@@ -35,6 +36,7 @@ class Placement:
         answer: makes the results.
         back: for each input that the program writes to, its place, and from the tensors to its new elements.
         fill: which share of the capacities the sizes are.
+        merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
     """
 
     inputs: list[torch.Tensor]
@@ -42,6 +44,7 @@ class Placement:
     answer: Answer
     back: Sequence[tuple[int, Callable[[Sequence[torch.Tensor]], torch.Tensor]]] = ()
     fill: float = 1.0
+    merged: Sequence[tuple[int, tuple[int, ...]]] = ()
 
 
 _data_ptr = torch.Tensor.data_ptr
@@ -52,7 +55,6 @@ class Bucket:
 
     Attributes:
         made: the plan.
-        buffers: the inputs at their capacities.
         sizes: the true sizes that the program reads.
         weight: the bytes that it takes, as counted from the sizes of its tensors.
         recording: what runs the program; None until it is captured.
@@ -63,6 +65,7 @@ class Bucket:
         lease: its place in the store.
 
     Args:
+        bound: which inputs are read where the caller has them; shared by all buckets of a program.
         kernels: compiles the program, too; None for eager's kernels alone.
         timed: whether the program is timed even if there is one way only to run it.
     """
@@ -76,6 +79,7 @@ class Bucket:
         kernels: Kernels | None = None,
         *,
         timed: bool = False,
+        bound: BoundInputs | None = None,
     ) -> None:
         assert made.padded is not None
         assert made.results is not None
@@ -86,11 +90,17 @@ class Bucket:
         self._numbers = made.results.numbers
         self._parts = [Part(axes, self._numbers) for axes in made.padded.axes]
         self._true = self._numbers.places(made.padded.sizes)
-        specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
-        self.buffers = [torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device) for spec in specs]
+        self._specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
+        self._bound = bound
+        steady = bound.steady if bound is not None else ()
+        self._moving = [place for place in range(len(self._specs)) if place not in steady]
+        self._whole: list[int] = []  # steady inputs that are copied all the same
         self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
         self._run = compile_graph(fuse(graph) if device.type == "cuda" else graph, {})
-        self._arguments = [*self.buffers, *self.sizes.unbind()]
+        self._arguments: list[Any] = [None] * len(self._specs) + [*self.sizes.unbind()]
+        self._buffers: dict[int, torch.Tensor] = {}
+        for place in self._moving:
+            self._allocate(place)
         self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
@@ -103,9 +113,18 @@ class Bucket:
         self.captures = 0
         self.milliseconds = 0.0
         self.wrote = False
-        self._writes = bool(made.padded.written or made.padded.stored)
         self._addresses: list[int] = []
         self.lease: Lease
+
+    def _allocate(self, place: int) -> None:
+        spec = self._specs[place]
+        made = torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device)
+        self._buffers[place] = self._arguments[place] = made
+
+    @property
+    def buffers(self) -> list[torch.Tensor]:
+        """What inputs are copied to, at their capacities."""
+        return list(self._buffers.values())
 
     @staticmethod
     def weight_of(made: Plan) -> Weight:
@@ -129,14 +148,16 @@ class Bucket:
     def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
         """Where a call with these sizes goes; with ``lend``, results are not copied."""
         found = self._numbers.at(values)
-        parts = [part.at(found)(buffer) for part, buffer in zip(self._parts, self.buffers, strict=True)]
+        parts = [self._parts[place].apart(self._buffers[place], found) for place in self._moving]
+        shapes = [(number, self._parts[place].sizes_apart(found)) for number, place in enumerate(self._moving)]
         back = [
             (position, partial(_valid, self._parts[position].at(found), place))
             for position, place in self._padded.written
         ]
         fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
         answer = self._results.at(values, found, lend)
-        return Placement(parts, self._written(found), answer, back, fill)
+        merged = [(number, shape) for number, shape in shapes if shape is not None]
+        return Placement(parts, self._written(found), answer, back, fill, merged)
 
     def _written(self, found: Sequence[int]) -> torch.Tensor:
         """The sizes that the program reads, on its device; no one waits for the copy."""
@@ -148,24 +169,56 @@ class Bucket:
         """The flat results of one call."""
         self.wrote = False
         with torch.no_grad():
-            if self._sized and self._written_for is not placement:
-                self._written_for = None
-                torch._foreach_copy_([*placement.inputs, self.sizes], [*inputs, placement.sizes])
-                self._written_for = placement
-            elif len(inputs) == 1:
-                placement.inputs[0].copy_(inputs[0])
-            elif inputs:
-                torch._foreach_copy_(placement.inputs, list(inputs))
-            tensors = self._ready()()
-            if self._writes:
-                self.wrote = True
-                for position, new in placement.back:
+            self._take(inputs, placement)
+            try:
+                tensors = self._ready()()
+                self.wrote = bool(self._padded.stored)
+                results = placement.answer(tensors, leaves)
+                for position, new in placement.back:  # only now: what is answered may lie in what is written
+                    self.wrote = True
                     inputs[position].copy_(new(tensors))
-            return placement.answer(tensors, leaves)
+            finally:
+                for place in self._bound.places if self._bound is not None else ():
+                    self._arguments[place] = None  # whose memory it is decides how long it stays
+            return results
+
+    def _take(self, inputs: Sequence[torch.Tensor], placement: Placement) -> None:
+        """Copies the inputs of a call that are not read in place, and the sizes if they are not there already."""
+        given, targets, bound = list(inputs), placement.inputs, self._bound
+        if bound is not None and bound.steady:
+            bound.see(inputs)
+            for place in bound.places:
+                self._arguments[place] = inputs[place]
+            given = [inputs[place] for place in self._moving]
+            if len(bound.places) != len(bound.steady):
+                targets = [*targets, *self._loose(bound)]
+                given += [inputs[place] for place in self._whole]
+        for place, shape in placement.merged:
+            given[place] = given[place].reshape(shape)
+        if self._sized and self._written_for is not placement:
+            self._written_for = None
+            torch._foreach_copy_([*targets, self.sizes], [*given, placement.sizes])
+            self._written_for = placement
+        elif len(given) == 1:
+            targets[0].copy_(given[0])
+        elif given:
+            torch._foreach_copy_(targets, given)
+
+    def _loose(self, bound: BoundInputs) -> list[torch.Tensor]:
+        """The buffers of the inputs that might be bound and are not."""
+        if len(self._whole) != len(bound.steady) - len(bound.places):
+            self._whole = [place for place in bound.steady if place not in bound.places]
+            for place in self._whole:
+                if place not in self._buffers:
+                    self._allocate(place)
+        return [self._buffers[place] for place in self._whole]
 
     def warm_up(self) -> None:
         """Captures the program, with what the buffers hold, and runs it once; what it writes is undone."""
         with torch.no_grad(), self._undone():
+            if self._bound is not None:
+                self._bound.let_go()  # there is no call whose inputs could be read
+                self._loose(self._bound)
             self._written_for = None
             self.sizes.copy_(self._written(self._numbers.at({**self.made.exact, **self.made.caps})))
             self._ready()()
@@ -186,6 +239,8 @@ class Bucket:
         What was captured before stays if that fails, and is not taken for the new one.
         """
         addresses = list(map(_data_ptr, self._lifted))
+        if self._bound is not None:
+            addresses += [-len(self._bound.places), *self._bound.addresses]
         if self.recording is None or self._addresses != addresses:
             with self._undone():
                 self.recording = self._recorded(self._again)
@@ -210,7 +265,7 @@ class Bucket:
 
     def _compile(self, kernels: Kernels) -> None:
         """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on."""
-        found = kernels.compiled(self._padded, self.buffers, self.sizes)
+        found = kernels.compiled(self._padded, self._arguments[: len(self._specs)], self.sizes)
         self._asked = kernels.state
         if found is None:
             return

@@ -17,6 +17,7 @@ from symshape.runtime.padding.buckets import fine_step_up, step_up
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
+from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.bucket import Bucket, Placement
 from symshape.runtime.runners.graph_store import GraphStore, Weight
 from symshape.runtime.runners.kernels import Kernels
@@ -62,6 +63,7 @@ class BucketFinder:
         self._kernels = kernels
         self._timed = timed
         self._any_randomness = any_randomness
+        self._bound = None if lend is not None else BoundInputs(program.graph)  # what is lent may come back as an input
         self._number = store.number()
         self._symbols = list(program.positions.items())
         self._calls: OrderedDict[Any, Found] = OrderedDict()
@@ -98,6 +100,8 @@ class BucketFinder:
         if self._store.clock < until:
             return guest
         sizes = {name: values[place] for name, place in self._symbols}
+        if not all(sizes[name] for name in self._padded):
+            return None  # there is nothing to gain, and eager looks at less of its arguments then
         bucket = self._own(sizes, stream)
         if bucket is not None:
             own = bucket, bucket.place(sizes, self._lend)
@@ -155,7 +159,9 @@ class BucketFinder:
             return found
         pool = self._store.pool(stream) if self._device.type == "cuda" else None
         try:
-            bucket = Bucket(self._program, made, self._device, pool, self._kernels, timed=self._timed)
+            bucket = Bucket(
+                self._program, made, self._device, pool, self._kernels, timed=self._timed, bound=self._bound
+            )
         except torch.OutOfMemoryError as error:
             self._failed_for_now(key, f"out of memory: {error}")
             return None

@@ -99,14 +99,14 @@ def make_runner(
     name: RunnerName, program: Program, graphs: GraphStore, options: Options | None = None
 ) -> tuple[str, Runner]:
     """The runner for a program, and the name of the one that serves it."""
-    order = Order(
-        program=program, eager=EagerRunner(program), graphs=graphs, patient=name == "auto", options=options or Options()
-    )
+    eager = EagerRunner(program)
+    order = Order(program=program, eager=eager, graphs=graphs, patient=name == "auto", options=options or Options())
     if name != "auto":
         try:
             return name, RUNNERS[name].make(order)
         except Unfit as reason:
             events.emit(events.RunnerFallback(name, "eager", str(reason)))
+            eager.instead = f"{name}: {reason}"
             return "eager", order.eager
     for each, row in RUNNERS.items():
         if row.auto(program):

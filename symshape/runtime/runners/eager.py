@@ -10,14 +10,16 @@ class EagerRunner:
 
     Attributes:
         run: the program's own runner.
+        instead: which runner was asked for and cannot serve the program, and why; empty where none was.
     """
 
     def __init__(self, program: Program) -> None:
         self.run = program.run
+        self.instead = ""
 
     def release(self) -> None:
         """Nothing is held."""
 
     def describe(self) -> str:
-        """It has nothing to tell but its name."""
-        return "eager"
+        """Its name, and why it serves where another one was asked for."""
+        return f"eager, not {self.instead}" if self.instead else "eager"

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from symshape import events
+from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.template import Pad, Template, generalise
 from symshape.runtime.padding.transform import PaddedGraph
 from symshape.runtime.runners.artefacts import Artefact, Artefacts
@@ -37,11 +38,12 @@ class Kernels:
     """What Inductor made of the padded programs of one traced program.
 
     Args:
-        pad: makes the padded program of a region.
+        pad: makes the padded program of a region, equal parts apart.
         patience: after how many calls it starts to compile, in a thread of its own; None: at once, and calls wait.
 
     Attributes:
         busy: whether something is being compiled in the background.
+        reason: why a program runs eager's kernels for good, the first time that this was so; empty where none does.
     """
 
     def __init__(self, pad: Pad, patience: int | None = None) -> None:
@@ -52,6 +54,7 @@ class Kernels:
         self._closed = False
         self._lock = threading.RLock()
         self.busy = False
+        self.reason = ""
 
     @property
     def state(self) -> int:
@@ -84,7 +87,10 @@ class Kernels:
     def fail(self, error: Exception) -> None:
         """Compiles no more: what was compiled cannot be run."""
         self._closed = True
-        reason = f"{type(error).__name__}: {error}"
+        self._tell(f"{type(error).__name__}: {error}")
+
+    def _tell(self, reason: str) -> None:
+        self.reason = self.reason or reason
         events.emit(events.RunnerFallback("inductor's kernels", "eager's kernels", reason))
 
     def release(self) -> None:
@@ -115,10 +121,27 @@ class Kernels:
     def _artefacts(self, padded: PaddedGraph) -> Artefacts | None:
         if self._closed:
             return None
-        found = next((artefacts for template, artefacts in self._templates if template.serves(padded)), None)
+        own = self._apart(padded)
+        if own is None:
+            self._tell(f"computed apart, the program at {dict(padded.region.caps)} is another one")
+            return None
+        found = next((artefacts for template, artefacts in self._templates if template.serves(own)), None)
         if found is None and len(self._templates) < _MAX_TEMPLATES:
-            template = generalise(padded, self._pad)
+            template = generalise(own, self._pad)
             if template is not None:
                 found = Artefacts(template.graph, template.paths, template.slots, self.fail, _MAX_ARTEFACTS)
                 self._templates.append((template, found))
+        if found is None:
+            self._tell(
+                f"the program at {dict(padded.region.caps)} has no form in common with those of other capacities"
+            )
         return found
+
+    def _apart(self, padded: PaddedGraph) -> PaddedGraph | None:
+        """A bucket's program once more, equal parts apart; None where it takes or gives something else."""
+        region = padded.region
+        own = self._pad(Region(region.given, region.exact, region.caps))
+        places = [[place for place, _ in each.outputs.values()] for each in (own, padded)]
+        alike = own.sizes == padded.sizes and places[0] == places[1] and own.written == padded.written
+        counts = [(len(each.graph.inputs), len(each.graph.outputs)) for each in (own, padded)]
+        return own if alike and counts[0] == counts[1] else None

@@ -219,7 +219,8 @@ class PaddedRunner:
         """How many buckets there are for the program, and whose kernels they run."""
         kinds = [each.variants[0].kernels for each in self.buckets if each.variants]
         compiled = f", {kinds.count('inductor')} of them run Inductor's kernels" if "inductor" in kinds else ""
-        return f"padded, {len(self.buckets)} buckets{compiled}"
+        refused = "" if self._kernels is None or not self._kernels.reason else f" ({self._kernels.reason})"
+        return f"padded, {len(self.buckets)} buckets{compiled}{refused}"
 
     @property
     def judgement(self) -> str:
@@ -260,7 +261,7 @@ def _kernels(program: Program, device: torch.device, options: Options) -> Kernel
         return None  # what has effects is not run again and again to be timed
     aliased = aliased_storages(program.graph)
     patience = _PATIENCE if options.kernels == "auto" else None
-    return Kernels(lambda region: pad(program.graph, region, device, aliased), patience)
+    return Kernels(lambda region: pad(program.graph, region, device, aliased, apart=True), patience)
 
 
 def _repairs(made: Plan) -> int:

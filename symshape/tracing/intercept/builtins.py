@@ -8,7 +8,8 @@ ours for the time of the trace, as do ``len``, for which Python takes nothing bu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import GenericAlias
 from typing import Any
@@ -70,6 +71,15 @@ def plain_len(value: Any) -> Any:
     if type(value) is SymbolicTensor and value._spec.sizes:
         return outward(value._spec.sizes[0])
     return len(value)
+
+
+def plain_numel(size: Sequence[Any]) -> Any:
+    """``torch.Size.numel``, which C computes with plain numbers only.
+
+    >>> plain_numel(torch.Size([2, 3]))
+    6
+    """
+    return math.prod(size)
 
 
 def plain_divmod(a: Any, b: Any) -> Any:

@@ -50,6 +50,7 @@ class Changes:
         problems: what cannot be repeated, in words.
         changes: what perhaps can.
         given: the ids of lists and dictionaries among the arguments.
+        returned_arguments: which leaves of the result stand for which of those.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -58,6 +59,7 @@ class Changes:
         self.problems: list[str] = []
         self.changes: list[Change] = []
         self.given: set[int] = set()
+        self.returned_arguments: dict[int, tuple[Any, ...]] = {}
 
     @functools.cached_property
     def _objects(self) -> dict[int, Any]:
@@ -117,6 +119,8 @@ def of_container(recorder: Recorder, container: Container) -> Variable | None:
 def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variable]:
     """Those of certain places that the program read, and that can be read at each call; gradients in any case."""
     found: list[Variable] = []
+    if not wanted:
+        return found
     for place in recorder.places:
         if where_of(place) in wanted or _is_gradient(place.owner, place.key):
             variable = _variable(recorder, place)

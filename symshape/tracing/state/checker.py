@@ -1,8 +1,9 @@
 """Whether the places that a program read still hold what they held, in a time that hardly grows with their number.
 
-Most places are items of dictionaries (attributes, parameters, submodules, globals) that nobody writes.  Those
-dictionaries are watched as wholes (``dict_versions``); the other places, and the dictionaries that somebody does write
-(a counter, the globals of a script), are compared one by one (``comparison``).  Where a watch is lost everything is
+Most places are items of dictionaries (attributes, parameters, submodules, globals, what stands in classes) that nobody
+writes.  Those dictionaries are watched as wholes (``dict_versions``); the other places, and the dictionaries that
+somebody does write (a counter, the globals of a script), are compared one by one (``comparison``), and so are the bases
+of the classes.  Where a watch is lost everything is
 compared, for a while in which the writers show themselves, and what stayed quiet is watched again; each time the while
 is longer, so that watching never costs more than it saves.  Without torch's guards everything is compared each time.
 """
@@ -19,6 +20,8 @@ import attrs
 
 from symshape.tracing.state import dict_versions
 from symshape.tracing.state.comparison import UNREADABLE, Comparison, Hooks, Places
+from symshape.tracing.state.direct import dicts_of_classes
+from symshape.tracing.state.places import Attribute
 
 _WORTH = 40  # places in dictionaries: with fewer, comparing is as quick
 _FIRST_WAIT = 8  # checks in a row that hold, before the first watch: it costs as much as some hundred comparisons
@@ -104,12 +107,16 @@ class Checker:
         """Watches the dictionaries that nobody wrote lately; answers for all places as they are under the watch."""
         now = dict_versions.versions(self._dicts)
         quiet = [each for each, then, version in zip(self._dicts, noted, now, strict=True) if then == version]
+        if not dict_versions.sees_classes():
+            of_classes = {id(each) for place in self._places.cells for each in dicts_of_classes(place)}
+            quiet = [each for each in quiet if id(each) not in of_classes]
         if 2 * len(quiet) < len(self._dicts):
             self._drop()
             return True
         watch = dict_versions.DictWatch(quiet)
         chosen = set(map(id, quiet))
-        rest = self._places.with_owners(lambda place: id(_watchable(place)) not in chosen)
+        rest = self._places.with_owners(lambda place: not _says_all(_watchable(place), chosen))
+        rest = attrs.evolve(rest, cells=[*rest.cells, *_bases_of(self._places, rest)])
         others = Comparison(rest, (watch.check, watch.world))
         if not self._compare():  # what holds now was so when the watch began, or was written since and the watch saw it
             self._left, self._noted = self._wait, None
@@ -118,21 +125,33 @@ class Checker:
         return True
 
 
-def _watchable(place: Any) -> dict[Any, Any] | None:
-    """The dictionary whose version says all about a place, if there is one.
+def _watchable(place: Any) -> tuple[dict[Any, Any], ...]:
+    """The dictionaries whose versions say all about a place; none where there is more to it.
 
     The order of an OrderedDict can change without a new version; other subclasses may read in their own way.
     """
     owner = place.owner
     ordered = hasattr(place, "items") or (isinstance(place, Hooks) and len(place.functions) > 1)
     if type(owner) is dict or (type(owner) is OrderedDict and not ordered):
-        return owner
-    return None
+        return (owner,)
+    return dicts_of_classes(place)
+
+
+def _says_all(dicts: tuple[dict[Any, Any], ...], watched: set[int]) -> bool:
+    return bool(dicts) and all(id(each) in watched for each in dicts)
+
+
+def _bases_of(places: Places, rest: Places) -> list[Attribute]:
+    """The bases of the classes whose attributes are watched: they can change while no dictionary does."""
+    left = set(map(id, rest.cells))
+    watched = [each for each in places.cells if isinstance(each, Attribute) and id(each) not in left]
+    known = {id(each.owner) for each in rest.cells if each.key == "__mro__"}
+    found = {id(each.owner): each for each in watched if id(each.owner) not in known}
+    return [Attribute(each.owner, "__mro__", each.owner.__mro__, each.name) for each in found.values()]
 
 
 def _dicts(places: Places) -> list[dict[Any, Any]]:
     """The dictionaries to watch; none if it is not worth it."""
     owned = itertools.chain(places.cells, places.containers, places.tables, places.hooks)
-    found = map(_watchable, owned)
-    dicts = [each for each in found if each is not None]
+    dicts = [each for place in owned for each in _watchable(place)]
     return list({id(each): each for each in dicts}.values()) if len(dicts) >= _WORTH else []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dis
 import opcode as opcodes
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -49,6 +50,9 @@ class Instruction(NamedTuple):
     arg: int
 
 
+_made = Instruction._make
+
+
 def is_checked() -> bool:
     """Whether this Python's code is one that can be read and written here."""
     return sys.version_info[:2] in CHECKED_VERSIONS and sys.implementation.name == "cpython"
@@ -58,13 +62,15 @@ def instructions(units: bytes) -> list[Instruction]:
     """The instructions of ``co_code``, in order."""
     found = []
     start = at = arg = 0
-    while at < len(units) >> 1:
-        opcode = units[2 * at]
-        arg = arg << 8 | units[2 * at + 1]
+    size = len(units) >> 1
+    opcodes, args = units[::2], units[1::2]
+    while at < size:
+        opcode = opcodes[at]
+        arg = arg << 8 | args[at] if arg else args[at]
         at += 1
         if opcode != _EXTENDED_ARG:
             at += _CACHES[opcode]
-            found.append(Instruction(start, at, opcode, arg))
+            found.append(_made((start, at, opcode, arg)))
             start, arg = at, 0
     return found
 
@@ -115,10 +121,12 @@ def _moved(old: list[Instruction], blocks: list[bytes]) -> list[int]:
     """By old unit (and the one after the last): the new one; inside an instruction, that of the next one."""
     moved = []
     at = 0
-    for each, block in zip(old, blocks, strict=True):
+    for (start, end, _, _), length in zip(old, map(len, blocks), strict=True):
         moved.append(at)
-        at += len(block) >> 1
-        moved += [at] * (each.end - each.start - 1)
+        at += length >> 1
+        inside = end - start - 1
+        if inside:
+            moved += [at] * inside
     moved.append(at)
     return moved
 
@@ -127,9 +135,9 @@ def _with_jumps(old: list[Instruction], blocks: list[bytes]) -> list[int]:
     """Sets the arguments of the jumps; a jump that grows moves what others jump to, so until none does."""
     jumps = []
     for i, each in enumerate(old):
-        back = _JUMPS.get(each.opcode)
-        if back is not None:
-            jumps.append((i, each, each.end - each.arg if back else each.end + each.arg))
+        opcode = each[2]
+        if opcode in _JUMPS:
+            jumps.append((i, each, each.end - each.arg if _JUMPS[opcode] else each.end + each.arg))
     while True:
         moved = _moved(old, blocks)
         grown = False
@@ -176,14 +184,7 @@ _NO_COLUMNS, _LONG, _NO_LINE = 13, 14, 15
 _LONGEST = 8
 
 
-class _Location(NamedTuple):
-    """Where the units of an entry come from: the form of the entry, the line, its bytes past the line, and all."""
-
-    units: int
-    form: int
-    line: int
-    columns: bytes
-    entry: bytes
+_ENTRY = re.compile(rb"[\x80-\xff][\x00-\x7f]*")
 
 
 def _line_table(code: types.CodeType, moved: list[int]) -> bytes:
@@ -191,58 +192,55 @@ def _line_table(code: types.CodeType, moved: list[int]) -> bytes:
     made = bytearray()
     last = len(moved) - 1
     at = done = 0
-    line = before = code.co_firstlineno
-    for each in _locations(code.co_linetable, line):
-        at = min(at + each.units, last)
+    line = before = now = code.co_firstlineno
+    for entry in _ENTRY.findall(code.co_linetable):
+        first = entry[0]
+        form, old_units = first >> 3 & 15, (first & 7) + 1
+        begin = 1
+        if form >= _ONE_LINE:
+            if form < _NO_COLUMNS:
+                now += form - _ONE_LINE
+                form = _ONE_LINE
+            elif form != _NO_LINE:
+                step, begin = _line_step(entry)
+                now += step
+        at = min(at + old_units, last)
         units = moved[at] - done
         done = moved[at]
-        as_it_was = units == each.units and line == before
-        before = each.line
+        as_it_was = units == old_units and line == before
+        before = now
         if as_it_was:
-            made += each.entry
-            line = before
+            made += entry
+            line = now
             continue
+        columns = entry[begin:]
         while units > 0:
             length = min(units, _LONGEST)
             units -= length
-            _append_location(made, each, each.line - line, length)
-            if each.form != _NO_LINE:
-                line = each.line
+            _append_location(made, form, columns, now - line, length)
+            if form != _NO_LINE:
+                line = now
     while done < moved[last]:  # the table was too short
         length = min(moved[last] - done, _LONGEST)
         done += length
-        _append_location(made, _Location(length, _NO_LINE, line, b"", b""), 0, length)
+        _append_location(made, _NO_LINE, b"", 0, length)
     return bytes(made)
 
 
-def _locations(table: bytes, line: int) -> Iterator[_Location]:
-    at = 0
-    size = len(table)
-    while at < size:
-        start = at
-        form, units = table[at] >> 3 & 15, (table[at] & 7) + 1
+def _line_step(entry: bytes) -> tuple[int, int]:
+    """How many lines further an entry is that says so in sixes of bits, the lowest first; where its columns begin."""
+    delta = shift = 0
+    at, more = 1, _MORE
+    while more:
+        more = entry[at] & _MORE
+        delta |= (entry[at] & _SIX) << shift
+        shift += 6
         at += 1
-        if form in (_NO_COLUMNS, _LONG):
-            delta = shift = 0
-            more = _MORE
-            while more:
-                more = table[at] & _MORE
-                delta |= (table[at] & _SIX) << shift
-                shift += 6
-                at += 1
-            line += -(delta >> 1) if delta & 1 else delta >> 1
-        elif _ONE_LINE <= form < _NO_COLUMNS:
-            line += form - _ONE_LINE
-            form = _ONE_LINE
-        begin = at
-        while at < size and table[at] < _FIRST:
-            at += 1
-        yield _Location(units, form, line, table[begin:at], table[start:at])
+    return -(delta >> 1) if delta & 1 else delta >> 1, at
 
 
-def _append_location(made: bytearray, location: _Location, delta: int, units: int) -> None:
+def _append_location(made: bytearray, form: int, columns: bytes, delta: int, units: int) -> None:
     """One entry, ``delta`` lines after the entry before; columns go where a form has no room for such a step."""
-    form, columns = location.form, location.columns
     if form < _SHORT_FORMS:
         if delta:
             form, columns = _NO_COLUMNS, b""

@@ -12,6 +12,7 @@ small dictionaries first, and answers no where they are missing or do not see a 
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import sys
 import sysconfig
@@ -107,6 +108,30 @@ def _works() -> bool:
         return False
 
 
+@functools.cache
+def sees_classes() -> bool:
+    """Whether writes to classes are seen, in the dictionaries behind them."""
+    return all(map(_sees_in_class, _WRITES_TO_CLASSES))
+
+
+def _sees_in_class(write: Callable[[Any], Any]) -> bool:
+    class Base:
+        a: Any = 19
+
+    class Derived(Base):
+        pass
+
+    (attributes,) = (each for each in gc.get_referents(Base.__dict__) if type(each) is dict)
+    for _ in range(20):  # so that the interpreter specialises
+        _ = (Derived.a, Derived().a)
+    before = versions([attributes])
+    watch = DictWatch([{"other": 1}, attributes])
+    if not (watch.unchanged() and watch.unchanged()):
+        return False
+    write(Base)
+    return not watch.unchanged() and versions([attributes]) != before
+
+
 def _sees(write: Callable[[Any, Any], Any]) -> bool:
     found = set()
     for kind in (dict, OrderedDict):
@@ -145,6 +170,13 @@ def _there_and_back(owner: Any, _: Any) -> None:
     owner.a = value
 
 
+_WRITES_TO_CLASSES: tuple[Callable[[Any], Any], ...] = (
+    lambda kind: setattr(kind, "a", None),
+    lambda kind: setattr(kind, "b", 1),
+    lambda kind: delattr(kind, "a"),
+    lambda kind: _there_and_back(kind, None),
+    lambda kind: type.__setattr__(kind, "__getattr__", lambda self, name: None),
+)
 _WRITES: tuple[Callable[[Any, Any], Any], ...] = (
     lambda owner, _: setattr(owner, "a", None),
     lambda owner, _: setattr(owner, "b", 1),

@@ -6,13 +6,16 @@ variable of the environment, what stands in a class).  What the function would l
 
 from __future__ import annotations
 
+import abc
 import functools
+import gc
 import os
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from symshape.tracing.state.lookups import Lookup
-from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Keys, Place
+from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys, Place
 
 _environment_get = os.environ.get
 
@@ -69,3 +72,42 @@ def _of_environment(place: Answer, name: str) -> Iterable[Cell] | None:
     value = MISSING if place.value is None else encode_value(place.value)
     now = kept.get(key, MISSING)
     return (Cell(kept, key, now if now == value else value, place.name),)  # the very object: compared at once
+
+
+# -- what stands in classes
+
+
+def dicts_of_classes(place: Place) -> tuple[dict[Any, Any], ...]:
+    """The dictionaries of the classes in which a place stands: while none is written it holds what it held.
+
+    An attribute of a class also depends on the order of its bases, which is to be compared. Empty where more plays a
+    part: a metaclass that answers in its own way, a descriptor that makes what it gives.
+    """
+    if isinstance(place, Attribute):
+        return _dicts_of_attribute(place.owner, place.key, place.value) if isinstance(place.owner, type) else ()
+    behind = _behind(place.owner) if type(place.owner) is types.MappingProxyType else None
+    return () if behind is None else (behind,)
+
+
+def _dicts_of_attribute(kind: type, key: str, value: Any) -> tuple[dict[Any, Any], ...]:
+    if type(kind) not in (type, abc.ABCMeta) or any(key in each.__dict__ for each in type(kind).__mro__):
+        return ()
+    found: list[dict[Any, Any]] = []
+    for each in (abc.ABCMeta, *kind.__mro__):  # a metaclass could learn to answer
+        behind = _behind(each.__dict__)
+        if behind is None:
+            return ()
+        found.append(behind)
+        if key in behind:
+            return tuple(found) if behind[key] is value and type(value) in _AS_THEY_STAND else ()
+    return tuple(found) if value is MISSING else ()
+
+
+_AS_THEY_STAND = (types.FunctionType, types.BuiltinFunctionType, tuple, list, dict, set, frozenset, *PLAIN)
+"""Kinds of what stands in a class that the class answers as they are."""
+
+
+def _behind(view: Any) -> dict[Any, Any] | None:
+    """The dictionary of a class that a view is of."""
+    found = [each for each in gc.get_referents(view) if type(each) is dict]
+    return found[0] if len(found) == 1 else None

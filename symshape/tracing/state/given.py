@@ -1,18 +1,25 @@
-"""The containers that a function was called with: it may not change them, nor give them back.
+"""The containers that a function was called with: what it did to them, and which of them it gives back.
 
-A graph is called with the tensors and numbers in them; the lists and dictionaries themselves it never sees.
+A graph is called with the tensors and numbers in them; the lists and dictionaries themselves it never sees.  Where it
+serves calls in the place of the function, they write to them (see ``calls/argument_writes.py``).
 """
 
 from __future__ import annotations
 
+import copy
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from symshape.calls import variables
+from symshape.calls.alike import PLAIN
+from symshape.calls.argument_writes import ArgumentContents, At, Held, Path, paths_of
 from symshape.calls.records import is_record
+from symshape.calls.variables import containers_in
+from symshape.tracing.state.changes import Change
 
 _ADVICE = "which a graph would not do; return what is new instead"
 
@@ -33,10 +40,49 @@ class Given:
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._args, self._kwargs = args, kwargs
         self._leaves, self._tree = self._flattened()
+        found = paths_of((tuple(args), dict(kwargs)))
+        self._paths = {id(each): path for path, each in reversed(found)}
+        self._before = [(path, each, copy.copy(each)) for path, each in found if self._paths[id(each)] == path]
         self.containers = {id(each) for each in _containers((*args, *kwargs.values()))}
 
     def _flattened(self) -> tuple[list[Any], pytree.TreeSpec]:
         return pytree.tree_flatten((tuple(self._args), dict(self._kwargs)), lambda each: is_record(type(each)))
+
+    def writes(self, is_kept: Callable[[Any], bool]) -> list[Change]:
+        """What the lists and dictionaries hold that were changed; they are put back, so that ``changes`` sees the rest.
+
+        Args:
+            is_kept: whether an object was there before the trace, and every later call has the very same.
+        """
+        changed = [(path, each, before) for path, each, before in self._before if not _same_items(each, before)]
+        found = [self._change(path, each, before, is_kept) for path, each, before in changed]
+        for _, each, before in changed:
+            variables.refill(each, before)
+        return found
+
+    def _change(self, path: Path, container: Any, before: Any, is_kept: Callable[[Any], bool]) -> Change:
+        pairs = list(before.items() if isinstance(before, dict) else enumerate(before))
+        held = {id(item): key for key, item in reversed(pairs) if type(item) not in PLAIN}
+        keys = tuple(container) if isinstance(container, dict) else None
+        items = list(container if keys is None else container.values())
+        new = [Held(held[id(each)]) if id(each) in held else each for each in items]
+        paths = self._paths
+        leaves, tree = pytree.tree_flatten(
+            new, is_leaf=lambda each: each is not new and (id(each) in paths or is_kept(each))
+        )
+        leaves = [At(paths[id(each)]) if id(each) in paths else each for each in leaves]
+        made = [id(each) for way, each in containers_in(new) if way and id(each) not in paths and not is_kept(each)]
+        contents = ArgumentContents(path, keys, f"a {type(container).__name__} among its arguments")
+        return Change(contents, leaves, tree, tuple(made), f"changes {contents.name}")
+
+    def returned(self, result: Any) -> tuple[Any, dict[int, Path]]:
+        """The result with None for each container that is given back, and which of its leaves stand for which."""
+        paths = self._paths
+        leaves, tree = pytree.tree_flatten(result, lambda each: id(each) in paths)
+        found = {position: paths[id(each)] for position, each in enumerate(leaves) if id(each) in paths}
+        if not found:
+            return result, {}
+        return pytree.tree_unflatten([None if i in found else each for i, each in enumerate(leaves)], tree), found
 
     def changes(self, result: Any) -> list[str]:
         """What is wrong with the arguments afterwards, or with the result, in words."""
@@ -47,6 +93,12 @@ class Given:
         if any(id(each) in self.containers for each in _containers((result,))):
             return ["returns a list or dictionary that is an argument of its own; return a copy of it"]
         return []
+
+
+def _same_items(now: Any, before: Any) -> bool:
+    if len(now) != len(before) or not all(map(_is, now, before)):  # of a dictionary, its keys
+        return False
+    return not isinstance(now, dict) or all(map(_is, now.values(), before.values()))
 
 
 def _is(one: Any, other: Any) -> bool:

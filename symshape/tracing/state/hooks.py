@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import types
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_modules
 
+from symshape.tracing.intercept.builtins import plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
 from symshape.tracing.state import loads, stores
 from symshape.tracing.state.instrument import Hooks
@@ -78,43 +80,57 @@ def tell(what: Callable[..., None], *args: Any, asker: str = "") -> None:
 
 
 def _enter(code: types.CodeType) -> None:
-    tell(Recorder.enter, code)
+    active = _active
+    if active is not None and id(code) in active.functions:
+        tell(Recorder.enter, code)
 
 
 def _load_global(name: str) -> Any:
     frame = sys._getframe(1)
-    names, builtins = frame.f_globals, frame.f_builtins
+    names = frame.f_globals
     active = _active
     recorded = active is not None and not active.busy and active.thread == threading.get_ident()
-    if active is not None and recorded:
+    if active is not None and recorded and ((id(names), name) not in active.seen or not active.alone):
         active.busy, active.asker = True, frame.f_code.co_filename
         try:
-            loads.load_global(active, name, names, builtins)
+            loads.load_global(active, name, names, frame.f_builtins)
         finally:
             active.busy = False
-    value = names[name] if name in names else builtins.get(name, MISSING)
+    value = names[name] if name in names else frame.f_builtins.get(name, MISSING)
     if value is MISSING:
         raise NameError(f"name {name!r} is not defined", name=name)
-    return _substitutes.of(value) if recorded else value
+    return _instead.get(id(value), value) if recorded else value
 
 
 def _load_attr(owner: Any, name: str) -> Any:
     active = _active
     if active is None or active.busy or active.thread != threading.get_ident():
         return getattr(owner, name)
-    active.busy, active.asker = True, sys._getframe(1).f_code.co_filename
-    try:
-        loads.load_attr(active, owner, name)
-    finally:
-        active.busy = False
+    if (id(owner), name) not in active.told:
+        active.busy, active.asker = True, sys._getframe(1).f_code.co_filename
+        try:
+            loads.load_attr(active, owner, name)
+        finally:
+            active.busy = False
+    if name in _WRAPPED:
+        return _wrapped(owner, name)
+    value = getattr(owner, name)
+    return _instead.get(id(value), value)
+
+
+_WRAPPED = frozenset({"__class__", "__getattribute__", "__setattr__", "__delattr__"})
+
+
+def _wrapped(owner: Any, name: str) -> Any:
+    """An attribute by which others are read or written under names that no code spells."""
     if name == "__class__":
         return class_of(owner)
+    if name == "numel" and type(owner) is torch.Size:
+        return functools.partial(plain_numel, owner)
     value = getattr(owner, name)
     if name == "__getattribute__":
         return _Reading(value, owner)
-    if name in ("__setattr__", "__delattr__"):
-        return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)
-    return _substitutes.of(value)
+    return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)
 
 
 def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
@@ -213,6 +229,7 @@ def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
 
 
 _substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr)
+_instead = _substitutes.table
 HOOKS = Hooks(
     enter=_enter,
     load_global=_load_global,

@@ -16,7 +16,7 @@ import torch
 from symshape.tracing.state import lookups, stores, trusted
 from symshape.tracing.state.classes import absent, class_entry, look_up, touch_member
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
-from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Namespace, Recorder
+from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Member, Namespace, Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import is_library
 
@@ -71,22 +71,21 @@ _QUIET = frozenset(
 
 
 def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builtins: dict[str, Any]) -> None:
-    """A global name is about to be read."""
-    if (id(namespace), name) not in recorder.seen or not recorder.alone:
-        before = recorder.namespace("", namespace)
-        if name in namespace:
-            value = namespace[name]
-            if isinstance(value, dict) and is_library(recorder.asker):
-                _registry(recorder, value, name)
-            recorder.entry(namespace, name, name, before)
-            return
-        recorder.absent("", namespace, name, before)
-        if name in trusted.BUILTINS:
-            recorder.touch(builtins[name], name)
-        elif name in builtins:
-            recorder.entry(builtins, name, name, recorder.namespace("builtins", builtins))
-        else:
-            recorder.absent("builtins", builtins, name, recorder.namespace("builtins", builtins))
+    """A global name is about to be read, which was not read before, or which another thread may have changed."""
+    before = recorder.namespace("", namespace)
+    if name in namespace:
+        value = namespace[name]
+        if isinstance(value, dict) and is_library(recorder.asker):
+            _registry(recorder, value, name)
+        recorder.entry(namespace, name, name, before)
+        return
+    recorder.absent("", namespace, name, before)
+    if name in trusted.BUILTINS:
+        recorder.touch(builtins[name], name)
+    elif name in builtins:
+        recorder.entry(builtins, name, name, recorder.namespace("builtins", builtins))
+    else:
+        recorder.absent("builtins", builtins, name, recorder.namespace("builtins", builtins))
 
 
 def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
@@ -188,7 +187,7 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     if owner is warnings and key in trusted.WARNING:
         recorder.tells("warns")
     if owner is decimal:
-        recorder.place(Answer(_decimal_context, _decimal_context(), "the context of decimal"))
+        recorder.place(Answer(decimal_context, decimal_context(), "the context of decimal"))
     if key == "__dict__":
         recorder.refuse(f"lists the names of the module {owner.__name__}, {NOT_TO_SEE}")
     if key in trusted.SETTERS and owner is torch:
@@ -249,55 +248,73 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
 def of_object(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of an object of a class of Python's."""
     kind = type(owner)
-    if key in trusted.LOGGING and issubclass(kind, (logging.Logger, logging.LoggerAdapter)):
+    logs = key in trusted.LOGGING and issubclass(kind, (logging.Logger, logging.LoggerAdapter))
+    if logs:
         recorder.tells("logs, or asks what is logged")
-    found = look_up(recorder, kind, key, kind.__qualname__)
+    member = recorder.members.get((id(kind), key)) or _member(recorder, kind, key)
     if id(owner) not in recorder.known:  # made while tracing: what it holds was loaded, or made, as well
         return
     name = recorder.names.get(id(owner), kind.__name__)
     full = f"{name}.{key}" if name else key
-    data = found is not MISSING and hasattr(type(found), "__set__")
-    if data and isinstance(found, types.MemberDescriptorType):
+    if member.is_slot:
         read_slot(recorder, owner, key, full)
         return
-    if isinstance(found, functools.cached_property):
+    if isinstance(member.found, functools.cached_property):
         stores.attribute(recorder, owner, key)
     attributes = lookups.attributes_of(owner)
-    if attributes is None or (data and key != "__dict__"):
+    if attributes is None or (member.first and key != "__dict__"):
         return
     if key == "__dict__":
         recorder.touch(attributes, name)
         return
-    before = recorder.namespace(name, attributes, not trusted.is_machinery(kind.__module__))
+    before = recorder.namespaces.get(id(attributes))
+    if before is None:
+        before = recorder.namespace(name, attributes, not trusted.is_machinery(kind.__module__))
     if key in attributes:
         recorder.entry(attributes, key, full, before)
-    elif issubclass(kind, torch.nn.Module):
-        _of_module(recorder, owner, key, found, name, before)
+    elif isinstance(owner, torch.nn.Module):
+        if not _of_module(recorder, owner, key, member.found, name, before):
+            return
     else:
         recorder.absent(name or kind.__name__, attributes, key, before)
+    if recorder.alone and not logs and (id(attributes), key) in recorder.seen:
+        recorder.told[id(owner), key] = owner
 
 
-def _of_module(recorder: Recorder, owner: torch.nn.Module, key: str, found: Any, name: str, before: Namespace) -> None:
-    """A method, parameter, buffer or submodule of a module, or nothing."""
-    full = f"{name}.{key}" if name else key
+def _member(recorder: Recorder, kind: type, key: str) -> Member:
+    found = look_up(recorder, kind, key, kind.__qualname__)
+    first = found is not MISSING and hasattr(type(found), "__set__")
+    member = Member(kind, found, first, first and isinstance(found, types.MemberDescriptorType))
+    recorder.members[id(kind), key] = member
+    return member
+
+
+def _of_module(recorder: Recorder, owner: torch.nn.Module, key: str, found: Any, name: str, before: Namespace) -> bool:
+    """A method, parameter, buffer or submodule of a module, or nothing; whether it need not be looked at again."""
+    attributes = owner.__dict__
     label = name or type(owner).__name__
-    recorder.absent(label, owner.__dict__, key, before)
+    recorder.absent(label, attributes, key, before)
     if found is not MISSING:
-        if found is torch.nn.Module.__dict__.get(key):
+        own = found is torch.nn.Module.__dict__.get(key)
+        if own:
             stores.by_module_method(recorder, owner, key)
         if key in _WALKS:
             for path, module in owner.named_modules():
                 _whole_module(recorder, f"{name}.{path}".strip("."), module)
-        return
+            return False
+        return not own or key in trusted.READING_METHODS
     for each in TABLES:
-        table = owner.__dict__.get(each)
+        table = attributes.get(each)
         if table is None:
             continue
-        then = recorder.namespace(label, table)
+        then = recorder.namespaces.get(id(table)) or recorder.namespace(label, table)
         if key in table:
-            recorder.entry(table, key, full, then)
-            return
+            recorder.entry(table, key, f"{name}.{key}" if name else key, then)
+            return (id(table), key) in recorder.seen
         recorder.absent(label, table, key, then)
+        if (id(table), key) not in recorder.seen:
+            return False
+    return True
 
 
 def _whole_module(recorder: Recorder, name: str, module: torch.nn.Module) -> None:
@@ -319,7 +336,8 @@ def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
         recorder.touch_made(value, name)
 
 
-def _decimal_context() -> str:
+def decimal_context() -> str:
+    """What numbers of ``decimal`` hang on, as text."""
     now = decimal.getcontext()
     traps = sorted(each.__name__ for each, on in now.traps.items() if on)
     return f"{now.prec} {now.rounding} {now.Emin} {now.Emax} {now.capitals} {now.clamp} {traps}"

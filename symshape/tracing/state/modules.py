@@ -7,6 +7,12 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 
 from symshape.errors import UnsupportedError
 
+_INITIALIZED = frozenset({torch.nn.Parameter, torch.nn.Buffer, torch.Tensor, type(None)})
+
+
+def _shown(module: torch.nn.Module, name: str) -> str:
+    return f"the module {name or type(module).__name__}"
+
 
 def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
     """Checks one module (not those inside it), which the program calls ``name``.
@@ -14,14 +20,14 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
     Raises:
         UnsupportedError: it is compiled by TorchScript, or its parameters are made by its first call.
     """
-    shown = f"the module {name or type(module).__name__}"
     if isinstance(module, torch.jit.ScriptModule):
         raise UnsupportedError(
-            f"{shown} is a ScriptModule, whose code and state cannot be read; trace the module that it was made from"
+            f"{_shown(module, name)} is a ScriptModule, whose code and state cannot be read; "
+            "trace the module that it was made from"
         )
-    tensors = (*module._parameters.values(), *module._buffers.values())
-    if any(isinstance(each, UninitializedTensorMixin) for each in tensors):
+    kinds = {*map(type, module._parameters.values()), *map(type, module._buffers.values())}
+    if not kinds <= _INITIALIZED and any(issubclass(each, UninitializedTensorMixin) for each in kinds):
         raise UnsupportedError(
-            f"{shown} is lazy: its first call makes its parameters, which a trace would undo; call it once before it "
-            "is traced"
+            f"{_shown(module, name)} is lazy: its first call makes its parameters, which a trace would undo; "
+            "call it once before it is traced"
         )

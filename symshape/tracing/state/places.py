@@ -1,4 +1,7 @@
-"""The places that a program reads: how to read each again, what was found there, and its name for people."""
+"""The places that a program reads: how to read each again, what was found there, and its name for people.
+
+Nobody changes one; they are not frozen because a trace makes thousands, and a frozen one takes twice as long to make.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import types
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from itertools import chain
+from operator import is_
 from typing import Any
 
 import attrs
@@ -16,7 +21,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.d
 MISSING = object()
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Cell:
     """An entry of a dictionary, or the variable of a closure."""
 
@@ -37,7 +42,7 @@ class Cell:
         return self.owner.get(self.key, MISSING)
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Attribute:
     """An attribute that stands in no dictionary: a slot, what a class answers, ``__code__`` of a function."""
 
@@ -90,21 +95,21 @@ class Keys:
 class WeakAttribute:
     """Asks for an attribute of an object that it does not keep alive; ``MISSING`` when the object is gone."""
 
-    __slots__ = ("_key", "_reference")
+    __slots__ = ("_key", "owner")
 
     def __init__(self, owner: Any, key: str) -> None:
-        self._reference, self._key = weakref.ref(owner), key
+        self.owner, self._key = weakref.ref(owner), key
 
     def __call__(self) -> Any:
         """What is there now."""
-        owner = self._reference()
+        owner = self.owner()
         return MISSING if owner is None else getattr(owner, self._key, MISSING)
 
 
 Place = Cell | Attribute | Answer | Keys
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Container:
     """A list, dictionary, set or deque, or the bytes of an array, with the items that it held."""
 
@@ -115,6 +120,14 @@ class Container:
     def read(self) -> Any:
         """The items that it holds now."""
         return items_of(self.owner)
+
+    def unchanged(self) -> bool:
+        """Whether it holds the very same items, or equal plain ones."""
+        if not self.items and isinstance(self.owner, dict):
+            return not dict.__len__(self.owner)
+        now = items_of(self.owner)
+        then = self.items
+        return len(now) == len(then) and (all(map(is_, now, then)) or all(map(_same_item, now, then)))
 
     def put_back(self) -> None:
         """Gives it its old items back."""
@@ -141,7 +154,7 @@ def items_of(owner: Any) -> Any:
     """The items of a container; keys and values of a dictionary; the content of an array."""
     if isinstance(owner, dict):
         kind: Any = OrderedDict if isinstance(owner, OrderedDict) else dict
-        return tuple(part for pair in kind.items(owner) for part in pair)
+        return tuple(chain.from_iterable(kind.items(owner)))
     if isinstance(owner, list):
         return tuple(list.__iter__(owner))
     if isinstance(owner, (set, frozenset, deque, tuple)):
@@ -149,6 +162,10 @@ def items_of(owner: Any) -> Any:
     if isinstance(owner, bytearray):
         return (bytes(owner),)
     return (str(owner.dtype), str(owner.shape), str(owner.strides), owner.tobytes())  # a NumPy array
+
+
+def _same_item(now: Any, then: Any) -> bool:
+    return now is then or same(now, then) or (type(now) is tuple and now == then)
 
 
 def same(now: Any, then: Any) -> bool:

@@ -8,13 +8,17 @@ generator of numbers, a clock, an iterator, an object of C) is refused by name a
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from operator import is_
 from typing import Any
 
+import attrs
 import torch
 
 from symshape.calls.variables import Variable
@@ -27,6 +31,7 @@ from symshape.user_code import is_library
 TABLES = ("_parameters", "_buffers", "_modules")
 """The dictionaries of a module of torch's."""
 SYMBOLIC = (SymbolicTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+is_symbolic: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(lambda kind: issubclass(kind, SYMBOLIC))
 NOT_TO_SEE = "of which symshape cannot see what it gives; pass what it gives as an argument"
 
 
@@ -46,9 +51,36 @@ class Namespace:
     __slots__ = ("before", "given", "kind", "name", "open", "own", "owner")
 
     def __init__(self, name: str, owner: Any, own: bool, kind: type | None = None) -> None:
-        held = dict.items(owner) if isinstance(owner, dict) else owner  # past a __getitem__ of its own
-        self.name, self.owner, self.before, self.own, self.kind = name, owner, dict(held), own, kind
+        self.name, self.owner, self.own, self.kind = name, owner, own, kind
+        if type(owner) is dict:
+            self.before = owner.copy()
+        else:
+            self.before = dict(dict.items(owner) if isinstance(owner, dict) else owner)  # past its own __getitem__
         self.open = self.given = False
+
+    def unchanged(self) -> bool:
+        """Whether the very same names, in their order, stand for the very same values."""
+        owner, before = self.owner, self.before
+        if len(owner) != len(before):
+            return False
+        return not before or (all(map(is_, owner.values(), before.values())) and all(map(is_, owner, before)))
+
+
+@attrs.define(eq=False)
+class Member:
+    """What stands under a name in the classes of an object.
+
+    Attributes:
+        kind: the class.
+        found: as it stands there; ``MISSING`` if nothing does.
+        first: whether it is asked before the object's own attributes.
+        is_slot: whether the object has a place for it, outside of its own attributes.
+    """
+
+    kind: type
+    found: Any
+    first: bool
+    is_slot: bool
 
 
 class Recorder:
@@ -82,9 +114,12 @@ class Recorder:
         on_generator: told of each random generator that is loaded.
         is_same: what ``is`` means.
         known: by id, what was loaded.
+        told: by id of an object and name: the objects of which that load tells nothing more when it is repeated.
+        members: by id of a class and name: what objects of the class find in it.
         seen: the places noted, by the ids of their owners, which are kept alive.
         kinds: the classes of which special methods were noted.
         functions: by id of their code, the functions that may begin.
+        begun: those that did.
         swapped: the functions that are instrumented, with their own code.
         busy: whether the recording itself loads something.
         weakly: whether what is loaded must not be kept alive.
@@ -123,9 +158,12 @@ class Recorder:
         self.on_generator: Callable[[torch.Generator], object] = lambda _: None
         self.is_same: Callable[[Any, Any], bool] = lambda one, other: one is other
         self.known: dict[int, Any] = {}
+        self.told: dict[tuple[int, str], Any] = {}
+        self.members: dict[tuple[int, str], Member] = {}
         self.seen: dict[tuple[int, Any], Any] = {}
         self.kinds: set[int] = set()
         self.functions: dict[int, list[types.FunctionType]] = {}
+        self.begun: list[weakref.ref[types.FunctionType]] = []
         self.swapped: list[tuple[types.FunctionType, types.CodeType]] = []
         self.busy = False
         self.weakly = False
@@ -184,7 +222,7 @@ class Recorder:
         key = (id(place.owner), place.key)
         if key not in self.seen:
             self.seen[key] = place.owner
-            if not issubclass(type(place.value), SYMBOLIC):
+            if not is_symbolic(type(place.value)):
                 self.places.append(place)
 
     def attribute(self, owner: Any, key: str, value: Any, name: str) -> None:
@@ -219,7 +257,9 @@ class Recorder:
             return
         value = owner.get(key, MISSING)
         if namespace.before.get(key, MISSING) is value:
-            self.place(Cell(owner, key, value, name))
+            self.seen[id(owner), key] = owner
+            if not is_symbolic(type(value)):
+                self.places.append(Cell(owner, key, value, name))
             if not self.alone:
                 self._read[id(owner), key] = value
             if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
@@ -235,12 +275,14 @@ class Recorder:
 
     def absent(self, name: str, owner: Any, key: str, namespace: Namespace) -> None:
         """A name was looked for in a dictionary and was not there."""
-        if key not in namespace.before:
-            self.place(Cell(owner, key, MISSING, f"{name}.{key}" if name else key))
+        if key not in namespace.before and (id(owner), key) not in self.seen:
+            self.seen[id(owner), key] = owner
+            self.places.append(Cell(owner, key, MISSING, f"{name}.{key}" if name else key))
 
     def enter(self, code: types.CodeType) -> None:
         """A function begins: the variables around it may be read."""
         for function in self.functions.pop(id(code), ()):
+            self.begun.append(weakref.ref(function))
             self.namespace("", function.__globals__)
             for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
                 try:

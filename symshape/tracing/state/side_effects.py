@@ -42,12 +42,13 @@ def undo(recorder: Recorder) -> Changes:
     for owner, key in recorder.stored:
         by_owner.setdefault(owner, []).append(key)
     for namespace in recorder.namespaces.values():
-        _undo_namespace(recorder, namespace, by_owner, found, back)
+        if not namespace.unchanged() or (by_owner and id(namespace.kind or namespace.owner) in by_owner):
+            _undo_namespace(recorder, namespace, by_owner, found, back)
     for slot in recorder.slots.values():
         _undo_slot(recorder, slot, found, back)
     for cell in recorder.cells:
         _undo_cell(recorder, cell, found, back)
-    containers = [each for each in recorder.containers if not _unchanged(each)]
+    containers = [each for each in recorder.containers if not each.unchanged()]
     for container in containers:  # first all values as they are now: one may hold another
         found.add(of_container(recorder, container), container.owner, _container_text(container))
     for put in back:
@@ -55,7 +56,8 @@ def undo(recorder: Recorder) -> Changes:
     for container in containers:
         container.put_back()
     for place in recorder.places:
-        found.problems += _other_place(recorder, place)
+        if not recorder.alone or not isinstance(place, (Cell, Keys)):
+            found.problems += _other_place(recorder, place)
     return found
 
 
@@ -82,7 +84,7 @@ def _undo_namespace(
     for key in stored.get(id(where), ()):  # stored, and the same as before: a later call may find another value there
         if (then := before.get(key, MISSING)) is owner.get(key, MISSING) and not holds_symbolic(then):
             recorder.place(Cell(owner, key, then, _name(namespace, key)))
-    if len(owner) == len(before) and all(map(_is, owner.values(), before.values())):
+    if namespace.unchanged():
         return
     ordered = same_order(before, owner)
     for key in [*(key for key in before if key not in owner), *owner]:
@@ -97,8 +99,8 @@ def _undo_namespace(
         back.append(functools.partial(_put_back, namespace, key, then))
         name = _name(namespace, key)
         variable: Variable | None = None
-        if namespace.kind is not None:
-            variable = variables.OfClass(namespace.kind, key, name) if now is not MISSING else None
+        if namespace.kind is not None:  # what was not seen to be stored there may have been read as it was before
+            variable = variables.OfClass(namespace.kind, key, name) if now is not MISSING and is_stored else None
         elif isinstance(owner, dict) and (namespace.own or is_stored) and not namespace.given and ordered:
             variable = variables.Entry(owner, key, name)
             if now is MISSING:  # deleting asks whether it is there
@@ -135,10 +137,6 @@ def _undo_cell(recorder: Recorder, cell: Cell, found: Changes, back: list[Callab
         found.add(variable, now, _problem(f"the variable {cell.name} around it", cell.value, now))
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
-
-
 def _put_back(namespace: Namespace, key: Any, then: Any) -> None:
     """Gives an entry its old value; the attributes of a class are set on the class."""
     owner = namespace.owner
@@ -162,7 +160,7 @@ def _put_slot_back(slot: Attribute) -> None:
 
 def _other_place(recorder: Recorder, place: Any) -> Iterator[str]:
     """What nobody put back: attributes that stand in no dictionary, and what another thread changed."""
-    if isinstance(place, Keys) or (recorder.alone and isinstance(place, Cell)):
+    if isinstance(place, Keys):
         return
     if not same(now := place.read(), place.value):
         namespace = recorder.namespaces.get(id(place.owner))
@@ -172,21 +170,12 @@ def _other_place(recorder: Recorder, place: Any) -> Iterator[str]:
             yield f"reads {place.name}, which another thread changed meanwhile; it is traced at a later call"
 
 
-def _unchanged(container: Container) -> bool:
-    now = container.read()
-    return len(now) == len(container.items) and all(map(_same_item, now, container.items))
-
-
 def _container_text(container: Container) -> str:
     now = container.read()
     if holds_symbolic(now):
         return f"stores a tensor or a size in {container.name}; {_ADVICE}"
     then_text, now_text = (", ".join(map(_text, items)) for items in (container.items, now))
     return _changes(container.name, f"{then_text[:60]}", f"{now_text[:60]}")
-
-
-def _same_item(now: Any, then: Any) -> bool:
-    return now is then or same(now, then) or (type(now) is tuple and now == then)
 
 
 def _problem(where: str, then: Any, now: Any) -> str:

@@ -6,7 +6,10 @@ dictionaries item by item.  A change is a miss.
 
 from __future__ import annotations
 
+import types
+import weakref
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
@@ -23,17 +26,24 @@ class State:
     Args:
         places: what was read.
         containers: lists, dictionaries, sets … that were read.
+        begun: the functions that ran.
     """
 
-    __slots__ = ("_checker", "_containers", "_known", "_metadata", "_places", "_quick", "_quick_tensors")
+    __slots__ = ("_checker", "_known", "_metadata", "_quick", "_quick_tensors", "begun", "containers", "places")
 
-    def __init__(self, places: Iterable[Place] = (), containers: Iterable[Container] = ()) -> None:
-        self._places = list(places)
-        self._containers = list(containers)
-        self._known = {(id(place.owner), place.key) for place in self._places}
-        self._known |= {(id(each.owner), "") for each in self._containers}
-        tensors = (each.value for each in self._places if isinstance(each.value, torch.Tensor))
-        items = (item for each in self._containers for item in each.items if isinstance(item, torch.Tensor))
+    def __init__(
+        self,
+        places: Iterable[Place] = (),
+        containers: Iterable[Container] = (),
+        begun: Iterable[weakref.ref[types.FunctionType]] = (),
+    ) -> None:
+        self.places = list(places)
+        self.containers = list(containers)
+        self.begun = list(begun)
+        self._known: set[tuple[int, Any]] | None = None
+        tensors = (each.value for each in self.places if isinstance(each.value, torch.Tensor))
+        filled = (each.items for each in self.containers if each.items)
+        items = (item for each in filled for item in each if isinstance(item, torch.Tensor))
         self._metadata = Metadata(list({id(each): each for each in (*tensors, *items)}.values()))
         self._checker: Checker | None = None
         self._quick: Callable[[], bool] = bool  # a no
@@ -42,18 +52,27 @@ class State:
     @property
     def empty(self) -> bool:
         """Whether the function reads nothing that can change."""
-        return not self._places and not self._containers
+        return not self.places and not self.containers
 
     def covers(self, other: State) -> bool:
         """Whether this state compares everything that another one compares."""
-        return other._known <= self._known
+        return other._compared() <= self._compared()
+
+    def _compared(self) -> set[tuple[int, Any]]:
+        """Where all places are that are compared, found when it is asked for first."""
+        known = self._known
+        if known is None:
+            known = {(id(place.owner), place.key) for place in self.places}
+            known |= {(id(each.owner), "") for each in self.containers}
+            self._known = known
+        return known
 
     def and_(self, other: State) -> State:
         """What either compares; both hold now."""
-        known = self._known
-        places = [each for each in other._places if (id(each.owner), each.key) not in known]
-        containers = [each for each in other._containers if (id(each.owner), "") not in known]
-        return State((*self._places, *places), (*self._containers, *containers))
+        known = self._compared()
+        places = [each for each in other.places if (id(each.owner), each.key) not in known]
+        containers = [each for each in other.containers if (id(each.owner), "") not in known]
+        return State((*self.places, *places), (*self.containers, *containers))
 
     # -- the question of each call
     def unchanged(self) -> bool:
@@ -73,18 +92,18 @@ class State:
         return found
 
     def _make_checker(self) -> Checker:
-        cells, others = direct(self._places)
-        empty = {id(each) for each in self._containers if isinstance(each.owner, dict) and not each.items}
-        filled = [each for each in self._containers if id(each) not in empty]
-        hooks = [Hooks(each.owner) for each in self._containers if id(each) in empty]  # mostly: no order to compare
+        cells, others = direct(self.places)
+        empty = {id(each) for each in self.containers if isinstance(each.owner, dict) and not each.items}
+        filled = [each for each in self.containers if id(each) not in empty]
+        hooks = [Hooks(each.owner) for each in self.containers if id(each) in empty]  # mostly: no order to compare
         self._checker = Checker(Places(cells, filled, hooks=hooks, others=others))
         return self._checker
 
     def changes(self) -> list[str]:
         """What is different now, for people."""
-        found = [place.name for place in self._places if not _holds(place)]
-        found += [each.name for each in self._containers if not same_items(each.read(), each.items)]
-        names = {id(place.value): place.name for place in self._places if place.name not in found}
+        found = [place.name for place in self.places if not _holds(place)]
+        found += [each.name for each in self.containers if not same_items(each.read(), each.items)]
+        names = {id(place.value): place.name for place in self.places if place.name not in found}
         for each in self._metadata.changed():
             found.append(f"{names[id(each)]}.data" if id(each) in names else "a tensor's data")
         return list(dict.fromkeys(found))

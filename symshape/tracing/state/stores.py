@@ -26,11 +26,13 @@ def is_alone() -> bool:
 def attribute(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of an object, a class or a module of Python's is about to be set or deleted."""
     if isinstance(owner, type):
+        forget(recorder)
         recorder.class_namespace(owner)
         recorder.stored.add((id(owner), key))
         return
     if type(owner) is SymbolicTensor:  # it refuses, or it is the program's own
         return
+    recorder.told.pop((id(owner), key), None)
     recorder.stored.add((id(owner), key))
     attributes = lookups.attributes_of(owner)
     if attributes is None:
@@ -43,6 +45,12 @@ def attribute(recorder: Recorder, owner: Any, key: str) -> None:
         recorder.stored.update((id(each), key) for each in tables if each is not None)
 
 
+def forget(recorder: Recorder) -> None:
+    """A class, or what nobody tells of, is about to be written: every load is looked at again."""
+    recorder.told.clear()
+    recorder.members.clear()
+
+
 def entry(recorder: Recorder, namespace: dict[str, Any], key: str) -> None:
     """A global name is about to be set or deleted."""
     recorder.namespace("", namespace)
@@ -53,6 +61,7 @@ def by_module_method(recorder: Recorder, module: torch.nn.Module, key: str) -> N
     """A method of ``nn.Module``'s own is about to be called, which may set any attribute of any module inside."""
     if key in trusted.READING_METHODS or id(module) not in recorder.known:
         return
+    forget(recorder)
     for path, each in list(module.named_modules()):
         recorder.touch(each, path)
         tables = (each.__dict__.get(name) for name in TABLES)

@@ -20,7 +20,7 @@ import torch
 from symshape.tracing.intercept.builtins import REPLACED
 from symshape.tracing.symbolic.nodes.texts import plain_print
 
-_FLAGS = (
+FLAGS = (
     "are_deterministic_algorithms_enabled",
     "is_deterministic_algorithms_warn_only_enabled",
     "get_deterministic_debug_mode",
@@ -31,6 +31,7 @@ _FLAGS = (
     "is_anomaly_enabled",
     "get_default_device",
 )
+"""Flags of torch's, by the names of the functions of torch that answer them."""
 
 _OPTIMISERS = f"{Path(str(torch.optim.__file__)).parent}/"
 
@@ -120,7 +121,7 @@ class Substitutes:
             id(torch.compiler.is_compiling): _is_compiling,
             id(os.environ): Environment(self.getenv, listed),
         }
-        self._flags = [getattr(torch, name) for name in _FLAGS if hasattr(torch, name)]
+        self._flags = [getattr(torch, name) for name in FLAGS if hasattr(torch, name)]
         self.table |= {id(each): self._asking(each) for each in self._flags}
 
     def getattr(self, owner: Any, name: str, *default: Any) -> Any:

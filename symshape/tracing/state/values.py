@@ -29,6 +29,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _CONTAINERS = (list, dict, set, deque, bytearray)
 _FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _MOST_BYTES = 1 << 16
+_COMPILED = tuple(f"symshape.frontends.{name}" for name in ("compile", "compiled", "storing"))
+"""Modules of the classes of compiled functions."""
 
 
 def touch_function(recorder: Recorder, function: types.FunctionType, name: str) -> None:
@@ -175,9 +177,9 @@ def touch_tensor(recorder: Recorder, value: torch.Tensor, name: str) -> None:
     """A real tensor: a parameter, a buffer, a global."""
     recorder.tensors.setdefault(id(value), name)
     recorder.namespace(name, value.__dict__)
+    hooks = value._backward_hooks
     if value.requires_grad and torch.is_grad_enabled():
-        recorder.place(Attribute(value, "_backward_hooks", value._backward_hooks, f"hooks of {name}"))
-    hooks = getattr(value, "_backward_hooks", None)
+        recorder.place(Attribute(value, "_backward_hooks", hooks, f"hooks of {name}"))
     if hooks:
         hook_table(recorder, f"hooks of {name}", hooks)
 
@@ -254,20 +256,22 @@ def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None
     refuse_untraceable(module, name)
     touch_instance(recorder, module, name)
     label = name or type(module).__name__
+    attributes = module.__dict__
     for each in TABLES:
-        table = module.__dict__.get(each)
+        table = attributes.get(each)
         if table is not None:
             recorder.namespace(label, table)
             recorder.names[id(table)] = name
+    hooks_name = f"hooks of {label}"
     for each in _HOOKS:
-        hook_table(recorder, f"hooks of {label}", module.__dict__.get(each, {}))
+        hook_table(recorder, hooks_name, attributes.get(each, {}))
     of_object(recorder, module, "forward")
 
 
 def hook_table(recorder: Recorder, name: str, hooks: Any) -> None:
     """A dictionary of hooks: those that there are, and no others."""
     recorder.known.setdefault(id(hooks), hooks)
-    recorder.containers.append(Container(hooks, items_of(hooks), name))
+    recorder.containers.append(Container(hooks, items_of(hooks) if hooks else (), name))
     for hook in hooks.values():
         recorder.touch(hook, name)
 
@@ -284,6 +288,7 @@ def _items_of_proxy(proxy: Mapping[Any, Any]) -> str:
     return repr([(key, id(value)) for key, value in proxy.items()])
 
 
+@functools.lru_cache(maxsize=4096)
 def handler_for(kind: type) -> Handler | None:
     """What is done with a value of a class that was loaded; None for nothing."""
     if issubclass(kind, SYMBOLIC) or kind in PLAIN or issubclass(kind, types.ModuleType):
@@ -293,7 +298,7 @@ def handler_for(kind: type) -> Handler | None:
     for base, handler in _BY_CLASS:
         if issubclass(kind, base):
             return handler
-    if kind.__module__ in ("symshape.frontends.compile", "symshape.frontends.compiled"):
+    if kind.__module__ in _COMPILED:
         return touch_compiled
     if kind.__module__.partition(".")[0] == "symshape":
         return None

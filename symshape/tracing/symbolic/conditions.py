@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from guards.terms import arithmetic, boolean
-from guards.terms.term import Op, Term
+from guards.terms.term import Op, Term, among
 
 _LARGEST = 2**63 - 1
 
@@ -28,7 +28,7 @@ def parts_of(condition: Term) -> list[Term]:
         for monomial, coefficient in arithmetic.split(term)[1]:
             if monomial.op in (Op.MIN, Op.MAX) and abs(coefficient) == 1:
                 rest = arithmetic.sub(monomial, arithmetic.scale(term, coefficient))  # what the monomial equals
-                if rest in monomial.args:
+                if among(rest, monomial.args):
                     relation = boolean.le if monomial.op is Op.MIN else boolean.ge
                     return [relation(rest, other) for other in monomial.args if other is not rest]
     if condition.op is Op.NE:

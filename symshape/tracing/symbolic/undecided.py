@@ -11,7 +11,7 @@ from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.sets.origin import Origin
 from guards.terms import boolean, printing
-from guards.terms.term import Op, Term
+from guards.terms.term import Op, Term, among
 from symshape.errors import DataDependentError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
@@ -126,7 +126,7 @@ def _names_in_frame(symbols: list[Term]) -> dict[str, str]:
         if not name.isidentifier():
             continue
         for text, term in _readings(name, value):
-            if term in symbols:
+            if among(term, symbols):
                 found.setdefault(term.name, text)
     return {symbol.name: found.get(symbol.name, symbol.name) for symbol in symbols}
 

@@ -6,11 +6,14 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+
+import pytest
 
 import guards
 from guards import parse
 from guards.asking.queries import decide, prove
-from guards.errors import Contradiction, ParseError
+from guards.errors import Contradiction, ParseError, RangeError
 from guards.terms.fold import evaluate
 from tests.oracles import contradicted
 from tests.strategies import question
@@ -39,9 +42,20 @@ def test_false_means_never() -> None:
     assert prove("x % 2 == 1", assume=["x % 4 == 2"]) is False
 
 
+@pytest.mark.parametrize("ask", [prove, decide])
+def test_a_range_for_a_name_that_is_not_mentioned_is_a_slip(ask: Callable[..., object]) -> None:
+    with pytest.raises(RangeError, match=r"'seq', which is not among .* batch, seq_len; did you mean 'seq_len'"):
+        ask("seq_len > batch", ranges={"seq": (2, None)})
+    with pytest.raises(RangeError, match="'b', which is not among the symbols a"):
+        ask("a >= 0", ranges={"b": (1, 2)})
+    ask("a >= 0", ranges={"a": (1, 2), "b": (1, 2)})  # all that is mentioned has one: no slip
+    ask("a - b >= 0 - b", ranges={"a": (1, 2), "b": (1, 2)})  # mentioned, though it cancels
+    ask("a >= 0", assume="b == a", ranges={"b": (1, 2)})
+
+
 def test_symbols_absent_from_ranges_are_sizes() -> None:
     assert prove("a >= 0") is True
-    assert prove("a >= 0", ranges={"b": (1, 2)}) is True
+    assert prove("a >= 0", assume=["b >= 1"], ranges={"b": (1, 2)}) is True
     assert prove("a >= 0", ranges={"a": (None, None)}) is None
 
 

@@ -78,7 +78,7 @@ def test_stated_conditions_say_all_that_was_assumed(assumed: list[str]) -> None:
                 continue
             whole = dict(point)
             for atom, replacement in component.rewrites.items():
-                if atom in (x, y):
+                if atom in {x, y}:
                     whole[atom.name] = evaluate(replacement, point)
         except ZeroDivisionError:
             continue
@@ -88,7 +88,7 @@ def test_stated_conditions_say_all_that_was_assumed(assumed: list[str]) -> None:
 
 
 def _rewritten(component: Component) -> set[str]:
-    return {atom.name for atom in component.rewrites if atom in (x, y)}
+    return {atom.name for atom in component.rewrites if atom in {x, y}}
 
 
 def test_endless_work_ends() -> None:

@@ -17,11 +17,12 @@ from meta_fns.padding import axes, losses, matmul, reductions, repairs, sorting,
 from meta_fns.padding.padded import Padded, apply
 from symshape.runtime.padding.versions import Versions
 from tests.meta_fns.padding.cases import CASES, ELEMENTWISE, Case
+from tests.meta_fns.padding.cases_gradients import GRADIENTS
 from tests.meta_fns.padding.cases_rearranging import REARRANGING
 from tests.meta_fns.padding.cases_writing import WRITING
 from tests.meta_fns.padding.poison import Arg, floats, ints, poisoned
 
-EVERY = (*CASES, *WRITING, *REARRANGING, *ELEMENTWISE)
+EVERY = (*CASES, *WRITING, *GRADIENTS, *REARRANGING, *ELEMENTWISE)
 REFUSING = {"slice from a size": {"s0", "s2"}}
 """Symbols that are rightly refused, by case."""
 NOT_RUN = {
@@ -51,6 +52,7 @@ NOT_RUN = {
                 "aten.isfinite.default",
             ),
             *("aten.clip.Tensor", "aten.clip.default", "aten.multiply.Tensor", "aten.true_divide.Tensor"),
+            *("aten.float_power.Tensor_Scalar", "aten.float_power.Tensor_Tensor"),
             *("aten.subtract.Scalar", "aten.subtract.Tensor", "aten.square.default", "aten.relu6.default"),
             *("aten.selu.default", "aten._fused_rms_norm.default"),
         ),
@@ -61,7 +63,20 @@ NOT_RUN = {
         ("aten.concat.default", "aten.concatenate.default", "aten.swapaxes.default", "aten.swapdims.default"),
         "another name of an op that is run",
     ),
-    "aten.convolution_overrideable.default": "for devices that come from elsewhere",
+    **dict.fromkeys(
+        ("aten.convolution_overrideable.default", "aten.convolution_backward_overrideable.default"),
+        "for devices that come from elsewhere",
+    ),
+    **dict.fromkeys(
+        (
+            *("aten.avg_pool3d_backward.default", "aten._adaptive_avg_pool3d_backward.default"),
+            *("aten.upsample_nearest1d_backward.default", "aten.upsample_nearest3d_backward.default"),
+            *("aten.upsample_linear1d_backward.default", "aten.upsample_trilinear3d_backward.default"),
+            *(f"aten._upsample_nearest_exact{n}d_backward.default" for n in (1, 2, 3)),
+        ),
+        "the same rule as in two dimensions",
+    ),
+    "aten._fused_rms_norm_backward.default": "the rule of layer norm; on the CPU it is decomposed before it is seen",
     **dict.fromkeys(
         (
             *("aten.rand.default", "aten.randn.default", "aten.rand_like.default", "aten.randn_like.default"),

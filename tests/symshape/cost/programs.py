@@ -78,6 +78,13 @@ def _distilbert() -> Any:
     return DistilBertModel(DistilBertConfig(**sizes, max_position_embeddings=128))
 
 
+def _gpt_neox() -> Any:
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    return GPTNeoXForCausalLM(GPTNeoXConfig(**sizes, num_attention_heads=4, use_cache=False))
+
+
 def _words(batch: int, length: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids(batch, length)}
 
@@ -96,6 +103,7 @@ def programs() -> dict[str, Model]:
         Model("mistral", _mistral, _words),
         Model("opt", _opt, _words),
         Model("distilbert", _distilbert, _words),
+        Model("gpt-neox", _gpt_neox, _words),
         Model("unet", UNet, _image, "batch, and images"),
         Model("lstm", Recurrent, _tokens, "batch; 8 steps"),
     )

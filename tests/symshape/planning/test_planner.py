@@ -13,7 +13,7 @@ import torch
 import symshape
 from symshape import BucketPlan, Traffic
 from symshape.errors import InputError
-from symshape.explore.traffic import bundled_requests
+from tests.symshape.planning.families import azure, bimodal, correlated, heavy_tail, lognormal
 
 
 class Attention(torch.nn.Module):
@@ -29,35 +29,6 @@ class Attention(torch.nn.Module):
 @pytest.fixture(scope="module")
 def traced() -> symshape.Traced:
     return symshape.trace(Attention(), torch.ones(3, 5, 8), dynamic={"x": {0: "batch", 1: "length"}})
-
-
-def azure() -> Traffic:
-    return Traffic.of([request.context_tokens for request in bundled_requests()], ("length",))
-
-
-def lognormal(calls: int) -> Traffic:
-    rng = random.Random(0)
-    sizes = [(rng.choice((1, 2, 3, 4, 5, 6, 8)), int(rng.lognormvariate(4.6, 0.9))) for _ in range(calls)]
-    return Traffic.of([(batch, min(1024, max(2, length))) for batch, length in sizes], ("batch", "length"))
-
-
-def bimodal(calls: int) -> Traffic:
-    rng = random.Random(1)
-    return Traffic.of(
-        [max(1, int(rng.gauss(*rng.choice(((128, 20), (1500, 200)))))) for _ in range(calls)], ("length",)
-    )
-
-
-def heavy_tail(calls: int) -> Traffic:
-    rng = random.Random(2)
-    return Traffic.of([min(32_768, int(64 * rng.paretovariate(1.1))) for _ in range(calls)], ("length",))
-
-
-def correlated(calls: int) -> Traffic:
-    """Long requests come in small batches."""
-    rng = random.Random(3)
-    lengths = [min(2048, max(8, int(rng.lognormvariate(5, 1)))) for _ in range(calls)]
-    return Traffic.of([(max(1, min(16, 2048 // n - rng.randint(0, 2))), n) for n in lengths], ("batch", "length"))
 
 
 def test_optimal_by_the_formulas_of_a_program(traced: symshape.Traced) -> None:
@@ -77,6 +48,8 @@ def test_optimal_by_the_formulas_of_a_program(traced: symshape.Traced) -> None:
     assert plan.cap_for(batch=2, length=9) == {"batch": 2, "length": min(c for _, c in plan.caps if c >= 9)}
     assert plan.cap_for(batch=3, length=9) is None
     assert plan.curve[0] >= plan.curve[1] >= plan.curve[2] == best
+    assert plan.gap == 0
+    assert "of all plans with as many graphs: the best there is" in str(plan)
 
 
 @pytest.mark.parametrize("make", [azure, lambda: bimodal(3000), lambda: heavy_tail(3000)])
@@ -97,6 +70,28 @@ def test_two_sizes(make: Any, traced: symshape.Traced) -> None:
     for other in plan.compared.values():
         assert plan.waste <= 0.8 * other.waste
     assert plan.expected.padded <= plan.curve[-1]  # the cheapest cap may lie in another band
+    assert plan.least is not None
+    assert plan.expected.exact <= plan.least <= plan.expected.padded
+    assert f"at most {plan.gap:.1%} dearer than the best" in str(plan)
+
+
+def test_two_sizes_against_all_plans() -> None:
+    """Every set of caps on the grid is tried: within the gap that is said, and mostly the best itself."""
+    rng = random.Random(8)
+    best_found = 0
+    for _ in range(25):
+        calls = [(rng.choice((1, 2, 4)), rng.choice((3, 7, 12, 20))) for _ in range(rng.randint(4, 12))] + [(4, 20)]
+        traffic = Traffic.of(calls, ("batch", "length"))
+        plan = symshape.plan(None, traffic, max_graphs=3)
+        rows, columns = ({point[at] for point in traffic.counts} for at in (0, 1))
+        best = min(
+            sum(min(b * n for b, n in (*caps, (4, 20)) if b >= batch and n >= length) for batch, length in calls)
+            for caps in itertools.combinations(itertools.product(rows, columns), 2)
+        )
+        assert plan.least is not None
+        assert plan.least <= best <= plan.expected.padded <= (1 + (plan.gap or 0)) * best + 1e-6
+        best_found += plan.expected.padded == best
+    assert best_found >= 20
 
 
 def test_hundred_thousand_calls_are_planned_quickly() -> None:

@@ -15,6 +15,7 @@ from guards.sets.sources import Size
 from guards.terms.term import Op, Term
 from symshape.graph.codegen import compile_graph
 from symshape.runtime.padding.planning import plan
+from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.results import aliased_storages, amount
 from symshape.runtime.padding.template import Template, generalise
 from symshape.runtime.padding.transform import PaddedGraph, device_of, pad
@@ -38,10 +39,13 @@ def _made(model: Callable[..., Any], *arguments: torch.Tensor) -> tuple[Template
         }
         found = plan(program, sizes).padded
         assert found is not None
-        return found, sizes
+        return apart(Region(found.region.given, found.region.exact, found.region.caps)), sizes
+
+    def apart(region: Region) -> PaddedGraph:
+        return pad(program.graph, region, device, aliased, apart=True)
 
     first, _ = padded(*arguments)
-    return generalise(first, lambda region: pad(program.graph, region, device, aliased)), padded
+    return generalise(first, apart), padded
 
 
 @pytest.mark.parametrize(("name", "make", "call"), [row[:3] for row in WHOLE], ids=[row[0] for row in WHOLE])
@@ -49,7 +53,7 @@ def test_whole_models_have_one_form(name: str, make: Callable[[], nn.Module], ca
     torch.manual_seed(0)
     template, padded = _made(make().eval(), *call(6, 23))
     assert template is not None
-    for batch, length in ((6, 23), (2, 11), (3, 17)):  # capacities that are equal give another form
+    for batch, length in ((6, 23), (2, 11), (3, 17), (12, 12), (16, 15)):  # also where capacities are equal
         own, _ = padded(*call(batch, length))
         assert template.serves(own), (batch, length)
 
@@ -73,6 +77,19 @@ def test_the_form_runs_as_the_program_does() -> None:
         mine = compile_graph(template.graph, positions)([*buffers, amounts], integers)
         for a, b in zip(mine, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_equal_capacities_have_the_form_of_others() -> None:
+    """Computed once, the positions of two dimensions that are as large in memory would be one vector."""
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.softmax(0).sum() + y.softmax(0).sum()
+
+    x, y = torch.randn(6, 4), torch.randn(6, 4)
+    for first, second in (((x, y), (torch.randn(9, 4), y)), ((torch.randn(9, 4), y), (x, y))):
+        template, padded = _made(fn, *first)
+        assert template is not None
+        assert template.serves(padded(*second)[0])
 
 
 def test_a_program_of_another_form_is_not_served() -> None:

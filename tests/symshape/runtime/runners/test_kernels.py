@@ -57,12 +57,13 @@ def _runner(compiled: Any) -> PaddedRunner:
 def test_one_compilation_serves_all_buckets(seen: list[events.Event]) -> None:
     model = Small()
     compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
-    for batch, length in ((3, 7), (2, 40), (5, 11), (3, 8), (9, 2), (70, 33), (2, 37)):
+    for batch, length in ((3, 7), (2, 40), (5, 11), (3, 8), (9, 2), (70, 33), (2, 37), (12, 11)):
         _call(compiled, model, batch, length)
     chosen = [each for each in seen if isinstance(each, events.VariantChosen)]
     assert len(chosen) == len(_runner(compiled).buckets) >= 5
     assert all(each.milliseconds.keys() == {"eager", "inductor"} for each in chosen)
     assert all(each.milliseconds[each.kernels] == min(each.milliseconds.values()) for each in chosen)
+    assert any(len({*bucket.made.caps.values()}) < len(bucket.made.caps) for bucket in _runner(compiled).buckets)
     assert len(_runner(compiled)._kernels) == 1  # type: ignore[arg-type]
     assert not [each for each in seen if isinstance(each, events.RunnerFallback)]
     text = symshape.compiled_of(compiled).report()
@@ -81,6 +82,18 @@ def test_a_compiler_that_fails_leaves_eagers_kernels(seen: list[events.Event], m
     reasons = [each.reason for each in seen if isinstance(each, events.RunnerFallback)]
     assert reasons == ["RuntimeError: no compiler here"]
     assert [each.kernels for bucket in _runner(compiled).buckets for each in bucket.variants] == ["eager", "eager"]
+
+
+def test_a_program_without_a_common_form_says_so(seen: list[events.Event], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("symshape.runtime.runners.kernels.generalise", lambda padded, pad: None)
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
+    for batch, length in ((3, 7), (2, 40), (3, 8)):
+        _call(compiled, model, batch, length)
+    reasons = [each.reason for each in seen if isinstance(each, events.RunnerFallback)]
+    assert len(reasons) == 2, "once for each bucket"
+    assert all("no form in common" in reason for reason in reasons)
+    assert "no form in common" in symshape.compiled_of(compiled).report()
 
 
 def test_in_the_background_calls_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from symshape.tracing.state import checker as checkers
 from symshape.tracing.state import dict_versions
 from symshape.tracing.state.checker import Checker
 from symshape.tracing.state.comparison import Comparison, Hooks, Places, Table
-from symshape.tracing.state.places import MISSING, Cell, Container, items_of, same
+from symshape.tracing.state.places import MISSING, Attribute, Cell, Container, items_of, same
 
 VALUES = (
     0,
@@ -470,3 +470,48 @@ def test_compiled_modules_are_watched_and_seen() -> None:
     module[3].register_forward_hook(lambda *_: torch.zeros(2, 3))
     assert torch.equal(compiled(x), module(x))
     assert len(symshape.compiled_of(compiled)._cache.branches) == 4
+
+
+class TestClasses:
+    """Attributes of classes are watched in the dictionaries behind them."""
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda base, derived: setattr(base, "a", 2),
+            lambda base, derived: setattr(derived, "a", 2),
+            lambda base, derived: delattr(base, "a"),
+            lambda base, derived: setattr(base, "new", 2),
+            lambda base, derived: setattr(derived, "__bases__", (Thing,)),
+            lambda base, derived: type.__setattr__(derived, "a", 2),
+        ],
+    )
+    def test_a_write_is_seen(self, change: Callable[[Any, Any], Any]) -> None:
+        root: Any = type("Root", (), {})
+        base: Any = type("Base", (root,), {"a": 1})
+        derived: Any = type("Derived", (base,), {})
+        things = [Thing(a=i) for i in range(60)]
+        cells: list[Any] = [Cell(vars(each), "a", each.a, "a") for each in things]
+        cells += [Attribute(derived, "a", 1, "a"), Attribute(derived, "new", MISSING, "new")]
+        cells += [Cell(derived.__dict__, "a", MISSING, "a")]
+        checker = Checker(Places(cells))
+        for _ in range(20):
+            assert checker()
+        assert checker._watched is not None
+        left = checker._watched.others._places.cells
+        assert [each.key for each in left] == ["__mro__"]
+        change(base, derived)
+        assert not checker()
+        assert not checker()
+
+    def test_unseen_classes_are_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dict_versions, "sees_classes", lambda: False)
+        kind: Any = type("Kind", (), {"a": 1})
+        things = [Thing(a=i) for i in range(60)]
+        cells = [*(Cell(vars(each), "a", each.a, "a") for each in things), Attribute(kind, "a", 1, "a")]
+        checker = Checker(Places(cells))
+        assert all(checker() for _ in range(20))
+        assert checker._watched is not None
+        assert [each.key for each in checker._watched.others._places.cells] == ["a"]
+        kind.a = 2
+        assert not checker()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import os
+import random
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
 
 import pytest
+import torch
 
 from symshape.tracing.state.comparison import Comparison, Places
-from symshape.tracing.state.direct import direct
+from symshape.tracing.state.dict_versions import DictWatch, ready, sees_classes
+from symshape.tracing.state.direct import dicts_of_classes, direct
 from symshape.tracing.state.lookups import Lookup, static
 from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Keys
 
@@ -97,3 +104,90 @@ def test_what_stands_in_no_dictionary_stays_a_question() -> None:
     cells, others = direct([asked, cell, partial, keys, attribute, cell])
     assert cells == [cell, attribute]
     assert others == [asked, partial, keys]
+
+
+# -- what stands in classes
+
+
+def _function() -> None: ...
+
+
+def _other() -> None: ...
+
+
+STANDING: list[Any] = [0, 1.5, "text", None, (), _function, _other]
+NAMES = ("a", "b", "forward")
+
+
+def _classes(rng: random.Random) -> list[Any]:
+    """A few classes on each other."""
+    kinds: list[Any] = []
+    for i in range(rng.randint(2, 5)):
+        bases = tuple(sorted(rng.sample(kinds, min(len(kinds), rng.randint(0, 2))), key=kinds.index, reverse=True))
+        held = {name: rng.choice(STANDING) for name in NAMES if rng.random() < 0.4}
+        kinds.append(abc.ABCMeta(f"K{i}", bases, held) if rng.random() < 0.3 else type(f"K{i}", bases, held))
+    return kinds
+
+
+def _change(rng: random.Random, kinds: list[Any]) -> Callable[[], Any]:
+    kind, name = rng.choice(kinds), rng.choice(NAMES)
+    if rng.random() < 0.15 and kind.__bases__ != (object,):
+        bases = (rng.choice(kind.__mro__[1:-1]),)
+        return lambda: setattr(kind, "__bases__", bases)
+    if rng.random() < 0.3 and name in kind.__dict__:
+        return lambda: delattr(kind, name)
+    value = rng.choice(STANDING)
+    return lambda: setattr(kind, name, value)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_class_answers_otherwise_while_what_is_watched_stays(seed: int) -> None:
+    assert torch._dynamo.guards  # by whose guards dictionaries are watched
+    assert ready()
+    assert sees_classes()
+    rng = random.Random(seed)
+    try:
+        kinds = _classes(rng)
+    except TypeError:  # no order of these bases
+        return
+    for _ in range(20):
+        kind, name = rng.choice(kinds), rng.choice(NAMES)
+        place = Attribute(kind, name, getattr(kind, name, MISSING), name)
+        view = Cell(kind.__dict__, name, kind.__dict__.get(name, MISSING), name)
+        watched = [(each, dicts_of_classes(each)) for each in (place, view)]
+        assert all(dicts for _, dicts in watched)
+        watches = [DictWatch([*dicts, {}]) for _, dicts in watched]
+        mro = kind.__mro__
+        for _ in range(3):
+            try:
+                _change(rng, kinds)()
+            except TypeError:  # no order of these bases
+                continue
+            still = [watches[0].unchanged() and kind.__mro__ is mro, watches[1].unchanged()]
+            holds = [each.read() is each.value for each, _ in watched]
+            assert all(one <= other for one, other in zip(still, holds, strict=True))
+
+
+def test_what_a_metaclass_or_a_descriptor_makes_is_not_watched() -> None:
+    class Meta(type):
+        def __getattribute__(cls, name: str) -> Any:
+            return type.__getattribute__(cls, name)
+
+    class Strange(metaclass=Meta):
+        a = 1
+
+    class Made:
+        @property
+        def a(self) -> int:
+            return 1
+
+        @classmethod
+        def b(cls) -> int:
+            return 1
+
+    for kind, name in ((Strange, "a"), (Made, "a"), (Made, "b"), (Made, "__mro__"), (Made, "__name__"), (Made, "mro")):
+        assert dicts_of_classes(Attribute(kind, name, getattr(kind, name), name)) == ()
+    assert dicts_of_classes(Attribute(_function, "__code__", _function.__code__, "")) == ()
+    held = {"a": 1}
+    assert dicts_of_classes(Cell(MappingProxyType(held), "a", 1, "")) == (held,)
+    assert dicts_of_classes(Cell(held, "a", 1, "")) == ()

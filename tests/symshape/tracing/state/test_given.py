@@ -1,4 +1,4 @@
-"""The containers that a function was called with stay as they were, and are not given back."""
+"""The containers that a function was called with: what is told of them where no call is served by what is traced."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 import pytest
+import torch
 
 from symshape import UnsupportedError
 from symshape.tracing.state.hooks import recorder_of, recording
@@ -204,3 +205,69 @@ def test_partials_of_methods() -> None:
     assert seen(fn, lambda: setattr(model, "gain", 3))
     assert not seen(fn, lambda: setattr(Model, "run", None))  # the bound method has its function
     assert seen(fn, lambda: setattr(fn.func.__func__, "__code__", (lambda self, shift, *, scale: 0).__code__))
+
+
+def test_what_a_load_has_told_is_told_again_after_a_write() -> None:
+    inner = Thing(depth=2)
+    recorder = recorder_of(lambda: None)
+    known: list[bool] = []
+
+    def note() -> None:
+        known.append((id(inner), "depth") in recorder.told)
+
+    note.__code__ = note.__code__.replace(co_filename="<frozen note>")  # as trusted as Python's own
+
+    def fn() -> int:
+        before = inner.depth + inner.depth
+        note()
+        inner.depth = 3
+        note()
+        return before
+
+    recorder = recorder_of(fn)
+    with recording(recorder):
+        assert fn() == 4
+    assert known == [True, False]
+    assert (id(inner), "depth") in recorder.stored
+
+
+class Kind:
+    """A class of which a method is exchanged while it is recorded."""
+
+    def step(self) -> int:
+        """What is read at first."""
+        return NUMBER
+
+
+def _other_step(self: Kind) -> int:
+    return OTHER
+
+
+def test_a_method_that_is_exchanged_tells_what_the_new_one_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Kind, "step", Kind.step)  # put back afterwards
+    owner = Kind()
+
+    def fn() -> int:
+        first = owner.step() + owner.step()
+        Kind.step = _other_step  # type: ignore[method-assign]
+        return first + owner.step()
+
+    recorder = recorder_of(fn)
+    with recording(recorder):
+        assert fn() == 2 * NUMBER + OTHER
+    assert {"NUMBER", "OTHER"} <= names(recorder)
+
+
+def test_a_submodule_that_a_method_of_modules_adds_is_looked_into() -> None:
+    outer = torch.nn.Sequential(torch.nn.Identity())
+    added = torch.nn.Linear(2, 2)
+
+    def fn() -> Any:
+        first = outer.training, hasattr(outer, "more")
+        outer.register_module("more", added)
+        return *first, outer.more.weight
+
+    recorder = recorder_of(fn)
+    with recording(recorder):
+        assert fn() == (True, False, added.weight)
+    assert id(added.weight) in recorder.known

@@ -348,3 +348,27 @@ def test_what_a_memo_answers_is_compared_until_it_is_cleared(monkeypatch: pytest
     remembered.cache_clear()
     assert compiled(torch.zeros(1)).item() == remembered(2) == 6
     remembered.cache_clear()
+
+
+class _Scaled:
+    scale = 2.0
+
+
+def _write_scale() -> None:
+    _Scaled.scale = 3.0
+
+
+_write_scale.__code__ = _write_scale.__code__.replace(co_filename="<frozen write>")  # as trusted as Python's own
+
+
+def test_a_class_that_code_not_looked_into_writes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Scaled, "scale", 2.0)  # put back afterwards
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        before = x * _Scaled.scale
+        _write_scale()
+        return before * _Scaled.scale
+
+    with pytest.raises(UnsupportedError, match=r"changes _Scaled\.scale \(from 2\.0 to 3\.0\)"):
+        symshape.compile(fn, fullgraph=True)(torch.ones(3))
+    assert _Scaled.scale == 2.0

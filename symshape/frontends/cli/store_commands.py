@@ -1,0 +1,131 @@
+"""``symshape cache`` and ``symshape show``: what stores hold; words, options and exit codes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from symshape.cost.units import amount, shown
+from symshape.errors import SymShapeError
+from symshape.explore.tables import Table
+from symshape.explore.terminal import terminal_table
+from symshape.store.bundles import export_to, import_from
+from symshape.store.disk import DiskStore, Kept, default_path
+from symshape.store.entry_format import read_header
+from symshape.store.refusals import EntryError
+from symshape.store.showing import checked
+from symshape.store.showing import show as show_entry
+
+_USAGE = 2
+_Where = Annotated[
+    Path | None, typer.Option("--store", help="The folder. Default: that of symshape.compile(store=True).")
+]
+
+cache = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Programs that are kept between processes.")
+
+
+def show(file: Annotated[Path, typer.Argument(help="A file of a store (….entry).")]) -> None:
+    """Print an entry of a store: for which calls it is, what the program read, its guards and operators."""
+    try:
+        Console(soft_wrap=True).print(Text(show_entry(file.read_bytes())))
+    except (SymShapeError, OSError) as error:
+        typer.echo(f"symshape show: {file}: {error}", err=True)
+        raise typer.Exit(_USAGE) from None
+
+
+@cache.command("list")
+def list_entries(store: _Where = None) -> None:
+    """List the entries, the one that was of use last first."""
+    here = _store(store)
+    found = sorted(here.all(), key=lambda each: -each.used)
+    rows = tuple((each.digest[:12], *_described(here, each), shown(each.bytes, "B"), _age(each)) for each in found)
+    numbers = frozenset({"size"})
+    Console().print(
+        terminal_table(Table(str(here.path), ("entry", "function", "sizes", "size", "used"), rows, numbers=numbers))
+    )
+
+
+@cache.command("show")
+def show_one(entry: Annotated[str, typer.Argument(help="How its name begins.")], store: _Where = None) -> None:
+    """Print one entry: for which calls it is, what the program read, its guards and operators."""
+    here = _store(store)
+    found = [each for each in here.all() if each.digest.startswith(entry)]
+    if len(found) != 1:
+        typer.echo(f"symshape cache show: {len(found)} entries begin with {entry!r} in {here.path}", err=True)
+        raise typer.Exit(_USAGE)
+    show(here.path / found[0].address / f"{found[0].digest}.entry")
+
+
+@cache.command()
+def verify(
+    store: _Where = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take away what is wrong.")] = False,
+) -> None:
+    """Read every entry whole; exit code 1 if one is damaged or no entry."""
+    here, wrong, count = _store(store), 0, 0
+    for each in here.all():
+        count += 1
+        try:
+            checked(read_header(here.read(each.address, each.digest), each.digest))
+        except (EntryError, OSError) as error:
+            wrong += 1
+            typer.echo(f"{each.digest}: {error}")
+            if remove:
+                here.remove(each.address, each.digest)
+    typer.echo(f"{count} entries, {wrong} wrong{' and taken away' if remove and wrong else ''}")
+    raise typer.Exit(1 if wrong and not remove else 0)
+
+
+@cache.command()
+def prune(
+    store: _Where = None,
+    most: Annotated[str, typer.Option(help="How much may stay, such as '200 MB'.")] = "1 GB",
+) -> None:
+    """Take away the least recently used entries, and files that were never finished."""
+    try:
+        gone = _store(store).prune(amount(most, "bytes"))
+    except SymShapeError as error:
+        typer.echo(f"symshape cache prune: {error}", err=True)
+        raise typer.Exit(_USAGE) from None
+    typer.echo(f"{len(gone)} entries of {shown(sum(each.bytes for each in gone), 'B')} gone")
+
+
+@cache.command("export")
+def export_entries(file: Annotated[Path, typer.Argument(help="Is written.")], store: _Where = None) -> None:
+    """Write all entries to one file, for another machine."""
+    typer.echo(f"{export_to(_store(store), file)} entries")
+
+
+@cache.command("import")
+def import_entries(file: Annotated[Path, typer.Argument(help="What export wrote.")], store: _Where = None) -> None:
+    """Take the entries of a file over; they decide what programs compute: only from those whom you trust."""
+    try:
+        typer.echo(f"{import_from(_store(store), file)} entries")
+    except (EntryError, OSError) as error:
+        typer.echo(f"symshape cache import: {file}: {error}", err=True)
+        raise typer.Exit(_USAGE) from None
+
+
+def _store(path: Path | None) -> DiskStore:
+    return DiskStore(default_path() if path is None else path)
+
+
+def _described(store: DiskStore, kept: Kept) -> tuple[str, str]:
+    try:
+        header = read_header(store.read(kept.address, kept.digest), kept.digest).header
+    except (EntryError, OSError) as error:
+        return f"wrong: {error}"[:60], ""
+    return str(header["function"]), ", ".join(map(str, header["slots"]))[:60]
+
+
+def _age(kept: Kept) -> str:
+    seconds = max(0.0, time.time() - kept.used)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"

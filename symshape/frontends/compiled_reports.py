@@ -1,0 +1,81 @@
+"""What a compiled function says about itself: its report, its metrics, and which entry would serve a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from symshape.calls.arguments import NO_VARIABLES, take_apart
+from symshape.frontends.metrics import metrics_of, prometheus_text
+from symshape.frontends.reporting import DevicePeaks, report
+from symshape.frontends.stats import Stats
+from symshape.frontends.what_if import Which, wanted_sizes, which_of_call, which_of_sizes
+from symshape.runtime.cache import EntryCache
+from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.variables import Layout
+from symshape.user_code import name_of
+
+
+class Reports:
+    """The part of :class:`symshape.Compiled` that only looks."""
+
+    fn: Callable[..., Any]
+    _cache: EntryCache
+    _graphs: GraphStore
+    _layout: Layout
+
+    def stats(self) -> Stats:
+        """Counters and times so far."""
+        raise NotImplementedError
+
+    def report(self, peaks: DevicePeaks | None = None) -> str:
+        """For each entry what it serves, its guards and what runs it; if padded, its buckets; then the budget.
+
+        With a device's ``peaks`` the roofline, too.
+        """
+        return report(self._cache.entries, self._graphs, peaks)
+
+    def metrics(self) -> str:
+        r"""Its counters in Prometheus' text format (see :mod:`symshape.frontends.metrics`).
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True)
+        >>> for n in (8, 5):
+        ...     _ = double(torch.ones(n))
+        >>> print("\n".join(line for line in double.metrics().splitlines() if "_calls" in line))
+        # HELP symshape_calls_total Calls of the function.
+        # TYPE symshape_calls_total counter
+        symshape_calls_total{function="<lambda>"} 2
+        # HELP symshape_entry_calls Calls that each entry of the cache has served.
+        # TYPE symshape_entry_calls gauge
+        symshape_entry_calls{function="<lambda>",entry="0"} 2
+        """
+        calls = {each.number: sum(seen.calls for seen in list(each.seen.values())) for each in self._cache.entries}
+        return prometheus_text(metrics_of(name_of(self.fn), self.stats(), calls, self._graphs.bytes()))
+
+    def which(self, *args: Any, **kwargs: Any) -> Which:
+        """Which entry would serve a call, or why none would; nothing runs and nothing is traced.
+
+        Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors, as in
+        :meth:`symshape.Traced.explain`; all else is then as in the call that each entry was traced for.
+
+        Raises:
+            InputError: nothing was traced yet, an argument cannot be traced, or ``sizes`` names what is not there.
+
+        >>> import torch, symshape
+        >>> rows = symshape.compile(lambda x: x.view(-1, 4), dynamic=True)
+        >>> _ = rows(torch.ones(8))
+        >>> print(rows.which(sizes={"x": (12,)}))
+        entry 0 would serve it
+        >>> miss = rows.which(torch.ones(13, device="meta"))
+        >>> bool(miss), miss.nearest
+        (False, {'x.size(0)': 12})
+        """
+        sizes = wanted_sizes(args, kwargs)
+        if sizes is not None:
+            return which_of_sizes(self._cache, sizes)
+        variables = NO_VARIABLES
+        if self._layout:
+            flat = (*args, *kwargs.values(), *self._layout.read())
+            variables = self._layout.of(flat, len(args) + len(kwargs))
+        return which_of_call(self._cache, take_apart(self.fn, args, kwargs, variables))

@@ -1,0 +1,83 @@
+"""A compiled function whose programs are kept between processes: see :mod:`symshape.store`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from guards.sets.sources import Source
+from symshape.calls.arguments import Call, values_of
+from symshape.dims import Policy
+from symshape.frontends.compiled import Compiled
+from symshape.frontends.stats import Stats
+from symshape.graph.program import Program
+from symshape.options import Options
+from symshape.store.keeping import Keeper, NoStore, store_of
+from symshape.store.ranks import Ranks
+from symshape.tracing.capture import capture
+from symshape.tracing.symbolic_arguments import Policies
+from symshape.user_code import name_of
+
+
+class Storing(Compiled):
+    """A compiled function that looks for a stored program before it traces, and keeps what it traced."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        given = self._options.store
+        self._ranks: Ranks | None = given if isinstance(given, Ranks) else None
+        store = NoStore() if self._ranks and self._ranks.store is None else store_of(getattr(given, "store", given))
+        self._keeper = Keeper(self.fn, store, self._options, self._dynamic)
+        self._capture = self._find_or_trace
+        self._loaded = 0
+
+    def _find_or_trace(
+        self, fn: Callable[..., Any], call: Call, wanted: Policies, options: Options, *others: Any, variables: Any
+    ) -> Program:
+        """The program for a call: one that was stored, or else a new one, which is kept."""
+        if variables:  # places that programs write are among the leaves
+            return capture(fn, call, wanted, options, *others, variables=variables)
+        values = values_of(call.leaves, call.keys)
+        ranks, self._ranks = self._ranks, None
+        if ranks is not None:  # the first call of all ranks
+            return self._with_ranks(ranks, call, values, lambda more: self._trace(fn, call, wanted, more, *others))
+        found = self._keeper.find(call, values)
+        if found is not None:
+            self._loaded += 1
+            return found
+        return self._trace(fn, call, wanted, self._keeper.changing(call, values), *others)
+
+    def _trace(
+        self, fn: Callable[..., Any], call: Call, wanted: Policies, changing: Sequence[Source], *others: Any
+    ) -> Program:
+        if self._dynamic is None:
+            wanted = {**dict.fromkeys(changing, Policy.AUTO), **wanted}
+        program = capture(fn, call, wanted, self._options, *others)
+        self._keeper.keep(program, call)
+        return program
+
+    def _with_ranks(
+        self, ranks: Ranks, call: Call, values: Sequence[int], trace: Callable[[Sequence[Source]], Program]
+    ) -> Program:
+        """The program that all ranks compile together."""
+        traced: list[Program] = []
+
+        def once(sources: Sequence[Source]) -> Program:
+            traced.append(trace([*self._keeper.changing(call, values), *sources]))
+            return traced[0]
+
+        program = ranks.meeting(name_of(self.fn)).program(self._keeper, call, values, once)
+        self._loaded += not traced
+        return program
+
+    def stats(self) -> Stats:
+        """Counters and times so far."""
+        found = super().stats()
+        return attrs.evolve(found, traces=found.traces - self._loaded, loaded=self._loaded)
+
+    def reset(self) -> None:
+        """Forgets all entries of this process; what is stored stays."""
+        super().reset()
+        self._loaded = 0

@@ -1,0 +1,207 @@
+"""Questions about calls that nobody makes: sizes in place of tensors, meta tensors, and which entry would serve.
+
+``sizes`` maps arguments, in the words that guards use (``x``, ``batch['ids']``), to their sizes, integer arguments to
+their value, and symbols, by name, to theirs.  What it does not name follows: sizes that share a symbol with a named
+one take its value, all others are those of the traced call.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+import guards
+from guards.sets.sources import IntArg, Size, Source
+from guards.terms import fold
+from guards.terms.term import Op
+from symshape.calls.arguments import Call, TensorKey, values_of
+from symshape.errors import InputError
+from symshape.frontends.differences import structure_differences
+from symshape.graph.program import Program, slot_names
+from symshape.runtime.cache import Entry, EntryCache, Family
+
+Sizes = Mapping[str, int | Sequence[int | None]]
+
+
+@attrs.frozen
+class Which:
+    """Which entry would serve a call.
+
+    Attributes:
+        entry: its number; None where the call would be traced.
+        reasons: for a miss, one sentence for each entry, in their order: why it would not serve.
+        nearest: for a miss of sizes, the nearest sizes that an entry would serve, by where they are read.
+    """
+
+    entry: int | None
+    reasons: tuple[str, ...] = ()
+    nearest: Mapping[str, int] = attrs.field(factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.entry is not None
+
+    def __str__(self) -> str:
+        if self.entry is not None:
+            return f"entry {self.entry} would serve it"
+        return "\n".join(("no entry would serve it:", *(f"  {each}" for each in self.reasons)))
+
+
+def wanted_sizes(args: Sequence[Any], kwargs: dict[str, Any]) -> Sizes | None:
+    """The keyword argument ``sizes`` of a question, taken out; None where the question is about arguments.
+
+    It is the function's own argument, and stays, where there are others beside it.
+    """
+    found = kwargs.get("sizes")
+    if args or len(kwargs) != 1 or not isinstance(found, Mapping):
+        return None
+    del kwargs["sizes"]
+    return found
+
+
+def integers_at(program: Program, sizes: Sizes) -> tuple[int, ...] | list[str]:
+    """The integers of a call of the program with these sizes; sentences where it has another number of dimensions.
+
+    Raises:
+        InputError: ``sizes`` names what the program does not have, or holds what is no size.
+    """
+    symbols = {name: _integer(name, size) for name, size in sizes.items() if name in program.symbols}
+    arguments = {name: size for name, size in sizes.items() if name not in symbols}
+    given: dict[Source, int] = {}
+    problems: list[str] = []
+    for path, size in arguments.items():
+        problems += _given(program, path, size, given)
+    if problems:
+        return problems
+    hints = {symbol.name: symbol.hint for symbol in program.symbols.values() if symbol.hint is not None}
+    said: dict[str, int] = {}
+    for slot in program.slots:
+        if slot.term.op is Op.SYMBOL and slot.source in given:
+            said.setdefault(slot.term.name, given[slot.source])
+    values = {**hints, **said, **symbols}
+    return tuple([given.get(slot.source, fold.evaluate(slot.term, values)) for slot in program.slots])
+
+
+def _given(program: Program, path: str, size: Any, given: dict[Source, int]) -> list[str]:
+    """Notes the sizes of one argument; the sentence that says that it has another number of dimensions."""
+    call = program.call
+    if path not in call.paths:
+        known = [*call.paths, *program.symbols]
+        near = difflib.get_close_matches(path, known, 1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise InputError(f"sizes: {program.name} has no argument and no symbol {path!r}{hint}: {', '.join(known)}")
+    key = call.keys[call.paths.index(path)]
+    if not isinstance(key, TensorKey):
+        given[IntArg(path)] = _integer(path, size)
+        return []
+    if isinstance(size, int) or not isinstance(size, Sequence) or isinstance(size, str):
+        raise InputError(f"sizes[{path!r}] should be a sequence of {key.ndim} sizes, not {size!r}")
+    if len(size) != key.ndim:
+        return [f"{path} has {len(size)} dimension(s), but was traced with {key.ndim}"]
+    for dim, each in enumerate(size):
+        if each is not None:
+            given[Size(path, dim)] = _integer(f"{path}.size({dim})", each)
+            if given[Size(path, dim)] < 0:
+                raise InputError(f"sizes: {path}.size({dim}) is a size, so it cannot be {each}")
+    return []
+
+
+def _integer(what: str, value: Any) -> int:
+    if type(value) is not int:
+        raise InputError(f"sizes: {what} should be an integer, not {value!r}")
+    return value
+
+
+def on_any_device(call: Call, example: Call) -> Call:
+    """The call with its meta tensors taken for tensors on the devices of the example: metadata is all that is asked."""
+    if len(call.keys) != len(example.keys):
+        return call
+    keys = tuple(
+        attrs.evolve(now, device=then.device)
+        if isinstance(now, TensorKey) and isinstance(then, TensorKey) and now.device.type == "meta"
+        else now
+        for now, then in zip(call.keys, example.keys, strict=True)
+    )
+    return attrs.evolve(call, keys=keys)
+
+
+def which_of_sizes(cache: EntryCache, sizes: Sizes) -> Which:
+    """The entry that would serve a call with these sizes, all else as in the call that each was traced for."""
+    found = _Search()
+    for family, changes in _families(cache):
+        program = family.entries[0].program
+        integers = integers_at(program, sizes)
+        if isinstance(integers, list):
+            found.refuse(family, integers)
+        elif found.ask(family, integers, changes):
+            break
+    return found.answer()
+
+
+def which_of_call(cache: EntryCache, call: Call) -> Which:
+    """The entry that would serve a call, whose meta tensors may be on any device."""
+    found = _Search()
+    for family, changes in _families(cache):
+        program = family.entries[0].program
+        adjusted = on_any_device(call, program.call)
+        differences = structure_differences(program, adjusted, changes=())
+        if differences:
+            found.refuse(family, differences)
+        elif found.ask(family, values_of(adjusted.leaves, adjusted.keys), changes):
+            break
+    return found.answer()
+
+
+def _families(cache: EntryCache) -> list[tuple[Family, list[str]]]:
+    """The families of entries, with what has changed in the state that they were traced in."""
+    if not cache.entries:
+        raise InputError("nothing has been traced yet: call the function once, then ask which entry would serve")
+    return [(family, branch.state.changes()) for branch in cache.branches for family in branch.families.values()]
+
+
+class _Search:
+    """The families asked so far: the entry that serves, or why none did."""
+
+    def __init__(self) -> None:
+        self.entry: int | None = None
+        self.reasons: dict[int, str] = {}
+        self.near: tuple[int, dict[str, int]] | None = None
+
+    def refuse(self, family: Family, sentences: Sequence[str]) -> None:
+        """None of the family serves, for these reasons."""
+        for entry in family.entries:
+            self.reasons[entry.number] = "; ".join(sentences)
+
+    def ask(self, family: Family, values: tuple[int, ...], changes: Sequence[str]) -> bool:
+        """Whether an entry of the family serves these integers."""
+        if changes:
+            self.refuse(family, [f"{name} has changed since the trace" for name in changes])
+            return False
+        entry = family.tree.lookup(values)
+        if entry is not None:
+            self.entry = entry.number
+            return True
+        for each in family.entries:
+            self._explain(each, values)
+        return False
+
+    def _explain(self, entry: Entry, values: tuple[int, ...]) -> None:
+        program = entry.program
+        names = slot_names(len(values))
+        sources = {name: slot.source for name, slot in zip(names, program.slots, strict=True)}
+        found = guards.explain(entry.guards, dict(zip(names, values, strict=True)), sources, entry="it")
+        assert found is not None
+        self.reasons[entry.number] = found.text
+        if found.nearest is not None:
+            changed = {sources[name].text(): found.nearest.values[name] for name in found.nearest.changed}
+            if self.near is None or len(changed) < self.near[0]:
+                self.near = len(changed), changed
+
+    def answer(self) -> Which:
+        """The result."""
+        if self.entry is not None:
+            return Which(self.entry)
+        reasons = tuple(f"entry {number}: {self.reasons[number]}" for number in sorted(self.reasons))
+        return Which(None, reasons, {} if self.near is None else self.near[1])

@@ -1,0 +1,88 @@
+"""What two calls must share to be served by one entry, sizes aside, as JSON; what a program asked of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, LeafKey, TensorKey, identity_of
+from symshape.calls.modes import Modes
+from symshape.calls.questions import Question
+from symshape.store.constants import Json, integer_of, list_of, text_of
+from symshape.store.descriptions import flat_key
+from symshape.store.refusals import EntryError, NotStorable
+from symshape.store.trees import tree_to_json
+
+_QUESTIONS = ("attribute", "attributes", "hooked", "is_leaf", "is_inference", "_is_view", "is_conj", "is_neg")
+
+
+def structure_to_json(call: Call, modes: Modes) -> Json:
+    """The structure of a call: equal for two calls only if one entry may serve both.
+
+    Raises:
+        NotStorable: an argument has no words.
+    """
+    return {
+        "modes": modes_to_json(modes),
+        "tree": tree_to_json(call.tree),
+        "leaves": [_key_to_json(each) for each in call.keys],
+        "duplicates": list(call.duplicates),
+        "shared": list(call.shared),
+    }
+
+
+def modes_to_json(modes: Modes) -> Json:
+    """Torch's modes."""
+    autocast = [[device, str(dtype)] for device, dtype in modes.autocast]
+    return [modes.grad, modes.inference, str(modes.dtype), autocast, modes.device]
+
+
+def _key_to_json(key: LeafKey) -> Json:
+    if isinstance(key, TensorKey):
+        kind = [str(key.dtype), str(key.device), key.requires_grad, key.ndim, key.layout]
+        return ["tensor", *kind, f"{key.kind.__module__}.{key.kind.__qualname__}"]
+    if key is INT_KEY:
+        return ["int"]
+    if key is RECORD_KEY:
+        raise NotStorable("a call that is given an object which is taken apart and written to (a cache of a model)")
+    if identity_of(key) is not None:  # what it is stands among the checks of the state
+        return ["object"]
+    return ["constant", flat_key(getattr(key, "alike", None))]
+
+
+def questions_to_json(questions: Mapping[Question, Any]) -> Json:
+    """What a program asked of its arguments, with the answers.
+
+    Raises:
+        NotStorable: it asked which object one is.
+    """
+    found = []
+    for each, answer in questions.items():
+        if each.what == "is" or not (each.about is None or type(each.about) is str):
+            raise NotStorable("a program that asks which object an argument is")
+        found.append([each.position, each.what, each.about, flat_key(answer)])
+    return found
+
+
+def answered(data: Json, leaves: Sequence[Any]) -> dict[Question, Any] | None:
+    """The questions with the answers of this call; None where an answer is another.
+
+    Raises:
+        EntryError: they are none.
+    """
+    found: dict[Question, Any] = {}
+    for each in list_of(data, 10_000):
+        position, what, about, answer = list_of(each, 4)
+        if what not in _QUESTIONS and not (type(what) is str and what.startswith("is_") and what.isidentifier()):
+            raise EntryError(f"unknown question: {str(what)[:80]}")
+        question = Question(integer_of(position), what, None if about is None else text_of(about))
+        if question.position >= len(leaves):
+            return None
+        now = question.answer(leaves[question.position])
+        try:
+            if flat_key(now) != answer:
+                return None
+        except NotStorable:
+            return None
+        found[question] = now
+    return found

@@ -1,0 +1,267 @@
+"""What an object is by content: all that its identity said of it while the program ran.
+
+A trace compares objects by identity.  Another process has other objects, so each is described by whatever stayed as
+long as the object stayed: its class, the code of a function, the metadata of a tensor, the parts of what never changes.
+What a program read *of* an object (attributes, items) are places of their own and not described here.  What cannot be
+described is refused.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import functools
+import logging
+import re
+import sys
+import types
+import typing
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from symshape.calls.alike import PLAIN, Equal, alike
+from symshape.store.code_digests import code_digest
+from symshape.store.constants import Json, to_json
+from symshape.store.refusals import NotStorable
+from symshape.tracing.state import trusted
+
+_CONTAINERS = (list, dict, set, deque, bytearray, OrderedDict, defaultdict)
+_OF_C = (
+    types.BuiltinFunctionType,
+    types.MethodWrapperType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
+_TYPING = (types.GenericAlias, types.UnionType)
+_BASES: frozenset[type] = frozenset(
+    {
+        object,
+        torch.nn.Module,
+        typing.Generic,
+        typing.Protocol,
+        abc.ABC,
+        enum.Enum,
+        enum.ReprEnum,
+        enum.Flag,
+        *_CONTAINERS,
+    }
+)
+_NUMBERS = (int, float, complex, str, bytes)
+TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+class Describing:
+    """Describes objects; tensors that share memory get the same number, in the order in which they come."""
+
+    def __init__(self, with_documentation: bool = False) -> None:
+        self.with_documentation = with_documentation
+        self._memories: dict[int, int] = {}
+
+    def of(self, value: Any) -> Json:
+        """The description of an object that is no plain value.
+
+        Raises:
+            NotStorable: what it is cannot be said.
+        """
+        kind = type(value)
+        describe = _BY_KIND.get(kind)
+        if describe is None:
+            describe = _BY_KIND[kind] = _describe_for(kind)
+        return describe(self, value)
+
+    # -- by class
+    def function(self, value: types.FunctionType) -> Json:
+        """A function of Python's."""
+        found = ["function", value.__module__, value.__qualname__, code_digest(value.__code__)]
+        return [*found, value.__doc__] if self.with_documentation else found
+
+    def tensor(self, value: torch.Tensor) -> Json:
+        """A tensor: its metadata, and with which others it shares memory; not its numbers."""
+        if value.layout is not torch.strided or value.is_quantized:
+            raise NotStorable("a tensor that is no plain one")
+        memory = self._memories.setdefault(value.untyped_storage()._cdata, len(self._memories))
+        shape = [list(value.shape), list(value.stride()), value.storage_offset()]
+        flags = [value.requires_grad, value.is_leaf, value.is_inference(), value.is_conj(), value.is_neg()]
+        return ["tensor", type(value).__name__, str(value.dtype), str(value.device), *shape, *flags, memory]
+
+
+def _module(_: Describing, value: types.ModuleType) -> Json:
+    name = value.__name__
+    if sys.modules.get(name) is not value and type(value).__module__ != "torch._ops":
+        raise NotStorable(f"the module {name}, which is not imported by that name")
+    return ["module", name]
+
+
+def _class(_: Describing, value: type) -> Json:
+    return ["class", *_name(value), [".".join(_name(each)) for each in value.__mro__[1:]]]
+
+
+def _name(kind: type) -> tuple[str, str]:
+    return str(kind.__module__), kind.__qualname__
+
+
+def _of_c(_: Describing, value: Any) -> Json:
+    owner = getattr(value, "__objclass__", None)
+    where = getattr(value, "__module__", None) if owner is None else ".".join(_name(owner))
+    return ["of C", type(value).__name__, where, getattr(value, "__qualname__", None) or value.__name__]
+
+
+def _kind_only(_: Describing, value: Any) -> Json:
+    return ["a", *_name(type(value))]
+
+
+def _tuple(_: Describing, value: tuple[Any, ...]) -> Json:
+    return ["tuple", len(value)]
+
+
+def _frozenset(_: Describing, value: frozenset[Any]) -> Json:
+    return ["frozenset", len(value)]
+
+
+def _member(_: Describing, value: enum.Enum) -> Json:
+    return ["member", *_name(type(value)), value._name_, to_json(value._value_)]
+
+
+def _of_numbers(_: Describing, value: Any) -> Json:
+    plain: Any
+    if isinstance(value, int):  # past what the class does about conversions
+        plain = int.__int__(value)
+    elif isinstance(value, float):
+        plain = float.__float__(value)
+    elif isinstance(value, str):
+        plain = str.__str__(value)
+    else:
+        plain = bytes(value) if isinstance(value, bytes) else complex.__complex__(value)
+    return ["number", *_name(type(value)), to_json(plain)]
+
+
+def _instance(_: Describing, value: Any) -> Json:
+    return ["object", *_name(type(value))]
+
+
+def _namespace(_: Describing, value: Any) -> Json:
+    return ["namespace"]
+
+
+def _parts(_: Describing, value: Any) -> Json:
+    def unknown(each: Any) -> Any:
+        raise NotStorable(f"an object that holds a {type(each).__module__}.{type(each).__qualname__}")
+
+    return ["value", flat_key(alike(value, unknown))]
+
+
+def flat_key(key: Any) -> Json:
+    """What ``alike`` answers, as JSON."""
+    if isinstance(key, tuple):
+        return [flat_key(each) for each in key]
+    if isinstance(key, type):
+        return ["class", *_name(key)]
+    if type(key) is Equal:
+        raise NotStorable("a value that is known by its own equality")
+    return to_json(key)
+
+
+def _code(_: Describing, value: types.CodeType) -> Json:
+    return ["code", code_digest(value)]
+
+
+def _pattern(_: Describing, value: re.Pattern[Any]) -> Json:
+    return ["pattern", to_json(value.pattern), value.flags]
+
+
+def _shown(_: Describing, value: Any) -> Json:
+    text = repr(value)
+    if " at 0x" in text:
+        raise NotStorable(f"a {type(value).__qualname__} that only an address tells apart")
+    return ["shown", *_name(type(value)), text]
+
+
+def _variable(_: Describing, value: ContextVar[Any]) -> Json:
+    return ["context variable", value.name]
+
+
+def _refuse(_: Describing, value: Any) -> Json:
+    kind = type(value)
+    raise NotStorable(f"an object of class {kind.__module__}.{kind.__qualname__}, whose content cannot be seen")
+
+
+Describe = Callable[[Describing, Any], Json]
+
+_EXACT: dict[type, Describe] = {
+    types.FunctionType: Describing.function,
+    types.CodeType: _code,
+    tuple: _tuple,
+    frozenset: _frozenset,
+    torch.Size: _tuple,
+    types.CellType: _kind_only,
+    types.MethodType: _kind_only,
+    functools.partial: lambda _, value: ["partial", len(value.args)],
+    functools._lru_cache_wrapper: _kind_only,
+    functools.cached_property: _kind_only,
+    staticmethod: _kind_only,
+    classmethod: _kind_only,
+    property: _kind_only,
+    re.Pattern: _pattern,
+    ContextVar: _variable,
+    logging.Logger: lambda _, value: ["logger", value.name],
+    types.SimpleNamespace: _namespace,
+    OpOverload: _shown,
+    OpOverloadPacket: _shown,
+    **dict.fromkeys(_CONTAINERS, _kind_only),
+    **dict.fromkeys(_OF_C, _of_c),
+    **dict.fromkeys(_TYPING, _shown),
+    **dict.fromkeys(TENSORS, Describing.tensor),
+}
+_BY_KIND: dict[type, Describe] = dict(_EXACT)
+
+
+def _describe_for(kind: type) -> Describe:
+    """What describes the objects of a class."""
+    if issubclass(kind, types.ModuleType):
+        return _module
+    if issubclass(kind, type):
+        return _class
+    if issubclass(kind, torch.Tensor):
+        return _refuse
+    if kind.__name__ == "_tuplegetter":  # of a named tuple: a position, and a text for people
+        return lambda _, value: ["of a named tuple", value.__reduce__()[1][0]]
+    if kind.__module__ == "typing":
+        return _shown
+    if kind.__module__ == "numpy":
+        if any(each.__name__ == "generic" for each in kind.__mro__):
+            return _parts
+        return _kind_only if kind.__name__ == "ndarray" else _shown if kind.__name__ == "dtype" else _refuse
+    if hasattr(kind, "__symshape_compiled__") or kind.__module__.startswith("symshape.frontends."):
+        return _kind_only
+    if issubclass(kind, enum.Enum):
+        return _member
+    if (
+        kind in PLAIN
+        or kind.__module__ in ("datetime", "decimal", "fractions", "uuid", "pathlib")
+        or kind in (range, slice)
+    ):
+        return _parts
+    if issubclass(kind, _NUMBERS):
+        return _of_numbers if _is_open(kind, *_NUMBERS) else _refuse
+    return _instance if _is_open(kind, tuple, frozenset) else _refuse
+
+
+def _is_open(kind: type, *also: type) -> bool:
+    """Whether a class is of Python's, with nothing of C below it that hides what an object holds."""
+    return all(each in _BASES or each in also or not trusted.is_of_c(each) for each in kind.__mro__)
+
+
+@functools.cache
+def is_told_whole(kind: type) -> bool:
+    """Whether all that objects of a class hold counts: methods that are taken to stay read it without telling."""
+    if kind in _EXACT or _describe_for(kind) is not _instance or trusted.is_whole(kind):
+        return False
+    return any(each not in _BASES and trusted.is_machinery(each.__module__) for each in kind.__mro__)

@@ -1,0 +1,210 @@
+"""Entries as files: written whole or not at all, by any number of processes at once, the oldest going first.
+
+A folder for each address (what the program is called, and on what it runs), in it files named by the digest of their
+content, so that nothing that is there is ever written over.  A file appears under its name only when all of it is on
+the disk; a process that dies leaves at most a file that nobody reads, which the next clearing takes away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from symshape.store.entry_format import LARGEST, digest_of
+from symshape.store.refusals import EntryError
+
+_SUFFIX, _UNFINISHED = ".entry", ".unfinished"
+_FORSAKEN_AFTER = 3600.0
+"""Seconds after which a file that was never finished belongs to nobody."""
+_HEX = frozenset("0123456789abcdef")
+
+
+@attrs.frozen
+class Kept:
+    """One file.
+
+    Attributes:
+        address: its folder.
+        digest: its name.
+        bytes: how large it is.
+        used: when it was last of use, in seconds since 1970.
+    """
+
+    address: str
+    digest: str
+    bytes: int
+    used: float
+
+
+class DiskStore:
+    """Entries in a folder.
+
+    Args:
+        path: the folder; made, for its owner alone, when something is first written.
+        most_bytes: the least recently used files leave when there are more.
+        most_of_one: files for one address.
+        shared: whether files of other users are read, too.  An entry decides what a program computes: only folders in
+            which nobody writes whom you do not trust with that.
+    """
+
+    def __init__(
+        self, path: str | Path, *, most_bytes: int = 1 << 30, most_of_one: int = 64, shared: bool = False
+    ) -> None:
+        self.path = Path(path).expanduser()
+        self.most_bytes = most_bytes
+        self.most_of_one = most_of_one
+        self.shared = shared
+
+    def __repr__(self) -> str:
+        return f"DiskStore({str(self.path)!r})"
+
+    def digests(self, address: str) -> list[str]:
+        """The files for an address, the one that was of use last first; none where the folder cannot be read."""
+        return [each.digest for each in sorted(self._in(address), key=lambda each: -each.used)]
+
+    def read(self, address: str, digest: str) -> bytes:
+        """What is in a file.
+
+        Raises:
+            OSError: there is no such file, or it cannot be read.
+            EntryError: it is of another user's, or no file for an entry.
+        """
+        path = self._file(address, digest)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+                raise EntryError(f"{path} is no file of at most {LARGEST:,} bytes")
+            if not self.shared and (found.st_uid not in (os.geteuid(), 0) or found.st_mode & stat.S_IWOTH):
+                raise EntryError(f"{path} can be written by another user (DiskStore(..., shared=True) reads it)")
+            return file.read(LARGEST + 1)
+
+    def write(self, address: str, content: bytes) -> str:
+        """Keeps a file; answers its name.
+
+        Raises:
+            OSError: the disk is full, or may not be written; nothing has changed then.
+        """
+        digest = digest_of(content)
+        path = self._file(address, digest)
+        if path.exists():
+            self.used(address, digest)
+            return digest
+        for folder in (*reversed(path.parent.parents), path.parent):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
+        unfinished = path.with_name(f".{digest[:16]}-{os.getpid()}-{secrets.token_hex(8)}{_UNFINISHED}")
+        try:
+            handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with open(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(handle)
+            os.replace(unfinished, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+            raise
+        _settle(path.parent)
+        self._make_room(address, digest)
+        return digest
+
+    def used(self, address: str, digest: str) -> None:
+        """Notes that a file was of use just now; nothing where the folder may not be written."""
+        with contextlib.suppress(OSError):
+            os.utime(self._file(address, digest))
+
+    def remove(self, address: str, digest: str) -> None:
+        """Takes a file away, if it is there and may be."""
+        with contextlib.suppress(OSError):
+            self._file(address, digest).unlink()
+
+    def all(self) -> Iterator[Kept]:
+        """Every file."""
+        for folder in _entries_of(self.path):
+            if _is_name(folder.name, 32):
+                yield from self._in(folder.name)
+
+    def prune(self, most_bytes: int | None = None, *, unfinished_after: float = _FORSAKEN_AFTER) -> list[Kept]:
+        """Takes away the least recently used until at most so many bytes are left, and what was never finished.
+
+        Answers what went.
+        """
+        most = self.most_bytes if most_bytes is None else most_bytes
+        for folder in _entries_of(self.path):
+            for left in _entries_of(Path(folder.path)):
+                if left.name.endswith(_UNFINISHED):
+                    with contextlib.suppress(OSError):
+                        if time.time() - left.stat(follow_symlinks=False).st_mtime > unfinished_after:
+                            os.unlink(left.path)
+        files = sorted(self.all(), key=lambda each: each.used)
+        total, gone = sum(each.bytes for each in files), []
+        for each in files:
+            if total <= most:
+                break
+            self.remove(each.address, each.digest)
+            total -= each.bytes
+            gone.append(each)
+        return gone
+
+    # -- inside
+    def _file(self, address: str, digest: str) -> Path:
+        if not _is_name(address, 32) or not _is_name(digest, 64):
+            raise EntryError(f"{address[:80]}/{digest[:80]} is no name of an entry")
+        return self.path / address / f"{digest}{_SUFFIX}"
+
+    def _in(self, address: str) -> Iterator[Kept]:
+        for each in _entries_of(self.path / address):
+            digest = each.name.removesuffix(_SUFFIX)
+            if each.name.endswith(_SUFFIX) and _is_name(digest, 64):
+                with contextlib.suppress(OSError):
+                    found = each.stat(follow_symlinks=False)
+                    yield Kept(address, digest, found.st_size, found.st_mtime)
+
+    def _make_room(self, address: str, newest: str) -> None:
+        here = sorted(self._in(address), key=lambda each: each.used)
+        for each in here[: max(0, len(here) - self.most_of_one)]:
+            if each.digest != newest:
+                self.remove(address, each.digest)
+        if sum(each.bytes for each in self.all()) > self.most_bytes:
+            self.prune(self.most_bytes * 9 // 10)
+
+
+def default_path() -> Path:
+    """Where ``store=True`` keeps entries: ``SYMSHAPE_STORE``, or the platform's folder for caches."""
+    named = os.environ.get("SYMSHAPE_STORE")
+    if named:
+        return Path(named)
+    import platformdirs
+
+    return platformdirs.user_cache_path("symshape", appauthor=False) / "entries"
+
+
+def _entries_of(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing where it is not there or cannot be read."""
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def _is_name(text: str, length: int) -> bool:
+    return len(text) == length and _HEX.issuperset(text)
+
+
+def _settle(folder: Path) -> None:
+    """Puts the folder's own list of names on the disk, where that can be done."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,310 @@
+"""An entry as a file: a line that says what it is and for which calls, a line with all the rest; JSON, for people too.
+
+The name of a file is the digest of its content.  Reading takes nothing for granted: see the modules for the parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from guards.sets.guard_set import GuardSet
+from guards.sets.origin import Origin
+from guards.sets.sources import Source
+from guards.terms import arithmetic, fold
+from guards.terms.term import Op, Term
+from symshape.calls.arguments import Call, skeleton, sources_of
+from symshape.calls.modes import Modes
+from symshape.calls.outputs import result_of
+from symshape.dims import Policy
+from symshape.graph.codegen import compile_graph
+from symshape.graph.graph import Graph
+from symshape.graph.program import Program, Slot, Symbol, symbol_positions
+from symshape.graph.steps import Node, Value
+from symshape.store.call_structure import answered, questions_to_json, structure_to_json
+from symshape.store.constants import Json, fields_of, integer_of, list_of, text_of
+from symshape.store.environment import device_names
+from symshape.store.graph_reading import GraphIn, guard_set
+from symshape.store.graph_writing import GraphOut, guards_text
+from symshape.store.refusals import Differs, EntryError, NotStorable
+from symshape.store.state_reading import StateIn
+from symshape.store.state_writing import StateOut
+from symshape.store.terms import TermsIn, TermsOut
+from symshape.tracing.state.snapshot import State
+from symshape.tracing.traced_modes import without_autocast
+
+FORMAT, VERSION = "symshape entry", 1
+LARGEST = 256 << 20
+"""Bytes of a file."""
+_STRUCTURE = ("modes", "tree", "leaves", "duplicates", "shared")
+_HEADER = ("format", "version", "function", "address", "environment", "structure", "slots", "guards")
+
+
+@attrs.frozen(eq=False)
+class Stored:
+    """One entry as it was read: what says for which calls it is, and the rest, not yet looked at.
+
+    Attributes:
+        digest: of the file, and its name.
+        header: the first line.
+        body: the second.
+    """
+
+    digest: str
+    header: Mapping[str, Json]
+    body: str
+
+
+# -- writing
+
+
+def to_bytes(
+    program: Program, fn: Callable[..., Any], call: Call, address: str, environment: Mapping[str, Any]
+) -> bytes:
+    """A program as a file.
+
+    Args:
+        program: what is kept.
+        fn: what was traced.
+        call: the call that it was traced for, with its leaves.
+        address: where it is looked for.
+        environment: see :func:`environment.environment`.
+
+    Raises:
+        NotStorable: something of it has no words that another process understands; the message names it.
+    """
+    if program.writes or program.variables:
+        what = [each.variable.name for each in program.writes] or [each.name for each in program.variables]
+        raise NotStorable(f"a program that writes outside its arguments ({what[0]})")
+    if call.has_records:
+        raise NotStorable("a call that is given an object which is taken apart and written to (a cache of a model)")
+    assert isinstance(program.state, State)
+    structure = structure_to_json(call, program.modes)
+    state = StateOut(fn, program.state, call, call.leaves)
+    terms = TermsOut()
+    graph = GraphOut(program.graph, terms, state.number_of).json()
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "function": program.name,
+        "address": address,
+        "environment": dict(environment),
+        "structure": structure,
+        "slots": [f"{each.source.text()} = {each.term}" for each in program.slots],
+        "guards": [each.text() for each in program.guards],
+    }
+    body = {
+        "slots": [terms.term(each.term) for each in program.slots],
+        "symbols": [_symbol_to_json(each, program.slots) for each in program.symbols.values()],
+        "conditions": guards_text(program.guards),
+        "questions": questions_to_json(program.questions),
+        "documented": state.documented,
+        "objects": state.objects,
+        "checks": state.checks,
+        "graph": graph,
+        "devices": device_names(_devices(program.graph)),
+        "terms": terms.written,
+    }
+    lines = [json.dumps(each, separators=(",", ":"), allow_nan=False) for each in (header, body)]
+    made = "\n".join((*lines, "")).encode()
+    if len(made) > LARGEST:
+        raise NotStorable(f"an entry of {len(made):,} bytes")
+    return made
+
+
+def _symbol_to_json(symbol: Symbol, slots: Sequence[Slot]) -> Json:
+    sources = [each.source for each in slots]
+    birth = None if symbol.birth is None else list(attrs.astuple(symbol.birth))
+    where = [sources.index(each) for each in symbol.sources]
+    policy: Policy = symbol.policy
+    return [symbol.name, symbol.hint, where, policy.value, birth, symbol.description]
+
+
+def _devices(graph: Graph) -> set[torch.device]:
+    values = [each.value for each in (*graph.inputs, *graph.lifted)]
+    values += [each for node in graph.nodes for each in node.outputs if each is not None]
+    return {each.spec.device for each in values}
+
+
+# -- reading
+
+
+def digest_of(content: bytes) -> str:
+    """The name of a file with this content."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_header(content: bytes, digest: str | None = None) -> Stored:
+    """What a file says of itself.
+
+    Raises:
+        EntryError: it is no entry, is damaged, or is of another version.
+    """
+    if len(content) > LARGEST:
+        raise EntryError(f"a file of {len(content):,} bytes is no entry")
+    found = digest_of(content)
+    if digest is not None and found != digest:
+        raise EntryError("the file is damaged: its content is not that of its name")
+    lines = content.split(b"\n")
+    if len(lines) != 3 or lines[2]:
+        raise EntryError("the file is damaged: an entry has two lines")
+    header = _parsed(lines[0])
+    if type(header) is not dict or header.get("format") != FORMAT:
+        raise EntryError("the file is no entry of symshape's")
+    if header.get("version") != VERSION:
+        raise EntryError(f"version {str(header.get('version'))[:20]} is not supported; this is version {VERSION}")
+    fields_of(header, *_HEADER)
+    try:
+        return Stored(found, header, lines[1].decode())
+    except UnicodeDecodeError as error:
+        raise EntryError("the file is damaged: it is no text") from error
+
+
+def _parsed(line: bytes | str) -> Json:
+    try:
+        return json.loads(line, object_pairs_hook=_members, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise EntryError(f"the file is damaged: {error}") from error
+
+
+def _members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a name is said twice")
+    return members
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
+
+
+class Read:
+    """The body of an entry, read as far as is needed to know whether it fits a call.
+
+    Raises:
+        EntryError: (all methods) it is none.
+    """
+
+    def __init__(self, stored: Stored) -> None:
+        names = ("slots", "symbols", "conditions", "questions", "documented", "objects", "checks", "graph", "devices",
+                 "terms")  # fmt: skip
+        found = dict(zip(names, fields_of(_parsed(stored.body), *names), strict=True))
+        self._stored, self._found = stored, found
+        self._terms = TermsIn(found["terms"])
+        self.slots: list[Term] = [self._terms.term(each) for each in list_of(found["slots"])]
+        self.guards: GuardSet = guard_set(found["conditions"])
+        self.checks, self.objects = list_of(found["checks"]), list_of(found["objects"])
+
+    def admits(self, values: Sequence[int]) -> bool:
+        """Whether the guards hold for the integers of a call."""
+        if len(values) != len(self.slots):
+            return False
+        known: dict[str, int] = {}
+        for term, value in zip(self.slots, values, strict=True):
+            if term.op is Op.SYMBOL:
+                known.setdefault(term.name, value)
+        needed = {symbol.name for term in self.slots for symbol in term.symbols}
+        needed |= {symbol.name for guard in self.guards for symbol in guard.term.symbols}
+        if not needed <= known.keys():
+            raise EntryError("a condition on a symbol that no argument gives")
+        same = all(fold.evaluate(term, known) == value for term, value in zip(self.slots, values, strict=True))
+        return same and all(fold.evaluate(guard.term, known) for guard in self.guards) and self._in_range(known)
+
+    def _in_range(self, known: Mapping[str, int]) -> bool:
+        for name, (low, high) in self.guards.ranges.items():
+            value = known.get(name)
+            if value is not None and not ((low is None or low <= value) and (high is None or value <= high)):
+                return False
+        return True
+
+    def graph(self, tensors: Callable[[int], torch.Tensor]) -> Graph:
+        """Its operators, with the real tensors of these numbers."""
+        leaves = len(list_of(fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]))
+        return GraphIn(self._found["graph"], self._terms, tensors, leaves).graph()
+
+    def program(self, fn: Callable[..., Any], call: Call, modes: Modes) -> Program:
+        """The program for calls of this process.
+
+        Raises:
+            Differs: something that it read is not what it was.
+        """
+        found = self._found
+        questions = answered(found["questions"], call.leaves)
+        if questions is None:
+            raise Differs("what it asked of its arguments")
+        state = StateIn(self.checks, self.objects, fn, call.leaves, found["documented"] is True)
+        graph = self.graph(state.tensor)
+        if device_names(_devices(graph)) != found["devices"]:
+            raise Differs("the accelerator")
+        sources = sources_of(call)
+        slots = tuple(Slot(source, term) for source, term in zip(sources, self.slots, strict=True))
+        symbols = {each.name: each for each in (_symbol(data, sources) for data in list_of(found["symbols"]))}
+        _check_symbols(graph, slots, self.guards)
+        run = without_autocast(compile_graph(graph, symbol_positions(slots)), modes)
+        name, specs = text_of(self._stored.header["function"]), _specs(graph)
+        parts = (skeleton(call), slots, symbols, self.guards, graph, specs, state.state(), modes, run, 0.0, questions)
+        return Program(name, *parts)
+
+
+def _symbol(data: Json, sources: Sequence[Source]) -> Symbol:
+    name, hint, where, policy, birth, description = list_of(data, 6)
+    if not text_of(name, 64).isidentifier():
+        raise EntryError(f"not the name of a symbol: {name}")
+    term = arithmetic.symbol(name)
+    born = None
+    if birth is not None:
+        file, line, *texts = list_of(birth, 6)
+        born = Origin(text_of(file), integer_of(line), *map(text_of, texts))
+    read = tuple(sources[integer_of(each, 0, len(sources))] for each in list_of(where, 1000))
+    try:
+        chosen = Policy(policy)
+    except ValueError as error:
+        raise EntryError(f"unknown policy: {str(policy)[:80]}") from error
+    return Symbol(
+        term, None if hint is None else integer_of(hint, -(1 << 62)), read, chosen, born, text_of(description)
+    )
+
+
+def _check_symbols(graph: Graph, slots: Sequence[Slot], guards: GuardSet) -> None:
+    """That each symbol is known where it is needed.
+
+    Raises:
+        EntryError: one is not.
+    """
+    known = set(symbol_positions(slots))
+    for step in graph.steps:
+        if isinstance(step, Node):
+            needed = _names(step.numbers)
+            missing = needed - known
+            known |= {each.symbol for each in step.bindings}
+        else:
+            missing = ({each.name for each in step.guard.term.symbols} | step.message.names()) - known
+        if missing:
+            raise EntryError(f"{sorted(missing)[0]} is needed before it is known")
+    numbers = [each for each in graph.outputs if not isinstance(each, Value)]
+    if missing := _names(numbers) - known:
+        raise EntryError(f"{sorted(missing)[0]} is returned and never known")
+
+
+def _names(numbers: Sequence[Any]) -> set[str]:
+    found: set[str] = set()
+    for each in numbers:
+        if isinstance(each, Term):
+            found |= {symbol.name for symbol in each.symbols}
+        elif hasattr(each, "unbacked"):
+            found |= each.unbacked() | {symbol.name for symbol in each.symbols()}
+    return found
+
+
+def _specs(graph: Graph) -> Any:
+    shown = [each.spec if isinstance(each, Value) else each for each in graph.outputs]
+    return result_of(pytree.tree_unflatten(shown, graph.output_tree))
+
+
+__all__ = ["LARGEST", "NotStorable", "Read", "Stored", "digest_of", "read_header", "to_bytes"]

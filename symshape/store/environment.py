@@ -1,0 +1,94 @@
+"""What an entry takes to stay beside what it read: versions of Python, torch and symshape, torch's flags."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import guards
+import meta_fns
+from symshape import options
+
+_TRUSTED = ("numpy", "sympy", "mpmath", "z3-solver")
+"""Libraries whose code a recording takes to stay (``tracing/state/trusted.py``), so that only their versions tell."""
+
+
+def environment() -> Mapping[str, Any]:
+    """What must be the same in the process that an entry was made in and in the one that uses it."""
+    return {**_of_process(), "torch's flags": _flags()}
+
+
+@functools.cache
+def _of_process() -> dict[str, Any]:
+    return {
+        "python": f"{platform.python_implementation()} {sys.version}",
+        "machine": f"{platform.system()} {platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+        "torch": f"{torch.__version__} {torch.version.git_version} {torch.version.cuda} {torch.version.hip}",
+        "symshape": sources_digest(),
+        "libraries": [f"{name} {_version(name)}" for name in _TRUSTED],
+        "optimised": sys.flags.optimize,
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _flags() -> list[Any]:
+    """Flags by which torch's own code chooses between ways to compute, and which no trace is told of."""
+    cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
+    return [
+        *(
+            cuda.flash_sdp_enabled(),
+            cuda.mem_efficient_sdp_enabled(),
+            cuda.math_sdp_enabled(),
+            cuda.cudnn_sdp_enabled(),
+        ),
+        *(bool(cudnn.enabled), bool(mkldnn.enabled)),
+        *(torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()),
+        torch.backends.mha.get_fastpath_enabled(),
+    ]
+
+
+@functools.cache
+def sources_digest() -> str:
+    """The digest of the sources of symshape, guards and meta_fns, whatever the compiled parts were made of."""
+    found = hashlib.sha256()
+    for package in (guards, meta_fns, options):
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(_sources(str(folder))):
+            found.update(f"{path[len(str(folder)) :]}\n".encode())
+            with open(path, "rb") as file:
+                found.update(file.read())
+    return found.hexdigest()
+
+
+def _sources(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for each in entries:
+            if each.name.endswith(".py"):
+                yield each.path
+            elif "." not in each.name and each.name != "__pycache__" and each.is_dir():
+                yield from _sources(each.path)
+
+
+def device_names(devices: Iterator[torch.device] | set[torch.device]) -> dict[str, str]:
+    """The model of each accelerator among these devices, since kernels and their layouts are chosen by it."""
+    found = {}
+    for device in devices:
+        if device.type == "cuda":
+            properties = torch.cuda.get_device_properties(device)
+            found[str(device)] = f"{properties.name} {properties.major}.{properties.minor}"
+    return found

@@ -1,0 +1,235 @@
+"""A graph from JSON: every name is looked up, every number is bounded, what is read before it is made is refused."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+import meta_fns
+from guards.errors import GuardsError
+from guards.sets.guard_set import GuardSet
+from guards.sets.serialize import from_json as guards_from_json
+from symshape.graph.graph import Graph
+from symshape.graph.messages import Message, Place
+from symshape.graph.steps import Assertion, Binding, Input, Lifted, Node, Step, Value
+from symshape.store.constants import Json, fields_of, from_json, integer_of, list_of, text_of
+from symshape.store.refusals import EntryError
+from symshape.store.terms import TermsIn
+from symshape.store.trees import tree_from_json
+from symshape.tracing.symbolic.env import ShapeEnv
+
+_OPTIONAL = {
+    *("kwargs", "single", "bindings", "grad", "inference", "untracked", "location", "leaves"),
+}
+_BINDINGS = ("size", "item", "bool", "float")
+
+
+class GraphIn:
+    """One graph while it is read.
+
+    Args:
+        data: what ``GraphOut`` wrote.
+        terms: the table of formulas.
+        tensors: the real tensor of each number that the state gave to one.
+        leaves: how many leaves a call has.
+
+    Raises:
+        EntryError: (all methods) it is none.
+    """
+
+    def __init__(self, data: Json, terms: TermsIn, tensors: Callable[[int], torch.Tensor], leaves: int) -> None:
+        self._data = data
+        self._terms = terms
+        self._tensors = tensors
+        self._leaves = leaves
+        self._env = ShapeEnv()
+        self._storages: dict[int, object] = {}
+        self._values: list[Value] = []
+        self._made: set[int] = set()
+        self._symbols: set[str] = set()
+
+    def graph(self) -> Graph:
+        """The graph."""
+        names = ("inputs", "lifted", "steps", "outputs", "output_tree", "values")
+        inputs, lifted, steps, outputs, tree, values = fields_of(self._data, *names)
+        self._values = [self._value(each) for each in list_of(values)]
+        if len({each.index for each in self._values}) != len(self._values):
+            raise EntryError("two values of one number")
+        made_inputs = tuple(self._input(each) for each in list_of(inputs))
+        made_lifted = tuple(self._lifted(each) for each in list_of(lifted))
+        made_steps = tuple(self._step(each) for each in list_of(steps))
+        results = tuple(self._argument(each) for each in list_of(outputs))
+        nested = tree_from_json(tree)
+        if nested.num_leaves != len(results):
+            raise EntryError("a result of another number of leaves than the graph's")
+        return Graph(made_inputs, made_lifted, made_steps, results, nested)
+
+    # -- values
+    def _value(self, data: Json) -> Value:
+        index, storage, held_until, spec = list_of(data, 4)
+        shared = self._storages.setdefault(integer_of(storage), object())
+        value = Value(integer_of(index), self._spec(spec), shared)
+        value.held_until = None if held_until is None else integer_of(held_until)
+        return value
+
+    def _spec(self, data: Json) -> meta_fns.TensorSpec:
+        sizes, strides, offset, *kind = list_of(data, 6)
+        dtype, device, layout = (from_json({tag: each}) for tag, each in zip(_KIND, kind, strict=True))
+        shapes = [tuple(self._size(each) for each in list_of(part, 64)) for part in (sizes, strides)]
+        if len(shapes[0]) != len(shapes[1]) and shapes[1]:
+            raise EntryError("a tensor of so many sizes and so many strides")
+        return meta_fns.TensorSpec(shapes[0], shapes[1], self._size(offset), dtype, device, layout)
+
+    def _size(self, data: Json) -> Any:
+        if type(data) is int:
+            return integer_of(data, -(1 << 62))
+        found = self._terms.term(data["term"]) if type(data) is dict and data.keys() == {"term"} else None
+        if found is None or found.is_bool:
+            raise EntryError(f"not a size: {str(data)[:80]}")
+        return self._env.nodes.size(found)
+
+    def _new(self, number: Json) -> Value:
+        """A value that is made here."""
+        found = integer_of(number, 0, len(self._values))
+        if found in self._made:
+            raise EntryError(f"value {found} is made twice")
+        self._made.add(found)
+        return self._values[found]
+
+    def _known(self, number: Json) -> Value:
+        """A value that was made before."""
+        found = integer_of(number, 0, len(self._values))
+        if found not in self._made:
+            raise EntryError(f"value {found} is read before it is made")
+        return self._values[found]
+
+    def _input(self, data: Json) -> Input:
+        position, path, value = list_of(data, 3)
+        return Input(integer_of(position, 0, self._leaves), text_of(path), self._new(value))
+
+    def _lifted(self, data: Json) -> Lifted:
+        name, number, tensor = list_of(data, 3)
+        value = self._new(number)
+        if type(tensor) is dict:
+            return Lifted(text_of(name), _constant(from_json(tensor), value.spec), value, True)
+        return Lifted(text_of(name), self._tensors(integer_of(tensor)), value)
+
+    # -- steps
+    def _argument(self, data: Json) -> Any:
+        return from_json(data, self._tagged)
+
+    def _tagged(self, tag: str, inner: Json) -> Any:
+        return self._known(inner) if tag == "value" else self._terms.tagged(tag, inner)
+
+    def _step(self, data: Json) -> Step:
+        if type(data) is not dict:
+            raise EntryError("a step that is no object")
+        if "assert" in data:
+            return self._assertion(data)
+        missing, unknown = {"op", "args", "outputs"} - data.keys(), data.keys() - _OPTIONAL - {"op", "args", "outputs"}
+        if missing or unknown:
+            raise EntryError(f"a step lacks {sorted(missing)}, or has {sorted(map(str, unknown))[:4]}")
+        op = operator(text_of(data["op"], 200))
+        args = tuple(self._argument(each) for each in list_of(data["args"], 256))
+        kwargs = data.get("kwargs", {})
+        if type(kwargs) is not dict:
+            raise EntryError("keyword arguments that are no object")
+        names = [each.name for each in op._schema.arguments]
+        if len(args) > len(names) or not set(kwargs) <= set(names[len(args) :]):
+            raise EntryError(f"{op} takes no such arguments")
+        keywords = {key: self._argument(each) for key, each in kwargs.items()}
+        outputs = tuple(None if each is None else self._new(each) for each in list_of(data["outputs"], 4096))
+        bindings = tuple(self._binding(each, outputs) for each in list_of(data.get("bindings", []), 4096))
+        leaves = data.get("leaves")
+        return Node(
+            op, args, keywords, outputs, _flag(data, "single", True) is True, bindings, _flag(data, "grad"),
+            _flag(data, "inference"), _flag(data, "untracked", False) is True, _location(data.get("location")),
+            None if leaves is None else (self._known(list_of(leaves, 2)[0]), self._spec(leaves[1])),
+        )  # fmt: skip
+
+    def _binding(self, data: Json, outputs: Sequence[Value | None]) -> Binding:
+        symbol, kind, output, dim = list_of(data, 4)
+        if kind not in _BINDINGS:
+            raise EntryError(f"unknown kind of binding: {str(kind)[:80]}")
+        return Binding(_identifier(symbol), kind, integer_of(output, 0, max(1, len(outputs))), integer_of(dim, 0, 64))
+
+    def _assertion(self, data: Json) -> Assertion:
+        condition, message, error = fields_of(data, "assert", "message", "error")
+        guards = guard_set(condition)
+        kind = getattr(builtins, text_of(error, 64), None)
+        if len(guards.guards) != 1 or not isinstance(kind, type) or not issubclass(kind, Exception):
+            raise EntryError("an assertion of one condition that raises one of Python's exceptions is needed")
+        return Assertion(guards.guards[0], Message(tuple(map(self._part, list_of(message, 1000)))), kind)
+
+    def _part(self, data: Json) -> str | Place:
+        if type(data) is str:
+            return data
+        term, spec = list_of(data, 2)
+        found = from_json(term, self._terms.tagged)
+        return Place(found, text_of(spec, 64))
+
+
+_KIND = ("dtype", "device", "layout")
+
+
+def operator(name: str) -> OpOverload:
+    """The operator of a name: one of torch's own, with a rule of ours."""
+    packet, _, overload = name.rpartition(".")
+    found = getattr(getattr(torch.ops.aten, packet, None), overload, None) if packet.isidentifier() else None
+    if not isinstance(found, OpOverload) or found.namespace != "aten" or meta_fns.lookup(found) is None:
+        raise EntryError(f"unknown operator: {name[:80]}")
+    return found
+
+
+def guard_set(data: Json) -> GuardSet:
+    """Guards as guards writes them."""
+    try:
+        found = guards_from_json(text_of(data, 1 << 24), "guard_set")
+    except GuardsError as error:
+        raise EntryError(f"guards that are wrong: {error}") from error
+    assert isinstance(found, GuardSet)
+    return found
+
+
+def _constant(content: Any, spec: meta_fns.TensorSpec) -> torch.Tensor:
+    """A tensor that the program writes down."""
+    if type(content) is not bytes or not all(type(each) is int for each in (*spec.sizes, *spec.strides)):
+        raise EntryError("a constant without content, or of unknown sizes")
+    count = 1
+    for each in spec.sizes:
+        count *= each
+    if any(each < 0 for each in spec.sizes) or len(content) != count * spec.dtype.itemsize:
+        raise EntryError("a constant of another size than its content")
+    flat = torch.frombuffer(bytearray(content), dtype=spec.dtype) if content else torch.empty(0, dtype=spec.dtype)
+    dense = flat.reshape(spec.sizes)
+    if spec.strides == dense.stride():
+        return dense.to(spec.device)
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(spec.sizes, spec.strides, strict=True))
+    if min(spec.strides) < 0 or reach > max(1, 4 * count):
+        raise EntryError("a constant of strange strides")
+    made = torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
+    return made.copy_(dense)
+
+
+def _flag(data: dict[str, Json], name: str, default: bool | None = None) -> bool | None:
+    found = data.get(name, default)
+    if found is not None and type(found) is not bool:
+        raise EntryError(f"{name} must be true or false")
+    return found
+
+
+def _location(data: Json) -> tuple[str, int, str] | None:
+    if data is None:
+        return None
+    file, line, function = list_of(data, 3)
+    return text_of(file), integer_of(line), text_of(function)
+
+
+def _identifier(data: Json) -> str:
+    if not text_of(data, 64).isidentifier():
+        raise EntryError(f"not a name: {data}")
+    return str(data)

@@ -1,0 +1,149 @@
+"""A graph as JSON: values, operators by name and schema, assertions, results."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+import meta_fns
+from guards.sets.guard_set import GuardSet
+from guards.sets.serialize import to_json as guards_to_json
+from guards.terms.term import Term
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Graph
+from symshape.graph.messages import Message
+from symshape.graph.steps import Assertion, Lifted, Node, Value
+from symshape.store.constants import Json, to_json
+from symshape.store.refusals import NotStorable
+from symshape.store.terms import TermsOut
+from symshape.store.trees import tree_to_json
+
+LARGEST_CONSTANTS = 1 << 20
+"""Bytes of the tensors that a program itself writes down, together."""
+
+
+class GraphOut:
+    """One graph while it is written.
+
+    Args:
+        graph: what is written.
+        terms: the table of formulas.
+        number_of: of a real tensor outside the arguments: its number among the objects that the state names.
+    """
+
+    def __init__(self, graph: Graph, terms: TermsOut, number_of: Callable[[torch.Tensor, str], int]) -> None:
+        self._graph = graph
+        self._terms = terms
+        self._number_of = number_of
+        self._values: dict[Value, int] = {}
+        self._written: list[Json] = []
+        self._storages: dict[int, int] = {}
+        self._bytes = 0
+
+    def json(self) -> Json:
+        """The graph.
+
+        Raises:
+            NotStorable: it has an operator without a rule, a generator of random numbers, a tensor without a name …
+        """
+        graph = self._graph
+        inputs = [[each.position, each.path, self._value(each.value)] for each in graph.inputs]
+        lifted = [self._lifted(each) for each in graph.lifted]
+        steps = [self._node(each) if isinstance(each, Node) else self._assertion(each) for each in graph.steps]
+        return {
+            "inputs": inputs,
+            "lifted": lifted,
+            "steps": steps,
+            "outputs": [self._argument(each) for each in graph.outputs],
+            "output_tree": tree_to_json(graph.output_tree),
+            "values": self._written,
+        }
+
+    def _value(self, value: Value) -> int:
+        found = self._values.get(value)
+        if found is None:
+            found = self._values[value] = len(self._written)
+            storage = self._storages.setdefault(id(value.storage), len(self._storages))
+            self._written.append([value.index, storage, value.held_until, self._spec(value.spec)])
+        return found
+
+    def _spec(self, spec: meta_fns.TensorSpec) -> Json:
+        number = self._terms.number
+        sizes, strides = [number(each) for each in spec.sizes], [number(each) for each in spec.strides]
+        kind = [str(spec.dtype), str(spec.device), str(spec.layout)]
+        return [sizes, strides, number(spec.storage_offset), *kind]
+
+    def _lifted(self, lifted: Lifted) -> Json:
+        value = self._value(lifted.value)
+        if not lifted.constant:
+            return [lifted.name, value, self._number_of(lifted.tensor, lifted.name)]
+        tensor = lifted.tensor
+        self._bytes += tensor.numel() * tensor.element_size()
+        if self._bytes > LARGEST_CONSTANTS:
+            raise NotStorable("tensors that it writes down itself, of more than a MiB")
+        if (tensor.is_complex() and tensor.is_conj()) or tensor.is_quantized:
+            raise NotStorable(f"the constant {lifted.name}, which is no plain tensor")
+        flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        return [lifted.name, value, {"bytes": to_json(bytes(flat.tolist()))["bytes"]}]
+
+    def _argument(self, arg: Any) -> Json:
+        return to_json(arg, self._other)
+
+    def _other(self, arg: Any) -> Json:
+        if isinstance(arg, Value):
+            return {"value": self._value(arg)}
+        if isinstance(arg, (Term, FloatTerm)):
+            return self._terms.number(arg)
+        if isinstance(arg, torch.Generator):
+            raise NotStorable("an operator that draws from a random generator of its own")
+        raise NotStorable(f"an operator that is given a {type(arg).__module__}.{type(arg).__qualname__}")
+
+    def _node(self, node: Node) -> Json:
+        name = op_name(node.op)
+        found: dict[str, Json] = {"op": name, "args": [self._argument(each) for each in node.args]}
+        if node.kwargs:
+            found["kwargs"] = {key: self._argument(each) for key, each in node.kwargs.items()}
+        found["outputs"] = [None if each is None else self._value(each) for each in node.outputs]
+        if not node.single:
+            found["single"] = False
+        if node.bindings:
+            found["bindings"] = [[each.symbol, each.kind, each.output, each.dim] for each in node.bindings]
+        for flag in ("grad", "inference"):
+            if getattr(node, flag) is not None:
+                found[flag] = getattr(node, flag)
+        if node.untracked:
+            found["untracked"] = True
+        if node.location is not None:
+            found["location"] = list(node.location)
+        if node.leaves is not None:
+            found["leaves"] = [self._value(node.leaves[0]), self._spec(node.leaves[1])]
+        return found
+
+    def _assertion(self, step: Assertion) -> Json:
+        if getattr(builtins, step.error.__name__, None) is not step.error:
+            raise NotStorable(f"an assertion that raises {step.error.__qualname__}")
+        return {"assert": guards_text(GuardSet((step.guard,), {})), "message": self._message(step.message),
+                "error": step.error.__name__}  # fmt: skip
+
+    def _message(self, message: Message) -> Json:
+        return [part if isinstance(part, str) else [self._terms.number(part.term), part.spec] for part in message.parts]
+
+
+def op_name(op: Any) -> str:
+    """The name of an operator that an entry may have: one of torch's own, with a rule of ours.
+
+    Raises:
+        NotStorable: it is another.
+    """
+    if not isinstance(op, OpOverload) or op.namespace != "aten" or meta_fns.lookup(op) is None:
+        raise NotStorable(f"the operator {op}, which is none of torch's own with a rule of symshape's")
+    return f"{op._schema.name.partition('::')[2]}.{op._overloadname}"
+
+
+def guards_text(guards: GuardSet) -> str:
+    """Guards as guards writes them."""
+    return guards_to_json(guards, indent=None)

@@ -1,0 +1,271 @@
+"""What a compiled function asks of a store: a program for a call, which sizes change, and to keep a new program.
+
+Whatever is wrong with a store or in it, calls go on as without one: the reason is an event.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from guards.sets.sources import IntArg, Source
+from guards.terms.term import Op
+from symshape import events
+from symshape.calls.arguments import Call, sources_of
+from symshape.calls.modes import modes
+from symshape.errors import InputError
+from symshape.graph.program import Program
+from symshape.options import Options
+from symshape.store.call_structure import structure_to_json
+from symshape.store.code_digests import code_digest
+from symshape.store.disk import DiskStore, default_path
+from symshape.store.entry_format import Read, Stored, read_header, to_bytes
+from symshape.store.environment import environment
+from symshape.store.refusals import Differs, EntryError, NotStorable
+from symshape.user_code import name_of
+
+_MOST_READ = 256
+"""Entries that are kept in memory, as they were read."""
+
+
+class EntryStore(Protocol):
+    """Where entries are kept: a folder, or something like one."""
+
+    def digests(self, address: str) -> list[str]:
+        """The names of the entries for an address, the most useful first."""
+
+    def read(self, address: str, digest: str) -> bytes:
+        """One of them."""
+
+    def write(self, address: str, content: bytes) -> str:
+        """Keeps one; answers its name."""
+
+    def used(self, address: str, digest: str) -> None:
+        """Notes that one was of use."""
+
+    def remove(self, address: str, digest: str) -> None:
+        """Takes one away."""
+
+
+class NoStore:
+    """Keeps nothing."""
+
+    def digests(self, address: str) -> list[str]:
+        """None."""
+        return []
+
+    def read(self, address: str, digest: str) -> bytes:
+        """Nothing is there."""
+        raise FileNotFoundError(digest)
+
+    def write(self, address: str, content: bytes) -> str:
+        """Writes nowhere."""
+        return ""
+
+    def used(self, address: str, digest: str) -> None:
+        """Nothing was."""
+
+    def remove(self, address: str, digest: str) -> None:
+        """Nothing is there."""
+
+
+def store_of(given: Any) -> EntryStore:
+    """The store that a caller means: ``True`` for the one of this user, a path, or a store.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    if given is True:
+        return DiskStore(default_path())
+    if isinstance(given, (str, Path)):
+        return DiskStore(given)
+    if all(hasattr(given, name) for name in ("digests", "read", "write", "used", "remove")):
+        return given  # type: ignore[no-any-return]
+    raise InputError(f"store must be True, a path or a store, not {given!r}")
+
+
+class Keeper:
+    """The entries of one compiled function.
+
+    Args:
+        fn: the function.
+        store: where they are.
+        options: of the trace.
+        dynamic: what the caller says of sizes.
+    """
+
+    def __init__(self, fn: Callable[..., Any], store: EntryStore, options: Options, dynamic: Any) -> None:
+        self._fn, self._store = fn, store
+        self._name = name_of(fn)
+        said = [options.specialize_zero_one, options.duck_shape, options.minimise_guards, repr(dynamic)]
+        self._is = [_named(fn), said]
+        self._read: dict[str, tuple[Stored, str]] = {}
+        self._wrong: set[str] = set()
+        self._told: set[str] = set()
+        self._lock = threading.Lock()
+        environment()  # takes some milliseconds once, better now than at the first call
+
+    def find(self, call: Call, values: Sequence[int]) -> Program | None:
+        """A program for the call, if a stored one fits it and all that it read is what it was."""
+        now = modes()
+        why = ""
+        surroundings = environment()
+        address = self._address(surroundings)
+        try:
+            structure = _text(structure_to_json(call, now))
+        except NotStorable:
+            return None
+        for digest in self._digests(address):
+            try:
+                found = self._fitting(address, digest, structure, surroundings)
+                if found is None or not found.admits(values):
+                    continue
+                program = found.program(self._fn, call, now)
+            except Differs as error:
+                why = f"{why}; {error}" if why and len(why) < 400 else str(error)
+                continue
+            except (EntryError, OSError) as error:
+                self._is_wrong(address, digest, error)
+                continue
+            except Exception as error:  # whatever a hostile file may bring about
+                self._is_wrong(address, digest, EntryError(f"{type(error).__name__}: {error}"))
+                continue
+            self._store.used(address, digest)
+            events.emit(events.Loaded(self._name, digest, len(program.graph.nodes)))
+            return program
+        if why:
+            events.emit(events.NotServed(self._name, f"{why} is not what it was"))
+        return None
+
+    def content_of(self, program: Program, call: Call) -> bytes:
+        """A program as an entry.
+
+        Raises:
+            NotStorable: it cannot be one.
+        """
+        surroundings = environment()
+        return to_bytes(program, self._fn, call, self._address(surroundings), surroundings)
+
+    def program_of(self, content: bytes, call: Call, values: Sequence[int]) -> Program | None:
+        """The program of an entry that comes from elsewhere; None if it is for other calls.
+
+        Raises:
+            Differs: something that it read is another here.
+            EntryError: it is no entry.
+        """
+        stored = read_header(content)
+        if _text(stored.header["structure"]) != _text(structure_to_json(call, modes())):
+            return None
+        if _text(stored.header["environment"]) != _text(dict(environment())):
+            raise Differs("the version of Python, torch or symshape, or a flag of torch's,")
+        read = Read(stored)
+        return read.program(self._fn, call, modes()) if read.admits(values) else None
+
+    def identity(self, call: Call) -> dict[str, Any]:
+        """What ranks compare before they compile: name and code of the function, and what is given to it."""
+        forward = getattr(self._fn, "forward", self._fn)
+        code = getattr(getattr(forward, "__func__", forward), "__code__", None)
+        structure = structure_to_json(call, modes())
+        return {"name": self._is[0], "code": code and code_digest(code), "structure": structure, "paths": call.paths}
+
+    def changing(self, call: Call, values: Sequence[int]) -> list[Source]:
+        """The integers of a call that other processes saw change, whatever has become of the program since."""
+        surroundings = environment()
+        address = self._address(surroundings)
+        sources = sources_of(call)
+        found: set[int] = set()
+        try:
+            structure = _text(structure_to_json(call, modes()))
+        except NotStorable:
+            return []
+        for digest in self._digests(address):
+            try:
+                entry = self._fitting(address, digest, structure, surroundings)
+            except (EntryError, OSError):
+                continue
+            if entry is None or len(entry.slots) != len(values):
+                continue
+            for position, (term, value) in enumerate(zip(entry.slots, values, strict=True)):
+                if term.op is not Op.CONST or term.value != value:
+                    found.add(position)
+        return [sources[position] for position in sorted(found) if not isinstance(sources[position], IntArg)]
+
+    def keep(self, program: Program, call: Call) -> None:
+        """Keeps a program that was traced for the call just now; tells why where that cannot be."""
+        surroundings = environment()
+        address = self._address(surroundings)
+        try:
+            content = to_bytes(program, self._fn, call, address, surroundings)
+            if not program.state.unchanged():
+                raise NotStorable("what it read changed meanwhile")
+        except NotStorable as error:
+            events.emit(events.NotStored(self._name, str(error)))
+            return
+        try:
+            digest = self._store.write(address, content)
+        except OSError as error:
+            self._tell(f"could not be written: {error}")
+            return
+        events.emit(events.Stored(self._name, digest, len(content)))
+
+    # -- inside
+    def _address(self, surroundings: Mapping[str, Any]) -> str:
+        return hashlib.sha256(_text([self._is, surroundings]).encode()).hexdigest()[:32]
+
+    def _digests(self, address: str) -> list[str]:
+        try:
+            return [each for each in self._store.digests(address) if each not in self._wrong]
+        except OSError as error:
+            self._tell(f"could not be read: {error}")
+            return []
+
+    def _fitting(self, address: str, digest: str, structure: str, surroundings: Mapping[str, Any]) -> Read | None:
+        """An entry for calls of this structure."""
+        with self._lock:
+            known = self._read.get(digest)
+        if known is None:
+            stored = read_header(self._store.read(address, digest), digest)
+            known = stored, _text(stored.header["structure"])
+            with self._lock:
+                if len(self._read) >= _MOST_READ:
+                    self._read.clear()
+                self._read[digest] = known
+        stored, for_calls = known
+        if for_calls != structure or stored.header["address"] != address:
+            return None
+        if _text(stored.header["environment"]) != _text(dict(surroundings)):
+            return None
+        return Read(stored)
+
+    def _is_wrong(self, address: str, digest: str, error: Exception) -> None:
+        self._wrong.add(digest)
+        self._tell(f"has an entry that cannot be used ({digest[:12]}): {error}")
+        if isinstance(error, EntryError) and "damaged" in str(error):
+            self._store.remove(address, digest)
+
+    def _tell(self, what: str) -> None:
+        if what not in self._told and len(self._told) < _MOST_READ:
+            self._told.add(what)
+            events.emit(events.StoreFailed(repr(self._store), what))
+
+
+def _named(fn: Callable[..., Any]) -> list[str]:
+    """What a function is called, for a look-up: what it is, its code and all that it reads, is compared later."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    kind: Any = type(fn) if isinstance(fn, torch.nn.Module) or not hasattr(fn, "__qualname__") else fn
+    return [str(getattr(kind, "__module__", "")), str(kind.__qualname__)]
+
+
+def _text(data: Any) -> str:
+    return json.dumps(data, sort_keys=True)
+
+
+__all__ = ["EntryStore", "Keeper", "store_of"]

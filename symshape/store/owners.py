@@ -1,0 +1,78 @@
+"""Whose each place of a recording is, and by which step it is read from its owner."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import sys
+import types
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+
+from symshape.store.refusals import NotStorable
+from symshape.tracing.state import lookups
+from symshape.tracing.state.loads import decimal_context
+from symshape.tracing.state.places import Answer, Attribute, Keys, Place, WeakAttribute
+from symshape.tracing.state.substitutes import FLAGS
+
+Step = tuple[str, Any]
+"""A kind of step, and its key: see :mod:`symshape.store.reaching`."""
+
+
+def behind(kind: type) -> Any:
+    """The very dictionary of a class, behind the view that ``__dict__`` gives anew each time (CPython)."""
+    found = gc.get_referents(kind.__dict__)
+    return found[0] if found else kind
+
+
+def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
+    """Whose place it is (None: nobody's), the step to it, and whether the owner is the dictionary behind a class.
+
+    Raises:
+        NotStorable: it is an answer that no other process can ask for.
+    """
+    owner = place.owner
+    if isinstance(place, Keys):
+        return (gc.get_referents(owner)[0], ("keys", None), True) if _is_view(owner) else (owner, ("keys", None), False)
+    if isinstance(place, Attribute):
+        return owner, ("static" if isinstance(owner, type) else "slot", place.key), False
+    if isinstance(place, Answer):
+        return (*_of_answer(place), False)
+    if owner is sys.modules:
+        return None, ("module", place.key), False
+    if isinstance(owner, types.CellType):
+        return owner, ("contents", place.key), False
+    if _is_view(owner):
+        return gc.get_referents(owner)[0], ("entry", place.key), True
+    return owner, ("item", place.key), False
+
+
+def _is_view(owner: Any) -> bool:
+    return isinstance(owner, types.MappingProxyType)
+
+
+def _of_answer(place: Answer) -> tuple[Any, Step]:
+    question = place.owner
+    if isinstance(question, lookups.Lookup):
+        return question.kind, ("look-up", question.key)
+    if isinstance(question, WeakAttribute):
+        owner = question.owner()
+        if owner is not None:
+            return owner, ("weak slot", place.key)
+    if isinstance(question, functools.partial):
+        if question.func == os.environ.get and len(question.args) == 1:
+            return None, ("environment", question.args[0])
+        if question.func is getattr and isinstance(question.args[0], types.ModuleType):
+            return question.args[0], ("flag of module", place.key)
+        bound = getattr(question.func, "__self__", None)
+        if isinstance(bound, ContextVar):
+            return bound, ("context", None)
+    if question is decimal_context:
+        return None, ("decimal", None)
+    name = getattr(question, "__name__", "")
+    if name in FLAGS and getattr(torch, name) is question:
+        return None, ("flag", name)
+    raise NotStorable(f"{place.name}, an answer that only this process can give")

@@ -1,0 +1,276 @@
+"""Ranks that compile one program together: they compare what they are about to compile, one traces, the others load.
+
+All goes through the key-value store of the process group (no collective, nothing on a warm call), when a compiled
+function meets its first call: every rank says what it has, the first rank reads that and gives a verdict (sizes that
+differ are dynamic on all; code or arguments that differ are an error on all, which names the rank), traces, and hands
+its entry to the others.  Nobody waits longer than the timeout: who did not come, and how far each was, is in the error.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, Protocol
+
+from guards.sets.sources import IntArg, Source
+from symshape import events
+from symshape.calls.arguments import Call, sources_of
+from symshape.errors import RankError, SymShapeError
+from symshape.graph.program import Program
+from symshape.store.keeping import Keeper
+from symshape.store.refusals import Differs, EntryError, NotStorable
+
+_SOON, _LATE = 0.001, 0.05
+"""Seconds between two looks, at first and later on."""
+
+Trace = Callable[[Sequence[Source]], Program]
+"""Traces with these integers as symbols."""
+
+
+class Board(Protocol):
+    """Where ranks write for each other: a key-value store of ``torch.distributed``."""
+
+    def set(self, key: str, value: bytes | str) -> None:
+        """Writes."""
+
+    def get(self, key: str) -> bytes:
+        """Reads; waits where there is nothing."""
+
+    def check(self, keys: list[str]) -> bool:
+        """Whether all of these are there."""
+
+
+class Ranks:
+    """Says that a compiled function is compiled by all ranks of a process group together: ``store=Ranks()``.
+
+    Args:
+        store: where entries are kept besides: ``True``, a path, a store; None for nowhere.
+        group: the process group; the default one if not given.
+        timeout: seconds that ranks wait for each other, at each step.
+        board: for tests: what stands for the group's store, this rank and the number of ranks.
+    """
+
+    _numbers = count()  # of the functions that this process compiles with others: the nth of one is the nth of all
+
+    def __init__(
+        self,
+        store: Any = None,
+        group: Any = None,
+        *,
+        timeout: float = 300.0,
+        board: tuple[Board, int, int] | None = None,
+    ) -> None:
+        self.store = store
+        self.timeout = timeout
+        self._group = group
+        self._board = board
+
+    def __repr__(self) -> str:
+        return f"Ranks({self.store!r})"
+
+    def board(self) -> tuple[Board, int, int]:
+        """The store, this rank, and how many there are.
+
+        Raises:
+            RankError: there is no process group.
+        """
+        if self._board is not None:
+            return self._board
+        import torch.distributed as dist
+
+        if not dist.is_available() or not dist.is_initialized():
+            raise RankError("store=Ranks() needs a process group: call torch.distributed.init_process_group() first")
+        group = self._group or dist.group.WORLD
+        found = dist.distributed_c10d._get_process_group_store(group)  # (private; checked on 2.11 to 2.13)
+        return dist.PrefixStore("symshape", found), dist.get_rank(group), dist.get_world_size(group)
+
+    def meeting(self, name: str) -> Meeting:
+        """The meeting for the next compiled function of this process, which is called so."""
+        board, rank, size = self.board()
+        return Meeting(board, rank, size, f"compiled{next(self._numbers)}", name, self.timeout)
+
+
+class Meeting:
+    """One compiled function's ranks.
+
+    Args:
+        board: where they write.
+        rank: this one.
+        size: how many there are.
+        key: of what is said there.
+        name: of the function.
+        timeout: seconds.
+    """
+
+    def __init__(self, board: Board, rank: int, size: int, key: str, name: str, timeout: float) -> None:
+        self._board, self._rank, self._size, self._timeout = board, rank, size, timeout
+        self._key, self._name = key, name
+
+    def program(self, keeper: Keeper, call: Call, values: Sequence[int], trace: Trace) -> Program:
+        """The program for the first call of all ranks.
+
+        Raises:
+            RankError: they do not agree, or one of them did not come.
+        """
+        try:
+            mine = keeper.identity(call)
+        except NotStorable as error:
+            mine = {"unstorable": str(error)}
+        self._say("has", {**mine, "values": list(values)})
+        if self._rank == 0:
+            self._say("verdict", _verdict(self._hear_all("has", "has come to compile")), self._rank)
+        verdict = self._hear("verdict", 0, "compares what the ranks have")
+        if verdict["wrong"]:
+            raise RankError(f"{self._name}: {verdict['wrong']}")
+        sources = [each for i, each in enumerate(sources_of(call)) if i in verdict["changing"]]
+        sources = [each for each in sources if not isinstance(each, IntArg)]
+        program = self._lead(keeper, call, sources, trace) if self._rank == 0 else None
+        if program is None:
+            program = self._follow(keeper, call, values, sources, trace)
+        if self._rank == 0:
+            outcomes = self._hear_all("outcome", "has loaded or compiled")
+            wrong = [f"rank {rank}: {each}" for rank, each in enumerate(outcomes) if each]
+            self._say("end", {"wrong": "; ".join(wrong)})
+        end = self._hear("end", 0, "waits for the others")
+        if end["wrong"]:
+            raise RankError(f"{self._name}: {end['wrong']}")
+        return program
+
+    def _lead(self, keeper: Keeper, call: Call, sources: Sequence[Source], trace: Trace) -> Program:
+        """Traces, and hands the entry to the others, or tells them why there is none."""
+        try:
+            program = trace(sources)
+        except BaseException as error:
+            self._say("entry", {"reason": f"{type(error).__name__}: {error}"})
+            self._say("outcome", "")
+            self._say("end", {"wrong": ""})
+            raise
+        try:
+            self._say("entry", {"content": keeper.content_of(program, call).decode()})
+        except NotStorable as error:
+            self._say("entry", {"reason": str(error)})
+        self._say("outcome", "")
+        return program
+
+    def _follow(
+        self, keeper: Keeper, call: Call, values: Sequence[int], sources: Sequence[Source], trace: Trace
+    ) -> Program:
+        """Loads what rank 0 compiled; traces where that does not fit."""
+        entry = self._hear("entry", 0, "compiles")
+        program, reason = None, entry.get("reason", "rank 0's program is for other sizes")
+        if "content" in entry:
+            try:
+                program = keeper.program_of(entry["content"].encode(), call, values)
+            except Differs as error:
+                reason = f"{error} is not what it is on rank 0"
+                if error.of_code:
+                    self._say("outcome", f"the code of {reason}")
+                    end = self._hear("end", 0, "waits for the others")
+                    raise RankError(f"{self._name}: {end['wrong']}") from error
+            except (EntryError, SymShapeError) as error:
+                reason = str(error)
+        if program is None:
+            events.emit(events.NotServed(self._name, reason))
+            try:
+                program = trace(sources)
+            except BaseException:
+                self._say("outcome", "")
+                raise
+        self._say("outcome", "")
+        return program
+
+    # -- writing and reading
+    def _say(self, what: str, data: Any, rank: int | None = None) -> None:
+        self._board.set(f"{self._key}/{what}/{self._rank if rank is None else rank}", json.dumps(data))
+
+    def _hear_all(self, what: str, doing: str) -> list[Any]:
+        return [self._hear(what, rank, doing) for rank in range(self._size)]
+
+    def _hear(self, what: str, rank: int, doing: str) -> Any:
+        """What a rank says; not longer than the timeout after the wait began."""
+        key = f"{self._key}/{what}/{rank}"
+        end, pause = time.monotonic() + self._timeout, _SOON
+        try:
+            while not self._board.check([key]):
+                if time.monotonic() > end:
+                    raise RankError(
+                        f"{self._name}: rank {self._rank} waited {self._timeout:g} s for rank {rank}, which "
+                        f"should say that it {doing}; {self._states()}"
+                    )
+                time.sleep(pause)
+                pause = min(2 * pause, _LATE)
+            return json.loads(self._board.get(key))
+        except RankError:
+            raise
+        except (RuntimeError, OSError) as error:  # the process that keeps the group's store is gone
+            raise RankError(f"{self._name}: rank {self._rank} cannot reach the group's store: {error}") from error
+
+    def _states(self) -> str:
+        """How far each rank is, in words."""
+        steps = {"has": "came", "entry": "has compiled", "outcome": "is ready", "end": "is done"}
+        found: dict[str, list[str]] = {}
+        for rank in range(self._size):
+            state = "never came"
+            for step, words in steps.items():
+                if self._board.check([f"{self._key}/{step}/{rank}"]):
+                    state = words
+            found.setdefault(state, []).append(str(rank))
+        return "; ".join(f"rank{'s' * (len(ranks) > 1)} {', '.join(ranks)} {state}" for state, ranks in found.items())
+
+
+def _verdict(have: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What is wrong, and which integers differ; what most ranks have is taken for right."""
+    wrong = []
+    for part, words in (("name", "compiles another function"), ("code", "has other code of the function")):
+        wrong += _odd(have, part, words)
+    if not wrong:
+        wrong = _odd_arguments(have)
+    lengths = {len(each["values"]) for each in have}
+    changing = []
+    if not wrong and len(lengths) == 1:
+        columns = zip(*(each["values"] for each in have), strict=True)
+        changing = [i for i, column in enumerate(columns) if len(set(column)) > 1]
+    return {"wrong": "; ".join(wrong), "changing": changing}
+
+
+def _odd(have: Sequence[dict[str, Any]], part: str, words: str) -> list[str]:
+    texts = [json.dumps(each.get(part)) for each in have]
+    usual = max(texts, key=texts.count)
+    return [
+        f"rank {rank} {words} ({_short(text)}, where rank {texts.index(usual)} has {_short(usual)})"
+        for rank, text in enumerate(texts)
+        if text != usual
+    ]
+
+
+def _odd_arguments(have: Sequence[dict[str, Any]]) -> list[str]:
+    texts = [json.dumps([each.get("structure"), each.get("unstorable")]) for each in have]
+    usual = max(texts, key=texts.count)
+    model = have[texts.index(usual)]
+    found = []
+    for rank, (text, each) in enumerate(zip(texts, have, strict=True)):
+        if text != usual:
+            found.append(f"rank {rank} {_difference(each, model, texts.index(usual))}")
+    return found
+
+
+def _difference(mine: dict[str, Any], other: dict[str, Any], rank: int) -> str:
+    """The first argument in which two calls differ, in words."""
+    if mine.get("structure") is None or other.get("structure") is None:
+        return f"is given what cannot be compared: {mine.get('unstorable') or other.get('unstorable')}"
+    leaves, others = mine["structure"]["leaves"], other["structure"]["leaves"]
+    for path, one, two in zip(mine["paths"], leaves, others, strict=False):
+        if one != two:
+            return f"is given {path} as {_short(json.dumps(one))}, where rank {rank} has {_short(json.dumps(two))}"
+    if len(leaves) != len(others):
+        return f"is given {len(leaves)} arguments, where rank {rank} has {len(others)}"
+    return f"is in other modes or has arguments nested otherwise than rank {rank}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) < 100 else f"{text[:24]}…"
+
+
+__all__ = ["Board", "Meeting", "Ranks"]

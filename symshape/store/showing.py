@@ -1,0 +1,68 @@
+"""Entries for people: what one is of, for which calls, what it read, and its operators; without running any of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import torch
+
+from symshape.graph.text import text
+from symshape.store.constants import Json, list_of
+from symshape.store.entry_format import Read, Stored, read_header
+from symshape.store.refusals import EntryError
+
+
+def show(content: bytes) -> str:
+    """An entry in words.
+
+    Raises:
+        EntryError: it is none.
+    """
+    stored = read_header(content)
+    read = checked(stored)
+    header = stored.header
+    lines = [f"entry {stored.digest}", f"function: {header['function']}", "for calls with:"]
+    lines += [f"  {each}" for each in list_of(header["slots"])]
+    lines += ["guards:", *(f"  {each}" for each in list_of(header["guards"]))]
+    lines += ["made by:", *(f"  {key}: {json.dumps(value)}" for key, value in sorted(header["environment"].items()))]
+    lines += ["read:", *(f"  {each}" for each in _read_places(read.checks, read.objects))]
+    lines.append(text(read.graph(lambda _: torch.empty(0))))
+    return "\n".join(lines)
+
+
+def checked(stored: Stored) -> Read:
+    """The body of an entry that holds together: its formulas, guards and graph can be read.
+
+    Raises:
+        EntryError: it does not.
+    """
+    try:
+        read = Read(stored)
+        read.graph(lambda _: torch.empty(0))
+    except EntryError:
+        raise
+    except Exception as error:  # whatever a hostile file may bring about
+        raise EntryError(f"the file is damaged: {type(error).__name__}: {error}") from error
+    return read
+
+
+def _read_places(checks: list[Json], objects: list[Json]) -> Iterator[str]:
+    for check in checks:
+        _, kind, _, expected, name = list_of(check, 5)
+        if name is None:
+            continue
+        if kind in ("items", "hooks"):
+            yield f"{name} = {', '.join(_shown(each, objects) for each in list_of(expected)) or 'nothing'}"
+        else:
+            yield f"{name} = {_shown(expected, objects)}"
+
+
+def _shown(expected: Json, objects: list[Json]) -> str:
+    if type(expected) is dict and "missing" in expected:
+        return "nothing"
+    if type(expected) is dict and "object" in expected:
+        number = expected["object"]
+        known = objects[number] if type(number) is int and 0 <= number < len(objects) else None
+        return " ".join(str(each)[:64] for each in known) if type(known) is list else "?"
+    return json.dumps(expected)

@@ -1,0 +1,123 @@
+"""Whether what an entry read is there in this process, as it was: each check in turn, without running any code."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from symshape.store.constants import Json, from_json, integer_of, list_of, text_of, to_json
+from symshape.store.descriptions import Describing
+from symshape.store.reaching import STEPS, Roots
+from symshape.store.refusals import Differs, EntryError, NotStorable
+from symshape.tracing.state.places import MISSING, PLAIN, Container, Place, items_of
+from symshape.tracing.state.snapshot import State
+
+
+class StateIn:
+    """What an entry read, found again.
+
+    Args:
+        checks: what ``StateOut`` wrote.
+        objects: the descriptions that it wrote.
+        fn: the function that is compiled.
+        leaves: those of the call.
+        documented: whether docstrings count.
+
+    Raises:
+        Differs: something is not what it was.
+        EntryError: it is no such thing.
+    """
+
+    def __init__(
+        self, checks: Json, objects: Json, fn: Callable[..., Any], leaves: Sequence[Any], documented: bool
+    ) -> None:
+        self._descriptions = list_of(objects)
+        self._describing = Describing(documented)
+        self._bound: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._places: list[Place] = []
+        self._containers: list[Container] = []
+        roots = Roots(fn, leaves)
+        for check in list_of(checks):
+            if type(check) is not list or len(check) != 5:
+                raise EntryError("a check that is none")
+            owner, kind, key, expected, name = check
+            reached = roots if owner is None else self._bound[integer_of(owner, 0, len(self._bound))]
+            if kind in ("items", "hooks"):
+                self._items(reached, expected, name, 1 + (kind == "hooks"))
+            else:
+                self._check(reached, kind, key, expected, name)
+
+    def state(self) -> State:
+        """The state for calls of this process."""
+        return State(self._places, self._containers)
+
+    def tensor(self, number: int) -> torch.Tensor:
+        """The tensor with a number."""
+        found = self._bound[number] if number < len(self._bound) else None
+        if not isinstance(found, torch.Tensor):
+            raise EntryError(f"object {number} is no tensor")
+        return found
+
+    def _check(self, owner: Any, kind: Json, key: Json, expected: Json, name: Json) -> None:
+        step = STEPS.get(kind) if type(kind) is str else None
+        if step is None:
+            raise EntryError(f"unknown kind of step: {str(kind)[:80]}")
+        take, note = step
+        plain = key if key is None or type(key) is str else from_json(key)
+        value = take(owner, plain)
+        self._compare(value, expected, kind, plain, name)
+        if name is not None and note is not None:
+            self._places.append(note(owner, plain, value, text_of(name)))
+
+    def _items(self, owner: Any, expected: Json, name: Json, every: int) -> None:
+        items = items_of(owner) if isinstance(owner, _WITH_ITEMS) or type(owner).__module__ == "numpy" else None
+        wanted = list_of(expected)
+        compared = () if items is None else items[every - 1 :: every]
+        if items is None or len(compared) != len(wanted):
+            raise Differs(_words("items", None, name))
+        for item, each in zip(compared, wanted, strict=True):
+            self._compare(item, each, "items", None, name)
+        if name is not None:
+            self._containers.append(Container(owner, items, text_of(name)))
+
+    def _compare(self, value: Any, expected: Json, kind: str, key: Any, name: Json) -> None:
+        if type(expected) is dict and len(expected) == 1:
+            ((tag, number),) = expected.items()
+            if tag == "object":
+                self._compare_object(value, number, kind, key, name)
+                return
+            if tag == "missing":
+                if value is not MISSING:
+                    raise Differs(_words(kind, key, name))
+                return
+        if type(value) not in PLAIN or to_json(value) != expected or type(to_json(value)) is not type(expected):
+            raise Differs(_words(kind, key, name))
+
+    def _compare_object(self, value: Any, number: Json, kind: str, key: Any, name: Json) -> None:
+        if value is MISSING or type(value) in PLAIN:
+            raise Differs(_words(kind, key, name))
+        known = self._numbers.get(id(value))
+        if known is None and number == len(self._bound) and type(number) is int:
+            try:
+                description = self._describing.of(value)
+            except NotStorable as error:
+                raise Differs(_words(kind, key, name)) from error
+            if number >= len(self._descriptions):
+                raise EntryError("an object without a description")
+            if description != self._descriptions[number]:
+                raise Differs(_words(kind, key, name), of_code=description[0] in ("function", "code"))
+            self._numbers[id(value)] = number
+            self._bound.append(value)
+        elif known is None or known != number:
+            raise Differs(_words(kind, key, name))
+
+
+_WITH_ITEMS = (list, tuple, dict, set, frozenset, bytearray, deque)
+
+
+def _words(kind: str, key: Any, name: Json) -> str:
+    return name if type(name) is str else f"{kind} {key}" if key is not None else f"the {kind}"

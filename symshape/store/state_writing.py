@@ -1,0 +1,355 @@
+"""All that a trace read, as steps from the function: what another process must find again to use the entry.
+
+Each thing read is a *check*: from which object, by which step, and what was there.  An object gets a number where it is
+first met, and a description; wherever it is met again, it must be the same object.  Places whose owner no chain of
+checks leads to cannot be found in another process, and make the program not storable.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from symshape.calls.arguments import Call, identity_of
+from symshape.store.code_digests import makes_sets, nested, reads_documentation
+from symshape.store.constants import Json, to_json
+from symshape.store.descriptions import Describing, is_told_whole
+from symshape.store.owners import Step, behind, owner_and_step
+from symshape.store.reaching import STEPS, flags_of_hooks
+from symshape.store.refusals import NotStorable
+from symshape.tracing.state import lookups, trusted
+from symshape.tracing.state.places import MISSING, PLAIN, Container
+from symshape.tracing.state.recorder import TABLES
+from symshape.tracing.state.snapshot import State
+from symshape.user_code import is_library
+
+_MOST_CHECKS = 500_000
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_OF_MODULES = (*TABLES, *_HOOKS)
+_GLOBAL = "torch.nn.modules.module"
+_HIDDEN_NAMES = frozenset({"id"})
+
+
+class StateOut:
+    """What one program read, while it is written.
+
+    Attributes:
+        checks: what was read, each as ``[owner, step, key, expected, name]``.
+        objects: the descriptions of objects, by number.
+    """
+
+    def __init__(self, fn: Callable[..., Any], state: State, call: Call, leaves: Sequence[Any]) -> None:
+        self.checks: list[Json] = []
+        self.objects: list[Json] = []
+        self._numbers: dict[int, int] = {}
+        self._kept: list[Any] = []  # so that ids stay theirs
+        self._pending: deque[Any] = deque()
+        self._wanted: dict[int, list[Callable[[int], None]]] = {}
+        self._classes: dict[int, list[Callable[[int], None]]] = {}  # by id of the dictionary behind a class
+        self._left: dict[int, str] = {}
+        begun = [each for reference in state.begun if (each := reference()) is not None]
+        self._codes = [each.__code__ for each in begun]
+        self._check_code()
+        self._describing = Describing(any(map(reads_documentation, nested(self._codes))))
+        self._sort(state)
+        self._meet(fn, None, ("function", None))
+        for position, key in enumerate(call.keys):
+            if identity_of(key) is not None:
+                self._meet(leaves[position], None, ("leaf", position))
+        self._globals_of_torch()
+        self._walk()
+        self._others(begun)
+
+    @property
+    def documented(self) -> bool:
+        """Whether docstrings are a part of what functions are."""
+        return self._describing.with_documentation
+
+    def number_of(self, tensor: torch.Tensor, name: str) -> int:
+        """The number of a tensor outside the arguments.
+
+        Raises:
+            NotStorable: no name leads to it.
+        """
+        found = self._numbers.get(id(tensor))
+        if found is None:
+            raise NotStorable(f"the tensor {name}, which nothing that the program read leads to")
+        return found
+
+    def _check_code(self) -> None:
+        for code in nested(self._codes):
+            if trusted.is_trusted(code.co_filename):
+                continue
+            if makes_sets(code) and not is_library(code.co_filename):
+                raise NotStorable(f"{code.co_qualname} makes a set, whose order may be another in each process")
+            if not _HIDDEN_NAMES.isdisjoint(code.co_names):
+                raise NotStorable(f"{code.co_qualname} may ask for an id, which is another in each process")
+
+    # -- what is wanted
+    def _sort(self, state: State) -> None:
+        """By the id of its owner: what was read of it."""
+        for place in state.places:
+            owner, step, table = owner_and_step(place)
+            note = functools.partial(self._check, step, place.value, place.name)
+            if owner is None:
+                note(-1)
+                continue
+            self._kept.append(owner)
+            (self._classes if table else self._wanted).setdefault(id(owner), []).append(note)
+            self._left[id(note)] = place.name
+            self._kept.append(note)
+        for each in state.containers:
+            items = functools.partial(self._items, each)
+            self._wanted.setdefault(id(each.owner), []).append(items)
+            self._left[id(items)] = each.name
+            self._kept += [each.owner, items]
+
+    def _globals_of_torch(self) -> None:
+        """Hooks of all modules, which stand in a module of torch's."""
+        module = sys.modules[_GLOBAL]
+        self._meet(module, None, ("module", _GLOBAL))
+        names = vars(module)
+        for name in names:
+            if name.startswith("_global_") and id(names[name]) in self._wanted:
+                self._wanted.setdefault(id(names), []).append(
+                    functools.partial(self._check, ("item", name), names[name], None)
+                )
+
+    # -- the walk
+    def _walk(self) -> None:
+        while self._pending:
+            self._expand(self._pending.popleft())
+            if len(self.checks) > _MOST_CHECKS:
+                raise NotStorable("a program that reads more than half a million places")
+
+    def _others(self, begun: Iterable[types.FunctionType]) -> None:
+        """What no chain leads to, but a name of an imported module does, if it is taken to stay."""
+        for module_name, module in list(sys.modules.items()):
+            namespace = getattr(module, "__dict__", None)
+            if type(namespace) is dict and id(namespace) in self._wanted and id(namespace) not in self._numbers:
+                self._meet(module, None, ("module", module_name))
+        self._walk()
+        for name in ("Tensor",):
+            kind = getattr(torch, name)
+            if id(behind(kind)) in self._classes:
+                self._meet_named(torch, name)
+        self._walk()
+        for function in [each for each in self._kept if isinstance(each, types.FunctionType)]:
+            if self._is_wanted(function):
+                self._begun(function)
+        for function in begun:
+            if any(map(self._is_wanted, function.__closure__ or ())) and id(function) not in self._numbers:
+                self._begun(function)
+        self._walk()
+        if self._left:
+            raise NotStorable(f"{next(iter(self._left.values()))}, which nothing that the program read leads to")
+        for each in begun:
+            if id(each) not in self._numbers and not trusted.is_of_torch(each.__code__.co_filename):
+                self._begun(each)
+        self._walk()
+
+    def _begun(self, function: types.FunctionType) -> None:
+        """A function that ran, and that no place leads to: a method that Python calls by itself."""
+        for kind in [each for each in self._kept if isinstance(each, type) and id(each) in self._numbers]:
+            for key in (function.__name__, *function.__qualname__.rpartition(".")[2:]):
+                found = lookups.static(kind, key)
+                if any(
+                    each is function for each in (found, *(getattr(found, of, None) for of in ("fget", "__func__")))
+                ):
+                    self._meet(found, self._numbers[id(kind)], ("static", key))
+                    return
+        file = getattr(sys.modules.get(function.__module__), "__file__", None) or ""
+        if not is_library(file) or not self._by_name(function):
+            raise NotStorable(f"the function {function.__qualname__}, which nothing that the program read leads to")
+
+    def _by_name(self, function: types.FunctionType) -> bool:
+        """Whether the name of a library's function leads to it."""
+        module = sys.modules.get(function.__module__)
+        *outer, last = function.__qualname__.split(".")
+        names = [*((each, "entry") for each in outer), (last, "entry")]
+        owner: Any = module
+        found: list[tuple[Any, Step]] = []
+        for key, kind in names:
+            inner = getattr(owner, "__dict__", {}).get(key)
+            found.append((inner, ("item" if owner is module else kind, key)))
+            owner = inner
+        if module is None or owner is not function:
+            return False
+        self._meet(module, None, ("module", module.__name__))
+        self._meet(vars(module), self._numbers[id(module)], ("attributes", None))
+        number = self._numbers[id(vars(module))]
+        for inner, step in found:
+            self._meet(inner, number, step)
+            number = self._numbers[id(inner)]
+        return True
+
+    def _meet_named(self, module: types.ModuleType, name: str) -> None:
+        self._meet(module, None, ("module", module.__name__))
+        self._pending.clear()
+        self._meet(vars(module), self._numbers[id(module)], ("attributes", None))
+        self._meet(vars(module)[name], self._numbers[id(vars(module))], ("item", name))
+        self._pending.clear()
+        self._expand(vars(module)[name])
+
+    def _meet(self, value: Any, owner: int | None, step: Step, name: str | None = None) -> None:
+        """Something stands there: a check."""
+        assert step[0] in STEPS
+        self.checks.append([owner, step[0], to_json(step[1]), self._expected(value), name])
+
+    def _check(self, step: Step, value: Any, name: str | None, owner: int) -> None:
+        self._meet(value, None if owner < 0 else owner, step, name)
+
+    def _items(self, container: Container, owner: int) -> None:
+        if "hooks of " in container.name and all(type(key) is int for key in container.items[::2]):
+            values = [self._expected(each) for each in container.items[1::2]]  # their keys count all hooks of a process
+            self.checks.append([owner, "hooks", None, values, container.name])
+            return
+        self.checks.append(
+            [owner, "items", None, [self._expected(each) for each in container.items], container.name or None]
+        )
+
+    def _expected(self, value: Any) -> Json:
+        """What is to be found: nothing, a plain value, or an object by its number."""
+        if value is MISSING:
+            return {"missing": 0}
+        if type(value) in PLAIN:
+            return to_json(value)
+        found = self._numbers.get(id(value))
+        if found is None:
+            found = self._numbers[id(value)] = len(self.objects)
+            self._kept.append(value)
+            self.objects.append(self._describing.of(value))
+            self._pending.append(value)
+        return {"object": found}
+
+    def _expand(self, value: Any) -> None:
+        """An object was met: what of it was read, and what leads on."""
+        number = self._numbers[id(value)]
+        for step, inner in self._leads(value):
+            self._meet(inner, number, step)
+        for note in self._wanted.pop(id(value), ()):
+            self._left.pop(id(note), None)
+            note(number)
+        if isinstance(value, type):
+            for note in self._classes.pop(id(behind(value)), ()):
+                self._left.pop(id(note), None)
+                note(number)
+
+    def _is_wanted(self, value: Any) -> bool:
+        return id(value) in self._wanted and id(value) not in self._numbers
+
+    # -- where an object leads to
+    def _leads(self, value: Any) -> Iterator[tuple[Step, Any]]:
+        """Steps from an object: those that are a part of what it is, and those to what was read."""
+        kind = type(value)
+        attributes = None if isinstance(value, type) else lookups.attributes_of(value)
+        if attributes is not None and self._is_wanted(attributes):
+            yield ("attributes", None), attributes
+        if isinstance(value, torch.nn.Module):
+            yield from self._of_module(value)
+        elif is_told_whole(kind):  # type: ignore[arg-type]
+            yield from self._whole(value, attributes)
+        if isinstance(value, types.FunctionType):
+            yield from self._of_function(value)
+        elif isinstance(value, type):
+            yield from self._of_class(value)
+        elif kind in _PARTS:
+            for name, attribute in _PARTS[kind]:
+                inner = getattr(value, attribute)
+                if inner is not None and not (name == "self" and isinstance(inner, (type, types.ModuleType))):
+                    yield (name, None), inner
+        elif kind is dict:
+            yield from self._of_namespace(value)
+        elif isinstance(value, (tuple, frozenset)):
+            for position, item in enumerate(value):
+                yield ("nth", position), item
+        if not isinstance(value, type) and (self._is_wanted(kind) or not trusted.is_of_c(kind)):
+            yield ("class", None), kind
+        if hasattr(kind, "__symshape_compiled__") or kind.__module__.startswith("symshape.frontends."):
+            inner = value if not hasattr(kind, "__symshape_compiled__") else value.__symshape_compiled__
+            yield ("compiled", None), inner.fn
+
+    def _whole(self, value: Any, attributes: dict[str, Any] | None) -> Iterator[tuple[Step, Any]]:
+        """All that an object of Python's own or of torch's inside holds, since nobody sees what its methods read."""
+        if attributes is not None:
+            yield ("attributes", None), attributes
+            items = tuple(part for pair in attributes.items() for part in pair)
+            whole = functools.partial(self._items, Container(attributes, items, ""))
+            self._wanted.setdefault(id(attributes), []).append(whole)
+        for key in lookups.slots_of(type(value)):
+            yield ("slot", key), getattr(value, key, MISSING)
+
+    def _of_module(self, value: torch.nn.Module) -> Iterator[tuple[Step, Any]]:
+        attributes = value.__dict__
+        yield ("flags of hooks", None), flags_of_hooks(value)
+        tables = [name for name in _OF_MODULES if name in attributes and self._is_wanted(attributes[name])]
+        if tables:
+            if id(attributes) not in self._numbers and not self._is_wanted(attributes):
+                yield ("attributes", None), attributes
+            self._wanted.setdefault(id(attributes), []).extend(
+                functools.partial(self._check, ("item", name), attributes[name], None) for name in tables
+            )
+
+    def _of_function(self, value: types.FunctionType) -> Iterator[tuple[Step, Any]]:
+        stays = trusted.is_trusted(value.__code__.co_filename)
+        if self._is_wanted(value.__globals__):
+            yield ("globals", None), value.__globals__
+        for position, cell in enumerate(value.__closure__ or ()):
+            if stays:
+                yield ("cell", position), cell
+                self._wanted.setdefault(id(cell), []).append(functools.partial(self._contents, cell))
+            elif self._is_wanted(cell):
+                yield ("cell", position), cell
+        for step, inner in (("defaults", value.__defaults__), ("keyword defaults", value.__kwdefaults__)):
+            if inner is not None:
+                yield (step, None), inner
+                if isinstance(inner, dict) and not self._is_wanted(inner):
+                    items = tuple(part for pair in inner.items() for part in pair)
+                    made = Container(inner, items, f"defaults of {value.__name__}")
+                    self._wanted.setdefault(id(inner), []).append(functools.partial(self._items, made))
+        wrapped = value.__dict__.get("__wrapped__")
+        if wrapped is not None and not stays:
+            yield ("attributes", None), value.__dict__
+            self._wanted.setdefault(id(value.__dict__), []).append(
+                functools.partial(self._check, ("item", "__wrapped__"), wrapped, None)
+            )
+
+    def _contents(self, cell: types.CellType, owner: int) -> None:
+        """The variable of a closure of code that is taken to stay: the function itself stood for it."""
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            value = MISSING
+        self._meet(value, owner, ("contents", None))
+
+    def _of_class(self, value: type) -> Iterator[tuple[Step, Any]]:
+        for position, base in enumerate(value.__mro__[1:], 1):
+            if self._is_wanted(base) or id(behind(base)) in self._classes:
+                yield ("base", position), base
+
+    def _of_namespace(self, value: dict[Any, Any]) -> Iterator[tuple[Step, Any]]:
+        builtins = value.get("__builtins__")
+        if (isinstance(builtins, dict) and self._is_wanted(builtins)) or (
+            isinstance(builtins, types.ModuleType) and self._is_wanted(vars(builtins))
+        ):
+            yield ("item", "__builtins__"), builtins
+
+
+_PARTS: dict[type, tuple[tuple[str, str], ...]] = {
+    types.MethodType: (("self", "__self__"), ("method", "__func__")),
+    types.BuiltinFunctionType: (("self", "__self__"),),
+    types.MethodWrapperType: (("self", "__self__"),),
+    functools.partial: (("partial", "func"), ("partial args", "args"), ("partial keywords", "keywords")),
+    staticmethod: (("method", "__func__"),),
+    classmethod: (("method", "__func__"),),
+    property: (("getter", "fget"), ("setter", "fset")),
+    functools.cached_property: (("cached", "func"),),
+    functools._lru_cache_wrapper: (("memo", "__wrapped__"),),
+}
+"""What such an object consists of: names of steps, and attributes."""

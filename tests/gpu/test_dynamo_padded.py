@@ -1,0 +1,102 @@
+"""Padded programs behind ``torch.compile`` on a device: graphs for a range of sizes, parameters read in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import symshape
+from symshape import events
+from symshape.frontends import dynamo
+from symshape.runtime.runners.padded import PaddedRunner
+from tests.meta_fns.padding.poison import assert_same
+from tests.symshape.frontends.test_dynamo_padded import SIZES, SMALL, compiled, poisoned, runners, tensors
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    dynamo.alive.clear()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("kernels", ["eager", "inductor"])
+@pytest.mark.parametrize("name", SMALL)
+def test_inference(name: str, kernels: str) -> None:
+    torch.manual_seed(0)
+    make, call = SMALL[name]
+    model = make().eval().cuda()
+    run = compiled(model, kernels=kernels)
+    fallbacks: list[events.Event] = []
+    unsubscribe = events.subscribe(lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None)
+    try:
+        with torch.no_grad():
+            for number, (batch, length) in enumerate(SIZES):
+                poisoned(number)
+                arguments = [each.cuda() for each in call(batch, length)]
+                for mine, theirs in zip(tensors(run(*arguments)), tensors(model(*arguments)), strict=True):
+                    assert_same(mine, theirs, f"call {number}", tolerance=2e-3)
+    finally:
+        unsubscribe()
+    assert not fallbacks
+    (runner,) = runners("inference")
+    assert not runner.refusals, runner.padding()
+    assert len(runner.served()) == len(SIZES)
+    ways = {"eager": 1, "inductor": 2}[kernels]
+    assert all(bucket.captures <= ways for bucket in runner.buckets), "parameters stay, so nothing is captured again"
+    parameters = {parameter.shape for parameter in model.parameters()}
+    assert not parameters & {buffer.shape for bucket in runner.buckets for buffer in bucket.buffers}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_training(name: str) -> None:
+    """Gradients are eager's whatever is padded; what is refused says why."""
+    torch.manual_seed(0)
+    make, call = SMALL[name]
+    model, twin = make().cuda(), make().cuda()
+    twin.load_state_dict(model.state_dict())
+    run = compiled(model)
+    for number, (batch, length) in enumerate(SIZES):
+        poisoned(number)
+        arguments = [each.cuda() for each in call(batch, length)]
+        for each, forward in ((model, run), (twin, twin)):
+            each.zero_grad()
+            torch.stack([part.pow(2).mean() for part in tensors(forward(*arguments))]).sum().backward()  # type: ignore[no-untyped-call]
+        for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad, rtol=2e-2, atol=2e-4)
+    text = str(symshape.backend_report())
+    print(text)
+    for part in ("forward", "backward"):
+        (graph,) = (each for each in dynamo.alive if each.origin.part == part)
+        (entry,) = graph.entries
+        served = isinstance(entry.runner, PaddedRunner) and entry.runner.buckets
+        assert served or "not padded" in text
+
+
+def test_parameters_that_moved_are_read_where_they_are() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 8).cuda()
+    run = compiled(model)
+    with torch.no_grad():
+        for number in range(6):
+            if number in (2, 4):
+                model.weight.data = torch.randn(8, 8, device="cuda")
+            model.weight.mul_(1.5)
+            x = torch.randn(5 + number, 8, device="cuda")
+            torch.testing.assert_close(run(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_auto_is_right_in_a_stream() -> None:
+    torch.manual_seed(0)
+    make, call = SMALL["llama"]
+    model = make().eval().cuda()
+    run = compiled(model, runner="auto")
+    with torch.no_grad():
+        for number in range(60):
+            arguments = [each.cuda() for each in call(2 + number % 7, 5 + 3 * number % 31)]
+            for mine, theirs in zip(tensors(run(*arguments)), tensors(model(*arguments)), strict=True):
+                assert_same(mine, theirs, f"call {number}", tolerance=2e-3)
+    print(symshape.backend_report())

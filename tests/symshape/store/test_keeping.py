@@ -1,0 +1,269 @@
+"""A second process traces nothing; what has changed is traced; whatever is wrong with a store, calls go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape import events
+from symshape.store.disk import DiskStore
+from tests.discovery import REPOSITORY
+from tests.symshape.store.storing import compiled, counts, entries, told
+
+SCALE = 1.5
+
+
+class _Model(torch.nn.Module):
+    def __init__(self, features: int = 4) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(4, features)
+        self.k = 2.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.inner(x)) * self.k * SCALE
+
+
+def test_another_compiled_function_loads(tmp_path: Path) -> None:
+    model, x = _Model(), torch.randn(5, 4)
+    first, second = compiled(model, tmp_path), compiled(_Model(), tmp_path)
+    with told() as seen:
+        torch.testing.assert_close(first(x), model(x))
+        torch.testing.assert_close(second(x[:3]), second.fn(x[:3]))
+    assert counts(first) == (1, 0)
+    assert counts(second) == (0, 1)
+    assert [type(each) for each in seen] == [events.Stored, events.Loaded]
+    assert seen[0].digest == seen[1].digest == entries(tmp_path)[0].stem
+    with torch.no_grad():  # its own parameters, as they are at each call
+        second.fn.inner.weight.zero_()
+        torch.testing.assert_close(second(x), second.fn(x))
+    assert counts(second)[1] + counts(second)[0] == 2  # without gradients it is another program
+
+
+@pytest.mark.parametrize("change", ["attribute", "global", "shape", "class", "mode", "code"])
+def test_what_has_changed_is_traced(tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(5, 4)
+    compiled(_Model(), tmp_path)(x)
+    model: Any = _Model(3 if change == "shape" else 4)
+    if change == "attribute":
+        model.k = 3.0
+    elif change == "global":
+        monkeypatch.setitem(globals(), "SCALE", 2.5)
+    elif change == "class":
+        model = type("Other", (_Model,), {})()
+    elif change == "mode":
+        model.inner.weight.requires_grad_(False)
+    elif change == "code":
+        monkeypatch.setattr(_Model, "forward", lambda self, x: self.inner(x) - 1)
+    second = compiled(model, tmp_path)
+    torch.testing.assert_close(second(x), model(x))
+    assert counts(second) == (1, 0)
+
+
+def test_changes_after_loading_are_seen(tmp_path: Path) -> None:
+    x = torch.randn(5, 4)
+    compiled(_Model(), tmp_path)(x)
+    second = compiled(_Model(), tmp_path)
+    second(x)
+    second.fn.k = 7.0
+    torch.testing.assert_close(second(x), second.fn(x))
+    assert counts(second) == (1, 1)
+    second.fn.k = 2.0
+    torch.testing.assert_close(second(x), second.fn(x))
+    assert counts(second) == (1, 1)
+
+
+def test_sizes_that_another_process_saw_change_are_dynamic(tmp_path: Path) -> None:
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * SCALE
+
+    first = compiled(double, tmp_path, dynamic=None)
+    for n in (4, 7, 9):
+        first(torch.ones(n, 2))
+    assert counts(first) == (2, 0)
+    globals()["SCALE"] = 4.0
+    try:
+        second = compiled(double, tmp_path, dynamic=None)
+        for n in (3, 8, 11):
+            torch.testing.assert_close(second(torch.ones(n, 2)), torch.full((n, 2), 4.0))
+        assert counts(second) == (1, 0)  # static at first without the store
+    finally:
+        globals()["SCALE"] = 1.5
+
+
+def test_arguments_that_are_objects(tmp_path: Path) -> None:
+    def apply(x: torch.Tensor, fn: Any, mode: str = "a") -> torch.Tensor:
+        return fn(x) if mode == "a" else x - 1
+
+    x = torch.ones(3)
+    first = compiled(apply, tmp_path)
+    first(x, lambda y: y * 3)
+    second = compiled(apply, tmp_path)
+    assert second(x, lambda y: y * 3).tolist() == [3.0] * 3
+    assert second(x, lambda y: y * 4).tolist() == [4.0] * 3
+    assert second(x, lambda y: y * 4, mode="b").tolist() == [0.0] * 3
+    assert counts(second) == (2, 1)
+
+
+def test_two_names_of_one_object_stay_two_names_of_one_object(tmp_path: Path) -> None:
+    class Tied(torch.nn.Module):
+        def __init__(self, tied: bool) -> None:
+            super().__init__()
+            self.a = torch.nn.Parameter(torch.ones(2))
+            self.b = self.a if tied else torch.nn.Parameter(torch.ones(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + (1.0 if self.a is self.b else 2.0)
+
+    x = torch.zeros(2)
+    compiled(Tied(True), tmp_path)(x)
+    second = compiled(Tied(False), tmp_path)
+    assert second(x).tolist() == [2.0, 2.0]
+    assert counts(second) == (1, 0)
+
+
+def test_wrong_files_are_told_and_taken_away(tmp_path: Path) -> None:
+    model, x = _Model(), torch.randn(5, 4)
+    compiled(model, tmp_path)(x)
+    (path,) = entries(tmp_path)
+    whole = path.read_bytes()
+    for content in (
+        b"",
+        whole[: len(whole) // 2],
+        b"\x80\x04cos\nsystem\n",
+        whole.replace(b'"mul.Tensor"', b'"div.Tensor"'),
+    ):
+        path.write_bytes(content)
+        with told() as seen:
+            second = compiled(model, tmp_path)
+            torch.testing.assert_close(second(x), model(x))
+        assert counts(second) == (1, 0)
+        assert [type(each) for each in seen] == [events.StoreFailed, events.Stored]
+        assert entries(tmp_path) == [path]
+        assert path.read_bytes() != content
+
+
+def test_a_store_that_fails_costs_an_event(tmp_path: Path) -> None:
+    class Broken(DiskStore):
+        def digests(self, address: str) -> list[str]:
+            raise OSError("gone")
+
+        def write(self, address: str, content: bytes) -> str:
+            raise OSError("full")
+
+    with told() as seen:
+        fn = compiled(lambda x: x * 2, Broken(tmp_path))  # type: ignore[arg-type]
+        assert fn(torch.ones(2)).tolist() == [2.0, 2.0]
+        fn(torch.ones(2, 2))
+    assert {each.reason for each in seen} == {"could not be read: gone", "could not be written: full"}
+    with pytest.raises(symshape.InputError, match="store must be"):
+        symshape.compile(lambda x: x, store=3)
+
+
+def test_what_cannot_be_stored_is_told(tmp_path: Path) -> None:
+    class Counter(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return x + self.calls
+
+    model = Counter()
+    with told() as seen:
+        fn = compiled(model, tmp_path)
+        assert [float(fn(torch.zeros(()))) for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert seen
+    assert all(isinstance(each, events.NotStored) for each in seen)
+    assert "writes outside its arguments (calls)" in seen[0].reason
+    assert not entries(tmp_path)
+
+
+def test_verified_too(tmp_path: Path) -> None:
+    x = torch.randn(5, 4)
+    compiled(_Model(), tmp_path)(x)
+    second = compiled(_Model(), tmp_path, options={"verify": 1.0})
+    torch.testing.assert_close(second(x), second.fn(x))
+    assert counts(second) == (0, 1)
+    assert second.stats().verified == 1
+
+
+def test_sixteen_threads(tmp_path: Path) -> None:
+    model = _Model()
+    compiled(model, tmp_path)(torch.randn(5, 4))
+    second = compiled(model, tmp_path)
+    problems: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for n in range(1, 12):
+                x = torch.full((n + seed, 4), float(n))
+                torch.testing.assert_close(second(x), model(x))
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(16)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not problems
+    assert counts(second) == (0, 1)
+
+
+_PROGRAM = """
+import json, os, sys, torch, symshape
+SCALE = 2.0
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
+    def forward(self, x, *, add=None):
+        y = self.inner(x) * SCALE
+        return y if add is None else y + add
+torch.manual_seed(0)
+model = Model()
+fn = symshape.compile(model, store=sys.argv[1], dynamic=True, fullgraph=True)
+def call(n):
+    x = torch.ones(n, 4)
+    torch.testing.assert_close(fn(x), model(x))
+    torch.testing.assert_close(fn(x, add=1.0), model(x, add=1.0))
+if len(sys.argv) > 2:
+    call(3)
+    child = os.fork()
+    if not child:
+        call(5)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+call(6)
+stats = symshape.compiled_of(fn).stats()
+print(json.dumps([stats.traces, stats.loaded]))
+"""
+
+
+def _process(folder: Path, *more: str, lines: int = 0) -> list[int]:
+    script = folder / f"program{lines}.py"
+    script.write_text("# a remark\n" * lines + _PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, str(script), str(folder / "store"), *more], env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    found: list[int] = json.loads(run.stdout)
+    return found
+
+
+def test_processes(tmp_path: Path) -> None:
+    """Of another file, with other lines, forked: they load."""
+    assert _process(tmp_path) == [2, 0]
+    assert _process(tmp_path, "fork", lines=7) == [0, 2]

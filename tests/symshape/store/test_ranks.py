@@ -1,0 +1,202 @@
+"""Ranks agree before they compile, or the error names who differs; nobody waits longer than the timeout.
+
+Ranks are threads here, with the store that process groups have in one process; the slow tests run real ones on Gloo.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import symshape
+from symshape.store.ranks import Ranks
+from tests.discovery import REPOSITORY
+from tests.symshape.store.storing import compiled, counts
+
+SCALE = 2.0
+
+
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+class Model(torch.nn.Module):
+    def __init__(self, scale: float = 2.0) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self.scale = scale
+        self.shift = shifted
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.shift(self.inner(x)) * self.scale
+
+
+def _together(size: int, run: Callable[[int, Ranks], Any], timeout: float = 60.0) -> list[Any]:
+    """What each rank's function answers or raises."""
+    board = dist.HashStore()
+    found: list[Any] = [None] * size
+
+    def one(rank: int) -> None:
+        try:
+            found[rank] = run(rank, Ranks(timeout=timeout, board=(board, rank, size)))
+        except BaseException as error:
+            found[rank] = error
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank counts its own functions, as each process does."""
+
+    def meeting(self: Ranks, name: str) -> Any:
+        board, rank, size = self.board()
+        from symshape.store.ranks import Meeting
+
+        return Meeting(board, rank, size, "compiled0", name, self.timeout)
+
+    monkeypatch.setattr(Ranks, "meeting", meeting)
+
+
+def _run(model: Any, x: torch.Tensor, ranks: Ranks) -> Any:
+    fn = compiled(model, ranks, dynamic=None)  # type: ignore[arg-type]
+    torch.testing.assert_close(fn(x), model(x))
+    torch.testing.assert_close(fn(x + 1), model(x + 1))
+    return counts(fn), len(fn.entries[0].program.symbols)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_one_traces_and_the_others_load(size: int) -> None:
+    found = _together(size, lambda rank, ranks: _run(Model(), torch.ones(3, 4), ranks))
+    assert found == [((1, 0), 0), *[((0, 1), 0)] * (size - 1)]
+
+
+def test_sizes_that_differ_are_dynamic_on_all() -> None:
+    found = _together(3, lambda rank, ranks: _run(Model(), torch.ones(3 + rank, 4), ranks))
+    assert found == [((1, 0), 1), ((0, 1), 1), ((0, 1), 1)]
+
+
+def test_values_may_differ_and_who_has_another_traces() -> None:
+    found = _together(3, lambda rank, ranks: _run(Model(5.0 if rank == 1 else 2.0), torch.ones(3, 4), ranks))
+    assert [each[0] for each in found] == [(1, 0), (1, 0), (0, 1)]
+
+
+def test_a_late_rank_is_waited_for() -> None:
+    def late(rank: int, ranks: Ranks) -> Any:
+        time.sleep(0.5 * (rank == 1))
+        return _run(Model(), torch.ones(3, 4), ranks)
+
+    assert [each[0] for each in _together(2, late)] == [(1, 0), (0, 1)]
+
+
+def _errors(found: list[Any], pattern: str) -> None:
+    for each in found:
+        assert isinstance(each, symshape.RankError), each
+        assert re.search(pattern, str(each)), str(each)
+
+
+def test_a_dead_rank_is_named() -> None:
+    began = time.monotonic()
+    found = _together(3, lambda rank, ranks: rank == 2 or _run(Model(), torch.ones(3, 4), ranks), timeout=0.3)
+    assert found[2] is True
+    _errors(found[:1], "waited 0.3 s for rank 2, which should say that it has come.*rank 2 never came")
+    _errors(found[1:2], "waited 0.3 s for rank 0, .*; ranks 0, 1 came; rank 2 never came")
+    assert time.monotonic() - began < 10
+
+
+def test_another_function_is_named() -> None:
+    class Other(Model):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x) - 1
+
+    Other.__qualname__ = Model.__qualname__
+    found = _together(3, lambda rank, ranks: _run(Other() if rank == 1 else Model(), torch.ones(3, 4), ranks))
+    _errors(found, "rank 1 has other code of the function")
+
+
+def test_another_helper_is_named() -> None:
+    def different(rank: int, ranks: Ranks) -> Any:
+        model = Model()
+        if rank == 2:
+            model.shift = lambda x: x + 2
+        return _run(model, torch.ones(3, 4), ranks)
+
+    _errors(_together(3, different), "rank 2: the code of shift is not what it is on rank 0")
+
+
+def test_another_argument_is_named() -> None:
+    def different(rank: int, ranks: Ranks) -> Any:
+        return _run(Model().double(), torch.ones(3, 4, dtype=torch.float64), ranks) if rank else _run(
+            Model().double(), torch.ones(4, dtype=torch.float64), ranks
+        )  # fmt: skip
+
+    found = _together(3, different)
+    _errors(found, 'rank 0 is given x as .*1, "contiguous".*, where rank 1 has .*2, "contiguous"')
+
+
+def test_an_error_of_the_program_reaches_all() -> None:
+    class Failing(Model):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("no")
+
+    found = _together(2, lambda rank, ranks: _run(Failing(), torch.ones(3, 4), ranks), timeout=5.0)
+    assert [str(each) for each in found] == ["no", "no"]
+
+
+def test_without_a_process_group() -> None:
+    with pytest.raises(symshape.RankError, match="init_process_group"):
+        compiled(lambda x: x, Ranks())(torch.ones(2))  # type: ignore[arg-type]
+
+
+def _processes(tmp_path: Path, scenario: str, size: int) -> list[dict[str, Any]]:
+    words = [sys.executable, "-m", "tests.symshape.store.rank_programs", str(tmp_path / "board"), scenario]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    running = [
+        subprocess.Popen(
+            [*words, str(rank), str(size)], cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(size)
+    ]
+    outputs = [each.communicate(timeout=300)[0] for each in running]
+    return [json.loads(each.splitlines()[-1]) if each else {} for each in outputs]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(
+    ("scenario", "error"),
+    [
+        ("same", ""), ("uneven", ""), ("late", ""), ("other value", ""), ("dead", "rank {last} never came"),
+        ("other code", "rank {last} has other code"), ("other helper", "rank {last}: the code of"),
+        ("other argument", "rank {last} is given x"),
+    ],
+)  # fmt: skip
+def test_processes_on_gloo(tmp_path: Path, scenario: str, error: str, size: int) -> None:
+    found = _processes(tmp_path, scenario, size)
+    if not error:
+        assert [each["traces"] for each in found] == [1, *[0] * (size - 2), int(scenario == "other value")]
+        assert {each["symbols"] for each in found} == {int(scenario == "uneven")}
+        return
+    for each in found[: size - 1] if scenario == "dead" else found:
+        if size == 2 and scenario.startswith("other"):  # of two, neither is the odd one
+            assert re.search(r"rank [01]", each["error"])
+        else:
+            assert error.format(last=size - 1) in each["error"]
+        assert each["seconds"] < 90
