@@ -126,7 +126,8 @@ class PeakMemory:
         values = self.domain.values(sizes, self._needed)
         totals = self._evaluate(values)
         index = totals.index(max(totals))
-        return MemoryAt(*self._parts[index](values), self._places[index])
+        parts = dict(zip(PARTS, self._parts[index](values), strict=True))
+        return MemoryAt(place=self._places[index], **parts)
 
     def largest(self, symbol: str, *, bytes: int | str, **others: int) -> int:  # noqa: A002 - the caller's word
         """The greatest value of ``symbol`` for which the guards hold and the peak stays within ``bytes``.
@@ -154,7 +155,7 @@ class PeakMemory:
             InputError: a symbol is unknown, a value is no size, or no such condition is known.
         """
         found = solved(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
-        return budget([found], f"memory within {bytes}", self.domain)
+        return budget(found, f"memory within {bytes}", self.domain).minimise()
 
     def within(self, bytes: int | str) -> GuardSet:  # noqa: A002 - the caller's word
         """The sizes for which the peak stays within ``bytes``, as a guard set: one guard for each moment that can win.

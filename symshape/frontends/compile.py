@@ -53,7 +53,8 @@ def compile(
             graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else
             ``eager``; ``padded`` serves ranges of sizes by one program each, where that is proven to be right.
         store: programs are kept between processes: a call of another process, of the same code that reads the same
-            values, is served by them and not traced.  ``True`` for this user's folder of caches, a path, or a store.
+            values, is served by them and not traced.  ``True`` for this user's folder of caches, a path, a URL
+            (``s3://…``, ``redis://…``), or a store.
         options: a :class:`symshape.Options`, or a dictionary of its fields.
 
     A compiled module is a module on the attributes of the one that it was compiled from: an instance of its class, with
@@ -109,7 +110,7 @@ class Verified(Compiled):
         return self._verifier.call(self._find_entry, args, kwargs)
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | Refusal:
-        leaves = self._leaves(args, kwargs)
+        leaves = (*args, *kwargs.values(), *(self._layout.read() if self._layout.variables else ()))
         key = self._cache.makers[len(leaves)](leaves, kwargs)
         found = self._cache.find_exact(key)
         if found is not None:

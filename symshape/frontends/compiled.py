@@ -31,6 +31,7 @@ from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.profilers import Annotator, torch_profiler
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
+from symshape.frontends.tlparse import recorded
 from symshape.frontends.trace import check_call
 from symshape.frontends.warming import WarmUp, warm_up
 from symshape.graph.program import Program, State
@@ -87,7 +88,7 @@ class Compiled(Reports):
         self._lock = threading.RLock()
         self._capture: Capture = capture
         self._numbers = count()
-        self._traces, self._misses, self._trace_ms = 0, 0, 0.0
+        self._traces, self._trace_ms = 0, 0.0
         self._times: deque[float] = deque(maxlen=512)
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
@@ -241,8 +242,10 @@ class Compiled(Reports):
             check_call(self.fn, args, kwargs)
             wanted, history = self._changing.policies(full, values)
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
-            self._layout.check(full, self._cache.clock)
-            program = self._capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
+            with self._layout.traced(full, self._cache.clock):
+                known = self._layout.variables
+                program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known)
+            recorded(program)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
                 program, full, structure = grown
@@ -364,7 +367,7 @@ class Compiled(Reports):
             self._graphs.clear()
             self._refusals.clear()
             self._changing.learn({})
-            self._traces, self._misses, self._trace_ms, self._last_miss = 0, 0, 0.0, None
+            self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
             self._times.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

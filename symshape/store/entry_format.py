@@ -82,6 +82,8 @@ def to_bytes(
     if program.writes or program.variables:
         what = [each.variable.name for each in program.writes] or [each.name for each in program.variables]
         raise NotStorable(f"a program that writes outside its arguments ({what[0]})")
+    if program.given is not None:
+        raise NotStorable("a program that writes to, or gives back, a list or dictionary among its arguments")
     if call.has_records:
         raise NotStorable("a call that is given an object which is taken apart and written to (a cache of a model)")
     assert isinstance(program.state, State)

@@ -29,6 +29,7 @@ from symshape.store.disk import DiskStore, default_path
 from symshape.store.entry_format import Read, Stored, read_header, to_bytes
 from symshape.store.environment import environment
 from symshape.store.refusals import Differs, EntryError, NotStorable
+from symshape.store.remote import SharedStore
 from symshape.user_code import name_of
 
 _MOST_READ = 256
@@ -77,13 +78,15 @@ class NoStore:
 
 
 def store_of(given: Any) -> EntryStore:
-    """The store that a caller means: ``True`` for the one of this user, a path, or a store.
+    """The store that a caller means: ``True`` for the one of this user, a path, a URL, or a store.
 
     Raises:
         InputError: it is none of these.
     """
     if given is True:
         return DiskStore(default_path())
+    if isinstance(given, str) and "://" in given:
+        return SharedStore(given, DiskStore(default_path()))
     if isinstance(given, (str, Path)):
         return DiskStore(given)
     if all(hasattr(given, name) for name in ("digests", "read", "write", "used", "remove")):

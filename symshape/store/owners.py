@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import sys
 import types
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 
 from symshape.store.refusals import NotStorable
-from symshape.tracing.state import lookups
+from symshape.tracing.state import direct, lookups
 from symshape.tracing.state.loads import decimal_context
 from symshape.tracing.state.places import Answer, Attribute, Keys, Place, WeakAttribute
 from symshape.tracing.state.substitutes import FLAGS
@@ -23,9 +22,8 @@ Step = tuple[str, Any]
 
 
 def behind(kind: type) -> Any:
-    """The very dictionary of a class, behind the view that ``__dict__`` gives anew each time (CPython)."""
-    found = gc.get_referents(kind.__dict__)
-    return found[0] if found else kind
+    """The very dictionary of a class, behind the view that ``__dict__`` gives anew each time."""
+    return direct.dict_behind(kind.__dict__)
 
 
 def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
@@ -36,7 +34,7 @@ def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
     """
     owner = place.owner
     if isinstance(place, Keys):
-        return (gc.get_referents(owner)[0], ("keys", None), True) if _is_view(owner) else (owner, ("keys", None), False)
+        return (direct.dict_behind(owner), ("keys", None), True) if _is_view(owner) else (owner, ("keys", None), False)
     if isinstance(place, Attribute):
         return owner, ("static" if isinstance(owner, type) else "slot", place.key), False
     if isinstance(place, Answer):
@@ -46,7 +44,7 @@ def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
     if isinstance(owner, types.CellType):
         return owner, ("contents", place.key), False
     if _is_view(owner):
-        return gc.get_referents(owner)[0], ("entry", place.key), True
+        return direct.dict_behind(owner), ("entry", place.key), True
     return owner, ("item", place.key), False
 
 

@@ -91,6 +91,8 @@ def _slot(owner: Any, key: Any) -> Any:
     if not isinstance(found, (types.MemberDescriptorType, types.GetSetDescriptorType)):
         if isinstance(owner, torch.Tensor) and key == "_backward_hooks":
             return owner._backward_hooks
+        if isinstance(owner, torch.Tensor) and key == "grad" and owner.is_leaf:
+            return owner.grad
         return MISSING
     try:
         return found.__get__(owner, type(owner))

@@ -85,7 +85,7 @@ def dicts_of_classes(place: Place) -> tuple[dict[Any, Any], ...]:
     """
     if isinstance(place, Attribute):
         return _dicts_of_attribute(place.owner, place.key, place.value) if isinstance(place.owner, type) else ()
-    behind = _behind(place.owner) if type(place.owner) is types.MappingProxyType else None
+    behind = dict_behind(place.owner) if type(place.owner) is types.MappingProxyType else None
     return () if behind is None else (behind,)
 
 
@@ -94,7 +94,7 @@ def _dicts_of_attribute(kind: type, key: str, value: Any) -> tuple[dict[Any, Any
         return ()
     found: list[dict[Any, Any]] = []
     for each in (abc.ABCMeta, *kind.__mro__):  # a metaclass could learn to answer
-        behind = _behind(each.__dict__)
+        behind = dict_behind(each.__dict__)
         if behind is None:
             return ()
         found.append(behind)
@@ -107,7 +107,7 @@ _AS_THEY_STAND = (types.FunctionType, types.BuiltinFunctionType, tuple, list, di
 """Kinds of what stands in a class that the class answers as they are."""
 
 
-def _behind(view: Any) -> dict[Any, Any] | None:
+def dict_behind(view: Any) -> dict[Any, Any] | None:
     """The dictionary of a class that a view is of."""
     found = [each for each in gc.get_referents(view) if type(each) is dict]
     return found[0] if len(found) == 1 else None

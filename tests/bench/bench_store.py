@@ -1,0 +1,93 @@
+"""The first call of a second process: from the store, against eager's first call, a trace, and torch.compile, warm.
+
+Each figure is the CPU time of the first call (model built, nothing called before) of a process of its own; the median
+of several processes.  *first process*: traces and stores.  *second process*: is served from the store.  *Inductor*:
+``torch.compile`` in a process that finds its caches filled by one before it.  Programs have symbolic sizes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import torch
+
+import symshape
+from tests.bench.report import NotHere, Report, bench_parser
+from tests.discovery import REPOSITORY
+from tests.models import MODELS
+
+NAMES = ("llama", "bert", "resnet")
+
+
+def first_call(name: str, who: str, folder: str) -> dict[str, Any]:
+    """CPU ms of the first call and of the second, and how many programs were traced."""
+    torch.set_num_threads(1)
+    (model,) = [each for each in MODELS if each.name == name]
+    module, arguments = model.build(), model.call(2, 64)
+    fn: Any = module
+    if who == "store":
+        fn = symshape.compile(module, store=folder, dynamic=True, fullgraph=True)
+    elif who == "inductor":
+        fn = torch.compile(module, dynamic=True)
+    times = []
+    with torch.no_grad():
+        for _ in range(2):
+            began = process_time()
+            fn(**arguments)
+            times.append((process_time() - began) * 1e3)
+    traces = symshape.compiled_of(fn).stats().traces if who == "store" else None
+    return {"first": times[0], "second": times[1], "traces": traces}
+
+
+def _process(name: str, who: str, folder: str) -> dict[str, Any]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "inductor")}
+    words = [sys.executable, "-m", "tests.bench.bench_store", name, who, folder]
+    run = subprocess.run(words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> Report:
+    """Runs the benchmark."""
+    parser = bench_parser(__doc__)
+    parser.add_argument("--processes", type=int, default=3, help="of each kind (default: 3)")
+    parser.add_argument("--no-inductor", action="store_true", help="leave out what compiles C++")
+    args = parser.parse_args(argv)
+    if args.device != "cpu":
+        raise NotHere("this benchmark is for CPU")
+    report = Report("store", device=args.device)
+    run = first_call if args.smoke else _process
+    columns = ("model", "eager", "first process", "second process", "traces there", "Inductor, warm", "/ eager")
+    table = report.table("first call, CPU ms", *columns)
+    for name in NAMES[1:2] if args.smoke else NAMES:
+        with tempfile.TemporaryDirectory() as folder:
+            cold = run(name, "store", folder)
+            counted = 1 if args.smoke else args.processes
+            found = {who: [run(name, who, folder) for _ in range(counted)] for who in ("eager", "store")}
+            inductor = None
+            if not args.no_inductor and not args.smoke:
+                _process(name, "inductor", folder)
+                inductor = statistics.median(_process(name, "inductor", folder)["first"] for _ in range(counted))
+        eager, warm = (statistics.median(each["first"] for each in found[who]) for who in ("eager", "store"))
+        traces = sum(each["traces"] for each in found["store"])
+        assert traces == 0, "the second process traces"
+        assert cold["traces"] == 1
+        table.row(name, eager, cold["first"], warm, traces, inductor, warm / eager)
+        if not args.smoke:
+            report.goal(f"{name}: second process / eager", warm / eager, at_most=1.5)
+            if inductor is not None:
+                report.goal(f"{name}: second process / torch.compile, warm", warm / inductor, at_most=0.5)
+    return report
+
+
+if __name__ == "__main__":
+    print(json.dumps(first_call(*sys.argv[1:4])))
