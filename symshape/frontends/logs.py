@@ -26,12 +26,13 @@ TOPICS: dict[str, tuple[type[events.Event], ...]] = {
     "captures": (events.GraphCaptured, events.BucketMade, events.VariantChosen, events.PaddingRefused),
     "fallbacks": (
         *(events.RanEagerly, events.RunnerFallback, events.Fallback),
-        *(events.Mismatch, events.NotVerified),
+        *(events.Mismatch, events.NotVerified, events.Defect),
     ),
+    "store": (events.Stored, events.NotStored, events.Loaded, events.NotServed, events.StoreFailed),
 }
 """The events of each topic."""
 
-_LEVELS = {events.RanEagerly: logging.WARNING, events.Mismatch: logging.ERROR}
+_LEVELS = {events.RanEagerly: logging.WARNING, events.Mismatch: logging.ERROR, events.Defect: logging.ERROR}
 _TOPIC_OF = {kind: topic for topic, kinds in TOPICS.items() for kind in kinds}
 _ROOT = "symshape"
 
@@ -39,7 +40,9 @@ _ROOT = "symshape"
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         data = getattr(record, "symshape", {"message": record.getMessage()})
-        return json.dumps({"time": record.created, "level": record.levelname, "logger": record.name, **data})
+        return json.dumps(
+            {"time": record.created, "level": record.levelname, "logger": record.name, **data}, default=str
+        )
 
 
 class _State:
@@ -56,7 +59,7 @@ def set_logs(*topics: str, json: bool = False) -> None:
     Records go to Python's loggers ``symshape.TOPIC``: to their handlers if the program has some, else to stderr.
 
     Args:
-        *topics: ``recompiles``, ``guards``, ``captures``, ``fallbacks``, or ``all``.
+        *topics: ``recompiles``, ``guards``, ``captures``, ``fallbacks``, ``store``, or ``all``.
         json: what goes to stderr is one JSON object a line.
 
     Raises:

@@ -32,7 +32,8 @@ def read_dynamic(texts: Sequence[str]) -> dict[str, dict[int, Any]] | None:
                 f"--dynamic {text!r} should be ARG.DIM=NAME or ARG.DIM=NAME:LOW:HIGH, such as ids.1=length:8:512"
             )
         dim = int(next(each for each in match.group("dim", "size", "shape") if each is not None))
-        bounds = {key: int(match[word]) for key, word in (("min", "low"), ("max", "high")) if match[word]}
+        words = (("min", "low"), ("max", "high"))
+        bounds: dict[str, Any] = {key: int(match[word]) for key, word in words if match[word]}
         sizes = found.setdefault(match["argument"], {})
         if dim in sizes:
             raise InputError(f"--dynamic names {match['argument']}.{dim} twice")
