@@ -28,7 +28,7 @@ CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: help install setup browser demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
+.PHONY: help install setup browser jupyterlab demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,12 @@ mutation: $(STAMP)  ## mutants of a sample of modules against their tests (SECON
 	    $(VENV)-mutation/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) "cosmic-ray==8.7.0"; }
 	@nice $(VENV)-mutation/bin/python -m tests.mutation $(NAME) --python $(PY) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+# A place of its own: what JupyterLab depends on is nothing that we pin. The kernel is that of .venv.
+jupyterlab: $(STAMP) browser  ## the widget in a headless JupyterLab (slow)
+	@[ -x $(VENV)-jupyter/bin/jupyter ] || { $(PY) -m venv $(VENV)-jupyter && \
+	    $(VENV)-jupyter/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) "jupyterlab==4.6.6" "anywidget==0.11.0"; }
+	@SYMSHAPE_JUPYTER=$(VENV)-jupyter/bin/jupyter $(PY) -m pytest -m slow tests/symshape/explore/test_jupyterlab.py $(ARGS)
+
 notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 	@for notebook in notebooks/*.ipynb; do \
 	    echo "==> $$notebook"; $(PY) -m tests.notebooks "$$notebook" || exit 1; \
@@ -125,4 +131,4 @@ clean:  ## caches and build products (keeps .venv)
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 clean-venv: clean  ## also .venv
-	@rm -rf "$(VENV)" "$(VENV)-mutation"
+	@rm -rf "$(VENV)" "$(VENV)-mutation" "$(VENV)-jupyter" node_modules

@@ -1,6 +1,6 @@
 """Compiles the reasoning of ``guards`` with mypyc where a C compiler is at hand; everything else is in pyproject.toml.
 
-With it goes the check of tensors' metadata (symshape/tracing/state/compiled_metadata.cpp), where torch is installed.
+With it goes the check of tensors' metadata (symshape/tracing/state/compiled_checks.cpp), where torch is installed.
 
 The modules are ordinary Python and run as such where nothing was compiled, with the same answers and about a third of
 the speed.  SYMSHAPE_COMPILE=0 leaves compiling out, =1 makes a failure to compile an error; unset, a failure is told
@@ -99,7 +99,7 @@ def extensions() -> list[Extension]:
 
 def metadata() -> list[Extension]:
     """The check of tensors' metadata: for the torch that is installed, and for no other; none without its headers."""
-    source = Path("symshape/tracing/state/compiled_metadata.cpp")
+    source = Path("symshape/tracing/state/compiled_checks.cpp")
     try:
         import torch
     except ImportError:
@@ -109,7 +109,7 @@ def metadata() -> list[Extension]:
         return []
     return [
         Extension(
-            "symshape.tracing.state.compiled_metadata",
+            "symshape.tracing.state.compiled_checks",
             [str(source)],
             include_dirs=[str(folder / "include")],
             library_dirs=[str(folder / "lib")],

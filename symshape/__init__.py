@@ -41,9 +41,11 @@ from symshape.frontends.backend_report import BackendReport, backend_report
 from symshape.frontends.compile import Compiled, compile
 from symshape.frontends.compiled_module import compiled_of
 from symshape.frontends.exploration.explore import explore
+from symshape.frontends.logs import set_logs, set_logs_from_environment
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import Traced, trace
 from symshape.frontends.training import TracedTraining, trace_training
+from symshape.frontends.what_if import Which
 from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.planner import plan
@@ -79,12 +81,17 @@ __all__ = [
     "Traffic",
     "UnsupportedError",
     "VerificationError",
+    "Which",
     "backend_report",
     "compile",
     "compiled_of",
     "explore",
     "measure_device",
     "plan",
+    "set_logs",
     "trace",
     "trace_training",
 ]
+
+set_logs_from_environment()
+del set_logs_from_environment

@@ -47,9 +47,9 @@ def symbol_name(value: Json) -> str:
     """
     name = string(value, "the name of a symbol")
     try:
-        if name.isidentifier() and parse(name) is arithmetic.symbol(name):
+        if parse(name) is arithmetic.symbol(name):
             return name
-    except GuardsError:
+    except (GuardsError, ValueError):
         pass
     raise FormatError(f"{name!r} is not the name of a symbol")
 

@@ -47,16 +47,16 @@ class Operators:
 
     # -- conditions
 
-    def __lt__(self, other: Self | int) -> Self:
+    def __lt__(self, other: object) -> Self:
         return _compared("<", self, other)
 
-    def __le__(self, other: Self | int) -> Self:
+    def __le__(self, other: object) -> Self:
         return _compared("<=", self, other)
 
-    def __gt__(self, other: Self | int) -> Self:
+    def __gt__(self, other: object) -> Self:
         return _compared(">", self, other)
 
-    def __ge__(self, other: Self | int) -> Self:
+    def __ge__(self, other: object) -> Self:
         return _compared(">=", self, other)
 
     def __eq__(self, other: object) -> Any:
@@ -65,10 +65,10 @@ class Operators:
     def __ne__(self, other: object) -> Any:
         return True if other is None else _compared("!=", self, other)
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # Term takes that of object itself: faster, and the same
         return object.__hash__(self)
 
-    def eq(self, other: Self | int) -> Self:
+    def eq(self, other: object) -> Self:
         """The relation ``self == other``; of two conditions, that they agree. What ``==`` builds too.
 
         >>> from guards import symbol
@@ -77,20 +77,20 @@ class Operators:
         """
         return _compared("==", self, other)
 
-    def ne(self, other: Self | int) -> Self:
+    def ne(self, other: object) -> Self:
         """The relation ``self != other``."""
         return _compared("!=", self, other)
 
-    def __and__(self, other: Self | bool) -> Self:
+    def __and__(self, other: object) -> Self:
         return _compared("&", self, other)
 
-    def __or__(self, other: Self | bool) -> Self:
+    def __or__(self, other: object) -> Self:
         return _compared("|", self, other)
 
-    def __rand__(self, other: Self | bool) -> Self:
+    def __rand__(self, other: object) -> Self:
         return _compared("&", self, other)
 
-    def __ror__(self, other: Self | bool) -> Self:
+    def __ror__(self, other: object) -> Self:
         return _compared("|", self, other)
 
     def __invert__(self) -> Self:
@@ -115,9 +115,6 @@ class Operators:
     def sym_min(self, other: Self | int) -> Self:
         """The smaller of two integers."""
         return _compared("min", self, other)
-
-
-Operators.__hash__ = object.__hash__  # type: ignore[method-assign] # the address: with `__eq__` alone there would be none
 
 
 def _not_there(*operands: Any) -> Any:

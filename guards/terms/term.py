@@ -173,6 +173,7 @@ class Term(Operators):
         return f"<{self}>"
 
 
+Term.__hash__ = object.__hash__  # type: ignore[method-assign] # the address, without a call of Python's or of mypyc's
 _spell: Callable[[Term], str] = lambda term: term.op.name  # noqa: E731 - a variable, as spelled_by sets it
 
 

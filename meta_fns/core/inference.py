@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from meta_fns.core.composition import composite_of
 from meta_fns.core.registry import NO_CONTEXT, Context, lookup, resolve
 from meta_fns.core.sizes import Size, static
 from meta_fns.core.spec import TensorSpec
@@ -38,13 +39,17 @@ def infer(
     """
     op = resolve(overload)
     found = lookup(op)
-    if found is None:
+    made_of = composite_of(op) if found is None else None
+    if found is None and made_of is None:
         raise UnsupportedOp("no rule for this operator", op=str(op))
     args = [as_spec(a) for a in args]
     kwargs = {name: as_spec(a) for name, a in kwargs.items()} if kwargs else {}
     if kwargs:
         _make_positional(op, args, kwargs)
     try:
+        if found is None:
+            assert made_of is not None
+            return _plain(made_of(*args, **kwargs))
         if found.data_dependent:
             return _plain(found.fn(NO_CONTEXT if ctx is None else ctx, *args, **kwargs))
         return _plain(found.fn(*args, **kwargs))

@@ -21,6 +21,7 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import check, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import gradients
 from meta_fns.padding import pointwise as padded_pointwise
 from meta_fns.padding.slicing import halved
 
@@ -75,7 +76,7 @@ def log_sigmoid_forward(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     return output, TensorSpec.contiguous((0,), self.dtype, self.device)
 
 
-@rule("aten.log_sigmoid_backward.default")
+@rule("aten.log_sigmoid_backward.default", padding=gradients.first_alone)
 def log_sigmoid_backward(grad_output: TensorSpec, self: TensorSpec, buffer: TensorSpec) -> TensorSpec:
     """The gradient of log_sigmoid, laid out like the gradient."""
     need_dtype("self", self, FLOATS)
@@ -123,7 +124,7 @@ def glu(self: TensorSpec, dim: int = -1) -> TensorSpec:
     return iterate((half, half), self.dtype)
 
 
-@rule("aten.glu_backward.default")
+@rule("aten.glu_backward.default", padding=gradients.halved)
 def glu_backward(grad_output: TensorSpec, self: TensorSpec, dim: int) -> TensorSpec:
     """The gradient of glu: contiguous, of the sizes of its input."""
     if not self.sizes:

@@ -91,8 +91,8 @@ def double_power_of_number(self: Any, exponent: TensorSpec) -> TensorSpec:
     return result.fresh() if type(self) in (int, float, bool) and self == 1 else result
 
 
-register("aten.float_power.Tensor_Tensor", _double_power, name=PROMOTES)
-register("aten.float_power.Tensor_Scalar", _double_power_number, name=PROMOTES)
+register("aten.float_power.Tensor_Tensor", _double_power, name=PROMOTES, padding=padded_pointwise.pointwise)
+register("aten.float_power.Tensor_Scalar", _double_power_number, name=PROMOTES, padding=padded_pointwise.pointwise)
 
 
 @rule("aten.abs_.default")
@@ -124,8 +124,18 @@ def _one_dtype(fn: Callable[..., TensorSpec], count: int) -> Callable[..., Tenso
     return checked
 
 
-register("aten.heaviside.default", _one_dtype(nary(2, "same", "buihf"), 2), name="broadcast in one dtype")
-register("aten.lerp.Scalar", _one_dtype(nary(2, "same", "hfc"), 2), name="broadcast in one dtype")
+register(
+    "aten.heaviside.default",
+    _one_dtype(nary(2, "same", "buihf"), 2),
+    name="broadcast in one dtype",
+    padding=padded_pointwise.pointwise,
+)
+register(
+    "aten.lerp.Scalar",
+    _one_dtype(nary(2, "same", "hfc"), 2),
+    name="broadcast in one dtype",
+    padding=padded_pointwise.pointwise,
+)
 
 
 @rule("aten.lerp.Tensor", padding=padded_pointwise.pointwise)

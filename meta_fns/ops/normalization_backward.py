@@ -197,7 +197,7 @@ def _group_norm_checks(
         check(total == wanted, lambda: f"input {show(input.sizes)} is not ({n}, {channels}, {spatial})")
 
 
-@rule("aten.native_group_norm_backward.default")
+@rule("aten.native_group_norm_backward.default", padding=gradients.group_norm)
 def native_group_norm_backward(
     grad_out: TensorSpec,
     input: TensorSpec,  # noqa: A002 - name of the schema

@@ -35,7 +35,7 @@ def _scalar(spec: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:
     return TensorSpec((), (), 0, dtype or spec.dtype, spec.device, torch.strided, True)
 
 
-@rule("aten.mv.default")
+@rule("aten.mv.default", padding=padded_matmul.product)
 def mv(self: TensorSpec, vec: TensorSpec) -> TensorSpec:
     """``(n, k) @ (k,) -> (n,)``."""
     need_numbers(self)
@@ -46,7 +46,7 @@ def mv(self: TensorSpec, vec: TensorSpec) -> TensorSpec:
     return TensorSpec.contiguous(self.sizes[:1], self.dtype, self.device)
 
 
-@rule("aten.addmv.default")
+@rule("aten.addmv.default", padding=padded_matmul.added_product)
 def addmv(self: TensorSpec, mat: TensorSpec, vec: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
     """``(n,) + (n, k) @ (k,) -> (n,)``."""
     result = mv(mat, vec)

@@ -22,6 +22,7 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
+from meta_fns.padding import gradients
 from meta_fns.padding import rearranging as padded_rearranging
 from meta_fns.padding import resampling as padded_resampling
 
@@ -72,7 +73,8 @@ def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
     backward.__doc__ = f"The gradient of {name}."
     padding = None if name.endswith("_aa") else padded_resampling.upsample
     register(f"aten.{name}.default", upsample, name="resampling", padding=padding)
-    register(f"aten.{name}_backward.default", backward, name="gradient of resampling")
+    padding = None if name.endswith("_aa") else gradients.resampling
+    register(f"aten.{name}_backward.default", backward, name="gradient of resampling", padding=padding)
 
 
 for _n in (1, 2, 3):

@@ -10,9 +10,9 @@ import torch
 from meta_fns.core import broadcasting, layout, view_strides
 from meta_fns.core.dims import wrap_dim, wrap_dims
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Size, at_least_one, check, holds_here, known, show
+from meta_fns.core.sizes import Size, at_least_one, check, holds_here, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
-from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.padding import views as padded_views
 
 __all__ = ["as_strided", "view"]
@@ -248,3 +248,27 @@ def view_dtype(self: TensorSpec, dtype: torch.dtype) -> TensorSpec:
     sizes = (*self.sizes[:-1], self.sizes[-1] // ratio)
     strides = (*(stride // ratio for stride in self.strides[:-1]), 1)
     return TensorSpec(sizes, strides, self.storage_offset // ratio, dtype, self.device)
+
+
+@rule("aten._has_same_storage_numel.default")
+def has_same_storage_numel(self: TensorSpec, other: TensorSpec) -> bool:
+    """Whether two tensors are as large in memory, which forward differentiation asks of a value and its tangent.
+
+    A spec does not know how large a storage is; "no" is always right here: the tangent is copied into one that fits.
+    """
+    fits = same_shape(self.sizes, other.sizes) and same_shape(self.strides, other.strides)
+    return (
+        fits
+        and type(self.storage_offset) is type(other.storage_offset) is int
+        and self.storage_offset == 0 == other.storage_offset
+    )
+
+
+@rule("aten._new_zeros_with_same_feature_meta.default")
+def new_zeros_with_same_feature_meta(
+    self: TensorSpec, other: TensorSpec, *, self_num_batch_dims: int = 0
+) -> TensorSpec:
+    """Zeros of one tensor's dtype that lie in memory as another does: a tangent's."""
+    if self_num_batch_dims:
+        raise UnsupportedOp("batched tangents have no rule")
+    return other.with_(dtype=self.dtype, device=self.device)

@@ -24,11 +24,15 @@ __all__ = [
     "batch_norm",
     "convolution",
     "embedding",
+    "first_alone",
+    "group_norm",
+    "halved",
     "layer_norm",
     "loss_by_element",
     "max_pooling",
     "negative_log_likelihood",
     "pooling",
+    "resampling",
     "select",
     "slice_of",
     "softmax",
@@ -147,6 +151,33 @@ def batch_norm(
     return tuple(each and Padded(each, own) for each, own in zip(made, axes, strict=True))
 
 
+def group_norm(
+    emit: Emitter,
+    grad_out: Padded,
+    input: Padded,  # noqa: A002 - name of the schema
+    mean: Padded,
+    rstd: Padded,
+    weight: Padded | None,
+    N: Size,
+    C: Size,
+    HxW: Size,
+    group: int,
+    output_mask: Sequence[bool],
+) -> tuple[Padded | None, ...]:
+    """The gradients of a norm over groups of channels and all positions, of which only the batch may be padded."""
+    if any(map(is_padded, input.axes[1:])) or varies(HxW) or len(input.axes[0]) > 1:
+        raise Refuse("elements that are normed together are padded", *padded_sizes(input.axes))
+    for each in (grad_out, mean, rstd):
+        need_agreement(each.axes[0], input.axes[0])
+    tensors = [grad_out, input, mean, rstd]
+    if any(output_mask[1:]):
+        tensors = [masked(emit, each, 0, (0,)) for each in tensors]
+    handles = [each.tensor for each in tensors]
+    made = emit.call(emit.op, *handles, lowered(weight), capacity(N), C, HxW, group, output_mask)
+    axes = (input.axes, input.axes[1:2], input.axes[1:2])
+    return tuple(each and Padded(each, own) for each, own in zip(made, axes, strict=True))
+
+
 def softmax(emit: Emitter, grad_output: Padded, output: Padded, dim: int, input_dtype: torch.dtype) -> Padded:
     """The gradient of softmax and of its logarithm: padding along the dimension adds nothing."""
     for own, other in zip(grad_output.axes, output.axes, strict=True):
@@ -223,6 +254,33 @@ def convolution(
     axes = (input.axes, weight.axes, grad_output.axes[1:2])
     pairs = zip(made, axes, output_mask, strict=True)
     return tuple(Padded(each, own) if wanted else None for each, own, wanted in pairs)
+
+
+def halved(emit: Emitter, grad_output: Padded, self: Padded, dim: int) -> Padded:
+    """The gradient of ``glu`` along a dimension without padding."""
+    if is_padded(self.axes[wrap_dim(dim, self.ndim)]):
+        raise Refuse("where the second half of a padded dimension begins depends on the sizes", *self.sizes)
+    for at, (own, other) in enumerate(zip(grad_output.axes, self.axes, strict=True)):
+        if at != wrap_dim(dim, self.ndim):
+            need_agreement(own, other)
+    return Padded(emit.call(emit.op, grad_output.tensor, self.tensor, dim), self.axes)
+
+
+def first_alone(emit: Emitter, grad_output: Padded, self: Padded, buffer: Padded) -> Padded:
+    """The gradient of an elementwise op of one tensor, from a buffer that is as large, or empty."""
+    axes = broadcast_axes([grad_output.axes, self.axes])
+    return Padded(emit.call(emit.op, grad_output.tensor, self.tensor, buffer.tensor), axes)
+
+
+def resampling(
+    emit: Emitter, grad_output: Padded, output_size: Sequence[Size], input_size: Sequence[Size], *rest: Any
+) -> Padded:
+    """The gradient of a resampling of positions that are not padded; batch and channels may be."""
+    if any(map(is_padded, grad_output.axes[2:])) or any(map(varies, (*output_size, *input_size[2:]))):
+        raise Refuse("positions that are resampled are padded", *padded_sizes(grad_output.axes[2:]))
+    sizes = [*map(capacity_of, grad_output.axes[:2]), *input_size[2:]]
+    tensor = emit.call(emit.op, grad_output.tensor, list(output_size), sizes, *rest)
+    return Padded(tensor, (*grad_output.axes[:2], *(normal((size,)) for size in input_size[2:])))
 
 
 def max_pooling(

@@ -49,9 +49,10 @@ def pointwise(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
 
 
 def first_alone(emit: Emitter, *args: Any, **kwargs: Any) -> tuple[Padded | None, ...]:
-    """An elementwise op of one tensor with results beside its own that only its gradient reads."""
+    """An elementwise op of one tensor with results beside its own that only its gradient reads: as large, or empty."""
     made = emit.call(emit.op, *map(lowered, args), **kwargs)
-    return (Padded(made[0], args[0].axes), *(None for _ in made[1:]))
+    empty = ((0,),)
+    return tuple(Padded(each, args[0].axes if each.spec.sizes != (0,) or args[0].ndim == 0 else empty) for each in made)
 
 
 def _need_one_device(emit: Emitter, operands: Sequence[Padded], kwargs: dict[str, Any]) -> None:

@@ -57,19 +57,30 @@ class Question:
 
     def answer(self, leaf: Any) -> Hashable:
         """What a program with this argument would be told, as a key."""
+        return self.asks()(leaf)
+
+    def asks(self) -> Callable[[Any], Hashable]:
+        """The function that answers, for a question that is asked in each call."""
+        about = self.about
         if self.what == "is":
-            return self.about.get() is leaf
-        if not isinstance(leaf, torch.Tensor):
-            return ABSENT
-        if self.what == "attribute":
-            own = leaf.__dict__
-            return alike(own[self.about]) if self.about in own else ABSENT
-        if self.what == "hooked":
-            return bool(leaf._backward_hooks)
-        if self.what == "attributes":
-            return tuple(name for name in leaf.__dict__ if not name.startswith("_dynamo_"))
-        with torch._C.DisableTorchFunction():
-            return bool(getattr(leaf, self.what)())
+            return lambda leaf: about.get() is leaf
+        of_tensor = self._of_tensor()
+        return lambda leaf: of_tensor(leaf) if isinstance(leaf, torch.Tensor) else ABSENT
+
+    def _of_tensor(self) -> Callable[[torch.Tensor], Hashable]:
+        about, what = self.about, self.what
+        if what == "attribute":
+            return lambda leaf: alike(own[about]) if about in (own := leaf.__dict__) else ABSENT
+        if what == "hooked":
+            return lambda leaf: bool(leaf._backward_hooks)
+        if what == "attributes":
+            return lambda leaf: tuple(name for name in leaf.__dict__ if not name.startswith("_dynamo_"))
+
+        def method(leaf: torch.Tensor) -> bool:
+            with torch._C.DisableTorchFunction():
+                return bool(getattr(leaf, what)())
+
+        return method
 
     def text(self, path: str) -> str:
         """The question in words."""
@@ -82,20 +93,38 @@ class Question:
         return f"which object {path} is" if self.what == "is" else f"{path}.{self.what}()"
 
 
+def asker(questions: Sequence[Question]) -> Callable[[Sequence[Any]], tuple[Hashable, ...]]:
+    """The function that answers all of them for the leaves of a call; a leaf that is not there answers nothing."""
+    asked = [(each.position, each.asks()) for each in questions]
+
+    def answers(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
+        number = len(leaves)
+        return tuple([ask(leaves[position]) if position < number else None for position, ask in asked])
+
+    return answers
+
+
 def answers(questions: Sequence[Question], leaves: Sequence[Any]) -> tuple[Hashable, ...]:
     """The answers for a call; a leaf that the call does not have answers nothing."""
-    number = len(leaves)
-    return tuple([each.answer(leaves[each.position]) if each.position < number else None for each in questions])
+    return asker(questions)(leaves)
 
 
 def asking(makers: Makers, questions: Sequence[Question]) -> Makers:
     """Makers of exact keys that hold the answers too."""
+    if len(questions) == 1:
+        position, ask = questions[0].position, questions[0].asks()
 
-    def also(make: MakeKey) -> MakeKey:
+    def also(number: int, make: MakeKey) -> MakeKey:
+        asked = asker([each for each in questions if each.position < number])
+
         def key(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
             found = make(leaves, kwargs)
-            return None if found is None else (found, answers(questions, leaves))
+            return None if found is None else (found, asked(leaves))
 
-        return key
+        def key_with_one(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
+            found = make(leaves, kwargs)
+            return None if found is None else (found, ask(leaves[position]))
 
-    return Makers({number: also(make) for number, make in makers.items()})
+        return key_with_one if len(questions) == 1 and position < number else key
+
+    return Makers({number: also(number, make) for number, make in makers.items()})

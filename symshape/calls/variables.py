@@ -146,6 +146,55 @@ class Gradient:
             owner.grad = None if value is NOTHING else value
 
 
+@attrs.define(eq=False)
+class Number:
+    """A place whose float (or tuple of floats) changes from call to call, such as an optimiser's rate.
+
+    It is given as a tensor of one element.  A program reads it when it runs, so that one program serves every value.
+
+    Attributes:
+        variable: the place.
+        plain: whether programs are given the float itself after all, and hold for that value only.
+    """
+
+    variable: Variable
+    plain: bool = False
+
+    @property
+    def name(self) -> str:
+        """The place's name."""
+        return self.variable.name
+
+    @property
+    def where(self) -> Where:
+        """The place."""
+        return self.variable.where
+
+    def read(self) -> Any:
+        """The number as a tensor (or several); what is there, if that is no float."""
+        value = self.variable.read()
+        if self.plain or not is_number(value):
+            return value
+        return tuple(map(_as_tensor, value)) if type(value) is tuple else _as_tensor(value)
+
+    def write(self, value: Any) -> None:
+        """Gives the place numbers, or those of tensors."""
+        self.variable.write(tuple(map(_as_number, value)) if type(value) is tuple else _as_number(value))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a float, or a tuple of nothing else (the ``betas`` of an optimiser)."""
+    return type(value) is float or (type(value) is tuple and value != () and all(type(each) is float for each in value))
+
+
+def _as_tensor(value: float) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float64, device="cpu")
+
+
+def _as_number(value: Any) -> Any:
+    return value.item() if isinstance(value, torch.Tensor) else value
+
+
 @attrs.frozen(eq=False)
 class Closure:
     """A variable of a function around the program."""

@@ -32,6 +32,10 @@ def _positive(instance: object, attribute: attrs.Attribute[Any], value: Any) -> 
             raise InputError(f"{attribute.name}={value!r} must be positive numbers a second")
 
 
+def _copied(rates: Mapping[str, float]) -> dict[str, float]:
+    return dict(rates)
+
+
 @attrs.frozen
 class DevicePeaks:
     """What a device can do at most.
@@ -43,7 +47,7 @@ class DevicePeaks:
     """
 
     name: str
-    flops: Mapping[str, float] = attrs.field(converter=dict, validator=_positive)
+    flops: Mapping[str, float] = attrs.field(converter=_copied, validator=_positive)
     bandwidth: float = attrs.field(validator=_positive)
 
     def to_json(self) -> str:
@@ -103,7 +107,10 @@ def measure_device(device: str | torch.device = "cuda", dtypes: Sequence[torch.d
 
 def _best(run: Callable[[], object], on_gpu: bool) -> float:
     """The seconds of one run: the median of samples of several runs each."""
-    synchronize = torch.cuda.synchronize if on_gpu else lambda: None
+
+    def synchronize() -> None:
+        if on_gpu:
+            torch.cuda.synchronize()
 
     def sample(repeats: int) -> float:
         synchronize()

@@ -24,7 +24,7 @@ def every_byte(storage: torch.UntypedStorage) -> int:
     return storage.nbytes()
 
 
-class LiveBytes(TorchDispatchMode):
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes of storages from the op that made them until nobody holds them.
 
     Attributes:
@@ -35,7 +35,7 @@ class LiveBytes(TorchDispatchMode):
     def __init__(
         self, held: Iterable[torch.Tensor], counted: Callable[[torch.UntypedStorage], int] = every_byte
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._counted = counted
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in held}
         self._known = set(storages)

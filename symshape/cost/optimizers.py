@@ -46,11 +46,10 @@ def optimizer_of(optimizer: Optimizer | MakeOptimizer, parameters: Sequence[torc
     Raises:
         InputError: it is neither an optimizer nor makes one.
     """
-    found = optimizer if isinstance(optimizer, Optimizer) else None
-    if found is None and callable(optimizer):
-        made = optimizer(list(parameters))
-        found = made if isinstance(made, Optimizer) else None
-    if found is None:
+    found: object = optimizer
+    if not isinstance(optimizer, Optimizer) and callable(optimizer):
+        found = optimizer(list(parameters))
+    if not isinstance(found, Optimizer):
         raise InputError(
             f"optimizer={optimizer!r} must be a torch.optim.Optimizer, or a function that makes one of a list of "
             "parameters, such as torch.optim.AdamW"

@@ -126,7 +126,8 @@ class PeakMemory:
         values = self.domain.values(sizes, self._needed)
         totals = self._evaluate(values)
         index = totals.index(max(totals))
-        return MemoryAt(*self._parts[index](values), self._places[index])
+        parts = dict(zip(PARTS, self._parts[index](values), strict=True))
+        return MemoryAt(place=self._places[index], **parts)
 
     def largest(self, symbol: str, *, bytes: int | str, **others: int) -> int:  # noqa: A002 - the caller's word
         """The greatest value of ``symbol`` for which the guards hold and the peak stays within ``bytes``.
@@ -154,7 +155,7 @@ class PeakMemory:
             InputError: a symbol is unknown, a value is no size, or no such condition is known.
         """
         found = solved(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
-        return budget([found], f"memory within {bytes}", self.domain)
+        return budget(found, f"memory within {bytes}", self.domain).minimise()
 
     def within(self, bytes: int | str) -> GuardSet:  # noqa: A002 - the caller's word
         """The sizes for which the peak stays within ``bytes``, as a guard set: one guard for each moment that can win.
@@ -218,10 +219,11 @@ def _that_can_win(domain: Domain, found: Iterable[Moment], hints: Sequence[int])
     values = zip(*(evaluate(point) for point in _points(domain, hints)), strict=True)
     ordered = sorted(zip(values, range(len(distinct)), distinct, strict=True), key=lambda row: (-row[0][0], row[1]))
     kept: list[tuple[Term, tuple[int, ...]]] = []
+    coefficients = _Coefficients(domain)
     undecided = 0
     for seen, _, term in ordered:
         above = [other for other, there in kept if all(map(ge, there, seen))]
-        if any(_never_below(domain, other, term) for other in above):
+        if any(coefficients.never_below(other, term) for other in above):
             continue
         beaten = False
         for other in above:
@@ -245,10 +247,33 @@ def _points(domain: Domain, hints: Sequence[int]) -> list[Sequence[int]]:
     return [hints, *(point for point in around if domain.guards.holds(dict(zip(domain.symbols, point, strict=True))))]
 
 
-def _never_below(domain: Domain, other: Term, term: Term) -> bool:
-    """Whether ``other - term`` has no negative coefficient, and no factor that can be negative."""
-    constant, items = arithmetic.split(other - term)
-    if constant < 0 or any(coefficient < 0 for _, coefficient in items):
-        return False
-    lows = [domain.facts.interval(atom).lo for monomial, _ in items for atom in arithmetic.factors(monomial)]
-    return all(low is not None and low >= 0 for low in lows)
+class _Coefficients:
+    """Formulas as the coefficients of their monomials, which are compared without making another formula."""
+
+    def __init__(self, domain: Domain) -> None:
+        self._domain = domain
+        self._of: dict[Term, tuple[int, dict[Term, int]]] = {}
+        self._sizes: dict[Term, bool] = {}
+
+    def never_below(self, other: Term, term: Term) -> bool:
+        """Whether ``other - term`` has no negative coefficient, and no factor that can be negative."""
+        (above, greater), (below, smaller) = self._parts(other), self._parts(term)
+        if above < below or any(greater.get(monomial, 0) < coefficient for monomial, coefficient in smaller.items()):
+            return False
+        differing = (monomial for monomial, coefficient in greater.items() if coefficient != smaller.get(monomial, 0))
+        return all(greater[each] > smaller.get(each, 0) and self._is_size(each) for each in differing)
+
+    def _parts(self, term: Term) -> tuple[int, dict[Term, int]]:
+        found = self._of.get(term)
+        if found is None:
+            constant, items = arithmetic.split(term)
+            found = self._of[term] = constant, dict(items)
+        return found
+
+    def _is_size(self, monomial: Term) -> bool:
+        """Whether no factor can be negative."""
+        found = self._sizes.get(monomial)
+        if found is None:
+            lows = [self._domain.facts.interval(atom).lo for atom in arithmetic.factors(monomial)]
+            found = self._sizes[monomial] = all(low is not None and low >= 0 for low in lows)
+        return found

@@ -66,8 +66,8 @@ def budget(conditions: Sequence[Term], rule: str, domain: Domain) -> GuardSet:
     return GuardSet(tuple(Guard(each, origin) for each in conditions), ranges=ranges)
 
 
-def solved(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]) -> Term:
-    """The condition on ``symbol`` under which each of ``terms`` is at most ``at_most``: it stands alone in it.
+def solved(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]) -> list[Term]:
+    """The conditions on ``symbol`` under which each of ``terms`` is at most ``at_most``: it stands alone in them.
 
     Sizes that ``others`` does not give stay in it as symbols.
 
@@ -83,7 +83,7 @@ def solved(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, oth
     bounded = [boolean.le(fold.substitute(term, replacements), at_most) for term in terms]
     ranges = {arithmetic.symbol(name): domain.guards.ranges.get(name, (0, None)) for name in domain.symbols}
     try:
-        return boolean.and_(*(solve(each, symbol, Facts.make(ranges, [])) for each in bounded))
+        return [solve(each, symbol, Facts.make(ranges, [])) for each in bounded]
     except CannotSolve as error:
         free = [name for name in domain.symbols if name != symbol and name not in others]
         hint = f"; give values for {', '.join(free)}" if free else ""

@@ -275,7 +275,7 @@ class Report:
 
     Attributes:
         title: what is shown.
-        kind: ``guards``, ``trace``, ``cache`` or ``dynamo``.
+        kind: ``guards``, ``tree``, ``trace``, ``cache`` or ``dynamo``.
         facts: what stands below the title: pairs of a name and a value.
         origins: lines that guards and ops refer to.
         spaces: one for each structure of arguments.

@@ -13,7 +13,7 @@ from symshape.explore.records import Space
 
 COLOURS = ("#4477aa", "#e29534", "#3f9c6b", "#c75b7a", "#8867b8", "#7fb8dd", "#a8a432", "#8c6d5a")
 """Of entries by position, as on the page."""
-_CELLS = (72, 40)
+_CELLS = (64, 36)
 _SCALE = 7  # pixels of a cell
 _MARGIN = 46
 
@@ -36,8 +36,8 @@ def map_svg(space: Space) -> str:
     if len(axes) < 2:
         return ""
     across, up = axes[:2]
-    rows = [[_serving(space, across, x, up, y) for x in across.values] for y in up.values]
-    seen = sorted({cell for row in rows for cell in row if cell is not None})
+    rows = [[_cell(space, across, x, up, y) for x in across.values] for y in up.values]
+    seen = sorted({cell[0] for row in rows for cell in row if cell is not None})
     width, height = _SCALE * len(across.values), _SCALE * len(up.values)
     body = "".join(_row(row, height - _SCALE * (index + 1)) for index, row in enumerate(rows))
     frame = f'<rect x="{_MARGIN}" width="{width}" height="{height}" fill="none" stroke="#888"/>'
@@ -48,7 +48,14 @@ def map_svg(space: Space) -> str:
     shape = f'width="{width + _MARGIN + 4}" height="{height + 20}" role="img" aria-label="region map"'
     drawn = f'<svg xmlns="http://www.w3.org/2000/svg" {shape}>{body}{frame}{texts}</svg>'
     names = ", ".join(_named(space, index) for index in seen[:12]) or "nothing is served here"
-    return f"<figure>{drawn}<figcaption>{escape(up.label)} upwards; {names}; blank: none</figcaption></figure>"
+    steps = [axis.values[1] - axis.values[0] for axis in (across, up)]
+    apart = (
+        ""
+        if steps == [1, 1]
+        else f"; cells are {steps[0]} apart, upwards {steps[1]}, and pale where it is otherwise in between"
+    )
+    caption = f"{escape(up.label)} upwards; {names}; blank: none{apart}"
+    return f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>"
 
 
 def _axes(space: Space) -> Iterator[_Axis]:
@@ -60,9 +67,25 @@ def _axes(space: Space) -> Iterator[_Axis]:
         done.update(group)
         low = max(-slot.top if slot.low is None else slot.low, -slot.top)
         most = _CELLS[0] if not done - set(group) else _CELLS[1]
-        step = max(1, -(-(slot.top - low + 1) // most))
+        step = 1  # powers of two, and multiples of them: what programs ask of sizes is seen best so
+        while (slot.top - low) // step >= most:
+            step *= 2
         label = " = ".join(space.slots[each].source for each in group)
-        yield _Axis(group, label, range(low, slot.top + 1, step))
+        yield _Axis(group, label, range(-(-low // step) * step, slot.top + 1, step))
+
+
+def _cell(space: Space, across: _Axis, x: int, up: _Axis, y: int) -> tuple[int, bool] | None:
+    """Who serves a pair, and whether a pair in between (if there is one) is served otherwise; None for nobody."""
+    found = _serving(space, across, x, up, y)
+    if found is None:
+        return None
+    between = _serving(space, across, x + _half(across), up, y + _half(up))
+    return found, between != found
+
+
+def _half(axis: _Axis) -> int:
+    step = axis.values[1] - axis.values[0]
+    return step // 2 | 1 if step > 1 else 0
 
 
 def _serving(space: Space, across: _Axis, x: int, up: _Axis, y: int) -> int | None:
@@ -83,7 +106,7 @@ def _serving(space: Space, across: _Axis, x: int, up: _Axis, y: int) -> int | No
     return None
 
 
-def _row(row: Sequence[int | None], top: int) -> str:
+def _row(row: Sequence[tuple[int, bool] | None], top: int) -> str:
     """The cells of a row, neighbours of one colour together."""
     parts = []
     left = _MARGIN
@@ -91,7 +114,8 @@ def _row(row: Sequence[int | None], top: int) -> str:
         width = _SCALE * len(list(run))
         if cell is not None:
             size = f'x="{left}" y="{top}" width="{width}" height="{_SCALE}"'
-            parts.append(f'<rect {size} fill="{COLOURS[cell % len(COLOURS)]}"/>')
+            pale = ' fill-opacity="0.4"' if cell[1] else ""
+            parts.append(f'<rect {size} fill="{COLOURS[cell[0] % len(COLOURS)]}"{pale}/>')
         left += width
     return "".join(parts)
 

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -18,7 +18,7 @@ from symshape.calls.arguments import NO_VARIABLES, Variables, take_apart
 from symshape.calls.call_key import Reading, read
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
-from symshape.calls.questions import Question, answers
+from symshape.calls.questions import Question, asker
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
@@ -31,6 +31,7 @@ from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.profilers import Annotator, torch_profiler
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
+from symshape.frontends.tlparse import recorded
 from symshape.frontends.trace import check_call
 from symshape.frontends.warming import WarmUp, warm_up
 from symshape.graph.program import Program, State
@@ -80,6 +81,7 @@ class Compiled(Reports):
         self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
         self._changing = Changing(fn, dynamic)
         self._questions: tuple[Question, ...] = ()
+        self._answers = asker(())
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout()
@@ -128,15 +130,11 @@ class Compiled(Reports):
         profilers.refresh()
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
-            leaves = self._leaves(args, kwargs)
+            leaves = (*args, *kwargs.values(), *(self._layout.read() if self._layout.variables else ()))
             if self._cache.find_exact(self._cache.makers[len(leaves)](leaves, kwargs)) is None:
                 return
             elapsed = (time.perf_counter() - start) * 1e6
         self._times.append(elapsed)
-
-    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The arguments, and the values of variables."""
-        return (*args, *kwargs.values(), *(self._layout.read() if self._layout else ()))
 
     def _slow_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
@@ -153,7 +151,6 @@ class Compiled(Reports):
             return self._refusals.run(found, self.fn, args, kwargs)
         entry, values, leaves = found
         self._cache.seen(entry, values).calls += 1
-        profilers.refresh()
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         run = functools.partial(self._annotator.run, entry) if profiling else entry.run
         return serve(self.fn, entry, run, leaves, values, args, kwargs)
@@ -162,7 +159,7 @@ class Compiled(Reports):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
     ) -> Found | Refusal:
         """The entry for a call, traced if need be, or why it cannot be (unless ``fullgraph`` was asked for)."""
-        variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout else NO_VARIABLES
+        variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
         reading = self._read(args, kwargs, variables)
         if isinstance(reading, Refusal):
             return reading
@@ -234,6 +231,7 @@ class Compiled(Reports):
         Raises:
             AskAgain: there are more variables now.
         """
+        profilers.refresh()
         with self._lock:
             if len(variables.values) != len(self._layout):
                 raise AskAgain
@@ -244,8 +242,10 @@ class Compiled(Reports):
             check_call(self.fn, args, kwargs)
             wanted, history = self._changing.policies(full, values)
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
-            self._layout.check(full, self._cache.clock)
-            program = self._capture(self.fn, full, wanted, self._options, given_up, variables=self._layout.variables)
+            with self._layout.traced(full, self._cache.clock):
+                known = self._layout.variables
+                program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known)
+            recorded(program)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
                 program, full, structure = grown
@@ -276,13 +276,14 @@ class Compiled(Reports):
 
     def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
         """The structure of a call with the answers to what programs asked of its arguments."""
-        return (structure, answers(self._questions, leaves)) if self._questions else structure
+        return (structure, self._answers(leaves)) if self._questions else structure
 
     def _ask(self, questions: Collection[Question]) -> None:
         """From now on, calls are told apart by the answers to these questions too."""
         new = tuple(each for each in questions if each not in self._questions)
         if new:
             self._questions += new
+            self._answers = asker(self._questions)
             self._cache.ask(self._questions)
 
     # -- looking at it

@@ -1,22 +1,48 @@
-"""What a compiled function keeps, in words: its entries, their buckets, who uses them and what padding costs."""
+"""A trace, and what a compiled function keeps, in words: guards, entries, buckets, who uses them, their waste."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from guards.sets.sources import spelled
 from symshape.cost.cost import Cost
 from symshape.cost.devices import DevicePeaks
+from symshape.cost.peak_memory import PeakMemory
 from symshape.cost.roofline import Roofline
 from symshape.cost.units import shown
 from symshape.errors import SymShapeError
+from symshape.explore.plain_text import table_text
+from symshape.explore.tables import guards_table, inputs_table, outputs_table, symbols_table
+from symshape.graph.program import Program
+from symshape.graph.text import describe_spec
 from symshape.runtime.cache import Entry
+from symshape.runtime.padding.report import padding_of
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.padded import PaddedRunner
 
-__all__ = ["DevicePeaks", "report"]
+__all__ = ["DevicePeaks", "report", "traced_report"]
 
 _MOST_SIZES = 1024
+
+
+def traced_report(program: Program) -> str:
+    """A program as text: its symbols, inputs, outputs and guards as tables, its costs as formulas, and what pads."""
+    numbers = (len(program.graph.nodes), "ops"), (len(program.symbols), "symbols"), (len(program.guards), "guards")
+    parts = [f"{program.name}: {', '.join(f'{number} {what}' for number, what in numbers)}"]
+    tables = (symbols_table(program), inputs_table(program), outputs_table(program), guards_table(program))
+    parts += [table_text(table) for table in tables if table.rows]
+    parts += [*_costs_of(program), str(padding_of(program))]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _costs_of(program: Program) -> Iterator[str]:
+    try:
+        cost = Cost.of(program)
+        lines = [f"FLOPs: {cost.flops}", f"bytes: {cost.bytes}", f"peak memory: {PeakMemory.of(program).total} bytes"]
+        yield "\n".join([*lines, *cost.notes()])
+    except SymShapeError as error:
+        yield f"cost: not known ({error})"
 
 
 def report(entries: Sequence[Entry], store: GraphStore, peaks: DevicePeaks | None = None) -> str:
@@ -25,9 +51,11 @@ def report(entries: Sequence[Entry], store: GraphStore, peaks: DevicePeaks | Non
     With the ``peaks`` of a device, also the least time of each entry on it, and what replays achieve of that.
     """
     lines: list[str] = []
+    differ = len({str(entry.program.modes) for entry in entries}) > 1
     for entry in entries:
         calls = sum(each.calls for each in list(entry.seen.values()))
         lines.append(f"entry {entry.number}: {entry.runner.describe()}, {calls} calls")
+        lines += [f"  {line}" for line in _serves(entry, differ)]
         costs = _Costs(entry, peaks)
         lines += [f"  {line}" for line in costs.attainable(entry)]
         if isinstance(entry.runner, PaddedRunner):
@@ -37,6 +65,18 @@ def report(entries: Sequence[Entry], store: GraphStore, peaks: DevicePeaks | Non
     if len(store) or store.evictions:
         lines.append(_budget(store))
     return "\n".join(lines) or "no entries"
+
+
+def _serves(entry: Entry, differ: bool) -> Iterator[str]:
+    """What an entry was traced for, its guards in the caller's words, and its modes where those of entries differ."""
+    program = entry.program
+    for each in program.graph.inputs:
+        yield f"{each.path}: {describe_spec(each.value.spec)}"
+    names = spelled(program.sources)
+    for guard in program.guards:
+        yield f"needs {guard.text(names)}" + (f"  # {guard.origin}" if guard.origin else "")
+    if differ:
+        yield f"under {program.modes}"
 
 
 def _budget(store: GraphStore) -> str:

@@ -18,6 +18,8 @@ from symshape.cost.peak_memory import PeakMemory
 from symshape.dims import Policy
 from symshape.errors import GuardViolation, InputError
 from symshape.frontends.differences import structure_differences, violation_sentences
+from symshape.frontends.reporting import traced_report
+from symshape.frontends.tlparse import recorded
 from symshape.frontends.what_if import integers_at, on_any_device, wanted_sizes
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Symbol, slot_names
@@ -65,7 +67,7 @@ def trace(
     check_call(fn, args, kwargs)
     call = take_apart(fn, args, kwargs)
     wanted = policies(fn, call, dynamic, Policy.AUTO)
-    return Traced(fn, capture(fn, call, wanted, options or Options(), serves=False))
+    return Traced(fn, recorded(capture(fn, call, wanted, options or Options(), serves=False)))
 
 
 def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -193,6 +195,15 @@ class Traced:
         tree = self.program.graph.output_tree
         finish = finisher(tree)
         return unflatten(flat, tree) if finish is None else finish(flat, call.leaves)
+
+    def report(self) -> str:
+        """The trace in words, for terminals and logs: symbols, inputs, outputs, guards, what it costs, what pads.
+
+        >>> import torch, symshape
+        >>> print(symshape.trace(lambda x: x.view(-1, 4) * 2, torch.ones(8)).report().splitlines()[0])
+        <lambda>: 2 ops, 1 symbols, 1 guards
+        """
+        return traced_report(self.program)
 
     def padding(self) -> PaddingReport:
         """For each symbol: which repairs let one program serve a range of its values, or which op refuses, and why.

@@ -45,8 +45,18 @@ _BINDINGS: dict[Any, Callable[..., Any]] = {
     _aten.cos.default: torch.cos,
     _aten.embedding.default: torch.embedding,
     _aten.cat.default: torch.cat,
+    _aten.clone.default: torch.clone,
+    _aten.select.int: torch.select,
+    _aten.pow.Tensor_Scalar: torch.pow,
+    _aten.mean.dim: torch.mean,
+    _aten.silu.default: torch._C._nn.silu,
+    _aten.gelu.default: torch._C._nn.gelu,
+    _aten._softmax.default: torch._softmax,
+    _aten.native_layer_norm.default: torch.native_layer_norm,
+    _aten.native_batch_norm.default: torch.native_batch_norm,
+    _aten.convolution.default: torch.convolution,
 }
-"""Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 0.5 µs a call)."""
+"""Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 3 µs a call)."""
 
 
 def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = False) -> Run:

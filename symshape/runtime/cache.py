@@ -253,16 +253,19 @@ class EntryCache:
         """Where calls of an entry with these integers are counted; the rarest are forgotten when there are too many."""
         found = entry.seen.get(values)
         if found is None:
-            with self._changing():
-                if len(entry.seen) >= _MOST_SEEN:
-                    often = sorted(entry.seen.items(), key=lambda item: -item[1].calls)[: _MOST_SEEN // 2]
-                    entry.seen = dict(often)
-                    for branch in self.branches:
-                        branch.memo = {}
-                found = entry.seen.setdefault(values, Seen())
-                slots = entry.program.slots
-                self.history.note("new sizes", self.clock, entry=entry.number, values=values, slots=slots)
+            if len(entry.seen) >= _MOST_SEEN:
+                self._forget_rare(entry)
+            found = entry.seen.setdefault(values, Seen())
+            slots = entry.program.slots
+            self.history.note("new sizes", self.clock, entry=entry.number, values=values, slots=slots)
         return found
+
+    def _forget_rare(self, entry: Entry) -> None:
+        with self._changing():
+            often = sorted(entry.seen.items(), key=lambda item: -item[1].calls)[: _MOST_SEEN // 2]
+            entry.seen = dict(often)
+            for branch in self.branches:
+                branch.memo = {}
 
     def publish(self, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
         """Adds an entry; answers its branch and the entries that had to leave, released."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -10,12 +11,13 @@ import attrs
 from guards.terms import arithmetic
 from symshape.calls.arguments import Call, Variables, skeleton, sources_of, take_apart, values_of
 from symshape.calls.call_key import read
-from symshape.calls.variables import Variable
-from symshape.errors import InputError, UnsupportedError
+from symshape.calls.variables import Number, Variable
+from symshape.errors import InputError, SymShapeError, UnsupportedError
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, Slot
 from symshape.runtime.cache import Entry, EntryCache
 from symshape.tracing.capture import wait_for_traces
+from symshape.tracing.state.changes import changing_floats
 
 _TRACES = 8
 """Traces with variables before a function is asked whether it is traced at every other call."""
@@ -71,13 +73,32 @@ class Layout:
         self._mark = f"{len(names)} variables"
         self.variables = (*self.variables, *new)
 
+    @contextmanager
+    def traced(self, call: Call, clock: int) -> Iterator[None]:
+        """Inside, the call of this number is traced.
+
+        Raises:
+            AskAgain: that failed, perhaps because the program needs to know floats that change: from now on it does.
+            UnsupportedError: see ``check``.
+        """
+        self.check(call, clock)
+        try:
+            yield
+        except SymShapeError:
+            numbers = [each for each in self.variables if isinstance(each, Number) and not each.plain]
+            for each in numbers:
+                each.plain = True
+            if numbers:
+                raise AskAgain from None
+            raise
+
     def check(self, call: Call, clock: int) -> None:
         """Notes a trace of the call with this number.
 
         Raises:
             UnsupportedError: every other call is traced, since a variable changes in a way that none can follow.
         """
-        if not self.variables:
+        if all(isinstance(each, Number) and each.plain for each in self.variables):  # read as they are, like any state
             return
         last, self._last = self._last, _of_variables(call)
         self._traces += 1
@@ -122,15 +143,16 @@ def grow(
 
     The program serves the values that they have now; the entries before it serve no call any more, and leave.
     """
-    if not program.variables:
+    new = [*program.variables, *_numbers(program, layout, cache)]
+    if not new:
         return None
-    everything = (*layout.variables, *program.variables)
+    everything = (*layout.variables, *new)
     values = tuple(each.read() for each in everything)
     try:
         read(fn, args, kwargs, Variables(tuple(each.name for each in everything), values))
     except InputError:  # of a kind that cannot be given
         return None
-    layout.add(program.variables, cache.clock)
+    layout.add(new, cache.clock)
     for each in cache.entries:
         cache.discard(each)
     variables = layout.of(layout.read(), 0)
@@ -139,6 +161,17 @@ def grow(
     pairs = list(zip(sources_of(call), values_of(call.leaves, call.keys), strict=True))
     more = [Slot(source, arithmetic.const(value)) for source, value in pairs[len(program.slots) :]]
     return attrs.evolve(program, call=skeleton(call), slots=(*program.slots, *more)), call, structure
+
+
+def _numbers(program: Program, layout: Layout, cache: EntryCache) -> list[Number]:
+    """Places that hold another float than they did for a program before, and that are no variables yet."""
+    known = {each.where for each in (*layout.variables, *program.variables)}
+    found: dict[Any, Number] = {}
+    for each in cache.entries:
+        for number in changing_floats(program.state, each.program.state):
+            if number.where not in known:
+                found[number.where] = number
+    return list(found.values())
 
 
 def fails_before_writing(program: Program) -> bool:

@@ -38,7 +38,7 @@ from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, written_by
 from symshape.tracing.record_writes import GivenRecords
 from symshape.tracing.state import side_effects
-from symshape.tracing.state.changes import Changes, may_grow, variables_read, where_of
+from symshape.tracing.state.changes import Changes, items_but, may_grow, variables_read, where_of
 from symshape.tracing.state.given import Given
 from symshape.tracing.state.gradients import Gradients
 from symshape.tracing.state.hooks import recorder_of, recording, tell
@@ -49,14 +49,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
-from symshape.tracing.traced_modes import (
-    compiling,
-    left_as_they_are,
-    without_autocast,
-    without_autocast_cache,
-    without_collections,
-    without_dynamo,
-)
+from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
@@ -139,7 +132,7 @@ def _capture(
     serves: bool,
 ) -> Program:
     start = time.perf_counter()
-    with _tracing_lock, without_collections():
+    with _tracing_lock:
         recorder = recorder_of(fn, call.constants, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
@@ -198,7 +191,12 @@ def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
         return State(recorder.places, recorder.containers, recorder.begun)
     places = [each for each in recorder.places if where_of(each) not in known]
     containers = [each for each in recorder.containers if (id(each.owner), "") not in known]
-    return State(places, [each for each in containers if id(each.owner) not in recorder.stand_ins], recorder.begun)
+    containers = [each for each in containers if id(each.owner) not in recorder.stand_ins]
+    with_variables = {owner for owner, key in known if key != ""}
+    for each in containers:
+        if id(each.owner) in with_variables:
+            places += items_but(each, known)
+    return State(places, [each for each in containers if id(each.owner) not in with_variables], recorder.begun)
 
 
 def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:
@@ -235,9 +233,7 @@ def _run(
     try:
         with (
             draws.watched(),
-            compiling(),
-            without_dynamo(),
-            without_autocast_cache(),
+            while_tracing(),
             ids_of_stand_ins_refused(),
             number_methods(),
             torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -24,21 +23,19 @@ def compiling() -> Iterator[None]:
         torch.compiler._is_compiling_flag = before
 
 
-@contextmanager
-def without_collections() -> Iterator[None]:
-    """Python's collector of cycles waits until the trace is over: what a trace makes is kept, to be walked in vain."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
-
-
 def without_dynamo() -> AbstractContextManager[object]:
     """What is compiled with ``torch.compile`` runs as it was written: a trace sees its ops."""
     return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
+
+
+def outside_transforms() -> AbstractContextManager[object]:
+    """What ``torch.func.grad`` or ``vmap`` does around a compiled function, it does to the graph when that runs.
+
+    (A private name, checked on 2.11 to 2.13.)
+    """
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -50,6 +47,13 @@ def without_autocast_cache() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(before)
+
+
+@contextmanager
+def while_tracing() -> Iterator[None]:
+    """All of these modes."""
+    with compiling(), without_dynamo(), without_autocast_cache(), outside_transforms():
+        yield
 
 
 def without_autocast(run: Run, modes: Modes) -> Run:

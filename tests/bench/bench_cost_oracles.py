@@ -84,8 +84,10 @@ def _forward(model: Model, module: torch.nn.Module, calls: Sequence[Any]) -> tup
 def _training(model: Model, module: torch.nn.Module, calls: Sequence[Any]) -> tuple[list[Any], list[Ratios], int]:
     traced = symshape.trace_training(module, loss=loss_of, **model.call(3, 12))
 
+    trained = [each for each in module.parameters() if each.requires_grad]
+
     def step(call: dict[str, torch.Tensor]) -> None:
-        torch.autograd.grad(loss_of(module(**call)), list(module.parameters()), allow_unused=True)
+        torch.autograd.grad(loss_of(module(**call)), trained, allow_unused=True)
 
     equal, more = _flops(traced.cost(), traced, calls, step)
     found: list[Ratios] = []

@@ -5,7 +5,8 @@ small size; its peak is evaluated at others and compared with ``torch.cuda.max_m
 process may use so many bytes and no more, and the largest batch that runs is looked for by trial.
 
 *prediction*: bytes of the formula, allocations rounded up to 512 bytes, plus what libraries keep once they are warm.
-*live*: bytes of the tensors that ops made, rounded alike, by a dispatch mode; not what kernels allocate.
+*live*: bytes of the tensors that ops made, rounded alike, by a dispatch mode; not what kernels allocate.  *requested*,
+*allocated*: what the allocator was asked for, and what it handed out.
 *largest*: ``peak_memory().largest`` for the budget less what libraries keep and 1% for the pages of the allocator.
 A trial runs the module on the paths that it takes when it is compiled, which is what was traced; the last column is
 what fits on the paths of eager, where transformers makes other masks.
@@ -69,16 +70,16 @@ def _gpt2(sizes: Sizes) -> Any:
     return GPT2LMHeadModel(GPT2Config(n_embd=sizes.hidden, **heads, **off, use_cache=False))
 
 
-def _bert(sizes: Sizes) -> Any:
-    from transformers import BertConfig, BertForMaskedLM
+def _vit(sizes: Sizes) -> Any:
+    from transformers import ViTConfig, ViTForImageClassification
 
     heads = {"num_attention_heads": 4 if sizes.hidden < 64 else 12, "num_hidden_layers": sizes.layers}
-    off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     inner = {"hidden_size": sizes.hidden, "intermediate_size": 4 * sizes.hidden}
-    return BertForMaskedLM(BertConfig(vocab_size=sizes.vocabulary, **inner, **heads, **off))
+    off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return ViTForImageClassification(ViTConfig(image_size=16 * int(sizes.length**0.5), **inner, **heads, **off))
 
 
-MODELS: dict[str, Callable[[Sizes], Any]] = {"llama": _llama, "gpt2": _gpt2, "bert": _bert}
+MODELS: dict[str, Callable[[Sizes], Any]] = {"llama": _llama, "gpt2": _gpt2, "vit": _vit}
 
 
 @attrs.define
@@ -93,7 +94,10 @@ class Job:
     optimizer: torch.optim.Optimizer | None = None
 
     def call(self, batch: int, length: int) -> Call:
-        """Arguments of one call."""
+        """Arguments of one call; an image has as many patches as a text has words."""
+        if self.name == "vit":
+            side = 16 * int(self.sizes.length**0.5)
+            return {"pixel_values": torch.randn(batch, 3, side, side, device=self.device, dtype=torch.bfloat16)}
         words = torch.randint(0, self.sizes.vocabulary, (batch, length), device=self.device)
         return {"input_ids": words, "labels": words.clone()} if self.training else {"input_ids": words}
 
@@ -104,17 +108,17 @@ class Job:
                 self.module(**call)
             return
         result = self.module(**call)
-        result.loss.backward()
+        _loss(result).backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.optimizer.zero_grad()
 
     def trace(self) -> symshape.Traced:
         """The job as a program."""
         call = self.call(3, 24)
-        names = {0: "batch", 1: "length"}
+        names = {0: "batch"} if self.name == "vit" else {0: "batch", 1: "length"}
         dynamic = dict.fromkeys(call, names)
         if self.training:
-            return symshape.trace_training(self.module, optimizer=self.optimizer, dynamic=dynamic, **call)
+            return symshape.trace_training(self.module, loss=_loss, optimizer=self.optimizer, dynamic=dynamic, **call)
         with torch.no_grad():
             return symshape.trace(self.module, dynamic=dynamic, **call)
 
@@ -128,6 +132,11 @@ class Job:
         """The state of the optimizer."""
         states = self.optimizer.state.values() if self.optimizer is not None else ()
         yield from (each for state in states for each in state.values() if isinstance(each, torch.Tensor))
+
+
+def _loss(result: Any) -> torch.Tensor:
+    loss: torch.Tensor | None = result.loss
+    return result.logits.float().square().mean() if loss is None else loss
 
 
 def _rounded(storage: torch.UntypedStorage) -> int:
@@ -202,6 +211,10 @@ def _found(job: Job, guess: int, budget: int, paths: Callable[[], AbstractContex
     return good
 
 
+def _sizes(traced: symshape.Traced, batch: int, sizes: Sizes) -> dict[str, int]:
+    return {name: batch if name == "batch" else sizes.length for name in traced.symbols}
+
+
 def _measure(job: Job, report: Report, memory: Table, fitting: Table) -> None:
     sizes, on_gpu = job.sizes, job.device == "cuda"
     for _ in range(2):  # libraries allocate what they keep, and the optimizer its state
@@ -219,9 +232,10 @@ def _measure(job: Job, report: Report, memory: Table, fitting: Table) -> None:
     kind = "training" if job.training else "forward"
     worst = 1.0
     for batch in sizes.batches:
-        predicted = peak.at(batch=batch, length=sizes.length).total + kept
+        predicted = peak.at(**_sizes(traced, batch, sizes)).total + kept
         live = _live(job, batch, compiling()) + kept
         allocated: int | None = None
+        requested: int | None = None
         if on_gpu:
             _clean(job.device)
             call = job.call(batch, sizes.length)
@@ -230,14 +244,16 @@ def _measure(job: Job, report: Report, memory: Table, fitting: Table) -> None:
                 job.run(call)
             torch.cuda.synchronize()
             allocated = torch.cuda.max_memory_allocated()
+            requested = torch.cuda.memory_stats()["requested_bytes.all.peak"]
         ratio = predicted / (allocated or live)
         worst = max(worst, ratio, 1 / ratio)
-        row = (batch, predicted / 1e6, live / 1e6, allocated and allocated / 1e6, predicted / live, ratio)
-        memory.row(f"{job.name}, {kind}", *row)
+        counts = (predicted, live, requested, allocated)
+        memory.row(f"{job.name}, {kind}", batch, *(each and each / 1e6 for each in counts), predicted / live, ratio)
         job.module.zero_grad()
     report.goal(f"{job.name}, {kind}: worst ratio of memory", worst, at_most=1.1 if job.training else 1.05)
     budget = sizes.budget
-    guess = peak.largest("batch", bytes=int(budget * (1 - PAGES)) - kept, length=sizes.length)
+    others = {name: size for name, size in _sizes(traced, 1, sizes).items() if name != "batch"}
+    guess = peak.largest("batch", bytes=int(budget * (1 - PAGES)) - kept, **others)
     total = torch.cuda.get_device_properties(0).total_memory if on_gpu else budget
     with _limited(budget / total, job.device):
         compiled = _found(job, guess, budget, compiling)
@@ -269,7 +285,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
     os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     parser = bench_parser(__doc__, device="cuda")
     parser.add_argument("--models", default="", help="names with commas between (default: all)")
+    parser.add_argument("--seconds", type=float, default=110, help="no model is begun later (default: 110)")
     args = parser.parse_args(argv)
+    began = perf_counter()
     on_gpu = args.device == "cuda"
     if on_gpu and not torch.cuda.is_available():
         raise NotHere("there is no CUDA device; --device cpu compares with live bytes instead")
@@ -279,7 +297,8 @@ def main(argv: Sequence[str] | None = None) -> Report:
         report.note(_expandable())
         report.note(f"peaks: {symshape.measure_device('cuda')}")
         _clean("cuda")
-    columns = ("batch", "predicted MB", "live MB", "allocated MB", "predicted / live", "predicted / allocated")
+    amounts = (f"{each} MB" for each in ("predicted", "live", "requested", "allocated"))
+    columns = ("batch", *amounts, "predicted / live", "predicted / allocated")
     memory = report.table(f"peak at length {sizes.length}", "job", *columns)
     columns = ("predicted", "found", "predicted / found", "found in eager", "libraries MB", "trace s")
     fitting = report.table(f"largest batch within {sizes.budget / 1e9:g} GB", "job", *columns)
@@ -290,7 +309,15 @@ def main(argv: Sequence[str] | None = None) -> Report:
             module = MODELS[name](sizes).to(args.device, torch.bfloat16).train(training)
             optimizer = torch.optim.AdamW(module.parameters()) if training else None
             job = Job(name, module, sizes, args.device, training, optimizer)
-            _measure(job, report, memory, fitting)
+            kind = f"{name}, {'training' if training else 'forward'}"
+            if perf_counter() - began > args.seconds:
+                report.note(f"{kind} was left out: {args.seconds} s were over")
+            else:
+                try:
+                    _measure(job, report, memory, fitting)
+                except (symshape.SymShapeError, RuntimeError) as error:
+                    report.note(f"{kind} broke off: {type(error).__name__}: {str(error)[:400]}")
+                print(f"{kind}: {perf_counter() - began:.0f} s since the start", flush=True)
             del job, module, optimizer
             _clean(args.device)
     return report

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
         for price, program in prices.items():
             traffic = make(calls)
             if program is not None and "batch" not in traffic.symbols:
-                traffic = traffic.having(batch=1)
+                traffic = traffic.having(batch=4)
             for graphs in (8,) if args.smoke else (8, 16, 32):
                 start = process_time()
                 plan = symshape.plan(program, traffic, max_graphs=graphs)

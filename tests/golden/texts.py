@@ -16,6 +16,7 @@ import guards
 import symshape
 from guards import Guard, GuardSet, Origin, Size, Tree, parse
 from symshape import Dim
+from symshape.store.ranks import Ranks
 from tests.discovery import REPOSITORY
 
 HERE = Path(__file__).resolve().parent
@@ -120,16 +121,37 @@ def _fallen_back() -> None:
         symshape.compile(chosen)(torch.ones(8))
 
 
+def _defect() -> None:
+    from unittest.mock import patch
+
+    from symshape.tracing import tracer
+
+    def no_plan(*args: object) -> None:
+        return None
+
+    with patch.object(tracer, "plan_of", no_plan):
+        symshape.trace(halve, torch.ones(8))
+
+
+def _undecided() -> bool:
+    n = guards.symbol("n")
+    with guards.assuming("n > 2"):
+        return bool(n > 5)
+
+
 FAILING: dict[str, Callable[[], object]] = {
     "guards.ParseError": lambda: guards.parse("s0 + import"),
     "guards.Contradiction": lambda: guards.prove("s0 > 1", assume=["s0 < s1", "s1 < s0"]),
     "guards.RangeError": lambda: guards.prove("s0 > 1", ranges={"s0": (5, 2)}),
     "guards.CannotSolve": lambda: guards.solve("s0*s0*s0 + s0*s1 == 7*s2 + s0 % s1", "s0"),
     "guards.FormatError": lambda: guards.from_json('{"version": 99}'),
+    "guards.Undecided": _undecided,
     **_wrong_ops(),
     "symshape.InputError": lambda: symshape.trace(halve, torch.ones(8), part=3),
     "symshape.DimError": lambda: symshape.trace(halve, torch.ones(8), dynamic={"y": {0: Dim("n")}}),
     "symshape.UnsupportedError": lambda: symshape.trace(to_numpy, torch.ones(8)),
+    "symshape.InternalError": _defect,
+    "symshape.RankError": lambda: symshape.compile(larger, fullgraph=True, store=Ranks())(torch.ones(8)),
     "symshape.ProgramError": lambda: symshape.trace(halve, torch.ones(9)),
     "symshape.ConstraintViolation": lambda: symshape.trace(fixed, torch.ones(8), dynamic={"x": {0: Dim("n")}}),
     "symshape.DataDependentError": lambda: symshape.trace(chosen, torch.ones(8)),

@@ -46,22 +46,33 @@ def clean() -> None:
     torch.cuda.empty_cache()
 
 
-def allocated(run: Callable[[], Any]) -> int:
-    """The most bytes that the allocator handed out while this ran."""
+def most(run: Callable[[], Any]) -> tuple[int, int]:
+    """The most bytes that were asked for while this ran, and that the allocator handed out for them.
+
+    The allocator hands out up to 1 MB more than is asked for where what is left of a block is not worth splitting.
+    """
     clean()
     torch.cuda.reset_peak_memory_stats()
     run()
     torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated()
+    return torch.cuda.memory_stats()["requested_bytes.all.peak"], torch.cuda.max_memory_allocated()
+
+
+def kept_by_libraries(held: list[torch.Tensor]) -> int:
+    clean()
+    requested: int = torch.cuda.memory_stats()["requested_bytes.all.current"]
+    return requested - sum(each.untyped_storage().nbytes() for each in held)
 
 
 def rounded(tensor: torch.Tensor) -> int:
     return -(-tensor.untyped_storage().nbytes() // ALIGNMENT) * ALIGNMENT
 
 
-def kept_by_libraries(held: list[torch.Tensor]) -> int:
-    clean()
-    return torch.cuda.memory_allocated() - sum(map(rounded, held))
+def check(predicted: int, libraries: int, seen: tuple[int, int], slack: float) -> None:
+    """Within 5% of what was asked for (in training 10% above), and 10% of what was handed out."""
+    requested, handed_out = seen
+    assert 0.95 <= (predicted + libraries) / requested <= slack, (predicted, libraries, seen)
+    assert 0.9 <= (predicted + libraries) / handed_out <= slack, (predicted, libraries, seen)
 
 
 def test_peak_of_a_forward_pass() -> None:
@@ -73,13 +84,13 @@ def test_peak_of_a_forward_pass() -> None:
         del x
         libraries = kept_by_libraries(list(net.parameters()))
         for schedule, run in (("eager", net), ("graph", traced)):
-            peak = traced.peak_memory(schedule=schedule, alignment=ALIGNMENT)
+            peak = traced.peak_memory(schedule=schedule)
             for batch, length in SIZES:
                 x = torch.randn(batch, length, 256, device="cuda", dtype=torch.bfloat16)
                 with compiling():
-                    seen = allocated(lambda run=run, x=x: run(x))  # type: ignore[misc]
+                    seen = most(lambda run=run, x=x: run(x))  # type: ignore[misc]
                 del x
-                assert 0.95 <= (peak.at(batch=batch, length=length).total + libraries) / seen <= 1.05
+                check(peak.at(batch=batch, length=length).total, libraries, seen, 1.05)
 
 
 @pytest.mark.parametrize(
@@ -108,12 +119,12 @@ def test_peak_of_training(make: Callable[[Any], Optimizer]) -> None:
     del x
     state = [v for kept in optimizer.state.values() for v in kept.values() if isinstance(v, torch.Tensor) and v.is_cuda]
     libraries = kept_by_libraries([*net.parameters(), *state])
-    peak = traced.peak_memory(alignment=ALIGNMENT)
+    peak = traced.peak_memory()
     for batch, length in SIZES:
         x = torch.randn(batch, length, 256, device="cuda", dtype=torch.bfloat16)
-        seen = allocated(lambda x=x: step(x))  # type: ignore[misc]
+        seen = most(lambda x=x: step(x))  # type: ignore[misc]
         del x
-        assert 0.95 <= (peak.at(batch=batch, length=length).total + libraries) / seen <= 1.1
+        check(peak.at(batch=batch, length=length).total, libraries, seen, 1.1)
 
 
 @pytest.mark.parametrize("options", [{}, {"foreach": False}, {"fused": True}, {"capturable": True}, {"amsgrad": True}])
@@ -130,7 +141,7 @@ def test_optimizers(options: dict[str, Any]) -> None:
     optimizer.step()
     clean()
     assert torch.cuda.memory_allocated() - before == found.state
-    seen = allocated(optimizer.step) - before - found.state
+    seen = most(optimizer.step)[1] - before - found.state
     assert abs(seen - found.transient) <= sum(map(rounded, parameters)) / 10
 
 

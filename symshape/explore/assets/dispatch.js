@@ -21,7 +21,7 @@ class DispatchTree {
     this.serving = this.space.serving(this.space.values);
     this.whole = Math.max(1, tree.calls);
     this.drawn = 0;
-    fill(this.root, h("p", { class: "quiet" }, "From the top: what is looked at, the answers, and the entries that are tried there in order. Bars are shares of the recorded calls."), h("ul", null, this.node(tree)));
+    fill(this.root, h("p", { class: "quiet" }, "From the top: what is looked at, the answers, and the entries that are tried there in order.", tree.calls ? " Bars are shares of the recorded calls." : null), h("ul", null, this.node(tree)));
   }
 
   node(node) {
@@ -29,7 +29,7 @@ class DispatchTree {
     const share = Math.round((100 * node.calls) / this.whole);
     const head = h("span", { class: "edge" }, node.label ? h("b", null, node.label) : null, node.label ? " → " : null,
       node.asks ? ["look at ", code(short(node.asks, 120))] : this.leaf(node),
-      h("span", { class: "bar", role: "img", "aria-label": `${share} % of the calls` }, barOf(share)), h("span", { class: "quiet" }, counted(node.calls, "call")));
+      this.space.record.tree.calls > 0 && [h("span", { class: "bar", role: "img", "aria-label": `${share} % of the calls` }, barOf(share)), h("span", { class: "quiet" }, counted(node.calls, "call"))]);
     if (!node.branches.length) return h("li", null, head);
     const shown = node.branches.slice(0, this.drawn > 300 ? 5 : 60);
     return h("li", null, h("details", { open: this.drawn < 40 }, h("summary", null, head),

@@ -99,24 +99,29 @@ class RegionMap {
     this.ink = { text: read("--ink"), quiet: read("--quiet"), paper: read("--paper"), miss: read("--miss"), hatch: read("--hatch"), cross: read("--accent") };
   }
 
-  /** Who serves each shown pair: columns and rows of integers, and for each the entry, -1 for none; +1000 outside Dims. */
+  /**
+   * Who serves the pairs that are shown: `xs` by `ys` of them, -1 for nobody.  A cell is one pair where every integer has
+   * its own; where cells stand for several, each is a mosaic: its own pair, and pairs in between.
+   */
   compute() {
     const { space } = this;
     const columns = steps(this.window.x, Math.min(MOST_COLUMNS, this.plot.width));
     const rows = this.flat ? { values: [null], stride: 1 } : steps(this.window.y, Math.min(MOST_ROWS, this.plot.height));
-    const served = new Int16Array(columns.values.length * rows.values.length);
+    const xs = withBetween(columns);
+    const ys = withBetween(rows);
+    const served = new Int16Array(xs.length * ys.length);
     const outside = new Uint8Array(served.length);
-    const seen = new Map();
-    rows.values.forEach((y, j) => {
-      columns.values.forEach((x, i) => {
+    const seen = new Set();
+    ys.forEach((y, j) => {
+      xs.forEach((x, i) => {
         const registers = space.tape.run(this.valuesAt(x, y));
         const found = space.first(registers) ?? -1;
-        served[j * columns.values.length + i] = found;
-        outside[j * columns.values.length + i] = space.outsideDeclared(registers) ? 1 : 0;
-        seen.set(found, (seen.get(found) ?? 0) + 1);
+        served[j * xs.length + i] = found;
+        outside[j * xs.length + i] = space.outsideDeclared(registers) ? 1 : 0;
+        seen.add(found);
       });
     });
-    return { columns, rows, served, outside, seen };
+    return { columns, rows, xs, ys, served, outside, seen };
   }
 
   valuesAt(x, y) {
@@ -136,7 +141,7 @@ class RegionMap {
     this.cell = { w, h: hgt };
     this.hatched(context);
     context.imageSmoothingEnabled = false;
-    context.drawImage(this.picture(nx, ny), plot.left, plot.top, plot.width, plot.height);
+    context.drawImage(this.picture(cells.xs.length, cells.ys.length), plot.left, plot.top, plot.width, plot.height);
     this.edges(context, nx, ny, w, hgt);
     this.axes(context);
     this.dots(context);
@@ -166,7 +171,7 @@ class RegionMap {
     context.restore();
   }
 
-  /** One pixel for each cell: the colour of who serves it, paler outside the declared ranges; nothing for a miss. */
+  /** One pixel for each pair: the colour of who serves it, paler outside the declared ranges; nothing for a miss. */
   picture(nx, ny) {
     const picture = document.createElement("canvas");
     [picture.width, picture.height] = [nx, ny];
@@ -192,7 +197,7 @@ class RegionMap {
   /** Lines where who serves changes from one cell to the next. */
   edges(context, nx, ny, w, hgt) {
     const { plot, cells, ink } = this;
-    if (w < 2.5) return;
+    if (w < 2.5 || cells.xs.length !== nx || cells.ys.length !== ny) return;
     context.strokeStyle = ink.text;
     context.globalAlpha = 0.75;
     context.lineWidth = 1;
@@ -297,7 +302,7 @@ class RegionMap {
 
   showLegend() {
     const { space, cells } = this;
-    const present = [...cells.seen.keys()].filter((index) => index >= 0).sort((a, b) => a - b);
+    const present = [...cells.seen].filter((index) => index >= 0).sort((a, b) => a - b);
     const cache = this.app.isCache;
     const name = (index) => (cache || space.entries.length > 1 ? space.entries[index].label : "the guards hold");
     fill(
@@ -311,7 +316,7 @@ class RegionMap {
     );
     const apart = [["from left to right", cells.columns.stride], ["upwards", cells.rows.stride]].filter(([, stride]) => stride > 1);
     this.caption.textContent = apart.length
-      ? `Cells are single pairs of sizes, ${listed(apart.map(([where, stride]) => `${stride} apart ${where}`))}: zoom in to see every pair.`
+      ? `Cells are pairs of sizes ${listed(apart.map(([where, stride]) => `${stride} apart ${where}`))}, each a mosaic with pairs in between. Zoom in to see every pair.`
       : "Each cell is one pair of sizes: what is drawn is exact.";
   }
 
@@ -434,13 +439,19 @@ class RegionMap {
   }
 }
 
-/** The integers of a span: each one, or every so many if there are more than fit. */
+/** The integers of a span: each one, or the multiples of a power of two if there are more than fit. */
 function steps([low, high], most) {
-  const stride = Math.max(1, Math.ceil((high - low + 1) / Math.max(8, Math.floor(most))));
-  const first = Math.floor(low / stride) * stride >= low ? Math.floor(low / stride) * stride : Math.ceil(low / stride) * stride;
+  let stride = 1;
+  while ((high - low + 1) / stride > Math.max(8, Math.floor(stride === 1 ? most : most * 0.6))) stride *= 2; // a mosaic asks more often
+  const first = Math.ceil(low / stride) * stride;
   const values = [];
   for (let value = first; value <= high; value += stride) values.push(value);
   return { values, stride };
+}
+
+/** The values of cells, and for each one in between where there are some: odd, where cells stand at even ones. */
+function withBetween({ values, stride }) {
+  return stride === 1 ? values : values.flatMap((value) => [value, value + ((stride >> 1) | 1)]);
 }
 
 /** Round numbers in a span, about so many. */

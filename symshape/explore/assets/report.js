@@ -14,7 +14,8 @@ class App {
     this.tabs = [
       ["Map", this.map],
       ["Guards", new GuardList(this)],
-      ...(report.kind === "cache" ? [["Dispatch", new DispatchTree(this)], ["History", new Timeline(this)]] : []),
+      ...(report.spaces.some((space) => space.tree) ? [["Dispatch", new DispatchTree(this)]] : []),
+      ...(report.kind === "cache" ? [["History", new Timeline(this)]] : []),
       ...(report.programs.length ? [["Program", new ProgramView(this)]] : []),
       ...(report.spaces.some((space) => space.entries.length > 1) ? [["Compare", new Compare(this)]] : []),
     ];
@@ -28,7 +29,7 @@ class App {
 
   /** Whether a call that nobody serves would be traced. */
   get isCache() {
-    return this.report.kind === "cache" || this.report.kind === "dynamo";
+    return ["cache", "dynamo", "tree"].includes(this.report.kind);
   }
 
   fact(name) {

@@ -1,4 +1,4 @@
-"""The command line: ``symshape demo``, ``prove``, ``cost``, ``plan``, ``cache``, ``show`` and ``env``."""
+"""The command line: ``symshape prove``, ``trace``, ``explain``, ``report``, ``cost``, ``plan``, ``cache`` and more."""
 
 from __future__ import annotations
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import attrs
 import torch
@@ -12,19 +14,21 @@ from rich.console import Console
 from rich.text import Text
 
 import guards
-from guards.errors import GuardsError
+from guards.asking.assumptions import unknown_name
+from guards.errors import GuardsError, RangeError
+from guards.text.reader import names_in
 from symshape.errors import InputError, SymShapeError
 from symshape.explore.terminal import terminal_table
 from symshape.frontends.cli.cost_commands import cost, plan
 from symshape.frontends.cli.environment import versions_table
-from symshape.frontends.cli.ranges import read_range
+from symshape.frontends.cli.ranges import read_ranges
 from symshape.frontends.cli.store_commands import cache, show
+from symshape.frontends.cli.trace_commands import explain, report, trace
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Symbolic shapes for PyTorch: shapes as formulas, guards with their reasons, calls sent to the right graph.",
 )
 
 
@@ -41,6 +45,24 @@ app.command()(cost)
 app.command()(show)
 app.add_typer(cache, name="cache")
 app.command()(plan)
+app.command()(trace)
+app.command()(explain)
+app.command()(report)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"symshape {importlib.metadata.version('symshape')}")
+        raise typer.Exit
+
+
+@app.callback()
+def symshape(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Symbolic shapes for PyTorch: shapes as formulas, guards with their reasons, calls sent to the right graph."""
 
 
 @app.command()
@@ -53,23 +75,49 @@ def prove(
     assume: Annotated[
         list[str] | None, typer.Option("--assume", "-a", metavar="CONDITION", help="What is known to hold.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")] = False,
 ) -> None:
-    """Say whether a condition holds for all sizes (exit code 0), for none (1), or depends or is unknown (3)."""
+    """Say whether a condition holds for all sizes (exit code 0), for none (1), or depends or is unknown (3).
+
+    Example: symshape prove 'x.size(0) // 8 * 8 == x.size(0)' --assume 'x.size(0) % 8 == 0' --range 'x.size(0)=8:'
+    """
     console = Console(soft_wrap=True)
     try:
-        bounds = dict(read_range(text) for text in ranges or [])
+        bounds = read_ranges(ranges or [])
         verdict = guards.decide(query, ranges=bounds, assume=assume or [])
+        known = {name for text in (query, *(assume or [])) for name in names_in(text)}
+        unknown = sorted(bounds.keys() - known)
+        if unknown:
+            raise RangeError(unknown_name(unknown[0], known))
     except (GuardsError, ValueError) as error:
         typer.echo(f"symshape prove: {error}", err=True)
         raise typer.Exit(Exit.USAGE) from None
+    code = Exit.DEPENDS if verdict.value is None else Exit.ALWAYS if verdict.value else Exit.NEVER
+    if as_json:
+        typer.echo(json.dumps(_plain(verdict), indent=1))
+        raise typer.Exit(code)
     if verdict.value is not None:
         console.print(Text(verdict.reason, "green" if verdict.value else "red"))
-        raise typer.Exit(Exit.ALWAYS if verdict.value else Exit.NEVER)
+        raise typer.Exit(code)
     console.print(Text(verdict.reason, "yellow"))
     for words, values in (("holds at", verdict.holds), ("fails at", verdict.fails)):
         if values is not None:
             console.print(Text(f"  {words} {', '.join(f'{name} = {value}' for name, value in values.items())}"))
-    raise typer.Exit(Exit.DEPENDS)
+    raise typer.Exit(code)
+
+
+def _plain(verdict: guards.Verdict) -> dict[str, Any]:
+    """A verdict as plain data."""
+    answer = {True: "always", False: "never", None: "unknown"}[verdict.value]
+    if verdict.value is None and verdict.holds is not None and verdict.fails is not None:
+        answer = "depends"
+    return {
+        "answer": answer,
+        "reason": verdict.reason,
+        "rung": verdict.rung,
+        "holds_at": verdict.holds,
+        "fails_at": verdict.fails,
+    }
 
 
 @app.command()

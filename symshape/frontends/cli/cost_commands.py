@@ -17,8 +17,8 @@ from symshape.errors import InputError, SymShapeError
 from symshape.explore.tables import Table
 from symshape.explore.terminal import terminal_table
 from symshape.explore.traffic import ATTRIBUTION, bundled_requests
-from symshape.frontends.cli.example_programs import traced_program
-from symshape.frontends.cli.ranges import read_range
+from symshape.frontends.cli.example_programs import OPTIMIZERS, traced_program
+from symshape.frontends.cli.ranges import read_ranges
 from symshape.planning.planner import plan as make_plan
 from symshape.planning.traffic import Traffic
 
@@ -37,18 +37,21 @@ def cost(
     largest: Annotated[str, typer.Option(metavar="NAME", help="Solve for the largest such size.")] = "",
     memory: Annotated[str, typer.Option(help="Budget for the peak memory, such as '80 GB'; with --largest.")] = "",
     flops: Annotated[str, typer.Option(help="Budget for the operations, such as '2 T'; with --largest.")] = "",
-    schedule: Annotated[str, typer.Option(help="Who holds tensors: graph or eager.")] = "graph",
+    schedule: Annotated[
+        str, typer.Option(help="Who holds tensors: graph or eager. Default: graph; eager with --train.")
+    ] = "",
+    train: Annotated[str, typer.Option(metavar="OPTIMIZER", help=f"A step of training: {', '.join(OPTIMIZERS)}.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Operations, bytes and peak memory of a program as formulas; the largest size within a budget."""
     console = Console()
     try:
-        ranges = dict(read_range(text) for text in dim or [])
+        ranges = read_ranges(dim or [])
         if bool(largest) != bool(memory or flops):
             raise InputError("--largest NAME needs a budget, --memory or --flops, and the other way round")
         with console.status("tracing", spinner="dots"):
-            traced = traced_program(program)
-            found, peak = traced.cost(), traced.peak_memory(schedule=schedule)
+            traced = traced_program(program, train=train)
+            found, peak = traced.cost(), traced.peak_memory(schedule=schedule or ("eager" if train else "graph"))
         report = _Report(found, peak, ranges)
         answer = report.solve(largest, memory, flops) if largest else None
         if as_json:

@@ -4,37 +4,69 @@ from __future__ import annotations
 
 import pkgutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from symshape.calls.policies import Dynamic
+from symshape.cost.optimizers import MakeOptimizer
 from symshape.dims import Dim
 from symshape.errors import InputError
 from symshape.frontends.cli.models import MODELS, POSITIONS, VOCABULARY, make_model
 from symshape.frontends.trace import Traced, trace
+from symshape.frontends.training import trace_training
+
+OPTIMIZERS: Mapping[str, MakeOptimizer] = {
+    "adamw": torch.optim.AdamW,
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+}
+"""By name: what trains a program."""
 
 
-def traced_program(name: str) -> Traced:
-    """The trace of a model of the demo, or of what a factory makes.
+def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced:
+    """The trace of a model of the demo, or of what a factory makes; or of a step that trains it.
 
     Args:
         name: ``gpt2``, ``llama``, or ``module:factory``.  The factory takes nothing and answers ``(fn, args)``,
             ``(fn, args, kwargs)`` or ``(fn, args, kwargs, dynamic)``: an example call, and which sizes vary.
+        wanted: which sizes vary, in place of what the model or the factory says.
+        train: one of ``OPTIMIZERS``; empty for none.  The loss of the demo's models is the cross entropy of their
+            logits; the result of a factory's module is the loss, or has it as ``.loss``.
 
     Raises:
-        InputError: there is no such model or factory, or it answers something else.
+        InputError: there is no such model, factory or optimizer, or the factory answers something else.
     """
+    if train and train not in OPTIMIZERS:
+        raise InputError(f"there is no optimizer {train!r}; choose from {', '.join(OPTIMIZERS)}")
     if name in MODELS:
         model = make_model(name, torch.device("cpu"))
         ids = torch.randint(0, VOCABULARY, (3, 17))
         dims = {"input_ids": {0: Dim("batch", min=2), 1: Dim("length", min=2, max=POSITIONS)}}
+        made: tuple[Any, Sequence[Any], Mapping[str, Any], Any] = (model, (), {"input_ids": ids}, dims)
+        if train:
+            made = (_loss_of(model), (), {"input_ids": ids}, dims)
+    else:
+        made = _example(name)
+        model = made[0]
+    fn, args, kwargs, dynamic = made
+    dynamic = dynamic if wanted is None else wanted
+    if not train:
         with torch.no_grad():
-            return trace(model, input_ids=ids, dynamic=dims)
-    fn, args, kwargs, dynamic = _example(name)
-    with torch.no_grad():
-        return trace(fn, *args, dynamic=dynamic, **kwargs)
+            return trace(fn, *args, dynamic=dynamic, **kwargs)
+    parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else None
+    optimizer = OPTIMIZERS[train]
+    return trace_training(fn, *args, optimizer=optimizer, parameters=parameters, dynamic=dynamic, **kwargs)
+
+
+def _loss_of(model: torch.nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    def loss(input_ids: torch.Tensor) -> torch.Tensor:
+        result = model(input_ids)
+        logits = result if isinstance(result, torch.Tensor) else result.logits
+        return torch.nn.functional.cross_entropy(logits.flatten(0, -2).float(), input_ids.flatten())
+
+    return loss
 
 
 def _example(name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any], Any]:

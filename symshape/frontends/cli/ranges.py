@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-_RANGE = re.compile(r"^\s*(?P<name>\w+)\s*=\s*(?P<low>-?\d+)?\s*(?P<colon>:)?\s*(?P<high>-?\d+)?\s*$")
+_RANGE = re.compile(r"^\s*(?P<name>[^\W\d][^=]*?)\s*=\s*(?P<low>-?\d+)?\s*(?P<colon>:)?\s*(?P<high>-?\d+)?\s*$")
 
 
 def read_range(text: str) -> tuple[str, tuple[int | None, int | None]]:
     """A range as the command line spells it: ``s0=2:64``, ``s0=2:``, ``s0=:64``, ``s0=:`` (any integer) or ``s0=8``.
+
+    The name may be a place that a size is read from, as guards print it: ``x.size(0)=2:64``.
 
     Raises:
         ValueError: it is spelled otherwise.
@@ -19,3 +22,18 @@ def read_range(text: str) -> tuple[str, tuple[int | None, int | None]]:
     low = None if match["low"] is None else int(match["low"])
     high = None if match["high"] is None else int(match["high"])
     return match["name"], (low, high if match["colon"] else low)
+
+
+def read_ranges(texts: Sequence[str]) -> dict[str, tuple[int | None, int | None]]:
+    """Several ranges, by name.
+
+    Raises:
+        ValueError: one is spelled otherwise, or a name has two.
+    """
+    found: dict[str, tuple[int | None, int | None]] = {}
+    for text in texts:
+        name, pair = read_range(text)
+        if name in found:
+            raise ValueError(f"there are two ranges for {name}")
+        found[name] = pair
+    return found

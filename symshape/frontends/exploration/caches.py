@@ -6,14 +6,13 @@ import time
 from collections.abc import Sequence
 
 from guards.dispatch.explanation import distinguish
-from guards.dispatch.outline import Outline, outline
+from guards.dispatch.outline import outline
 from guards.sets.sources import spelled
 from guards.terms import fold
 from guards.terms.arithmetic import symbol
 from guards.terms.tape import number
 from guards.terms.term import Op
 from symshape.explore.records import (
-    BranchRecord,
     EntryRecord,
     MomentRecord,
     PointRecord,
@@ -25,6 +24,7 @@ from symshape.explore.records import (
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.programs import program_record
 from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
+from symshape.frontends.exploration.trees import branch_record
 from symshape.frontends.stats import Stats
 from symshape.graph.program import Program, limits_of, slot_names
 from symshape.runtime.cache import Branch, Entry, EntryCache, Family
@@ -108,7 +108,7 @@ class _CacheReader:
         records = [self._entry(entry, maker, words) for entry in entries]
         slots = [_slot(index, entries, general, maker, seen) for index in range(len(names))]
         links = linked([guard.term for guard in general.guards], names)
-        drawn = _branch(outline(family.tree, words), "", entries, points)
+        drawn = branch_record(outline(family.tree, words), entries, points)
         return Space(
             label, structure, slots, links, maker.record(), records, points, drawn, self._comparisons(entries, words)
         )
@@ -182,16 +182,3 @@ def _structure(program: Program) -> list[str]:
 
 def _state(branches: Sequence[Branch], branch: Branch) -> str:
     return f"state {branches.index(branch) + 1} of {len(branches)} that the function was found in"
-
-
-def _branch(node: Outline, label: str, entries: Sequence[Entry], points: Sequence[PointRecord]) -> BranchRecord:
-    positions = {id(entry): at for at, entry in enumerate(entries)}
-    here = [positions[id(entry)] for entry in node.entries]
-    passing: list[list[PointRecord]] = [[] for _ in node.branches]
-    for point in points:
-        if point.entry is not None:
-            chosen = node.chosen(tuple(int(value) for value in point.values), entries[point.entry])
-            if chosen is not None:
-                passing[chosen].append(point)
-    below = [_branch(child, text, entries, part) for (text, child), part in zip(node.branches, passing, strict=True)]
-    return BranchRecord(label, node.asks, here, sum(point.calls for point in points), below)

@@ -1,4 +1,4 @@
-"""``symshape.explore``: a guard set, a trace, a compiled function or Dynamo's cache as something to look at."""
+"""``symshape.explore``: a guard set, a tree, a trace, a compiled function or Dynamo's cache as something to look at."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
 from symshape.errors import InputError
 from symshape.explore.exploration import Exploration
@@ -19,13 +20,14 @@ from symshape.frontends.exploration.dynamo_guards import code_of
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.programs import program_record
 from symshape.frontends.exploration.spaces import space_of_guards, space_of_program
+from symshape.frontends.exploration.trees import space_of_tree
 from symshape.frontends.trace import Traced
 from symshape.user_code import name_of
 
 __all__ = ["explore"]
 
 
-def explore(x: Traced | Compiled | GuardSet | Callable[..., Any]) -> Exploration:
+def explore(x: Traced | Compiled | GuardSet | Tree[Any] | Callable[..., Any]) -> Exploration:
     """What there is to see of a trace, a compiled function, a guard set, or a function of ``torch.compile``.
 
     In a notebook it shows itself, interactively where anywidget is installed (the extra ``notebook``); elsewhere
@@ -33,7 +35,7 @@ def explore(x: Traced | Compiled | GuardSet | Callable[..., Any]) -> Exploration
 
     Args:
         x: a :class:`symshape.Traced`, what :func:`symshape.compile` or ``torch.compile`` answered, or a
-            :class:`guards.GuardSet`.
+            :class:`guards.GuardSet` or :class:`guards.Tree`.
 
     Raises:
         InputError: it is something else, or Dynamo keeps nothing for it.
@@ -48,6 +50,8 @@ def explore(x: Traced | Compiled | GuardSet | Callable[..., Any]) -> Exploration
     """
     if isinstance(x, GuardSet):
         return Exploration(_of_guards(x))
+    if isinstance(x, Tree):
+        return Exploration(_of_tree(x))
     if isinstance(x, Traced):
         return Exploration(_of_trace(x))
     compiled = x if isinstance(x, Compiled) else _compiled_module(x)
@@ -57,8 +61,8 @@ def explore(x: Traced | Compiled | GuardSet | Callable[..., Any]) -> Exploration
     if code is not None:
         return Exploration(dynamo_report(code, code.co_qualname))
     raise InputError(
-        "symshape.explore looks at a symshape.Traced, a function that symshape.compile or torch.compile answered, or a "
-        f"guards.GuardSet, not at a {type(x).__name__}"
+        "symshape.explore looks at a symshape.Traced, a function that symshape.compile or torch.compile answered, a "
+        f"guards.GuardSet or a guards.Tree, not at a {type(x).__name__}"
     )
 
 
@@ -76,6 +80,13 @@ def _of_guards(guard_set: GuardSet) -> Report:
     space = space_of_guards(guard_set, {}, origins)
     facts = [("guards", str(len(guard_set))), ("symbols", ", ".join(guard_set.symbols) or "none")]
     return Report("A guard set", "guards", facts, origins.records, [space], [])
+
+
+def _of_tree(tree: Tree[Any]) -> Report:
+    origins = Origins()
+    space = space_of_tree(tree, origins)
+    facts = [("entries", str(len(tree))), ("symbols", ", ".join(tree.slots) or "none")]
+    return Report("A dispatch tree", "tree", facts, origins.records, [space] if len(tree) else [], [])
 
 
 def _of_trace(traced: Traced) -> Report:

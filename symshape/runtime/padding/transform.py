@@ -95,6 +95,7 @@ class PaddedGraph:
         return [*(each.value for each in self.graph.inputs), *(each.value for each in self.graph.lifted)]
 
 
+_CLONE, _COPY = torch.ops.aten.clone.default, torch.ops.aten.copy_.default
 _READS_MEMORY = frozenset(
     f"aten::{name}"
     for name in (
@@ -323,7 +324,9 @@ class _Transform:
         returned = [value for value in changed if value in places]
         stored = {value: padded for value, padded in changed.items() if value not in places}
         tensors, last = self._stores(results, stored)
-        tensors += [changed[value].tensor for value in returned]
+        lying = self.emission.sharing(self.inputs) if returned else ()  # what is written may be read where it is
+        new = (changed[value].tensor for value in returned)
+        tensors += [self.emission.call(_CLONE, each) if each in lying else each for each in new]
         steps = without_dead_code(list(self.emission.nodes), (*tensors, *(each.args[1] for each in last)))
         steps = (*steps, *last)
         read = set(values_in([step.args for step in steps if isinstance(step, Node)])) | set(tensors)
@@ -331,10 +334,9 @@ class _Transform:
         sizes = {term: value for term, value in self.emission.sizes.items() if value in read}
         inputs = [Input(i, f"input{i}", value) for i, value in enumerate((*self.inputs, *sizes.values()))]
         _, tree = pytree.tree_flatten([0] * len(tensors))
+        lifted = tuple(each for each in self.lifted if each.value in read)
         return PaddedGraph(
-            Graph(
-                tuple(inputs), tuple(each for each in self.lifted if each.value in read), steps, tuple(tensors), tree
-            ),
+            Graph(tuple(inputs), lifted, steps, tuple(tensors), tree),
             tuple(self.axes),
             tuple(sizes),
             {value: (i, results[value]) for i, value in enumerate(wanted)},
@@ -362,14 +364,12 @@ class _Transform:
         if not targets:
             return [padded.tensor for padded in results.values()], []
         lying = self.emission.sharing(targets)
-        clone = torch.ops.aten.clone.default
 
         def apart(tensor: Any) -> Any:
-            return self.emission.call(clone, tensor) if tensor in lying else tensor
+            return self.emission.call(_CLONE, tensor) if tensor in lying else tensor
 
         tensors = [apart(padded.tensor) for padded in results.values()]
-        copy = torch.ops.aten.copy_.default
-        last = [Node(copy, (target, apart(new)), {}, (target,), single=True) for target, new in targets.items()]
+        last = [Node(_COPY, (target, apart(new)), {}, (target,), single=True) for target, new in targets.items()]
         return tensors, last
 
 

@@ -8,7 +8,8 @@ ours for the time of the trace, as do ``len``, for which Python takes nothing bu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import GenericAlias
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from symshape.errors import UnsupportedError
+from symshape.tracing.intercept.number_methods import is_ours
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
@@ -72,6 +74,15 @@ def plain_len(value: Any) -> Any:
     return len(value)
 
 
+def plain_numel(size: Sequence[Any]) -> Any:
+    """``torch.Size.numel``, which C computes with plain numbers only.
+
+    >>> plain_numel(torch.Size([2, 3]))
+    6
+    """
+    return math.prod(size)
+
+
 def plain_divmod(a: Any, b: Any) -> Any:
     """``divmod``, of which one operand may be symbolic.
 
@@ -94,6 +105,27 @@ def plain_id(value: Any) -> int:
         )
     return id(value)
 
+
+def _of_symbols(function: Callable[..., float]) -> Callable[..., Any]:
+    name = function.__name__ if function is math.pow else f"sym_{function.__name__}"
+
+    def compute(*args: Any) -> Any:
+        numbers = [each for each in args if type(each) in (torch.SymInt, torch.SymFloat) and is_ours(each)]
+        if not numbers or len(args) != (2 if function is math.pow else 1):
+            return function(*args)
+        wrap = numbers[0].node.wrap_float
+        nodes = [
+            torch.sym_float(each).node if any(each is one for one in numbers) else wrap(float(each)) for each in args
+        ]
+        return torch.SymFloat(getattr(nodes[0], name)(*nodes[1:]))
+
+    return compute
+
+
+MATH = {
+    id(each): _of_symbols(each) for each in (math.sqrt, math.sin, math.cos, math.exp, math.log, math.log2, math.pow)
+}
+"""By ``id``, functions of ``math`` that C computes with plain numbers only: of symbolic ones they are formulas."""
 
 REPLACED = {
     "id": plain_id,

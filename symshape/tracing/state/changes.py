@@ -14,9 +14,10 @@ from torch.utils import _pytree as pytree
 
 from symshape.calls import variables
 from symshape.calls.alike import NOTHING
-from symshape.calls.variables import CONTAINERS, Variable, Where, containers_in
-from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container
+from symshape.calls.variables import CONTAINERS, Number, Variable, Where, containers_in, is_number
+from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, Place
 from symshape.tracing.state.recorder import SYMBOLIC, Recorder
+from symshape.tracing.state.snapshot import State
 
 _MOST_ITEMS = 4096  # of a container that is read at each call
 
@@ -126,11 +127,50 @@ def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variab
             variable = _variable(recorder, place)
             if variable is not None and _is_small(place.value):
                 found.append(variable)
-    return found + [
-        variables.Contents(each.owner, each.name)
-        for each in recorder.containers
-        if (id(each.owner), "") in wanted and type(each.owner) in CONTAINERS and _is_small(each.items)
-    ]
+    for each in recorder.containers:
+        if (id(each.owner), "") in wanted and type(each.owner) in CONTAINERS and _is_small(each.items):
+            found.append(variables.Contents(each.owner, each.name))
+        elif isinstance(each.owner, dict):
+            keys = [key for key in each.items[::2] if (id(each.owner), key) in wanted]
+            found += [variables.Entry(each.owner, key, f"{each.name}[{key!r}]") for key in keys]
+    return [Number(each) if is_number(each.read()) else each for each in found]
+
+
+def items_but(container: Container, known: Collection[Where]) -> list[Place]:
+    """The places of a dictionary's items, and of its keys, but for items that are variables."""
+    owner, items = container.owner, container.items
+    if not isinstance(owner, dict):
+        return []
+    pairs = list(zip(items[::2], items[1::2], strict=True))
+    found: list[Place] = [Keys(owner, tuple(key for key, _ in pairs), f"the keys of {container.name}")]
+    names = ((key, value, f"{container.name}[{key!r}]") for key, value in pairs if (id(owner), key) not in known)
+    return found + [Cell(owner, key, value, name) for key, value, name in names]
+
+
+def changing_floats(now: State, then: State) -> list[Number]:
+    """The places that two states compare and that hold different floats in them."""
+    before = {(id(each.owner), each.key): each for each in then.places if isinstance(each, Cell)}
+    pairs = [(before.get((id(each.owner), each.key)), each) for each in now.places if isinstance(each, Cell)]
+    cells = [each for old, each in pairs if old is not None and _differ(old.value, each.value)]
+    found: list[Variable] = []
+    for each in cells:
+        if isinstance(each.owner, types.CellType):
+            found.append(variables.Closure(each.owner, each.name))
+        elif isinstance(each.owner, dict):
+            found.append(variables.Entry(each.owner, each.key, each.name))
+    tables = {id(each.owner): each for each in then.containers if isinstance(each.owner, dict)}
+    for each in now.containers:
+        old = tables.get(id(each.owner))
+        if old is None or each.items[::2] != old.items[::2]:
+            continue
+        for key, one, other in zip(each.items[::2], each.items[1::2], old.items[1::2], strict=True):
+            if _differ(one, other):
+                found.append(variables.Entry(each.owner, key, f"{each.name}[{key!r}]"))
+    return [Number(each) for each in found]
+
+
+def _differ(one: Any, other: Any) -> bool:
+    return is_number(one) and is_number(other) and type(one) is type(other) and repr(one) != repr(other)
 
 
 def _variable(recorder: Recorder, place: Any) -> Variable | None:

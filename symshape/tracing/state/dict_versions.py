@@ -1,9 +1,10 @@
-"""Whether dictionaries were written at all: torch's guard managers, built by hand, ask thousands in microseconds.
+"""Whether dictionaries were written at all: thousands are asked in microseconds.
 
-CPython numbers every change of a dictionary (3.11), or tells a watcher of it (3.12 and later).  Torch's guards are the
-only ones to hand that number out.  One guard for each dictionary, in a tree of managers all of which are *tag safe*,
-is checked in one loop in C++: 310 dictionaries in 1 µs, 2,410 in 3.  A written dictionary is seen whoever wrote it; so
-is one that was written back (its number differs), which is why a change only asks for another look.
+CPython numbers every change of a dictionary (3.11), or tells a watcher of it (3.12 and later).  On 3.11 our own loop in
+C++ compares the numbers (``compiled``).  Elsewhere torch's guard managers, built by hand, are the only ones to tell:
+one guard for each dictionary, in a tree of managers all of which are *tag safe*, is checked in one loop in C++.
+Either way 310 dictionaries take 1 µs, 2,410 three or four.  A written dictionary is seen whoever wrote it; so is one
+that was written back (its number differs), which is why a change only asks for another look.
 
 The names are private ones of torch, checked on 2.11 to 2.13; no other file touches them.  ``ready`` tries them out on
 small dictionaries first, and answers no where they are missing or do not see a change.
@@ -19,6 +20,8 @@ import sysconfig
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from symshape.tracing.state import compiled
 
 _FAN = 16  # torch looks a new child up among all of its siblings
 _SAYS = ["a dictionary was written"]
@@ -39,6 +42,14 @@ class DictWatch:
     __slots__ = ("check", "world")
 
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
+        self.check: Callable[[dict[str, Any]], bool]
+        self.world: dict[str, Any] = {}
+        if compiled.VERSIONS is not None:
+            self.check = compiled.VERSIONS(tuple(dicts)).unchanged
+        else:
+            self._of_torch(dicts)
+
+    def _of_torch(self, dicts: Sequence[dict[Any, Any]]) -> None:
         from torch._C._dynamo.guards import RootGuardManager
         from torch._dynamo.guards import GuardManagerType
 
@@ -53,8 +64,7 @@ class DictWatch:
         for manager in (attributes, top):
             manager.mark_tag_safe()
         top.mark_tag_safe_root()
-        self.check: Callable[[dict[str, Any]], bool] = root.check
-        self.world = {"world": world}
+        self.check, self.world = root.check, {"world": world}
 
     def _grow(self, manager: Any, branch: dict[str, Any], leaves: set[int], kind: Any) -> None:
         for key, value in branch.items():
@@ -83,6 +93,9 @@ def _batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 def versions(dicts: Sequence[dict[Any, Any]]) -> list[int]:
     """A number for each dictionary that differs after every write.  Units: 0.1 µs a dictionary."""
+    if compiled.VERSIONS is not None:
+        numbers: list[int] = compiled.VERSIONS(tuple(dicts)).numbers()
+        return numbers
     from torch._C._dynamo.guards import dict_version
 
     return list(map(dict_version, dicts))
@@ -91,15 +104,16 @@ def versions(dicts: Sequence[dict[Any, Any]]) -> list[int]:
 def ready() -> bool:
     """Whether writes can be watched here and now.
 
-    Torch's guards need ``torch._dynamo``.  Importing it takes seconds and 70 MB, so that is left to others
-    (transformers, torch.compile and the optimisers of torch do): until then the answer is no.
+    Without our own loop torch's guards are needed, and with them ``torch._dynamo``.  Importing it takes seconds and
+    70 MB, so that is left to others (transformers, torch.compile and the optimisers of torch do): until then the answer
+    is no.
     """
-    return "torch._dynamo.guards" in sys.modules and _works()
+    return (compiled.VERSIONS is not None or "torch._dynamo.guards" in sys.modules) and _works()
 
 
 @functools.cache
 def _works() -> bool:
-    """Whether torch's guards see each kind of write, and nothing else."""
+    """Whether each kind of write is seen, and nothing else."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     try:

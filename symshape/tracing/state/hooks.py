@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import types
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_modules
 
+from symshape.tracing.intercept.builtins import plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
 from symshape.tracing.state import loads, stores
 from symshape.tracing.state.instrument import Hooks
@@ -123,6 +125,8 @@ def _wrapped(owner: Any, name: str) -> Any:
     """An attribute by which others are read or written under names that no code spells."""
     if name == "__class__":
         return class_of(owner)
+    if name == "numel" and type(owner) is torch.Size:
+        return functools.partial(plain_numel, owner)
     value = getattr(owner, name)
     if name == "__getattribute__":
         return _Reading(value, owner)

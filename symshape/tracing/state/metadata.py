@@ -1,8 +1,8 @@
 """Whether tensors still have the metadata that they had: ``Tensor.data`` can be given another shape or dtype.
 
 No dictionary is written then and no version counted, so that each tensor is looked at in each call.  Our own pass over
-them is compiled against the torch that is installed (``compiled_metadata.cpp``, 10 to 20 ns a tensor); without it
-torch's check of tensors serves (100 to 250 ns), and without that one a comparison in Python.
+them is compiled (``compiled``, 10 to 20 ns a tensor); without it torch's check of tensors serves (100 to 250 ns), and
+without that one a comparison in Python.
 """
 
 from __future__ import annotations
@@ -13,18 +13,7 @@ from typing import Any
 import torch
 
 from symshape.calls.modes import modes
-
-
-def _compiled() -> Callable[[tuple[torch.Tensor, ...]], Any] | None:
-    """The compiled class, if it was made for this very torch."""
-    try:
-        from symshape.tracing.state import compiled_metadata
-    except ImportError:  # not built, or built for another torch
-        return None
-    return compiled_metadata.Metadata if torch.__version__ == compiled_metadata.TORCH else None
-
-
-COMPILED = _compiled()
+from symshape.tracing.state import compiled
 
 
 class Metadata:
@@ -61,9 +50,9 @@ class Metadata:
 
     def _quick(self) -> Callable[[], bool]:
         """The quickest check there is of the metadata as they are now."""
-        if COMPILED is not None:
+        if compiled.METADATA is not None:
             try:
-                check: Callable[[], bool] = COMPILED(self.tensors).same
+                check: Callable[[], bool] = compiled.METADATA(self.tensors).same
                 return check
             except TypeError:  # a sparse tensor, one that another tracer made
                 pass

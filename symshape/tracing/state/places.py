@@ -127,7 +127,7 @@ class Container:
             return not dict.__len__(self.owner)
         now = items_of(self.owner)
         then = self.items
-        return len(now) == len(then) and (all(map(is_, now, then)) or all(map(_same_item, now, then)))
+        return len(now) == len(then) and (all(map(is_, now, then)) or all(map(same_item, now, then)))
 
     def put_back(self) -> None:
         """Gives it its old items back."""
@@ -164,7 +164,8 @@ def items_of(owner: Any) -> Any:
     return (str(owner.dtype), str(owner.shape), str(owner.strides), owner.tobytes())  # a NumPy array
 
 
-def _same_item(now: Any, then: Any) -> bool:
+def same_item(now: Any, then: Any) -> bool:
+    """Whether an item of a container is what it was; a tuple by its items."""
     return now is then or same(now, then) or (type(now) is tuple and now == then)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from symshape.calls.variables import Contents, Inner, Variable, containers_in
+from symshape.calls.variables import Contents, Inner, Number, Variable, containers_in
 from symshape.tracing.state.recorder import Recorder
 
 _planted_by = 0
@@ -34,7 +34,8 @@ class Planted:
         before: list[tuple[Variable, Any]] = []
         try:
             for variable, stand_in in self._pairs:
-                value = variable.read()
+                place = variable.variable if isinstance(variable, Number) else variable
+                value = place.read()
                 whole = isinstance(variable, Contents)
                 for path, each in containers_in(value):
                     if path or not whole:
@@ -42,7 +43,7 @@ class Planted:
                 for path, each in containers_in(stand_in):
                     if path or not whole:
                         recorder.stand_ins[id(each)] = Inner(variable, path)
-                before.append((variable, copy.copy(value) if whole else value))
+                before.append((place, copy.copy(value) if whole else value))
                 variable.write(stand_in)
             yield
         finally:

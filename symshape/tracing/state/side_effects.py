@@ -18,7 +18,7 @@ from symshape.calls.alike import NOTHING
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, of_slot, same_order
-from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, Keys, same
+from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, Keys, same, same_item
 from symshape.tracing.state.recorder import Namespace, Recorder
 from symshape.tracing.state.stores import is_alone
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -50,7 +50,7 @@ def undo(recorder: Recorder) -> Changes:
         _undo_cell(recorder, cell, found, back)
     containers = [each for each in recorder.containers if not each.unchanged()]
     for container in containers:  # first all values as they are now: one may hold another
-        found.add(of_container(recorder, container), container.owner, _container_text(container))
+        _add_container(recorder, container, found)
     for put in back:
         put()
     for container in containers:
@@ -59,6 +59,18 @@ def undo(recorder: Recorder) -> Changes:
         if not recorder.alone or not isinstance(place, (Cell, Keys)):
             found.problems += _other_place(recorder, place)
     return found
+
+
+def _add_container(recorder: Recorder, container: Container, found: Changes) -> None:
+    """A container that holds something else: of a dictionary with the keys that it had, item by item."""
+    owner, items, text = container.owner, container.items, _container_text(container)
+    whole = of_container(recorder, container)
+    if not isinstance(whole, variables.Contents) or not isinstance(owner, dict) or tuple(owner) != items[::2]:
+        found.add(whole, owner, text)
+        return
+    for key, then in zip(items[::2], items[1::2], strict=True):
+        if not same_item(now := owner[key], then):
+            found.add(variables.Entry(owner, key, f"{container.name}[{key!r}]"), now, text)
 
 
 def _filled(memo: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.intercept.builtins import REPLACED
+from symshape.tracing.intercept.builtins import MATH, REPLACED
 from symshape.tracing.symbolic.nodes.texts import plain_print
 
 FLAGS = (
@@ -109,6 +109,7 @@ class Substitutes:
         self._read, self._listed, self._answered, self._printed = read, listed, answered, printed
         self._stored = stored
         self.table: dict[int, Any] = {id(getattr(builtins, name)): ours for name, ours in REPLACED.items()}
+        self.table |= MATH
         self.table |= {
             id(getattr): self.getattr,
             id(hasattr): self.hasattr,

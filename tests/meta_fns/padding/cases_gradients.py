@@ -97,6 +97,26 @@ def _stored(x: Any, mean: Any, weight: Any) -> Any:
     return out, aten.native_batch_norm_backward(out * 2, x, *rest)
 
 
+def _grouped(x: Any, weight: Any) -> Any:
+    n, c, positions = x.shape
+    out, mean, rstd = aten.native_group_norm(x, weight, weight, n, c, positions, 2, 1e-5)
+    return aten.native_group_norm_backward(out * x, x, mean, rstd, weight, n, c, positions, 2, [True, True, True])
+
+
+def _log_sigmoid(x: Any) -> Any:
+    out, buffer = aten.log_sigmoid_forward(x)
+    return aten.log_sigmoid_backward(out * 2, x, buffer)
+
+
+def _resampled(x: Any) -> Any:
+    """The gradients of the resamplings of two dimensions."""
+    n, c, *_ = x.shape
+    grad, scales = x.repeat(1, 1, 2, 2), (2.0, 2.0)
+    found = [aten.upsample_bilinear2d_backward(grad, [8, 10], [n, c, 4, 5], False, *scales)]
+    found += [aten.upsample_bicubic2d_backward(grad, [8, 10], [n, c, 4, 5], True, *scales)]
+    return [*found, aten.upsample_nearest2d_backward(grad, [8, 10], [n, c, 4, 5], *scales)]
+
+
 CLASSES = floats(4, 5, static=(1,))
 PLANES = floats(2, 2, 6, 7, static=(1,))
 
@@ -169,6 +189,19 @@ GRADIENTS: tuple[Case, ...] = (
     case("convolution_backward with steps", lambda x: _convolved(x, 2.0, stride=2), PLANES, tolerance=1e-4),
     case("max_pool2d_with_indices_backward", lambda x: _pooled(x, 2, 2, 0).sum(0), PLANES),
     case("max_pool2d_with_indices_backward, windows that overlap", lambda x: _pooled(x, 3, 1, 1), PLANES),
+    case(
+        "native_group_norm_backward", _grouped, floats(3, 4, 5, static=(1, 2)), floats(4, static=(0,)), tolerance=1e-4
+    ),
+    case("glu_backward", lambda x: aten.glu_backward(aten.glu(x, 1) * 2, x, 1), floats(3, 6, 4, static=(1,))),
+    case("log_sigmoid_backward", _log_sigmoid, floats(3, 4)),
+    case("upsample_backward", _resampled, floats(3, 2, 4, 5, static=(2, 3))),
+    case(
+        "products with a vector",
+        lambda a, b, c: (aten.mv(a, b), aten.addmv(c, a, b)),
+        floats(3, 4),
+        floats(4),
+        floats(3),
+    ),
     case("avg_pool2d_backward", _averaged, floats(3, 2, 6, 4, static=(2, 3))),
     case("losses, backward", _losses, floats(3, 4), floats(3, 4), floats(3, 4), tolerance=1e-4),
     case("nll_loss_backward", _likelihood, CLASSES, ints(4, high=5)),

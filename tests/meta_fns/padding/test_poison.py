@@ -52,6 +52,7 @@ NOT_RUN = {
                 "aten.isfinite.default",
             ),
             *("aten.clip.Tensor", "aten.clip.default", "aten.multiply.Tensor", "aten.true_divide.Tensor"),
+            *("aten.float_power.Tensor_Scalar", "aten.float_power.Tensor_Tensor"),
             *("aten.subtract.Scalar", "aten.subtract.Tensor", "aten.square.default", "aten.relu6.default"),
             *("aten.selu.default", "aten._fused_rms_norm.default"),
         ),
@@ -67,7 +68,12 @@ NOT_RUN = {
         "for devices that come from elsewhere",
     ),
     **dict.fromkeys(
-        ("aten.avg_pool3d_backward.default", "aten._adaptive_avg_pool3d_backward.default"),
+        (
+            *("aten.avg_pool3d_backward.default", "aten._adaptive_avg_pool3d_backward.default"),
+            *("aten.upsample_nearest1d_backward.default", "aten.upsample_nearest3d_backward.default"),
+            *("aten.upsample_linear1d_backward.default", "aten.upsample_trilinear3d_backward.default"),
+            *(f"aten._upsample_nearest_exact{n}d_backward.default" for n in (1, 2, 3)),
+        ),
         "the same rule as in two dimensions",
     ),
     "aten._fused_rms_norm_backward.default": "the rule of layer norm; on the CPU it is decomposed before it is seen",

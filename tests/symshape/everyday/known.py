@@ -20,15 +20,13 @@ SIZE = "Python turns the number into a plain one in C: a function of ours in pla
 KNOWN: dict[str, Known] = {
     "recurrent-gru_of_packed_in_any_order_training": Known("n", f"int(batch_sizes[0]) in torch.nn; {SIZE}"),
     "recurrent-cond_on_data": Known("refused", BRANCHES),
-    "recurrent-associative_scan": Known("", f"it halves the sequence in a loop, and calls Size.numel(); {SIZE}"),
+    "recurrent-associative_scan": Known("b", "it halves the sequence in a loop, as often as that can be halved"),
     "data dependent-arange_by_a_symbol": Known("b", "floats round before they are compared with the end"),
     "numbers and texts-text_of_an_error_never_raised": Known("", TEXTS),
     "numbers and texts-text_of_a_tensor_never_raised": Known("refused", TEXTS),
-    "numbers and texts-number_of_elements_of_a_shape": Known("", f"torch.Size.numel(); {SIZE}"),
     "modules-multivariate_normal": Known("refused", f"it checks whether a matrix is symmetric, and {BRANCHES}"),
     "modules-batch_norm_without_momentum_training": Known("refused", f"float(num_batches_tracked); {SIZE}"),
     "modules-adaptive_softmax": Known("refused", f"nonzero().squeeze() {BRANCHES}"),
-    "modules-jvp_of_a_function": Known("refused", "torch asks whether two storages are of one length: guard that"),
     "modules-grid_sampled": Known(
         "n", "affine_grid takes the least of the sizes: it only wants to know whether one is 0"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import sys
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from symshape.frontends import cli
-from symshape.frontends.cli.commands import app, read_range
+from symshape.frontends.cli.commands import app
+from symshape.frontends.cli.ranges import read_range
 
 
 def run(*words: str) -> Any:
@@ -43,6 +45,9 @@ def test_prove(words: list[str], code: int, said: str) -> None:
         (["s0 > 1", "-a", "s0 < 0"], "nothing satisfies"),
         (["s0 > 1", "-r", "s0"], "'s0' is not a range"),
         (["s0 > 1", "-r", "s0=9:3"], "s0"),
+        (["s0 > 1", "-r", "s1=3"], "'s1', which is not among the symbols s0; did you mean 's0'?"),
+        (["s0 > 1", "-r", "s0=1:", "-r", "s1=3"], "'s1', which is not among the symbols s0"),
+        (["s0 > 1", "-r", "s0=1:", "-r", "s0=3"], "two ranges for s0"),
         (["__import__('os').system('true') == 0"], "symshape prove:"),
     ],
 )
@@ -72,6 +77,43 @@ def test_ranges(text: str, pair: tuple[str, tuple[int | None, int | None]]) -> N
 def test_ranges_that_are_none(text: str) -> None:
     with pytest.raises(ValueError, match="is not a range"):
         read_range(text)
+
+
+def test_version() -> None:
+    import importlib.metadata
+
+    result = run("--version")
+    assert (result.exit_code, result.stdout.split()) == (0, ["symshape", importlib.metadata.version("symshape")])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "answer"),
+    [
+        (["s0 // 8 * 8 == s0", "-a", "s0 % 8 == 0"], 0, "always"),
+        (["s0 != s0"], 1, "never"),
+        (["x.size(0) > 4", "-r", "x.size(0)=2:5"], 3, "depends"),
+        (["n*n*n + m*m*m != k*k*k", "-r", "n=1:", "-r", "m=1:", "-r", "k=1:"], 3, "unknown"),
+    ],
+)
+def test_prove_as_json(words: list[str], code: int, answer: str) -> None:
+    result = run("prove", *words, "--json")
+    assert result.exit_code == code, result.output
+    found = json.loads(result.stdout)
+    assert found["answer"] == answer
+    if answer == "depends":
+        assert (found["holds_at"], found["fails_at"]) == ({"x.size(0)": 5}, {"x.size(0)": 2})
+
+
+def test_every_command_has_an_example_or_options_that_say_enough() -> None:
+    for name in ("prove", "trace", "explain", "report", "cost", "plan", "demo", "env"):
+        result = run(name, "--help")
+        assert result.exit_code == 0
+        assert name in ("cost", "plan", "demo", "env") or "Example: symshape" in " ".join(result.stdout.split())
+
+
+def test_what_never_holds_is_called_never() -> None:
+    assert run("prove", "s0 < s0").stdout.strip() == "never: it is a constant"
+    assert run("prove", "s0 == s0").stdout.strip() == "always: it is a constant"
 
 
 def test_env() -> None:

@@ -19,6 +19,13 @@ from symshape import Dim
 def make():
     return torch.nn.Linear(4, 8), (torch.ones(3, 5, 4),), {}, {"input": {0: "batch", 1: Dim("length", max=4096)}}
 
+class Trained(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x).mean()
+
+def training():
+    return Trained(4, 8), (torch.ones(3, 4),), {}, {"x": {0: "batch"}}
+
 def integers():
     return torch.relu, (torch.ones(3),)
 
@@ -57,9 +64,22 @@ def test_cost_as_json_and_solved(here: Path) -> None:
     assert 48 * 4096 * best + 160 <= 10**9 < 48 * 4096 * (best + 1) + 160
 
 
+def test_training(here: Path) -> None:
+    """A layer of 40 parameters, its gradients, and twice as much for AdamW."""
+    peaks = {}
+    for optimizer in ("adamw", "sgd"):
+        result = run("cost", "program_of_a_user:training", "--json", "-d", "batch=100", "--train", optimizer)
+        assert result.exit_code == 0, result.output
+        peaks[optimizer] = json.loads(result.output)["points"][0]["peak_memory"]
+    assert peaks["adamw"] - peaks["sgd"] >= 160
+    assert peaks["sgd"] >= 3 * 160
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["program_of_a_user:make", "--train", "lion"], "no optimizer 'lion'; choose from adamw, sgd"),
+        (["program_of_a_user:make", "--train", "sgd"], "is no loss"),
         (["nowhere:make"], "nowhere cannot be imported"),
         (["program_of_a_user:none"], "has no 'none'"),
         (["program_of_a_user:nothing"], "must answer (fn, args)"),

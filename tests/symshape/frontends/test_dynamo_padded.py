@@ -34,12 +34,9 @@ def fresh_dynamo() -> Iterator[None]:
 
 def runners(*parts: str) -> list[PaddedRunner]:
     """The padded runners of these parts, or of all."""
-    found = []
-    for graph in sorted(dynamo.alive, key=lambda each: each.number):
-        for entry in graph.entries:
-            if graph.origin.part in (parts or PARTS) and isinstance(entry.runner, PaddedRunner):
-                found.append(entry.runner)
-    return found
+    graphs = sorted(dynamo.alive, key=lambda each: each.number)
+    made = (entry.runner for graph in graphs if graph.origin.part in (parts or PARTS) for entry in graph.entries)
+    return [runner for runner in made if isinstance(runner, PaddedRunner)]
 
 
 def poisoned(number: int) -> None:

@@ -58,7 +58,7 @@ def test_other_runners_and_none() -> None:
     compiled = symshape.compile(lambda x: x * 2)
     assert compiled.report() == "no entries"
     compiled(torch.ones(4))
-    assert compiled.report() == "entry 0: eager, 1 calls"
+    assert compiled.report() == "entry 0: eager, 1 calls\n  x: f32[4]"
 
 
 def test_what_is_attainable() -> None:

@@ -157,3 +157,57 @@ def test_optimisers_step_as_in_eager(name: str) -> None:
     mine, traces = _train(_OPTIMISERS[name], True, steps)
     torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
     assert traces <= 2
+
+
+_SCHEDULES: dict[str, Callable[[Any], Any]] = {
+    "cosine": lambda optimizer: optim.lr_scheduler.CosineAnnealingLR(optimizer, 50),
+    "one cycle, of betas too": lambda optimizer: optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=60),
+}
+
+
+def _scheduled(schedule: Callable[[Any], Any], compiled: bool) -> tuple[list[Any], int]:
+    model = _model()
+    optimizer = optim.AdamW(model.parameters(), lr=0.1)
+    scheduler = schedule(optimizer)
+    step: Any = _whole_step(model, optimizer)
+    step = symshape.compile(step, fullgraph=True) if compiled else step
+    torch.manual_seed(1)
+    seen: list[Any] = []
+    for number in range(20):
+        batch = 2 + (number * 7) % 11
+        seen.append(step(torch.randn(batch, 4), torch.randint(0, 3, (batch,))))
+        scheduler.step()
+    return [*seen, list(model.parameters())], step.stats().traces if compiled else 0
+
+
+@pytest.mark.parametrize("name", _SCHEDULES)
+def test_one_program_serves_every_rate(name: str) -> None:
+    theirs, _ = _scheduled(_SCHEDULES[name], False)
+    mine, traces = _scheduled(_SCHEDULES[name], True)
+    torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+    assert traces <= 4
+
+
+class Scaled(nn.Module):
+    """Keeps a plain float that others change."""
+
+    def __init__(self, scale: float, branches: bool) -> None:
+        super().__init__()
+        self.scale, self.branches = scale, branches
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Scaled, perhaps only from some value on."""
+        if self.branches and self.scale < 0.3:
+            return x
+        return x * self.scale + (1 - self.scale) ** 2
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_floats_of_modules_that_change(branches: bool) -> None:
+    module = Scaled(0.5, branches)
+    compiled = symshape.compile(module.forward, fullgraph=True)
+    x = torch.arange(3.0)
+    for scale in (0.5, 0.6, 0.4, 0.2, 0.1, 0.7, 2, True, -0.0, 0.9, float("inf")):
+        module.scale = scale
+        torch.testing.assert_close(compiled(x), module(x), rtol=0, atol=0, equal_nan=True)
+    assert branches or compiled.stats().traces <= 5, "one for each float"

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
 from symshape.graph.codegen import _BINDINGS, compile_graph
@@ -82,6 +84,18 @@ def test_generated_sources_of_dead_programs_leave_the_line_cache() -> None:
     assert sources() <= before
 
 
+class Ops(TorchDispatchMode):
+    """Notes the operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
 @pytest.mark.parametrize("op", list(_BINDINGS), ids=str)
 def test_bindings_do_what_their_overloads_do(op: Any) -> None:
     """Python functions stand in for overloads: the same results, for tensors, numbers and keywords."""
@@ -101,13 +115,34 @@ def test_bindings_do_what_their_overloads_do(op: Any) -> None:
         "unsqueeze": [(R(2, 3), -1)],
         "embedding": [(R(5, 3), torch.tensor([1, 2])), (R(5, 3), torch.tensor([1, 2]), 1, True, False)],
         "cat": [([R(2, 3), R(1, 3)],), ([R(2, 3), R(2, 1)], -1)],
+        "clone": [(R(2, 3),), (R(1, 3, 2, 2), {"memory_format": torch.channels_last})],
+        "select": [(R(2, 3), 1, -1)],
+        "pow": [(R(2, 3), 2), (R(2, 3), 0.5), (R(2, dtype=torch.int64), 2.5)],
+        "mean": [(R(2, 3), [-1], True), (R(2, 3), []), (R(2, 3), None), (R(2, 3), [0], {"dtype": torch.float64})],
+        "gelu": [(R(2, 3),), (R(2, 3), {"approximate": "tanh"})],
+        "_softmax": [(R(2, 3), -1, False)],
+        "native_layer_norm": [(R(2, 3), [3], R(3), R(3), 1e-5), (R(2, 3), [2, 3], None, None, 1e-5)],
+        "native_batch_norm": [
+            (R(2, 3, 4), R(3), R(3), R(3), R(3).abs(), False, 0.1, 1e-5),
+            (R(2, 3, 4), None, None, None, None, True, 0.1, 1e-5),
+        ],
+        "convolution": [
+            (R(1, 2, 5), R(3, 2, 3), R(3), [1], [1], [1], False, [0], 1),
+            (R(1, 2, 5, 5), R(2, 3, 3, 3), None, [2, 2], [0, 0], [1, 1], True, [1, 1], 1),
+        ],
     }
     name = op._schema.name.removeprefix("aten::")
     for call in calls.get(name, [(R(2, 3),)]):
         *args, kwargs = call if isinstance(call[-1], dict) else (*call, {})
-        ours, theirs = _BINDINGS[op](*args, **kwargs), op(*args, **kwargs)
-        assert (ours.dtype, ours.shape, ours.stride()) == (theirs.dtype, theirs.shape, theirs.stride())
-        assert bits(ours) == bits(theirs)
+        with Ops() as ours_ran:
+            ours = _BINDINGS[op](*args, **kwargs)
+        with Ops() as theirs_ran:
+            theirs = op(*args, **kwargs)
+        assert ours_ran.seen == theirs_ran.seen
+        assert type(ours) is type(theirs)
+        for one, other in zip(pytree.tree_leaves(ours), pytree.tree_leaves(theirs), strict=True):
+            assert (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+            assert bits(one) == bits(other)
 
 
 def test_odd_constants() -> None:

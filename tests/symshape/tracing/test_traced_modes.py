@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 import torch
 from torch import nn
@@ -11,7 +9,7 @@ from torch.nn import functional as F
 
 import symshape
 from symshape.calls.modes import modes
-from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache, without_collections
+from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache
 from tests.symshape.eager import agree
 
 R = torch.randn
@@ -87,15 +85,3 @@ def test_a_run_without_autocast_is_the_run_itself() -> None:
     assert without_autocast(run, modes()) is run
     with torch.autocast("cpu", torch.bfloat16):
         assert without_autocast(run, modes()) is not run
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_the_collector_of_cycles_waits_and_is_put_back(enabled: bool) -> None:
-    before = gc.isenabled()
-    (gc.enable if enabled else gc.disable)()
-    try:
-        with without_collections():
-            assert not gc.isenabled()
-        assert gc.isenabled() is enabled
-    finally:
-        (gc.enable if before else gc.disable)()

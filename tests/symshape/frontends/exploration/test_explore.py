@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import symshape
-from guards import GuardSet
+from guards import GuardSet, Tree
 from symshape.explore.records import Report, Space
 
 
@@ -145,6 +145,18 @@ def test_compared_in_words() -> None:
     ((first, second, text),) = symshape.explore(compiled).report.spaces[0].comparisons
     assert (first, second) == (0, 1)
     assert "x.size(0) == 3" in text
+
+
+def test_a_tree() -> None:
+    tree: Tree[str] = Tree(["b", "s"])
+    tree.insert(GuardSet.read("s <= 64", "b * s <= 1024"), "short")
+    tree.insert(GuardSet.read("s >= 65", "b <= 4"), "long")
+    report = symshape.explore(tree).report
+    (space,) = report.spaces
+    assert [entry.label for entry in space.entries] == ["short", "long"]
+    assert [slot.top for slot in space.slots] == [16, 128]
+    assert space.tree is not None
+    assert symshape.explore(Tree(["n"])).report.spaces == []
 
 
 def test_as_data() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -132,3 +133,30 @@ def test_a_module_that_defines_the_names_keeps_its_own() -> None:
 def test_plain_values_are_judged_as_ever(value: Any, kinds: Any) -> None:
     assert plain_isinstance(value, kinds) == isinstance(value, kinds)
     assert PlainType(value) is type(value)
+
+
+_FUNCTIONS = {
+    "sqrt": lambda x: x / math.sqrt(x.shape[0]),
+    "log": lambda x: x * math.log(x.shape[0] + 1),
+    "log2": lambda x: x * math.log2(x.shape[0]) + math.sin(x.shape[0]),
+    "cos": lambda x: x * math.cos(math.pi * x.shape[0] / 7),
+    "exp": lambda x: x * math.exp(-x.shape[0] / 10),
+    "pow": lambda x: x * math.pow(x.shape[0], 0.3) + math.pow(1.1, x.shape[0]),
+    "plain": lambda x: x * math.sqrt(2) * math.pow(2, 3) + math.log(8, 2),
+}
+
+
+@pytest.mark.parametrize("name", _FUNCTIONS)
+def test_functions_of_math_are_formulas_of_sizes(name: str) -> None:
+    traced = symshape.trace(_FUNCTIONS[name], torch.rand(3))
+    assert not traced.guards
+    for n in (3, 5, 11, 1):
+        x = torch.rand(n)
+        assert torch.equal(traced(x), _FUNCTIONS[name](x))
+
+
+def test_the_product_of_a_size() -> None:
+    traced = symshape.trace(lambda x: x * x.shape.numel() + x.shape[:1].numel(), torch.ones(3, 4))
+    assert not traced.guards
+    x = torch.rand(5, 2)
+    assert torch.equal(traced(x), x * 10 + 5)

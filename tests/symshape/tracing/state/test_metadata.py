@@ -11,18 +11,18 @@ import pytest
 import torch
 from torch import nn
 
-from symshape.tracing.state import metadata
-from symshape.tracing.state.metadata import COMPILED, Metadata, of_tensor
+from symshape.tracing.state import compiled, metadata
+from symshape.tracing.state.metadata import Metadata, of_tensor
 
 CHECKS = ["compiled", "torch's", "none"]
 
 
 @pytest.fixture(params=CHECKS)
 def check(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "compiled" and COMPILED is None:
+    if request.param == "compiled" and compiled.METADATA is None:
         pytest.skip("not compiled for this torch")
     if request.param != "compiled":
-        monkeypatch.setattr(metadata, "COMPILED", None)
+        monkeypatch.setattr(compiled, "METADATA", None)
     if request.param == "none":
         monkeypatch.setattr(metadata, "_of_torch", lambda tensors: lambda *_: False)
     return str(request.param)
@@ -147,16 +147,15 @@ def test_no_tensors_at_all() -> None:
     assert Metadata([]).holds()
 
 
-@pytest.mark.skipif(COMPILED is None, reason="not compiled for this torch")
+@pytest.mark.skipif(compiled.METADATA is None, reason="not compiled for this torch")
 def test_what_is_compiled_takes_tensors_only_and_lets_them_go() -> None:
-    assert COMPILED is not None
     for wrong in ((1,), (object(),), ("text",), (torch.float32,)):
         with pytest.raises(TypeError, match="tensors"):
-            COMPILED(wrong)  # type: ignore[arg-type]
+            compiled.METADATA(wrong)
     with pytest.raises(TypeError):
-        COMPILED([torch.zeros(1)])  # type: ignore[arg-type]
+        compiled.METADATA([torch.zeros(1)])
     tensor: Any = torch.zeros(2)
-    tensor.owner = COMPILED((tensor,))  # a cycle
+    tensor.owner = compiled.METADATA((tensor,))  # a cycle
     gone = weakref.ref(tensor)
     assert tensor.owner.same()
     del tensor

@@ -1,11 +1,13 @@
-/* Whether tensors still have their metadata, in one pass over them: about 10 ns a tensor where torch's own check takes
-   100 to 250 (it fills a table of all tensors and allocates for each).
+/* What each call asks of tensors and dictionaries, in one pass over them (symshape/tracing/state/compiled.py).
 
    `Metadata(tensors)` notes the dispatch keys (which tell device and layout, conjugation and negation), dtype, device,
-   requires_grad, sizes and strides of each, and `same()` compares. A tensor is read through its Python object at each
-   call, since another may have been swapped in. setup.py builds this against the torch that is installed, and `TORCH`
-   says which: it is used with no other (symshape/tracing/state/metadata.py, which does without it, too). Only torch's
-   core is included: with the rest it would compile for half a minute. */
+   requires_grad, sizes and strides of each, and `same()` compares: 10 to 20 ns a tensor, where torch's own check takes
+   100 to 250 (it fills a table of all tensors and allocates for each). A tensor is read through its Python object at
+   each call, since another may have been swapped in. `Versions(dicts)` does the same with the numbers that CPython 3.11
+   gives to every change of a dictionary.
+
+   setup.py builds this against the torch that is installed, and `TORCH` says which: it is used with no other. Only
+   torch's core is included: with the rest it would compile for half a minute. */
 
 #include <Python.h>
 #include <c10/core/TensorImpl.h>
@@ -172,18 +174,141 @@ PyType_Slot SLOTS[] = {
     {0, nullptr},
 };
 
-PyType_Spec SPEC = {"symshape.tracing.state.compiled_metadata.Metadata", sizeof(Metadata), 0,
+PyType_Spec SPEC = {"symshape.tracing.state.compiled_checks.Metadata", sizeof(Metadata), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, SLOTS};
 
-PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "compiled_metadata", "Whether tensors still have their metadata.", -1};
+PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "compiled_checks", "Whether tensors still have their metadata.", -1};
+
+#if PY_VERSION_HEX < 0x030C0000  // later versions of Python may write attributes past the number of a dictionary
+
+/* Whether dictionaries were written at all: CPython numbers every change, and no number comes twice. */
+struct Versions {
+    PyObject_HEAD
+    PyObject *dicts;  // a tuple
+    std::vector<uint64_t> *numbers;
+};
+
+inline uint64_t number_of(PyObject *dict)
+{
+    return reinterpret_cast<PyDictObject *>(dict)->ma_version_tag;
+}
+
+PyObject *versions_new(PyTypeObject *type, PyObject *args, PyObject *)
+{
+    PyObject *dicts;
+    if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &dicts))
+        return nullptr;
+    auto *self = reinterpret_cast<Versions *>(type->tp_alloc(type, 0));
+    if (!self)
+        return nullptr;
+    self->dicts = Py_NewRef(dicts);
+    self->numbers = new (std::nothrow) std::vector<uint64_t>(PyTuple_GET_SIZE(dicts));
+    for (Py_ssize_t i = 0; self->numbers && i < PyTuple_GET_SIZE(dicts); i++) {
+        PyObject *dict = PyTuple_GET_ITEM(dicts, i);
+        if (!PyDict_Check(dict)) {
+            PyErr_SetString(PyExc_TypeError, "only dictionaries have a number for each change");
+            Py_DECREF(self);
+            return nullptr;
+        }
+        (*self->numbers)[i] = number_of(dict);
+    }
+    return reinterpret_cast<PyObject *>(self);
+}
+
+PyObject *versions_unchanged(PyObject *object, PyObject *)
+{
+    const auto *self = reinterpret_cast<Versions *>(object);
+    if (!self->dicts || !self->numbers)
+        Py_RETURN_FALSE;
+    const uint64_t *numbers = self->numbers->data();
+    PyObject *const *dicts = &PyTuple_GET_ITEM(self->dicts, 0);
+    uint64_t different = 0;
+    for (size_t i = 0; i < self->numbers->size(); i++)
+        different |= numbers[i] ^ number_of(dicts[i]);
+    return PyBool_FromLong(different == 0);
+}
+
+PyObject *versions_numbers(PyObject *object, PyObject *)
+{
+    const auto *self = reinterpret_cast<Versions *>(object);
+    const size_t size = self->numbers ? self->numbers->size() : 0;
+    PyObject *found = PyList_New(size);
+    for (size_t i = 0; found && i < size; i++) {
+        PyObject *number = PyLong_FromUnsignedLongLong((*self->numbers)[i]);
+        if (!number)
+            Py_CLEAR(found);
+        else
+            PyList_SET_ITEM(found, i, number);
+    }
+    return found;
+}
+
+int versions_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(reinterpret_cast<Versions *>(object)->dicts);
+    return 0;
+}
+
+int versions_clear(PyObject *object)
+{
+    Py_CLEAR(reinterpret_cast<Versions *>(object)->dicts);
+    return 0;
+}
+
+void versions_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    versions_clear(object);
+    delete reinterpret_cast<Versions *>(object)->numbers;
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+PyMethodDef VERSIONS_METHODS[] = {
+    {"unchanged", versions_unchanged, METH_O, "Whether none of the dictionaries was written; the argument is ignored."},
+    {"numbers", versions_numbers, METH_NOARGS, "The number of each dictionary as it was."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot VERSIONS_SLOTS[] = {
+    {Py_tp_doc, const_cast<char *>("The numbers of a tuple of dictionaries at one moment.")},
+    {Py_tp_new, reinterpret_cast<void *>(versions_new)},
+    {Py_tp_methods, VERSIONS_METHODS},
+    {Py_tp_traverse, reinterpret_cast<void *>(versions_traverse)},
+    {Py_tp_clear, reinterpret_cast<void *>(versions_clear)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(versions_dealloc)},
+    {0, nullptr},
+};
+
+PyType_Spec VERSIONS_SPEC = {"symshape.tracing.state.compiled_checks.Versions", sizeof(Versions), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, VERSIONS_SLOTS};
+
+bool add_versions(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&VERSIONS_SPEC);
+    const bool added = type && PyModule_AddObjectRef(module, "Versions", type) == 0;
+    Py_XDECREF(type);
+    return added;
+}
+
+#else
+
+bool add_versions(PyObject *module)
+{
+    return PyModule_AddObjectRef(module, "Versions", Py_None) == 0;
+}
+
+#endif
 
 }  // namespace
 
-PyMODINIT_FUNC PyInit_compiled_metadata(void)
+PyMODINIT_FUNC PyInit_compiled_checks(void)
 {
     PyObject *module = PyModule_Create(&MODULE), *type = PyType_FromSpec(&SPEC);
     if (!module || !type || PyModule_AddObjectRef(module, "Metadata", type) < 0 ||
-        PyModule_AddStringConstant(module, "TORCH", SYMSHAPE_TORCH) < 0)
+        PyModule_AddStringConstant(module, "TORCH", SYMSHAPE_TORCH) < 0 || !add_versions(module))
         Py_CLEAR(module);
     Py_XDECREF(type);
     return module;

@@ -1,0 +1,190 @@
+"""``symshape trace``, ``symshape explain`` and ``symshape report``: words, options and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+import guards
+from guards.errors import GuardsError
+from symshape.errors import InputError, SymShapeError
+from symshape.explore.tables import Table, guards_table, inputs_table, outputs_table, symbols_table
+from symshape.explore.terminal import terminal_table
+from symshape.frontends.cli.example_programs import traced_program
+from symshape.frontends.cli.sizes import read_dynamic, read_sizes
+from symshape.frontends.trace import Traced
+from symshape.planning.bucket_plan import BucketPlan
+
+_PROGRAM = "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, kwargs[, dynamic]])."
+_DYNAMIC = "A size that varies, such as ids.0=batch, or ids.1=length:8:512 with bounds. Default: what the factory says."
+_USAGE = 2
+FORMAT, VERSION = "symshape trace", 1
+
+
+def trace(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
+    dynamic: Annotated[
+        list[str] | None, typer.Option("--dynamic", "-d", metavar="ARG.DIM=NAME[:LOW:HIGH]", help=_DYNAMIC)
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page to look at in a browser here.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of tables; `symshape report` shows it again.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 40,
+) -> None:
+    """Trace a program and show its symbols, guards and outputs.
+
+    Example: symshape trace my_model:example --dynamic ids.0=batch:1:64 --dynamic ids.1=length --html trace.html
+    """
+    console = Console()
+    try:
+        wanted = read_dynamic(dynamic or [])
+        save = None if html is None else _writer(html)
+        with console.status("tracing", spinner="dots"):
+            traced = traced_program(program, wanted)
+        if save is not None:
+            save(traced)
+    except (SymShapeError, ValueError, OSError) as error:
+        typer.echo(f"symshape trace: {error}", err=True)
+        raise typer.Exit(_USAGE) from None
+    if as_json:
+        typer.echo(json.dumps(document_of(traced), indent=1))
+        return
+    _show(console, document_of(traced), limit)
+    if html is not None:
+        console.print(Text(f"written: {html}", "dim"))
+
+
+def explain(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
+    size: Annotated[
+        list[str],
+        typer.Option("--size", "-s", metavar="ARG=SIZES", help="Sizes of the call: ids=4,128 or k=3, or a symbol's."),
+    ],
+    dynamic: Annotated[
+        list[str] | None, typer.Option("--dynamic", "-d", metavar="ARG.DIM=NAME[:LOW:HIGH]", help=_DYNAMIC)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")] = False,
+) -> None:
+    """Say whether a call of these sizes may run the traced program (exit code 0), or why not (1).
+
+    Example: symshape explain my_model:example --size ids=0,5
+    """
+    try:
+        wanted, sizes = read_dynamic(dynamic or []), read_sizes(size)
+        with Console().status("tracing", spinner="dots"):
+            traced = traced_program(program, wanted)
+        reasons = traced.explain(sizes=sizes)
+    except (SymShapeError, ValueError) as error:
+        typer.echo(f"symshape explain: {error}", err=True)
+        raise typer.Exit(_USAGE) from None
+    if as_json:
+        typer.echo(json.dumps({"fits": not reasons, "reasons": reasons}, indent=1))
+    else:
+        console = Console(soft_wrap=True)
+        console.print(Text("it fits", "green") if not reasons else Text("it does not fit:", "red"))
+        for reason in reasons:
+            console.print(Text(f"  {reason}"))
+    raise typer.Exit(1 if reasons else 0)
+
+
+def report(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What trace --json, plan --output or to_json wrote.")],
+    limit: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 40,
+) -> None:
+    """Show a stored trace, plan of buckets, or guard set.
+
+    Example: symshape trace gpt2 --json > trace.json; symshape report trace.json
+    """
+    console = Console()
+    try:
+        text = file.read_text(encoding="utf-8")
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"{file} holds no JSON: {error}") from None
+        kind = data.get("format") if isinstance(data, dict) else None
+        if kind == FORMAT:
+            _show(console, checked(data), limit)
+        elif kind == "guards":
+            console.print(Text(str(guards.from_json(text))))
+        elif isinstance(data, dict) and "caps" in data:
+            console.print(terminal_table(BucketPlan.from_json(text).table(), limit=limit))
+        else:
+            raise InputError(f"{file} holds none of what symshape writes: a trace, a plan or a guard set")
+    except (SymShapeError, GuardsError, OSError, UnicodeDecodeError) as error:
+        typer.echo(f"symshape report: {error}", err=True)
+        raise typer.Exit(_USAGE) from None
+
+
+def _writer(path: Path) -> Any:
+    """What writes the page of a trace: checked before anything is traced.
+
+    Raises:
+        InputError: this installation cannot make pages, or there is no such folder.
+    """
+    if not path.resolve().parent.is_dir():
+        raise InputError(f"--html {path}: there is no folder {path.resolve().parent}")
+    explore = getattr(importlib.import_module("symshape"), "explore", None)
+    if not callable(explore):
+        raise InputError("--html needs symshape.explore, which this version does not have; --json writes the data")
+    return lambda traced: explore(traced).save(str(path))
+
+
+def document_of(traced: Traced) -> dict[str, Any]:
+    """A trace as plain data, for JSON."""
+    program = traced.program
+    found: dict[str, Any] = {"format": FORMAT, "version": VERSION, "program": program.name}
+    found["ops"] = len(program.graph.nodes)
+    found["symbols"] = [
+        {
+            "name": symbol.name,
+            "example": symbol.hint,
+            "read_from": [source.text() for source in symbol.sources],
+        }
+        for symbol in program.symbols.values()
+    ]
+    found["guards"] = [
+        {"condition": guard.text(), "needed_by": str(guard.origin) if guard.origin else ""} for guard in program.guards
+    ]
+    tables = (symbols_table(program), inputs_table(program), guards_table(program), outputs_table(program))
+    found["tables"] = [
+        {"title": each.title, "columns": list(each.columns), "rows": [list(row) for row in each.rows]}
+        for each in tables
+    ]
+    return found
+
+
+def checked(data: dict[str, Any]) -> dict[str, Any]:
+    """A stored trace, after a look at whether it is one.
+
+    Raises:
+        InputError: a part is missing or of another kind, or the version is another.
+    """
+    if data.get("version") != VERSION:
+        raise InputError(f"a trace of version {data.get('version')!r}; this reads version {VERSION}: write it again")
+    if not isinstance(data.get("program"), str) or not isinstance(data.get("tables"), list):
+        raise InputError("a stored trace needs the name of its program and its tables")
+    for table in data["tables"]:
+        rows = table.get("rows") if isinstance(table, dict) else None
+        columns = table.get("columns") if isinstance(table, dict) else None
+        if not isinstance(columns, list) or not isinstance(rows, list) or not isinstance(table.get("title"), str):
+            raise InputError("a table of a stored trace needs a title, columns and rows")
+        if any(not isinstance(row, list) or len(row) != len(columns) for row in rows):
+            raise InputError(f"a row of the table {table['title']!r} has not {len(columns)} cells")
+    return data
+
+
+def _show(console: Console, data: dict[str, Any], limit: int) -> None:
+    console.print(Text(f"{data['program']}: {data.get('ops', '?')} ops", "bold"))
+    for each in data["tables"]:
+        rows = tuple(tuple(map(str, row)) for row in each["rows"])
+        console.print(terminal_table(Table(each["title"], tuple(map(str, each["columns"])), rows), limit=limit))

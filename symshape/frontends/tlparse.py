@@ -1,0 +1,33 @@
+"""Traced programs as artefacts of ``TORCH_TRACE``, which tlparse shows: the one place with torch's structured log.
+
+``torch._logging.trace_structured`` and ``torch._logging._internal.trace_log`` are private; checked on 2.11 to 2.13.
+Where they are missing, nothing is written.
+"""
+
+from __future__ import annotations
+
+import torch._logging
+import torch._logging._internal
+
+from symshape.graph.program import Program
+from symshape.graph.text import text
+
+
+def recorded(program: Program) -> Program:
+    """The program itself, after its ops and guards were written as artefacts, if somebody collects them."""
+    log = getattr(torch._logging._internal, "trace_log", None)
+    write = getattr(torch._logging, "trace_structured", None)
+    if log is not None and log.handlers and write is not None:
+        for what, payload in (("graph", text(program.graph)), ("guards", program.guards.text() or "no guards")):
+            _artefact(write, f"symshape_{program.name}_{what}", payload)
+    return program
+
+
+def _artefact(write: object, name: str, payload: str) -> None:
+    assert callable(write)
+    write(
+        "artifact",
+        metadata_fn=lambda: {"name": name, "encoding": "string"},
+        payload_fn=lambda: payload,
+        expect_trace_id=False,
+    )

@@ -1,0 +1,95 @@
+"""The widget in JupyterLab, with a real kernel: ``make jupyterlab``."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.discovery import REPOSITORY
+from tests.symshape.explore.browser import Page, windows
+
+pytestmark = pytest.mark.slow
+
+CELL = """\
+import torch, symshape
+double = symshape.compile(lambda x: x * 2 if x.size(0) > 3 else x)
+for n in (8, 5, 2):
+    double(torch.ones(n))
+symshape.explore(double)"""
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    yield from windows()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a JupyterLab on this machine alone, with the kernel of this Python and one notebook."""
+    jupyter = os.environ.get("SYMSHAPE_JUPYTER")
+    if jupyter is None:
+        pytest.skip("there is no JupyterLab: `make jupyterlab`")
+    folder = tmp_path_factory.mktemp("lab")
+    kernels = folder / "kernels" / "ours"
+    kernels.mkdir(parents=True)
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": argv, "display_name": "ours", "language": "python", "env": {"PYTHONPATH": str(REPOSITORY)}}
+    (kernels / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
+    notebook.metadata["kernelspec"] = {"name": "ours", "display_name": "ours", "language": "python"}
+    nbformat.write(notebook, folder / "look.ipynb")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--no-browser", "--ip=127.0.0.1", f"--port={port}", "--IdentityProvider.token=", "--allow-root"]
+    environment = {**os.environ, "JUPYTER_PATH": str(folder), "JUPYTER_CONFIG_DIR": str(folder / "config")}
+    command = [jupyter, "lab", *options, f"--ServerApp.root_dir={folder}"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        _until_it_answers(f"{address}/api/status", folder / "log")
+        yield address
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _until_it_answers(url: str, log: Path) -> None:
+    until = time.monotonic() + 90
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            assert time.monotonic() < until, log.read_text()[-2000:]
+            time.sleep(0.5)
+
+
+def test_the_widget_is_alive(page: Page, server: str) -> None:
+    size = {"width": 1280, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    page.driver.get(f"{server}/lab/tree/look.ipynb")
+    page.wait("return document.querySelector('.jp-Notebook .cm-content') != null", 90)
+    page.wait("return document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'", 90)
+    page.driver.find_element("css selector", "[data-command='runmenu:run'], [data-jp-item-name='run'] button").click()
+    page.wait("return document.querySelector('.symshape h1') != null", 180)
+    assert "compiled function" in page.driver.execute_script("return document.querySelector('.symshape h1').innerText")
+    slide = """
+    const slider = document.querySelector(".symshape input[type=range]");
+    slider.value = arguments[0];
+    slider.dispatchEvent(new Event("input"));
+    return document.querySelector(".symshape .answer").innerText;
+    """
+    said = {n: page.driver.execute_script(slide, n) for n in (8, 6, 1)}
+    assert {n: text.split(" serves")[0] for n, text in said.items()} == {8: "entry 0", 6: "entry 1", 1: "entry 2"}

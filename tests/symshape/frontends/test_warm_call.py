@@ -1,0 +1,108 @@
+"""What a warm call runs outside the graph, counted: functions of Python's and C's, whatever the clock says."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch._dynamo  # what is watched, is watched by its guards
+from torch import nn
+
+import symshape
+from symshape.tracing.state import compiled
+
+WARM = 24
+"""Calls after which the state is watched."""
+
+
+def _counted(call: Callable[[], Any]) -> Counter[str]:
+    """How often functions are called, by name."""
+    found: Counter[str] = Counter()
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        if event == "call":
+            found[f"{frame.f_code.co_name} in {frame.f_code.co_filename.rpartition('/')[2]}"] += 1
+        elif event == "c_call":
+            found[f"C: {argument.__name__}"] += 1
+
+    sys.setprofile(profile)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    del found["C: setprofile"]
+    return found
+
+
+def _net(depth: int) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU()) for _ in range(depth))).eval()
+
+
+def _warm(depth: int, run: bool = False) -> Any:
+    """A compiled network, watched, whose graph is not run."""
+    module = symshape.compile(_net(depth), dynamic=True)
+    x = torch.ones(3, 4)
+    with torch.no_grad():
+        for _ in range(WARM):
+            module(x)
+    compiled = symshape.compiled_of(module)
+    (entry,) = compiled.entries
+    compiled._cache.clock = 1  # far from the call that times itself
+    flat = entry.run((x,), (3, 4))
+    if not run:
+        entry.run = lambda leaves, values: flat
+    return module
+
+
+@pytest.mark.skipif(compiled.METADATA is None, reason="the check of tensors is not compiled for this torch")
+def test_a_warm_call_of_a_module_takes_as_many_calls_however_deep_it_is() -> None:
+    x = torch.ones(3, 4)
+    counted = []
+    with torch.no_grad():
+        for depth in (12, 60):
+            module = _warm(depth)
+            module(x)
+            counted.append(_counted(lambda module=module: module(x)))
+    assert counted[0] == counted[1]
+    assert counted[0].total() <= 24, counted[0]
+
+
+def test_a_call_of_new_sizes_takes_few_calls() -> None:
+    module = _warm(12)
+    with torch.no_grad():
+        for size in (5, 6):
+            module(torch.ones(size, 4))
+        x = torch.ones(7, 4)
+        counted = _counted(lambda: module(x))
+    assert symshape.compiled_of(module).stats().traces == 1
+    assert counted.total() <= 100, counted
+
+
+def test_the_state_of_a_watched_module_is_asked_for_in_one_pass() -> None:
+    module = _warm(40)
+    with torch.no_grad():
+        module(torch.ones(3, 4))
+        counted = _counted(lambda: module(torch.ones(3, 4)))
+    assert counted["C: check"] + counted["C: unchanged"] == 1  # torch's or ours
+    assert counted["holds in comparison.py"] == 0
+
+
+def test_it_is_still_right() -> None:
+    module, plain = _warm(12, run=True), _net(12)
+    with torch.no_grad():
+        for size in (3, 5, 3):
+            x = torch.randn(size, 4)
+            assert torch.equal(module(x), plain(x))
+        for each in (module, plain):
+            each[3][0].weight.mul_(2)
+        assert torch.equal(module(x), plain(x))
+        for each in (module, plain):
+            each[5][0].weight.data = torch.ones(8, 4)[::2]
+        assert torch.equal(module(x), plain(x))
+        for each in (module, plain):
+            each[7][2] = nn.Tanh()
+        assert torch.equal(module(x), plain(x))
