@@ -31,7 +31,9 @@ CONFINED = {
     "matplotlib": {"symshape.explore"},
     "numpy": {"symshape.explore"},
     "rich": {"symshape.explore", "symshape.frontends.cli"},
+    "fsspec": {"symshape.store.remote"},
     "platformdirs": {"symshape.store.disk"},
+    "redis": {"symshape.store.remote"},
     "transformers": {"symshape.explore", "symshape.frontends.cli"},
     "typer": {"symshape.frontends.cli"},
 }

@@ -61,7 +61,8 @@ def _quick(kind: type, made: Any, children: Sequence[Any], construct: Callable[[
     places = {id(child): f"a{position}" for position, child in enumerate(children)}
     if type(made) is not kind or len(places) < len(children) or not isinstance(children[0], torch.Tensor):
         return None
-    items, attributes = list(OrderedDict.items(made)), list(made.__dict__.items())
+    dictionary: Any = OrderedDict  # its own items, whatever the class makes of them
+    items, attributes = list(dictionary.items(made)), list(made.__dict__.items())
     values = [value for _, value in items + attributes]
     if any(type(name) is not str for name, _ in items + attributes):
         return None

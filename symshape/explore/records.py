@@ -253,7 +253,7 @@ class MomentRecord:
     Attributes:
         call: the number of the call in which it happened.
         seconds: after the first thing that is remembered.
-        kind: ``trace``, ``new sizes``, ``fallback``, ``evicted``, ``captured``.
+        kind: ``trace``, ``new sizes``, ``fallback`` or ``evicted``.
         entry: the number of the entry, if it is about one.
         sizes: the call's integers, in words.
         text: why.

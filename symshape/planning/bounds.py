@@ -1,14 +1,17 @@
 """A bound under which no plan on a grid can come, however its caps are placed.
 
-Any caps lie in no more different rows than there are caps.  So no plan is cheaper than one whose caps are whole rows,
-in which every call takes the cheapest place of the row that holds it; and the best of those is found by dynamic
-programming.  The same holds for columns; the greater of the two is the bound.
+The rows in which caps lie cut the grid into bands.  A call of a band takes a cap in the band's last row or beyond: at
+least the price there, and of no more caps than there are, less one for each band below.  So what a band costs is at
+least what the best so many caps along its last row cost (``one_symbol``), and the bands that cost least in sum are
+found by dynamic programming.  Columns give a bound too, with caps that are whole columns; the greater one counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+
+from symshape.planning.one_symbol import choose_caps
 
 Number = int | float
 
@@ -27,7 +30,7 @@ def least_cost(
 
     >>> calls = {(0, 0): 9, (0, 1): 1, (1, 0): 9, (1, 1): 1}
     >>> [least_cost(calls, 2, 2, lambda i, j: (i + 1) * (10 * j + 1), k) for k in (1, 2)]
-    [330, 60]
+    [440, 80]
     """
     cheapest: list[list[Number]] = [[price(row, column) for column in range(columns)] for row in range(rows)]
     for row in range(rows - 1, -1, -1):  # the cheapest place that holds this one
@@ -36,9 +39,36 @@ def least_cost(
             after += [cheapest[row + 1][column]] if row + 1 < rows else []
             after += [cheapest[row][column + 1]] if column + 1 < columns else []
             cheapest[row][column] = min(after)
+    counts = {cell: count for cell, count in counts.items() if count}
+    rows, columns = (1 + max((cell[at] for cell in counts), default=-1) for at in range(2))
+    if not rows:
+        return 0
+    cheapest = [row[:columns] for row in cheapest[:rows]]  # beyond the last calls no cap is better
     turned = [list(column) for column in zip(*cheapest, strict=True)]
     flipped = {(column, row): count for (row, column), count in counts.items()}
-    return max(_by_rows(counts, cheapest, most), _by_rows(flipped, turned, most))
+    return max(_by_bands(counts, cheapest, most), _by_rows(flipped, turned, most))
+
+
+def _by_bands(counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence[Number]], most: int) -> Number:
+    """The least sum over bands of rows, each served by caps along its last row: ``cheapest`` rises along both sides."""
+    rows, columns = len(cheapest), len(cheapest[0])
+    best: list[dict[int, Number]] = [{0: 0}, *({} for _ in range(rows))]  # by the rows done: by bands, the least sum
+    for last in range(rows):
+        band = [0] * columns
+        for first in range(last, -1, -1):
+            for column in range(columns):
+                band[column] += counts.get((first, column), 0)
+            used = [column for column in range(columns) if band[column]]
+            choices = choose_caps([band[c] for c in used], [cheapest[last][c] for c in used], most) if used else None
+            found = [] if choices is None else [cost for cost in choices.costs if cost is not None]
+            least = list(accumulate(found, min))
+            for below, cost in best[first].items():
+                if least and below >= most:
+                    continue
+                total = cost + least[min(most - below, len(least)) - 1] if least else cost
+                bands = below + bool(least)  # nobody needs a cap for a band without calls
+                best[last + 1][bands] = min(best[last + 1].get(bands, total), total)
+    return min(best[rows].values())
 
 
 def _by_rows(counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence[Number]], most: int) -> Number:

@@ -18,6 +18,7 @@ from symshape.graph.program import Program, Slot
 from symshape.runtime.cache import Entry, EntryCache
 from symshape.tracing.capture import wait_for_traces
 from symshape.tracing.state.changes import changing_floats
+from symshape.tracing.state.snapshot import State
 
 _TRACES = 8
 """Traces with variables before a function is asked whether it is traced at every other call."""
@@ -167,8 +168,11 @@ def _numbers(program: Program, layout: Layout, cache: EntryCache) -> list[Number
     """Places that hold another float than they did for a program before, and that are no variables yet."""
     known = {each.where for each in (*layout.variables, *program.variables)}
     found: dict[Any, Number] = {}
-    for each in cache.entries:
-        for number in changing_floats(program.state, each.program.state):
+    now, others = program.state, [each.program.state for each in cache.entries]
+    for then in others:
+        if not isinstance(now, State) or not isinstance(then, State):
+            continue
+        for number in changing_floats(now, then):
             if number.where not in known:
                 found[number.where] = number
     return list(found.values())

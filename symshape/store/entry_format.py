@@ -124,12 +124,11 @@ def _symbol_to_json(symbol: Symbol, slots: Sequence[Slot]) -> Json:
     sources = [each.source for each in slots]
     birth = None if symbol.birth is None else list(attrs.astuple(symbol.birth))
     where = [sources.index(each) for each in symbol.sources]
-    policy: Policy = symbol.policy
-    return [symbol.name, symbol.hint, where, policy.value, birth, symbol.description]
+    return [symbol.name, symbol.hint, where, symbol.policy.value, birth, symbol.description]
 
 
 def _devices(graph: Graph) -> set[torch.device]:
-    values = [each.value for each in (*graph.inputs, *graph.lifted)]
+    values: list[Value] = [each.value for each in graph.inputs] + [each.value for each in graph.lifted]
     values += [each for node in graph.nodes for each in node.outputs if each is not None]
     return {each.spec.device for each in values}
 

@@ -79,12 +79,14 @@ class Ranks:
         if self._board is not None:
             return self._board
         import torch.distributed as dist
+        from torch.distributed import distributed_c10d
 
         if not dist.is_available() or not dist.is_initialized():
             raise RankError("store=Ranks() needs a process group: call torch.distributed.init_process_group() first")
-        group = self._group or dist.group.WORLD
-        found = dist.distributed_c10d._get_process_group_store(group)  # (private; checked on 2.11 to 2.13)
-        return dist.PrefixStore("symshape", found), dist.get_rank(group), dist.get_world_size(group)
+        group: Any = self._group or dist.group.WORLD
+        found = distributed_c10d._get_process_group_store(group)  # (private; checked on 2.11 to 2.13)
+        board: Any = distributed_c10d.PrefixStore("symshape", found)
+        return board, dist.get_rank(group), dist.get_world_size(group)
 
     def meeting(self, name: str) -> Meeting:
         """The meeting for the next compiled function of this process, which is called so."""

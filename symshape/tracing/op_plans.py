@@ -11,6 +11,7 @@ from torch._ops import OpOverload
 
 import meta_fns
 from meta_fns.core import registry
+from symshape.tracing.special_ops import SPECIAL
 
 aten = torch.ops.aten
 _PICK_AND_ORDER = frozenset(
@@ -60,7 +61,6 @@ class OpPlan:
     returns: bool
 
 
-_SPECIAL = frozenset((aten.lift_fresh.default, aten._to_copy.default, aten._local_scalar_dense.default))
 _LAZY = frozenset((aten._conj.default, aten._neg_view.default))
 _plans: dict[int, OpPlan] = {}
 """By ``id`` of the overload, which its plan keeps alive (hashing an overload runs Python code)."""
@@ -85,7 +85,7 @@ def _made(op: OpOverload) -> OpPlan:
         aliasing.names,
         any(owner is not None for owner in aliasing.view_of),
         op in _PICK_AND_ORDER,
-        op in _SPECIAL or op.namespace == "profiler",
+        op in SPECIAL or op.namespace == "profiler",
         op in _LAZY,
         op._schema.is_mutable,
         torch.Tag.inplace_view in op.tags,

@@ -35,7 +35,7 @@ def outside_transforms() -> AbstractContextManager[object]:
     """
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-    return temporarily_clear_interpreter_stack()  # type: ignore[no-any-return]
+    return temporarily_clear_interpreter_stack()
 
 
 @contextmanager

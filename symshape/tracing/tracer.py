@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import attrs
@@ -20,20 +20,19 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value, values_in
-from symshape.tracing.contents import Contents, Unknown
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
-from symshape.tracing.lifting import Lifting, outside_modes
+from symshape.tracing.lifting import Lifting
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.op_plans import OpPlan, plan_of
-from symshape.tracing.state.places import MISSING
+from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
+from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.unknowns import Counts, Unknowns
 from symshape.user_code import user_location
 
@@ -151,8 +150,8 @@ class Tracer:
         """One ATen op: infer its outputs, write it down, answer symbolic tensors."""
         plan = plan_of(op)
         if plan.special:
-            answer, args = self._special(op, args, kwargs)
-            if answer is not MISSING:
+            answer, args = special(self, op, args, kwargs)
+            if answer is not UNANSWERED:
                 return answer
         specs, values = self._op_arguments.both(args)
         if kwargs:
@@ -180,27 +179,6 @@ class Tracer:
         finally:
             env.current_op, env.current_rule = outer
         return self._record(call, result, start, unknowns)
-
-    def _special(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
-        """The answer of an op that needs no node, or ``MISSING`` with the arguments to go on with."""
-        if op is aten.lift_fresh.default:
-            if type(args[0]) is not SymbolicTensor:
-                return self.lifting.constant(args[0], self), args
-        elif op is aten._to_copy.default:
-            if isinstance(args[0], (bool, int, float, complex)):  # vmap's: 2 in y * 2
-                with outside_modes():
-                    number = torch.tensor(args[0])
-                args = (self.lifting.constant(number, self), *args[1:])
-        elif op is aten._local_scalar_dense.default:
-            if type(args[0]) is SymbolicTensor:
-                if args[0]._known is not None:
-                    return args[0]._known.item(), args
-                with suppress(Unknown):
-                    return outward(Contents(self.env, self.steps, self.lifting.lifted).item(args[0]._value)), args
-        else:  # a label for who watches the program run: the trace has it, the graph needs none
-            with outside_modes():
-                return op(*args, **kwargs), args
-        return MISSING, args
 
     def _record(self, call: OpCall, result: Any, start: int, unknowns: Unknowns | None = None) -> Any:
         """Wraps the rule's result, in the shape in which the op returns it, and writes the node down at ``start``.

@@ -100,3 +100,21 @@ def test_auto_is_right_in_a_stream() -> None:
             for mine, theirs in zip(tensors(run(*arguments)), tensors(model(*arguments)), strict=True):
                 assert_same(mine, theirs, f"call {number}", tolerance=2e-3)
     print(symshape.backend_report())
+
+
+def test_indices_that_eager_does_not_look_at() -> None:
+    """On the device an index out of range would end the process."""
+    wrong = torch.tensor([7_000, -9_000], device="cuda")
+    programs = (
+        lambda x, i: x[:, 1:].index_select(0, i),
+        lambda x, i: x[:, 1:][i] * 2,
+        lambda x, i: torch.nn.functional.embedding(i, x[:, 1:]) + 1,
+    )
+    for program in programs:
+        run = symshape.compile(program, dynamic={"x": {1: "n"}}, runner="padded")
+        with torch.no_grad():
+            for n in (5, 6, 1):
+                x = torch.randn(4, n, device="cuda")
+                index = wrong if n == 1 else torch.tensor([3, 0], device="cuda")
+                assert_same(run(x, index), program(x, index), f"{n} columns")
+            torch.cuda.synchronize()

@@ -1,6 +1,6 @@
 // The history of a cache: what was traced, when, for which sizes and why; which sizes came how often.
 
-const LANES = ["trace", "new sizes", "fallback", "captured", "evicted"];
+const LANES = ["trace", "new sizes", "fallback", "evicted"];
 
 class Timeline {
   constructor(app) {

@@ -138,7 +138,7 @@ def _flat(padded: PaddedGraph) -> Iterator[Any]:
         yield from each.value.spec.sizes
         yield _Named("end")
     for term, size in zip(padded.sizes, graph.inputs[len(inputs) :], strict=True):
-        yield _Named(term, size.value.index)
+        yield _Named(str(term), size.value.index)
     for lifted in graph.lifted:
         yield _Named(lifted.value.index, id(lifted.tensor))
     for node in graph.nodes:

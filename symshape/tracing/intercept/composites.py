@@ -24,6 +24,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
+_unsafe_view = aten._unsafe_view.default  # by the packet, torch looks for the overload at each call
 _torch_max_pool1d = torch.nn.functional.max_pool1d
 
 
@@ -51,7 +52,7 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
     outer = [outward(size) for size in sizes]
     if viewable:
         return tensor.view(outer)
-    copy = aten._unsafe_view(tensor.clone(memory_format=torch.contiguous_format), outer)
+    copy = _unsafe_view(tensor.clone(memory_format=torch.contiguous_format), outer)
     question = functools.partial(view_strides_asking, spec.sizes, spec.strides, sizes)
     tracer = tensor._tracer
     tracer.copies.append(Copied(len(tracer.steps), tensor._value, copy._value, question, user_location()))
@@ -165,7 +166,7 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A
         batch = broadcast(a.sizes[:-2], b.sizes[:-2])
         result = torch.bmm(_batched(input, a, batch), _batched(other, b, batch))
         sizes = (*batch, a.sizes[-2], b.sizes[-1])
-    return aten._unsafe_view(result, [outward(size) for size in sizes])  # type: ignore[no-any-return]
+    return _unsafe_view(result, [outward(size) for size in sizes])  # type: ignore[no-any-return]
 
 
 def _torch_matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from symshape.calls import variables
 from symshape.calls.alike import NOTHING
 from symshape.calls.variables import CONTAINERS, Number, Variable, Where, containers_in, is_number
-from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, Place
+from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, Place, same_items
 from symshape.tracing.state.recorder import SYMBOLIC, Recorder
 from symshape.tracing.state.snapshot import State
 
@@ -158,14 +158,14 @@ def changing_floats(now: State, then: State) -> list[Number]:
             found.append(variables.Closure(each.owner, each.name))
         elif isinstance(each.owner, dict):
             found.append(variables.Entry(each.owner, each.key, each.name))
-    tables = {id(each.owner): each for each in then.containers if isinstance(each.owner, dict)}
-    for each in now.containers:
-        old = tables.get(id(each.owner))
-        if old is None or each.items[::2] != old.items[::2]:
+    tables = {id(each.owner): each.items for each in then.containers if isinstance(each.owner, dict)}
+    for table in now.containers:
+        items = tables.get(id(table.owner))
+        if items is None or not same_items(table.items[::2], items[::2]):
             continue
-        for key, one, other in zip(each.items[::2], each.items[1::2], old.items[1::2], strict=True):
+        for key, one, other in zip(items[::2], table.items[1::2], items[1::2], strict=True):
             if _differ(one, other):
-                found.append(variables.Entry(each.owner, key, f"{each.name}[{key!r}]"))
+                found.append(variables.Entry(table.owner, key, f"{table.name}[{key!r}]"))
     return [Number(each) for each in found]
 
 

@@ -118,16 +118,16 @@ def _load_attr(owner: Any, name: str) -> Any:
     return _instead.get(id(value), value)
 
 
-_WRAPPED = frozenset({"__class__", "__getattribute__", "__setattr__", "__delattr__"})
+_WRAPPED = frozenset({"__class__", "__getattribute__", "__setattr__", "__delattr__", "numel"})
 
 
 def _wrapped(owner: Any, name: str) -> Any:
     """An attribute by which others are read or written under names that no code spells."""
     if name == "__class__":
         return class_of(owner)
-    if name == "numel" and type(owner) is torch.Size:
-        return functools.partial(plain_numel, owner)
     value = getattr(owner, name)
+    if name == "numel":
+        return functools.partial(plain_numel, owner) if type(owner) is torch.Size else value
     if name == "__getattribute__":
         return _Reading(value, owner)
     return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)

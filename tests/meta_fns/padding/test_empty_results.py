@@ -80,3 +80,12 @@ def test_without_the_repair_it_would_be_seen(monkeypatch: pytest.MonkeyPatch) ->
     _, bucket = _bucket(CASES["index"])
     with pytest.raises((IndexError, RuntimeError)):
         _call(CASES["index"], bucket, torch.randn(5, 0, 4), WRONG, 0)
+
+
+def test_calls_of_an_empty_size_run_op_by_op() -> None:
+    compiled = symshape.compile(lambda x: x.cumsum(0) * 2, dynamic={"x": {0: "n"}}, runner="padded", fullgraph=True)
+    for n in (5, 0, 6):
+        x = torch.randn(n, 3)
+        assert_same(compiled(x), x.cumsum(0) * 2, f"{n} rows")
+    (entry,) = compiled.entries
+    assert {values[0] for values in entry.runner.served()} == {5, 6}  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ def test_never_above_the_best_of_all_plans() -> None:
         rows, columns = rng.randint(1, 3), rng.randint(1, 4)
         grid = list(itertools.product(range(rows), range(columns)))
         counts = {cell: rng.randint(1, 5) for cell in grid if rng.random() < 0.8}
-        counts[rows - 1, columns - 1] = 1
+        counts[rng.randrange(rows), rng.randrange(columns)] = 1
         rising = number % 2
         heights, widths = sorted(rng.sample(range(1, 9), rows)), sorted(rng.sample(range(1, 30), columns))
         prices = {(i, j): heights[i] * widths[j] if rising else rng.randint(0, 50) for i, j in grid}
@@ -29,7 +29,7 @@ def test_never_above_the_best_of_all_plans() -> None:
             bound = least_cost(counts, rows, columns, lambda i, j, prices=prices: prices[i, j], k)
             assert bound <= best
             shares.append(bound / best if best else 1.0)
-    assert sum(shares) / len(shares) > 0.85
+    assert sum(shares) / len(shares) > 0.9
 
 
 def _cost(

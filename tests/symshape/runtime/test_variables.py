@@ -137,7 +137,16 @@ def _fixes(owner: Any, x: torch.Tensor) -> torch.Tensor:
     return x + sum(range(owner.value))
 
 
-@pytest.mark.parametrize(("write", "value"), [(_turns, 0.0), (_grows, []), (_fixes, 0)])
+def test_a_float_that_turns_at_every_call_is_followed() -> None:
+    owner, other = _owner(value=0.0), _owner(value=0.0)
+    compiled = symshape.compile(lambda x: _turns(owner, x), fullgraph=True)
+    for _ in range(20):
+        assert torch.equal(compiled(X), _turns(other, X))
+        assert owner.value == other.value
+    assert compiled.stats().traces == 2
+
+
+@pytest.mark.parametrize(("write", "value"), [(_grows, []), (_fixes, 0)])
 def test_what_no_program_can_follow_is_given_up(write: Callable[..., Any], value: Any) -> None:
     """Right in every call; traced at a part of them only, and refused by name where that was asked for."""
     owner, other = _owner(value=copy.copy(value)), _owner(value=copy.copy(value))

@@ -57,7 +57,7 @@ def test_what_was_read_foretells_what_is_compiled_again() -> None:
     compiled(torch.ones(4), torch.ones(3), 2)
     rng = random.Random(4)
     served = missed = 0
-    for _ in range(60):
+    for _ in range(36):
         a, b, k = (rng.choice((0, 1, 2, rng.randint(0, 30))) for _ in "abk")
         values = {"a.size(0)": a, "b.size(0)": b, "a.stride(0)": 1, "b.stride(0)": 1, "k": k}
         found = _serving(compiled, values)
@@ -65,7 +65,7 @@ def test_what_was_read_foretells_what_is_compiled_again() -> None:
         compiled(torch.ones(a), torch.ones(b), k)
         assert (backend.graphs > before) is (found is None), values
         served, missed = served + (found is not None), missed + (found is None)
-    assert min(served, missed) > 4
+    assert min(served, missed) > 3
 
 
 def test_as_a_report() -> None:

@@ -34,7 +34,7 @@ def _attention(op: Any, *args: Any, keys: Any = None) -> Graph:
     def value(index: int, n: Any) -> Value:
         return Value(index, TensorSpec((batch, 4, n, 64), (256, 64, 256, 1), 0, torch.bfloat16, CUDA), object())
 
-    query, key, result = value(0, length), value(1, keys or length), value(2, length)
+    query, key, result = value(0, length), value(1, length if keys is None else keys), value(2, length)
     number = len(op._schema.returns)
     node = Node(op, (query, key, key, *args), {}, (result, *[None] * (number - 1)), False)
     _, tree = pytree.tree_flatten([0])
@@ -141,7 +141,7 @@ def test_a_users_mask_as_torch_prepares_it_on_cuda(op: Any, keep: torch.dtype, r
     torch.manual_seed(0)
     for batch, length in ((4, 21), (1, 1), (3, 8), (2, 16), (4, 7), (1, 20)):
         query, key = torch.randn(2, batch, 2, length, 4).unbind()
-        mask = torch.rand(batch, 1, 1 if rows == 1 else length, length) < 0.5
+        mask = torch.rand(batch, 1, 1 if isinstance(rows, int) else length, length) < 0.5
         mask[..., 0] = True
         given = mask if keep is torch.bool else torch.randn(mask.shape)
         bias = torch.zeros(mask.shape).masked_fill(~mask, -math.inf) if keep is torch.bool else given

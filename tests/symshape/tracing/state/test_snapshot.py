@@ -116,7 +116,8 @@ def test_a_changed_global(fn: Any, owner: Any, key: Any, value: Any) -> None:
         undo()
     assert traced.check(x)
     assert_same(fn, compiled, x)
-    assert compiled.stats().traces == 2
+    at_most = 3 if isinstance(value, float) else 2  # a float that changed is read at each call from then on
+    assert 2 <= compiled.stats().traces <= at_most
 
 
 def test_a_changed_variable_around_the_function() -> None:

@@ -29,7 +29,7 @@ class Pause:
 
 def _pause() -> None:
     _THERE.set()
-    assert _DONE.wait(10)
+    assert _DONE.wait(60)
 
 
 _pause.__code__ = _pause.__code__.replace(co_filename="<frozen pause>")  # as trusted as Python's own
@@ -44,7 +44,7 @@ def another_thread(write: Callable[[], object]) -> Iterator[None]:
 
     def run() -> None:
         try:
-            assert _THERE.wait(10)
+            assert _THERE.wait(60)
             write()
         except BaseException as error:
             trouble.append(error)

@@ -1,0 +1,51 @@
+"""The few ops that a tracer answers without a node, or whose arguments it changes, before it asks their rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import torch
+from torch._ops import OpOverload
+
+from symshape.tracing.contents import Contents, Unknown
+from symshape.tracing.lifting import Lifting, outside_modes
+from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace, outward
+
+aten = torch.ops.aten
+SPECIAL = frozenset((aten.lift_fresh.default, aten._to_copy.default, aten._local_scalar_dense.default))
+"""They; and every op of the profiler's."""
+UNANSWERED = object()
+
+
+class LiftingTrace(Trace, Protocol):
+    """What is needed of a tracer here."""
+
+    @property
+    def lifting(self) -> Lifting:
+        """Real tensors and constants."""
+
+
+def special(
+    trace: LiftingTrace, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Any, Sequence[Any]]:
+    """The answer of one of these ops, or ``UNANSWERED``; and the arguments to go on with."""
+    if op is aten.lift_fresh.default:
+        if type(args[0]) is not SymbolicTensor:
+            return trace.lifting.constant(args[0], trace), args
+    elif op is aten._to_copy.default:
+        if isinstance(args[0], (bool, int, float, complex)):  # vmap's: 2 in y * 2
+            with outside_modes():
+                number = torch.tensor(args[0])
+            args = (trace.lifting.constant(number, trace), *args[1:])
+    elif op is aten._local_scalar_dense.default:
+        if type(args[0]) is SymbolicTensor:
+            if args[0]._known is not None:
+                return args[0]._known.item(), args
+            with suppress(Unknown):
+                return outward(Contents(trace.env, trace.steps, trace.lifting.lifted).item(args[0]._value)), args
+    else:  # a label for who watches the program run: the trace has it, the graph needs none
+        with outside_modes():
+            return op(*args, **kwargs), args
+    return UNANSWERED, args
