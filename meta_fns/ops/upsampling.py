@@ -73,8 +73,8 @@ def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
     backward.__doc__ = f"The gradient of {name}."
     padding = None if name.endswith("_aa") else padded_resampling.upsample
     register(f"aten.{name}.default", upsample, name="resampling", padding=padding)
-    padding = None if name.endswith("_aa") else gradients.resampling
-    register(f"aten.{name}_backward.default", backward, name="gradient of resampling", padding=padding)
+    of_gradient = None if name.endswith("_aa") else gradients.resampling
+    register(f"aten.{name}_backward.default", backward, name="gradient of resampling", padding=of_gradient)
 
 
 for _n in (1, 2, 3):

@@ -40,6 +40,7 @@ def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced
     """
     if train and train not in OPTIMIZERS:
         raise InputError(f"there is no optimizer {train!r}; choose from {', '.join(OPTIMIZERS)}")
+    model: Any
     if name in MODELS:
         model = make_model(name, torch.device("cpu"))
         ids = torch.randint(0, VOCABULARY, (3, 17))

@@ -33,8 +33,8 @@ class Merged:
             return ()
         if self._votes is None:
             self._votes = Counter(pair for shape in _shapes(self._graph) for pair in combinations(shape, 2))
-        votes = self._votes
-        return tuple(sorted(term.args, key=cmp_to_key(lambda a, b: votes[b, a] - votes[a, b])))
+        votes, factors = self._votes, list[Term](term.args)
+        return tuple(sorted(factors, key=cmp_to_key(lambda a, b: votes[b, a] - votes[a, b])))
 
 
 def _shapes(graph: Graph) -> Iterator[list[Term]]:
