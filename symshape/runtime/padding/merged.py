@@ -33,8 +33,12 @@ class Merged:
             return ()
         if self._votes is None:
             self._votes = Counter(pair for shape in _shapes(self._graph) for pair in combinations(shape, 2))
-        votes, factors = self._votes, list[Term](term.args)
-        return tuple(sorted(factors, key=cmp_to_key(lambda a, b: votes[b, a] - votes[a, b])))
+        votes = self._votes
+
+        def later(a: Term, b: Term) -> int:
+            return votes[b, a] - votes[a, b]
+
+        return tuple(sorted(term.args, key=cmp_to_key(later)))
 
 
 def _shapes(graph: Graph) -> Iterator[list[Term]]:

@@ -90,7 +90,8 @@ def dicts_of_classes(place: Place) -> tuple[dict[Any, Any], ...]:
 
 
 def _dicts_of_attribute(kind: type, key: str, value: Any) -> tuple[dict[Any, Any], ...]:
-    if type(kind) not in (type, abc.ABCMeta) or any(key in each.__dict__ for each in type(kind).__mro__):
+    metaclass: Any = type(kind)
+    if metaclass not in (type, abc.ABCMeta) or any(key in each.__dict__ for each in metaclass.__mro__):
         return ()
     found: list[dict[Any, Any]] = []
     for each in (abc.ABCMeta, *kind.__mro__):  # a metaclass could learn to answer
