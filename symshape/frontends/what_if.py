@@ -81,7 +81,13 @@ def integers_at(program: Program, sizes: Sizes) -> tuple[int, ...] | list[str]:
         if slot.term.op is Op.SYMBOL and slot.source in given:
             said.setdefault(slot.term.name, given[slot.source])
     values = {**hints, **said, **symbols}
-    return tuple([given[s.source] if s.source in given else int(fold.evaluate(s.term, values)) for s in program.slots])
+    integers = []
+    for slot in program.slots:
+        missing = [each.name for each in slot.term.symbols if each.name not in values]
+        if slot.source not in given and missing:
+            raise InputError(f"sizes: {slot.source.text()} has no value in the traced call: say what {missing[0]} is")
+        integers.append(given[slot.source] if slot.source in given else int(fold.evaluate(slot.term, values)))
+    return tuple(integers)
 
 
 def _given(program: Program, path: str, size: Any, given: dict[Source, int]) -> list[str]:

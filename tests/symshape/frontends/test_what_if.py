@@ -73,6 +73,13 @@ def test_slips_are_errors(traced: symshape.Traced, sizes: dict[str, object], sai
             ask(sizes=sizes)
 
 
+def test_a_symbol_without_a_value_must_be_named() -> None:
+    traced = symshape.trace(lambda x: x * 2, torch.ones(3, 4), dynamic={"x": {0: symshape.Policy.UNBACKED}})
+    with pytest.raises(InputError, match=r"x\.size\(0\) has no value in the traced call"):
+        traced.check(sizes={"x": (None, 4)})
+    assert traced.check(sizes={"x": (7, 4)})
+
+
 def test_a_function_s_own_sizes_are_its_own() -> None:
     def resize(x: torch.Tensor, sizes: dict[str, int]) -> torch.Tensor:
         return x * sizes["n"]
