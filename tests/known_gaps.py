@@ -6,7 +6,6 @@ runs each check and fails when a gap has been closed, so that this table and the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import attrs
@@ -35,10 +34,6 @@ def _attention_excludes_a_batch_of_one() -> bool:
     return any("!= 1" in text or ">= 2" in text for text in _guards(F.scaled_dot_product_attention, q, q, q, mask))
 
 
-def _square_roots_specialise() -> bool:
-    return "s0 == 4" in _guards(lambda x: x * math.sqrt(x.size(0)), torch.randn(4))
-
-
 def _float_arguments_are_constants() -> bool:
     scale = symshape.compile(lambda x, factor: x * factor)
     for factor in (0.5, 0.25, 0.125):
@@ -51,10 +46,6 @@ def _exclusions_are_not_merged() -> bool:
         return x * 2 if x.size(0) != 0 and x.size(0) != 1 else x
 
     return len(_guards(f, torch.ones(5))) == 2
-
-
-def _fixes(fn: Callable[[torch.Tensor], object], value: int = 4) -> bool:
-    return any(text.endswith(f" == {value}") for text in _guards(fn, torch.randn(value)))
 
 
 def _is_refused(fn: Callable[[torch.Tensor], object], error: type[Exception]) -> bool:
@@ -71,16 +62,6 @@ GAPS = (
         "C++ asks whether the mask's batch is 1 before it asks whether it is the query's; the answer does not matter, "
         "but which kernel runs is decided behind that question",
         _attention_excludes_a_batch_of_one,
-    ),
-    Gap(
-        "math.sqrt and friends of a size fix it",
-        "Python's math functions take a float and nothing else; torch.sym_sqrt keeps the size symbolic",
-        _square_roots_specialise,
-    ),
-    Gap(
-        "x.shape.numel() fixes the sizes",
-        "torch.Size takes plain numbers in C++; x.numel() keeps sizes symbolic",
-        lambda: _fixes(lambda x: x * x.shape.numel()),
     ),
     Gap(
         "int(tensor) is refused",
