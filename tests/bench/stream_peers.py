@@ -6,6 +6,7 @@ size, so that the first pass shows what it costs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import attrs
 import torch
 
 import symshape
-from symshape import Options
+from symshape import Options, events
 from tests.bench.report import NotHere
 from tests.bench.streams import Buckets, Call, Sizes, Stream, Tensors
 
@@ -48,15 +49,22 @@ class Ours(Peer):
             raise NotHere(f"Options has no {', '.join(sorted(options.keys() - known))}")
         self.compiled: Any = symshape.compile(stream.run, dynamic=True, runner=runner, options=Options(**options))
         self.run = self.compiled
+        self.fallbacks: Counter[str] = Counter()
+        events.subscribe(self._note)
+
+    def _note(self, event: events.Event) -> None:
+        if isinstance(event, events.RunnerFallback):
+            self.fallbacks[f"{event.used} instead of {event.wanted}: {event.reason}"[:200]] += 1
 
     def buckets(self) -> int | None:
         kept = [getattr(each.runner, "buckets", None) for each in self.compiled.entries]
         return sum(len(each) for each in kept if each is not None)
 
     def remarks(self) -> list[str]:
-        names = ", ".join(sorted({each.runner_name for each in self.compiled.entries}))
+        names = "; ".join(f"{each.runner_name} ({each.runner.describe()})" for each in self.compiled.entries)
+        fallen = [f"{count} times {reason}" for reason, count in self.fallbacks.most_common(4)]
         refused = [line[:300] for line in self.compiled.report().splitlines() if "refused" in line]
-        return [f"{self.compiled.stats().traces} traces, runners {names}", *dict.fromkeys(refused)]
+        return [f"{self.compiled.stats().traces} traces, runners {names}", *fallen, *dict.fromkeys(refused)]
 
 
 class TorchCompile(Peer):
