@@ -60,14 +60,14 @@ charge_all(
     permute squeeze swapaxes swapdims t transpose unsqueeze view view_as_complex view_as_real diagonal select slice
     split split_with_sizes unsafe_split unsafe_split_with_sizes unbind unfold
     empty empty_like empty_permuted empty_strided new_empty new_empty_strided
-    _efficientzerotensor resize_ resize_as_ _local_scalar_dense item _linalg_check_errors
+    _has_same_storage_numel _efficientzerotensor resize_ resize_as_ _local_scalar_dense item _linalg_check_errors
     """,
 )
 charge_all(
     _FILL,
     """
-    full full_like new_full new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like arange eye linspace
-    logspace tril_indices triu_indices fill zero
+    full full_like new_full new_ones new_zeros _new_zeros_with_same_feature_meta ones ones_like scalar_tensor zeros
+    zeros_like arange eye linspace logspace tril_indices triu_indices fill zero
     """,
 )
 charge_all(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meta_fns.core.cost_rule import CostRule, Formula, OpCall
+from meta_fns.core.cost_rule import CostRule, Formula, OpCall, specs_in
 from meta_fns.core.sizes import Size, product
 from meta_fns.cost.charging import charge_all
 
@@ -60,5 +60,17 @@ _OPERATIONS: dict[int, str] = {
 """Operations an element; an elementary function counts as one (``silu`` is x / (1 + exp(-x)): negate, exp, add,
 divide)."""
 
+
+def _for_each_parameter(operations: int) -> Formula:
+    """So many operations for each element of the tensors in the first list."""
+
+    def flops(call: OpCall) -> Size:
+        return sum((product(spec.sizes) * operations for spec in specs_in(call.args[0])), start=0)
+
+    return flops
+
+
 for _operations, _names in _OPERATIONS.items():
     charge_all(CostRule("pointwise", for_each_result(_operations)), _names)
+for _operations, _names in {14: "_fused_adam_ _fused_adamw_", 4: "_fused_sgd_", 6: "_fused_adagrad_"}.items():
+    charge_all(CostRule("pointwise", _for_each_parameter(_operations)), _names)  # averages, their root, and the update

@@ -141,8 +141,8 @@ def _need_alike(**lists: Sequence[TensorSpec]) -> None:
                 )
 
 
-@rule("aten._fused_adam_.default", "aten._fused_adam_.tensor_lr", name="fused Adam")
-@rule("aten._fused_adamw_.default", "aten._fused_adamw_.tensor_lr", name="fused AdamW")
+@rule("aten._fused_adam_.default", "aten._fused_adam_.tensor_lr", name="fused adam")
+@rule("aten._fused_adamw_.default", "aten._fused_adamw_.tensor_lr", name="fused adamw")
 def fused_adam(
     self: Sequence[TensorSpec],
     grads: Sequence[TensorSpec],
@@ -156,7 +156,7 @@ def fused_adam(
     _need_alike(self=self, grads=grads, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs, max_exp_avg_sqs=max_exp_avg_sqs)
 
 
-@rule("aten._fused_sgd_.default", "aten._fused_sgd_.tensor_lr", name="fused SGD")
+@rule("aten._fused_sgd_.default", "aten._fused_sgd_.tensor_lr", name="fused sgd")
 def fused_sgd(
     self: Sequence[TensorSpec],
     grads: Sequence[TensorSpec],
@@ -167,7 +167,7 @@ def fused_sgd(
     _need_alike(self=self, grads=grads, momentum_buffer_list=momentum_buffer_list)
 
 
-@rule("aten._fused_adagrad_.default", "aten._fused_adagrad_.tensor_lr", name="fused Adagrad")
+@rule("aten._fused_adagrad_.default", "aten._fused_adagrad_.tensor_lr", name="fused adagrad")
 def fused_adagrad(
     self: Sequence[TensorSpec],
     grads: Sequence[TensorSpec],

@@ -102,11 +102,14 @@ class Layout:
         if all(isinstance(each, Number) and each.plain for each in self.variables):  # read as they are, like any state
             return
         last, self._last = self._last, _of_variables(call)
+        different = [path for path, key in self._last.items() if path in last and last[path] != key]
+        different += [path for path in self._last if path not in last]
+        if last and not different:  # the arguments are others, or the state is: no variable is the reason
+            return
         self._traces += 1
         if self._traces > _TRACES and 2 * self._traces > clock - self._since:
             self._traces -= 1
-            different = [path for path, key in self._last.items() if path in last and last[path] != key]
-            name = (different or [path for path in self._last if path not in last] or list(self._names))[0]
+            name = (different or list(self._names))[0]
             raise UnsupportedError(
                 f"reads and writes {name}, which changes at every call in a way that no program can follow; "
                 "keep it in a tensor, or out of the function"

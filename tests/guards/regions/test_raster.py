@@ -32,7 +32,9 @@ class TestRegion:
         assert found.cells[0][1] is False
 
     def test_empty(self) -> None:
-        found = GuardSet.read("s0 > 2", "s0 < 2", ranges={"s1": (0, 1)}).region("s0", "s1", range(2), range(2))
+        found = GuardSet.read("s0 > 2", "s0 < 2", ranges={"s0": (None, None), "s1": (0, 1)}).region(
+            "s0", "s1", range(2), range(2)
+        )
         assert found.cells == ((False, False), (False, False))
 
     def test_wrong_use(self) -> None:
