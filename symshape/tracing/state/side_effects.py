@@ -7,6 +7,8 @@ A graph repeats the tensor operations of a program and nothing else.  A change o
 from __future__ import annotations
 
 import functools
+import gc
+import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -36,7 +38,8 @@ def undo(recorder: Recorder) -> Changes:
         if now.misses != before.misses:  # it may hold symbolic tensors now, and who has them cannot be seen
             memo.cache_clear()
         if now.hits != before.hits:  # what it answered without computing it, it answers until it is cleared
-            recorder.place(Answer(functools.partial(_filled, memo), _filled(memo), f"the memo of {name}"))
+            question = _filled(memo)
+            recorder.place(Answer(question, question(), f"the memo of {name}"))
     back: list[Callable[[], object]] = []
     by_owner: dict[int, list[Any]] = {}
     for owner, key in recorder.stored:
@@ -73,10 +76,19 @@ def _add_container(recorder: Recorder, container: Container, found: Changes) -> 
             found.add(variables.Entry(owner, key, f"{container.name}[{key!r}]"), now, text)
 
 
-def _filled(memo: Any) -> str:
-    """What tells a memo from itself after it was cleared, or has gained or lost an answer."""
-    counted = memo.cache_info()
-    return f"{counted.currsize} answers after {counted.misses} misses"
+def _filled(memo: Any) -> Callable[[], object]:
+    """What tells a memo from itself after it was cleared, or has gained or lost an answer.
+
+    The numbers alone would not: after it was cleared it may have computed as many answers anew, of another world.
+    """
+    kept = [each for each in gc.get_referents(memo) if type(each) is dict and each is not memo.__dict__]
+    if len(kept) == 1:  # so it is in CPython; a bounded memo has a new object for each new answer
+        return functools.partial(_keeps, kept[0], tuple(kept[0].values()))
+    return lambda: repr(memo.cache_info()._replace(hits=0))
+
+
+def _keeps(answers: dict[Any, Any], before: tuple[Any, ...]) -> bool:
+    return len(answers) == len(before) and all(map(operator.is_, list(answers.values()), before))
 
 
 def _is_own(recorder: Recorder, owner: Any, key: Any, now: Any) -> bool:

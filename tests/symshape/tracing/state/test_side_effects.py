@@ -375,3 +375,22 @@ def test_a_class_that_code_not_looked_into_writes_is_refused(monkeypatch: pytest
     with pytest.raises(UnsupportedError, match=r"changes _Scaled\.scale \(from 2\.0 to 3\.0\)"):
         symshape.compile(fn, fullgraph=True)(torch.ones(3))
     assert _Scaled.scale == 2.0
+
+
+@pytest.mark.parametrize("maxsize", [None, 8])
+def test_a_memo_that_was_cleared_and_filled_again_is_another(maxsize: int | None) -> None:
+    """It has as many answers after as many misses as when the program was traced."""
+    world = {"factor": 2.0}
+    memo = functools.lru_cache(maxsize)(lambda n: n * world["factor"])
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x + memo(3)
+
+    compiled, x = symshape.compile(fn), torch.ones(2)
+    for factor in (2.0, 5.0, 7.0):
+        world["factor"] = factor
+        memo.cache_clear()
+        for _ in range(3):
+            assert torch.equal(fn(x), x + 3 * factor)
+            assert torch.equal(compiled(x), x + 3 * factor)
+    assert compiled.stats().hits
