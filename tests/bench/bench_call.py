@@ -10,7 +10,6 @@ The second table is of `runner="eager"` against the model itself, sampled in tur
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -24,7 +23,7 @@ import torch
 
 import symshape
 from tests.bench.bench_state import WARM, _gpt2, _llama, _resnet
-from tests.bench.report import NotHere, Report, bench_parser
+from tests.bench.report import NotHere, Report, against_parser
 from tests.bench.timing import measure_together
 
 HERE = Path(__file__).resolve()
@@ -159,17 +158,9 @@ def against_eager(report: Report, smoke: bool) -> None:
             report.goal(f"{name}, ours / eager", ours / eager, at_most=1.0)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = bench_parser(__doc__)
-    parser.add_argument("--against", type=Path, help="another checkout, measured in turn")
-    parser.add_argument("--rounds", type=int, default=3, help="processes for each checkout (default: 3)")
-    parser.add_argument("--round", action="store_true", help="one round here, figures as JSON")
-    return parser
-
-
 def main(argv: Sequence[str] | None = None) -> Report:
     """Measures this checkout, and another one where it is given."""
-    args = _parser().parse_args(argv)
+    args = against_parser(__doc__).parse_args(argv)
     try:
         import transformers
     except ImportError as error:

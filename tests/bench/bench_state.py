@@ -12,7 +12,6 @@ Transformers' GPT-2 (12 layers), Llama (12 and 48) and a ResNet-50 layout, narro
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
@@ -30,7 +29,7 @@ from torch import nn
 
 import symshape
 from symshape.calls.call_key import read
-from tests.bench.report import NotHere, Report, bench_parser
+from tests.bench.report import NotHere, Report, against_parser
 from tests.bench.timing import measure_together
 
 HERE = Path(__file__).resolve()
@@ -138,17 +137,9 @@ def measure_round(smoke: bool) -> dict[str, list[float]]:
         }
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = bench_parser(__doc__)
-    parser.add_argument("--against", type=Path, help="another checkout, measured in turn")
-    parser.add_argument("--rounds", type=int, default=3, help="processes for each checkout (default: 3)")
-    parser.add_argument("--round", action="store_true", help="one round here, figures as JSON")
-    return parser
-
-
 def main(argv: Sequence[str] | None = None) -> Report:
     """Measures this checkout, and another one where it is given."""
-    args = _parser().parse_args(argv)
+    args = against_parser(__doc__).parse_args(argv)
     try:
         import transformers
     except ImportError as error:

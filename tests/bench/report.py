@@ -37,6 +37,15 @@ def bench_parser(doc: str | None, *, device: str = "cpu") -> argparse.ArgumentPa
     return parser
 
 
+def against_parser(doc: str | None) -> argparse.ArgumentParser:
+    """The flags of a benchmark that measures another checkout in turn, in processes of their own."""
+    parser = bench_parser(doc)
+    parser.add_argument("--against", type=Path, help="another checkout, measured in turn")
+    parser.add_argument("--rounds", type=int, default=3, help="processes for each checkout (default: 3)")
+    parser.add_argument("--round", action="store_true", help="one round here, figures as JSON")
+    return parser
+
+
 @attrs.define
 class Table:
     """One table of figures; the first column names the row."""

@@ -3,9 +3,9 @@
 Most places are items of dictionaries (attributes, parameters, submodules, globals, what stands in classes) that nobody
 writes.  Those dictionaries are watched as wholes (``dict_versions``); the other places, and the dictionaries that
 somebody does write (a counter, the globals of a script), are compared one by one (``comparison``), and so are the bases
-of the classes.  Where a watch is lost everything is
-compared, for a while in which the writers show themselves, and what stayed quiet is watched again; each time the while
-is longer, so that watching never costs more than it saves.  Without torch's guards everything is compared each time.
+of the classes.  Where a watch is lost everything is compared, for a while in which the writers show themselves, and
+what stayed quiet is watched again; each time the while is longer, so that watching never costs more than it saves.
+Where nothing can watch (neither our own loop nor torch's guards are there) everything is compared each time.
 """
 
 from __future__ import annotations
