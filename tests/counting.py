@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -14,6 +15,7 @@ def calls(work: Callable[[], Result]) -> tuple[Result, int]:
     """What ``work`` answers, and how many Python and C functions it called.
 
     Calls inside compiled modules are not seen: bounds are those of the sources, which test_compiled.py runs.
+    Finalisers of what earlier tests left behind are not this work's calls: that garbage is collected before.
     """
     count = 0
 
@@ -21,9 +23,13 @@ def calls(work: Callable[[], Result]) -> tuple[Result, int]:
         nonlocal count
         count += event in ("call", "c_call")
 
-    before = sys.getprofile()
+    before, collecting = sys.getprofile(), gc.isenabled()
+    gc.collect()
+    gc.disable()
     sys.setprofile(seen)
     try:
         return work(), count
     finally:
         sys.setprofile(before)
+        if collecting:
+            gc.enable()
