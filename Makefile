@@ -118,7 +118,7 @@ mutation: $(STAMP)  ## mutants of a sample of modules against their tests (SECON
 jupyterlab: $(STAMP) browser  ## the widget in a headless JupyterLab (slow)
 	@[ -x $(VENV)-jupyter/bin/jupyter ] || { $(PY) -m venv $(VENV)-jupyter && \
 	    $(VENV)-jupyter/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) "jupyterlab==4.6.6" "anywidget==0.11.0"; }
-	@SYMSHAPE_JUPYTER=$(VENV)-jupyter/bin/jupyter $(PY) -m pytest -m slow tests/symshape/explore/test_jupyterlab.py $(ARGS)
+	@SYMSHAPE_JUPYTER=$(VENV)-jupyter/bin/jupyter $(PY) -m pytest -m slow tests/symshape/exploring/test_jupyterlab.py $(ARGS)
 
 notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 	@for notebook in notebooks/*.ipynb; do \

@@ -22,7 +22,7 @@ from symshape.calls.questions import Question, asker
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
-from symshape.explore.report_html import report_html
+from symshape.exploring.report_html import report_html
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
 from symshape.frontends.compiled_reports import Reports

@@ -12,7 +12,7 @@ from guards.terms import fold
 from guards.terms.arithmetic import symbol
 from guards.terms.tape import number
 from guards.terms.term import Op
-from symshape.explore.records import (
+from symshape.exploring.records import (
     EntryRecord,
     MomentRecord,
     PointRecord,

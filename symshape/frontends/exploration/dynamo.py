@@ -10,7 +10,7 @@ from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
 from guards.terms.arithmetic import split
 from guards.terms.term import Op
-from symshape.explore.records import EntryRecord, Report, SlotRecord, Space
+from symshape.exploring.records import EntryRecord, Report, SlotRecord, Space
 from symshape.frontends.exploration.dynamo_guards import DynamoCache, DynamoEntry, read_dynamo
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of

@@ -10,8 +10,8 @@ import torch
 from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
 from symshape.errors import InputError
-from symshape.explore.exploration import Exploration
-from symshape.explore.records import Report
+from symshape.exploring.exploration import Exploration
+from symshape.exploring.records import Report
 from symshape.frontends.compiled import Compiled
 from symshape.frontends.compiled_module import compiled_of
 from symshape.frontends.exploration.caches import cache_report

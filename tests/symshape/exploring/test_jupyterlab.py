@@ -16,7 +16,7 @@ import nbformat
 import pytest
 
 from tests.discovery import REPOSITORY
-from tests.symshape.explore.browser import Page, windows
+from tests.symshape.exploring.browser import Page, windows
 
 pytestmark = pytest.mark.slow
 
