@@ -123,6 +123,7 @@ function mountPage(page) {
   const root = page.getElementById("symshape");
   const app = mount(JSON.parse(page.getElementById("symshape-data").textContent), root);
   root.app = app;
+  performance.mark("symshape-interactive");
   window.addEventListener("beforeprint", () => app?.unfold());
   window.addEventListener("afterprint", () => app?.fold());
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app?.map.draw(true));

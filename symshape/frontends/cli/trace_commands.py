@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from symshape.exploring.tables import Table, guards_table, inputs_table, outputs
 from symshape.exploring.terminal import terminal_table
 from symshape.frontends.cli.example_programs import traced_program
 from symshape.frontends.cli.sizes import read_dynamic, read_sizes
+from symshape.frontends.exploration.explore import explore
 from symshape.frontends.trace import Traced
 from symshape.planning.bucket_plan import BucketPlan
 
@@ -125,18 +126,15 @@ def report(
         raise typer.Exit(_USAGE) from None
 
 
-def _writer(path: Path) -> Any:
+def _writer(path: Path) -> Callable[[Traced], Path]:
     """What writes the page of a trace: checked before anything is traced.
 
     Raises:
-        InputError: this installation cannot make pages, or there is no such folder.
+        InputError: there is no such folder.
     """
     if not path.resolve().parent.is_dir():
         raise InputError(f"--html {path}: there is no folder {path.resolve().parent}")
-    explore = getattr(importlib.import_module("symshape"), "explore", None)
-    if not callable(explore):
-        raise InputError("--html needs symshape.explore, which this version does not have; --json writes the data")
-    return lambda traced: explore(traced).save(str(path))
+    return lambda traced: explore(traced).save(path)
 
 
 def document_of(traced: Traced) -> dict[str, Any]:

@@ -259,10 +259,10 @@ def test_axe_finds_nothing_serious(page: Page, saved: Path) -> None:
 
 
 def test_a_large_report_opens_quickly(page: Page, tmp_path: Path) -> None:
-    """2,000 calls of a program of about 1,000 ops: the file, its making, its opening."""
+    """2,000 calls of a program of about 300 ops: the file, its making, its opening (bench_explore has a GPT-2)."""
 
     def deep(x: torch.Tensor) -> torch.Tensor:
-        for _ in range(330):
+        for _ in range(80):
             x = torch.relu(x @ x.t() @ x) + 1
         return x
 
@@ -276,6 +276,6 @@ def test_a_large_report_opens_quickly(page: Page, tmp_path: Path) -> None:
     assert time.process_time() - start < 4  # 2 s where nothing else runs
     assert path.stat().st_size < 1_500_000
     page.open(path)
-    took = page.run("const [t] = performance.getEntriesByType('navigation'); return t.domComplete")
-    assert took < 3000  # 1 s where nothing else runs
+    assert page.worked() < 3000  # of the page's own thread: about 400 ms
+    assert page.run("return performance.getEntriesByName('symshape-interactive').length") == 1
     assert len(page.run("return app.space.record.points")) == 2000
