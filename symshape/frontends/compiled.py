@@ -22,7 +22,7 @@ from symshape.calls.questions import Question, asker
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
-from symshape.explore.report_html import report_html
+from symshape.exploring.report_html import report_html
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
 from symshape.frontends.compiled_reports import Reports
@@ -266,13 +266,14 @@ class Compiled(Reports):
             return branch, entry
 
     def _entry(self, program: Program) -> Entry:
-        runner_name, runner = make_runner(self._runner, program, self._graphs, self._options)
-        build = builder(program.graph.output_tree)
-        around = None
+        number = next(self._numbers)
+        note, graphs = self._cache.notes(number, program.slots), self._graphs
+        runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
+        build, around = builder(program.graph.output_tree), None
         if program.writes or program.given is not None:
             build = writing(program.writes, program.graph.output_tree.num_leaves, build)
             around = functools.partial(failing_as_eager, program=program, fn=self.fn)
-        return Entry(next(self._numbers), program, runner_name, runner, build, around)
+        return Entry(number, program, runner_name, runner, build, around)
 
     def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
         """The structure of a call with the answers to what programs asked of its arguments."""

@@ -16,7 +16,7 @@ from symshape.cost.cost import Cost
 from symshape.cost.domain import Domain
 from symshape.cost.peak_memory import PeakMemory
 from symshape.errors import SymShapeError
-from symshape.explore.records import (
+from symshape.exploring.records import (
     FormulaRecord,
     ProgramRecord,
     StepRecord,

@@ -1,18 +1,22 @@
 // The history of a cache: what was traced, when, for which sizes and why; which sizes came how often.
 
-const LANES = ["trace", "new sizes", "fallback", "evicted"];
+/** In this order; kinds that are not known here come after them. */
+const LANES = ["trace", "new sizes", "bucket made", "bucket chosen", "captured", "kernels timed", "dropped", "padding refused", "ran op by op", "fallback", "evicted"];
 
 class Timeline {
   constructor(app) {
     this.app = app;
     this.root = h("div", { class: "timeline" });
-    this.kind = h("select", { "aria-label": "what is listed", onchange: () => this.table() }, h("option", { value: "" }, "everything"), LANES.map((lane) => h("option", { value: lane }, lane)));
+    this.kind = h("select", { "aria-label": "what is listed", onchange: () => this.table() });
     this.body = h("tbody");
   }
 
   show(space) {
     this.space = space;
     const moments = this.app.report.moments ?? [];
+    const kinds = new Set(moments.map((moment) => moment.kind));
+    this.lanes = [...LANES.filter((lane) => kinds.delete(lane)), ...kinds];
+    fill(this.kind, h("option", { value: "" }, "everything"), this.lanes.map((lane) => h("option", { value: lane }, lane)));
     fill(this.root,
       moments.length ? [this.picture(moments), h("div", { class: "tools" }, h("label", null, "list ", this.kind)), this.frame("history", ["call", "after", "what", "sizes", "why", "took"], this.body)] : h("p", { class: "quiet" }, "No history was recorded."),
       this.frequent());
@@ -25,7 +29,7 @@ class Timeline {
 
   /** One lane for each kind, calls from left to right. */
   picture(moments) {
-    const lanes = LANES.filter((lane) => moments.some((moment) => moment.kind === lane));
+    const { lanes } = this;
     const last = Math.max(1, ...moments.map((moment) => moment.call), Number(this.app.fact("calls") ?? 0));
     const x = (call) => 110 + (call / last) * 640;
     const height = 30 * lanes.length + 34;

@@ -14,7 +14,7 @@ import torch
 import symshape
 from guards import Guard, GuardSet, Origin, parse
 from symshape.frontends.compiled import Compiled
-from tests.symshape.explore.browser import AXE, Page, windows
+from tests.symshape.exploring.browser import AXE, Page, windows
 
 
 @pytest.fixture(scope="module")

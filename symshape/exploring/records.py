@@ -253,9 +253,9 @@ class MomentRecord:
     Attributes:
         call: the number of the call in which it happened.
         seconds: after the first thing that is remembered.
-        kind: ``trace``, ``new sizes``, ``fallback`` or ``evicted``.
+        kind: what happened, as :class:`symshape.runtime.history.Moment` names it; pages show any word.
         entry: the number of the entry, if it is about one.
-        sizes: the call's integers, in words.
+        sizes: the call's integers, in words, or those that a bucket is for.
         text: why.
         milliseconds: how long it took, where that is known.
     """
