@@ -18,30 +18,32 @@ class Timeline {
     this.lanes = [...LANES.filter((lane) => kinds.delete(lane)), ...kinds];
     fill(this.kind, h("option", { value: "" }, "everything"), this.lanes.map((lane) => h("option", { value: lane }, lane)));
     fill(this.root,
-      moments.length ? [this.picture(moments), h("div", { class: "tools" }, h("label", null, "list ", this.kind)), this.frame("history", ["call", "after", "what", "sizes", "why", "took"], this.body)] : h("p", { class: "quiet" }, "No history was recorded."),
+      moments.length ? [this.picture(moments), h("div", { class: "tools" }, h("label", null, "list ", this.kind)), this.frame("history", ["call", "what", "sizes, and why"], this.body, [0])] : h("p", { class: "quiet" }, "No history was recorded."),
       this.frequent());
     this.table();
   }
 
-  frame(name, columns, body) {
-    return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, h("table", null, h("thead", null, h("tr", null, columns.map((word) => h("th", { scope: "col" }, word)))), body));
+  /** A table with these columns; those that hold numbers are set to the right. */
+  frame(name, columns, body, numbers) {
+    return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, h("table", null, h("thead", null, h("tr", null, columns.map((word, i) => h("th", { scope: "col", class: numbers.includes(i) ? "number" : null }, word)))), body));
   }
 
   /** One lane for each kind, calls from left to right. */
   picture(moments) {
     const { lanes } = this;
     const last = Math.max(1, ...moments.map((moment) => moment.call), Number(this.app.fact("calls") ?? 0));
-    const x = (call) => 110 + (call / last) * 640;
+    const width = Math.max(360, Math.min(780, this.root.clientWidth || 780)); // drawn as wide as it is shown: text keeps its size
+    const x = (call) => 110 + (call / last) * (width - 140);
     const height = 30 * lanes.length + 34;
-    return svg("svg", { class: "lanes", viewBox: `0 0 780 ${height}`, role: "img", "aria-label": lanes.map((lane) => `${counted(moments.filter((m) => m.kind === lane).length, "event")}: ${lane}`).join("; ") },
-      lanes.map((lane, i) => [svg("text", { x: 100, y: 30 * i + 24, "text-anchor": "end" }, lane), svg("line", { x1: 110, x2: 750, y1: 30 * i + 20, y2: 30 * i + 20 })]),
+    return svg("svg", { class: "lanes", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": lanes.map((lane) => `${counted(moments.filter((m) => m.kind === lane).length, "event")}: ${lane}`).join("; ") },
+      lanes.map((lane, i) => [svg("text", { x: 100, y: 30 * i + 24, "text-anchor": "end" }, lane), svg("line", { x1: 110, x2: width - 30, y1: 30 * i + 20, y2: 30 * i + 20 })]),
       moments.map((m) => {
         const y = 30 * lanes.indexOf(m.kind) + 20;
         const tip = svg("title", null, `call ${m.call}: ${m.kind} ${m.sizes} ${m.text}`);
         const colour = m.entry === undefined ? "none" : colourOf(this.position(m.entry));
         return m.kind === "trace" ? svg("rect", { x: x(m.call) - 4, y: y - 9, width: 8, height: 18, class: `mark-${colour}` }, tip) : svg("circle", { cx: x(m.call), cy: y, r: 4, class: `mark-${colour}` }, tip);
       }),
-      svg("text", { x: 110, y: height - 6 }, "call 1"), svg("text", { x: 750, y: height - 6, "text-anchor": "end" }, `call ${grouped(last)}`));
+      svg("text", { x: 110, y: height - 6 }, "call 1"), svg("text", { x: width - 30, y: height - 6, "text-anchor": "end" }, `call ${grouped(last)}`));
   }
 
   position(number) {
@@ -51,9 +53,8 @@ class Timeline {
 
   table() {
     const moments = (this.app.report.moments ?? []).filter((moment) => !this.kind.value || moment.kind === this.kind.value);
-    fill(this.body, moments.slice(-400).map((m) => h("tr", null, h("td", { class: "value" }, grouped(m.call)), h("td", { class: "value" }, `${m.seconds.toFixed(2)} s`),
-      h("td", { class: "whole" }, m.entry === undefined ? null : swatch(this.position(m.entry)), m.kind, m.entry === undefined ? null : `, entry ${m.entry}`), h("td", null, this.sizes(m)), h("td", null, m.text),
-      h("td", { class: "value" }, m.milliseconds === undefined ? "" : `${m.milliseconds} ms`))));
+    fill(this.body, moments.slice(-400).map((m) => h("tr", null, h("td", { class: "value" }, grouped(m.call), h("div", { class: "beneath" }, `${m.seconds.toFixed(2)} s`)),
+      h("td", { class: "whole" }, m.entry === undefined ? null : swatch(this.position(m.entry)), m.kind, m.entry === undefined || this.app.fact("entries") === "1" ? null : `, entry ${m.entry}`, m.milliseconds !== undefined && h("div", { class: "beneath" }, `took ${m.milliseconds} ms`)), h("td", null, h("div", null, this.sizes(m)), m.text && h("div", { class: "quiet" }, m.text)))));
   }
 
   /** The sizes of a moment; a trace has those that came with it. */
@@ -71,6 +72,6 @@ class Timeline {
     return [h("h3", null, "Which sizes came how often"), this.frame("sizes by frequency", [...moving.map((i) => this.space.slots[i].source), "served by", "calls"],
       h("tbody", null, points.slice(0, 200).map((point) => h("tr", null, moving.map((i) => h("td", { class: "value" }, grouped(point.values[i]))),
         h("td", null, point.entry === undefined ? "" : [swatch(point.entry), this.space.entries[point.entry].label]),
-        h("td", { class: "value" }, h("span", { class: "bar" }, barOf((100 * point.calls) / most)), grouped(point.calls))))))];
+        h("td", { class: "value" }, h("span", { class: "bar" }, barOf((100 * point.calls) / most)), grouped(point.calls))))), [...moving.keys(), moving.length + 1])];
   }
 }

@@ -24,6 +24,7 @@ from symshape.exploring.records import (
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.programs import program_record
 from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
+from symshape.frontends.exploration.transformed import of_entry
 from symshape.frontends.exploration.trees import branch_record
 from symshape.frontends.stats import Stats
 from symshape.graph.program import Program, limits_of, slot_names
@@ -135,7 +136,9 @@ class _CacheReader:
         number = len(program.graph.steps)
         whole = self._detailed and number <= self._steps_left
         self._steps_left -= number if whole else 0
-        self.programs.append(program_record(program, self._origins, program.positions, whole=whole))
+        after = of_entry(entry) if whole else None
+        self._steps_left -= 0 if after is None else len(after.steps)
+        self.programs.append(program_record(program, self._origins, program.positions, after, whole=whole))
         return EntryRecord(
             label=f"entry {entry.number}",
             guards=maker.guards(entry.guards, words, words),  # symbols are named anew by each entry

@@ -20,11 +20,14 @@ from symshape.frontends.exploration.dynamo_targets import target_of
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.programs import program_record
 from symshape.frontends.exploration.spaces import space_of_guards, space_of_program
+from symshape.frontends.exploration.transformed import of_program
 from symshape.frontends.exploration.trees import space_of_tree
 from symshape.frontends.trace import Traced
 from symshape.user_code import name_of
 
 __all__ = ["explore"]
+
+_MOST_PADDED = 1000  # ops of a trace that is padded to be shown so: about a quarter of a millisecond each
 
 
 def explore(x: Traced | Compiled | GuardSet | Tree[Any] | Callable[..., Any]) -> Exploration:
@@ -92,7 +95,8 @@ def _of_tree(tree: Tree[Any]) -> Report:
 def _of_trace(traced: Traced) -> Report:
     program, origins = traced.program, Origins()
     space = space_of_program(program, origins, 0)
-    record = program_record(program, origins, {slot.name: at for at, slot in enumerate(space.slots)})
+    after = of_program(program) if len(program.graph.nodes) <= _MOST_PADDED else None
+    record = program_record(program, origins, {slot.name: at for at, slot in enumerate(space.slots)}, after)
     facts = [
         ("ops", str(len(program.graph.nodes))),
         ("guards", str(len(program.guards))),
