@@ -71,13 +71,11 @@ class PaddedGraph:
         graph: its inputs are the inputs of the program at their capacities, then the true sizes as 0-d int64 tensors.
         axes: of each input of the program, which of its positions are valid.
         sizes: the true sizes, as formulas, in the order of the inputs that hold them.
-        outputs: the tensors that it returns: by the value of the traced graph that one stands for, its place and what
-            is known of it.
+        outputs: by the value of the traced graph that a returned tensor stands for, its place and what is known of it.
         region: the sizes that it serves.
         repairs: what was inserted.
         sources: by a tensor that it makes, the node of the traced graph that it is made for.
-        written: for each input that the program writes to, its place among the inputs and that of its new elements
-            among the tensors that are returned.
+        written: of each input that is written to its place, and that of its new elements among what is returned.
         stored: the parameters and buffers that the program itself writes to, when all else is done.
     """
 
@@ -384,9 +382,7 @@ def _at_capacity(axes: tuple[Axis, ...], spec: TensorSpec) -> TensorSpec:
 def _has_padding(arg: Any) -> bool:
     if isinstance(arg, Padded):
         return bool(arg.sizes)
-    if isinstance(arg, (list, tuple)):
-        return any(map(_has_padding, arg))
-    return varies(arg)
+    return any(map(_has_padding, arg)) if isinstance(arg, (list, tuple)) else varies(arg)
 
 
 def _tensor(arg: Any) -> Any:
