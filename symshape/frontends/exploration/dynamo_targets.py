@@ -66,8 +66,8 @@ def _target(fn: object) -> Target | None:
     if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType):
         code = fn.__func__.__code__
         return Target(code, code.co_qualname, code.co_varnames[0] if code.co_argcount else "", fn.__self__)
-    code = getattr(fn, "__code__", None)
-    return Target(code, code.co_qualname) if isinstance(code, CodeType) else None
+    plain = getattr(fn, "__code__", None)
+    return Target(plain, plain.co_qualname) if isinstance(plain, CodeType) else None
 
 
 def _name(fn: object) -> str:

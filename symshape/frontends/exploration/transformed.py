@@ -106,7 +106,7 @@ def _steps(
 def _source(step: Step, sources: Mapping[Value, Node]) -> Node | None:
     if isinstance(step, Assertion):
         return None
-    return next((sources[each] for each in step.outputs if each in sources), None)
+    return next((sources[each] for each in step.outputs if each is not None and each in sources), None)
 
 
 def _same(source: Node, step: Step) -> bool:
