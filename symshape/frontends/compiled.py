@@ -293,13 +293,14 @@ class Compiled(Reports):
             return branch, entry
 
     def _entry(self, program: Program) -> Entry:
-        runner_name, runner = make_runner(self._runner, program, self._graphs, self._options)
-        build = builder(program.graph.output_tree)
-        around = None
+        number = next(self._numbers)
+        note, graphs = self._cache.notes(number, program.slots), self._graphs
+        runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
+        build, around = builder(program.graph.output_tree), None
         if program.writes or program.given is not None:
             build = writing(program.writes, program.graph.output_tree.num_leaves, build)
             around = functools.partial(failing_as_eager, program=program, fn=self.fn)
-        return Entry(next(self._numbers), program, runner_name, runner, build, around)
+        return Entry(number, program, runner_name, runner, build, around)
 
     def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
         """The structure of a call with the answers to what programs asked of its arguments."""

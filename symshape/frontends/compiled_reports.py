@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from symshape.calls.arguments import NO_VARIABLES, take_apart
-from symshape.explore.report_html import report_html
+from symshape.exploring.report_html import report_html
 from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.metrics import metrics_of, prometheus_text
 from symshape.frontends.reporting import DevicePeaks, report

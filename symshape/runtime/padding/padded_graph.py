@@ -11,7 +11,7 @@ from guards.terms.term import Term
 from meta_fns.padding.axes import Axis
 from meta_fns.padding.padded import Padded
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Value
+from symshape.graph.steps import Node, Value
 from symshape.runtime.padding.emission import Repair
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.rewrites import Rewrite
@@ -54,6 +54,7 @@ class PaddedGraph:
             is known of it.
         region: the sizes that it serves.
         repairs: what was inserted.
+        sources: by a tensor that it makes, the node of the traced graph that it is made for.
         written: for each input that the program writes to, its place among the inputs and that of its new elements
             among the tensors that are returned.
         rewrites: the writes, in order, to inputs that it writes in parts: these are written again.
@@ -66,6 +67,7 @@ class PaddedGraph:
     outputs: Mapping[Value, tuple[int, Padded]]
     region: Region
     repairs: tuple[Repair, ...]
+    sources: Mapping[Value, Node]
     written: tuple[tuple[int, int], ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     stored: tuple[torch.Tensor, ...] = ()

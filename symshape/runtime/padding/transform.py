@@ -316,6 +316,7 @@ class _Transform:
             {value: (i, results[value]) for i, value in enumerate(wanted)},
             self.region,
             tuple(self.emission.repairs),
+            {made: source for made, source in self.emission.sources.items() if made in read},
             tuple((places[value], len(wanted) + i) for i, value in enumerate(returned)),
             tuple(redone),
             tuple(each.tensor for each in self.lifted if any(node.args[0] is each.value for node in last)),

@@ -18,8 +18,9 @@ def in_full(made: PaddedGraph) -> Any:
     """All that a padded program says."""
     outputs = [(place, attrs.asdict(padded.fill), str(padded.axes)) for place, padded in made.outputs.values()]
     lines = [node.location for node in made.graph.nodes]
+    sources = [id(made.sources.get(each)) for node in made.graph.nodes for each in node.outputs if each is not None]
     specs = [str(each.spec) for node in made.graph.nodes for each in node.outputs if each is not None]
-    return list(_flat(made)), outputs, made.repairs, list(map(str, made.sizes)), made.written, lines, specs
+    return list(_flat(made)), outputs, made.repairs, list(map(str, made.sizes)), made.written, lines, sources, specs
 
 
 def _or_refusal(*args: Any, **kwargs: Any) -> PaddedGraph | Refusal:
