@@ -8,7 +8,7 @@ the same ops on their own tensors.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -112,10 +112,9 @@ class Recipes:
         emission.begin(node, emission.op, ())
         tensors: list[Any] = [each.tensor for each in reads]
         for step in recipe.steps:
-            if type(step) is Noted:
+            if isinstance(step, Noted):
                 tensors += emission.note(step)
                 continue
-            assert type(step) is _Step
             own = [tensors[number] for number in step.reads]
             args = tuple([_filled(arg, tensors) for arg in step.args])
             kwargs = {name: _filled(arg, tensors) for name, arg in step.kwargs.items()} if step.kwargs else {}
@@ -132,37 +131,34 @@ class Recipes:
     ) -> None:
         """Keeps what was emitted for a node, if it says on its own which tensors it is about."""
         numbers: dict[int, int] = {}
-        for number, each in enumerate(reads):
-            numbers.setdefault(id(each.tensor), number)
-        own = len(reads)
-        count = own
+        for place, padded in enumerate(reads):
+            numbers.setdefault(id(padded.tensor), place)
+        count = own = len(reads)
         steps: list[_Step | Noted] = []
-        for each in emitted:
-            if type(each) is Called:
-                used = [numbers.get(id(value)) for value in each.reads]
-                if None in used:
+        for asked in emitted:
+            if isinstance(asked, Called):
+                used = [number for value in asked.reads if (number := numbers.get(id(value))) is not None]
+                if len(used) != len(asked.reads):
                     return
-                holes = tuple(_Hole(number) for number in used if number is not None)
-                taken = iter(holes)
-                args = tuple(_holed(arg, taken) for arg in each.args)
-                kwargs = {name: _holed(arg, taken) for name, arg in each.kwargs.items()}
-                steps.append(_Step(each, args, kwargs, tuple(hole.number for hole in holes)))
+                holes = map(_Hole, used)
+                args = tuple([_holed(arg, holes) for arg in asked.args])
+                kwargs = {name: _holed(arg, holes) for name, arg in asked.kwargs.items()}
+                steps.append(_Step(asked, args, kwargs, tuple(used)))
             else:
-                assert type(each) is Noted
-                steps.append(each)
-            for value in each.outputs:
+                steps.append(asked)
+            for value in asked.outputs:
                 if value is not None and numbers.setdefault(id(value), count) < own:
                     return  # what was made is one of the node's own tensors, by chance: which of them is meant later?
                 count += 1
         made: list[_Made | None] = []
-        for padded in results:
-            if padded is None:
+        for result in results:
+            if result is None:
                 made.append(None)
                 continue
-            number = numbers.get(id(padded.tensor)) if isinstance(padded, Padded) else None
-            if number is None:
+            found = numbers.get(id(result.tensor)) if isinstance(result, Padded) else None
+            if found is None:
                 return
-            made.append(_Made(number, padded.axes, padded.fill, padded.valid, self._mark(padded)))
+            made.append(_Made(found, result.axes, result.fill, result.valid, self._mark(result)))
         self._known[key] = _Recipe(tuple(steps), tuple(made))
 
 
@@ -175,7 +171,7 @@ def _filled(arg: Any, tensors: Sequence[Any]) -> Any:
     return arg
 
 
-def _holed(arg: Any, holes: Any) -> Any:
+def _holed(arg: Any, holes: Iterator[_Hole]) -> Any:
     if type(arg) is Value:
         return next(holes)
     if isinstance(arg, (list, tuple)):

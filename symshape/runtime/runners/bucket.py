@@ -158,7 +158,7 @@ class Bucket:
         found = self._numbers.at(values)
         parts = [self._parts[place].apart(self._buffers[place], found) for place in self._moving]
         shapes = [(number, self._parts[place].sizes_apart(found)) for number, place in enumerate(self._moving)]
-        back = [
+        back: list[tuple[int, Again]] = [
             (position, partial(_copied, self._parts[position].at(found), place))
             for position, place in self._padded.written
         ]
