@@ -15,6 +15,11 @@ def _positive(instance: object, attribute: attrs.Attribute[Any], value: Any) -> 
         raise InputError(f"{attribute.name} must be a positive int, not {value!r}")
 
 
+def _positive_or_none(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None:
+        _positive(instance, attribute, value)
+
+
 def _bytes(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not isinstance(value, str):
         _positive(instance, attribute, value)
@@ -76,7 +81,7 @@ class Options:
     specialize_zero_one: bool = False
     duck_shape: bool = False
     max_entries: int = attrs.field(default=1024, validator=_positive)
-    free_traces: int | None = attrs.field(default=16, validator=attrs.validators.optional(_positive))
+    free_traces: int | None = attrs.field(default=16, validator=_positive_or_none)
     memo_size: int = attrs.field(default=4096, validator=_positive)
     max_cuda_graphs: int = attrs.field(default=64, validator=_positive)
     kernels: Literal["eager", "inductor", "auto"] = attrs.field(

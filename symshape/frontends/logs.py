@@ -32,9 +32,11 @@ TOPICS: dict[str, tuple[type[events.Event], ...]] = {
 }
 """The events of each topic."""
 
-_LEVELS = {
-    **dict.fromkeys((events.RanEagerly, events.TracingPaused), logging.WARNING),
-    **dict.fromkeys((events.Mismatch, events.Defect), logging.ERROR),
+_LEVELS: dict[type[events.Event], int] = {
+    events.RanEagerly: logging.WARNING,
+    events.TracingPaused: logging.WARNING,
+    events.Mismatch: logging.ERROR,
+    events.Defect: logging.ERROR,
 }
 _TOPIC_OF = {kind: topic for topic, kinds in TOPICS.items() for kind in kinds}
 _ROOT = "symshape"

@@ -292,6 +292,8 @@ class EntryCache:
             self.entries = (*self.entries, entry)
             self.history.note("trace", self.clock, entry=entry.number, milliseconds=entry.program.milliseconds)
             gone = self._evict(entry)
+            if not branch.stateless:
+                branch.state.unchanged()  # makes what compares it, which the next call would wait for
         _release(gone)
         return branch, gone
 

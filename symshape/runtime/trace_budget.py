@@ -146,14 +146,11 @@ class TraceBudget:
             return None
         with self._lock:
             account = self._accounts.get(structure)
-            if account is None:
-                if self._left > 0:
-                    return None
-                account, about = self._others, (structure, values)
-            elif account.free > 0 and self._left > 0:
+            if self._left > 0 and (account is None or account.free > 0):
                 return None
-            else:
-                about = values
+            about: Hashable = values
+            if account is None:
+                account, about = self._others, (structure, values)
             account.misses += 1
             if self._pays(account, about):
                 return None
@@ -181,10 +178,8 @@ class TraceBudget:
             return
         with self._lock:
             self._by_call = {}
-            account, about = self._account(structure), values
-            if account is self._others:
-                about = (structure, values)
-            size = account.sizes.get(about)
+            account = self._account(structure)
+            size = account.sizes.get((structure, values) if account is self._others else values)
             if size is not None:
                 size.seconds, size.traces = 0.0, size.traces + 1
             if account.free > 0 and self._left > 0:

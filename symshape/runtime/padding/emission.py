@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from meta_fns.padding.refusals import Refuse
 from symshape.graph.steps import Node, Value, map_argument, values_in
 from symshape.user_code import Location
 
-__all__ = ["Emission", "Repair"]
+__all__ = ["Called", "Emission", "Noted", "Repair"]
 
 _aten = torch.ops.aten
 
@@ -31,6 +31,38 @@ class Repair:
     symbols: frozenset[str]
     op: str
     where: str
+
+
+@attrs.frozen(eq=False)
+class Called:
+    """One call of an op that a rule asked for.
+
+    Attributes:
+        op: the overload.
+        args, kwargs: its arguments.
+        reads: the tensors among them, in order.
+        form: a number for all that makes the call, but for its tensors; None if it is never the same as another.
+        outputs: its results.
+        single: whether it returns one thing and not a tuple or list.
+    """
+
+    op: OpOverload
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    reads: tuple[Value, ...]
+    form: int | None
+    outputs: tuple[Value | None, ...]
+    single: bool
+
+
+@attrs.frozen(eq=False)
+class Noted:
+    """A size that a rule read (with its tensor), or a repair that it noted (with its sizes)."""
+
+    size: Any = None
+    outputs: tuple[Value, ...] = ()
+    repair: str = ""
+    sizes: tuple[Any, ...] = ()
 
 
 class Emission:
@@ -47,6 +79,7 @@ class Emission:
         repairs: what was inserted.
         op: the overload that is being padded.
         results: the true metadata of its results.
+        asked: what rules asked for since somebody emptied it.
     """
 
     def __init__(self, device: torch.device, *, apart: bool = False) -> None:
@@ -60,7 +93,9 @@ class Emission:
         self._apart = apart
         self._numbers = 0
         self._source: Node | None = None
-        self._emitted: dict[Any, Any] = {}
+        self._forms: dict[Any, int] = {}
+        self._emitted: dict[Any, Called] = {}
+        self.asked: list[Called | Noted] = []
 
     def begin(self, node: Node, op: OpOverload, results: tuple[TensorSpec | None, ...]) -> None:
         """From now on ops are emitted for this node."""
@@ -77,27 +112,68 @@ class Emission:
         Raises:
             Refuse: the op does not take tensors of these capacities.
         """
-        if self._apart or torch.Tag.nondeterministic_seeded in op.tags:  # each call draws other numbers
-            return self._call(op, args, kwargs)
-        key = (op, _key(args), _key(kwargs))
-        found = self._emitted.get(key)
+        reads: list[Value] = []
+        form = op, _form(args, reads), _form(kwargs, reads)
+        number = None
+        found = None
+        if not self._apart and torch.Tag.nondeterministic_seeded not in op.tags:  # each of these draws other numbers
+            number = self._forms.setdefault(form, len(self._forms))
+            found = self._emitted.get((number, *map(id, reads)))
         if found is None:
-            found = self._emitted[key] = self._call(op, args, kwargs)
-        return found
+            specs, single = self._inferred(op, args, kwargs)
+            outputs = self._emit(op, args, kwargs, specs, single)
+            found = Called(op, args, kwargs, tuple(reads), number, outputs, single)
+            if number is not None:
+                self._emitted[number, *map(id, reads)] = found
+        self.asked.append(found)
+        return found.outputs[0] if found.single else list(found.outputs)
 
-    def _call(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def repeat(
+        self, called: Called, reads: Sequence[Value], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Value | None, ...]:
+        """Emits a call like one before, on other tensors of the same metadata: its results."""
+        key = None if called.form is None else (called.form, *map(id, reads))
+        found = None if key is None else self._emitted.get(key)
+        if found is not None:
+            return found.outputs
+        specs = [None if each is None else each.spec for each in called.outputs]
+        outputs = self._emit(called.op, args, kwargs, specs, called.single)
+        if key is not None:
+            self._emitted[key] = Called(called.op, args, kwargs, tuple(reads), called.form, outputs, called.single)
+        return outputs
+
+    def note(self, noted: Noted) -> tuple[Value, ...]:
+        """Reads a size as was done before, or notes a repair for the op of this moment: the size's tensor."""
+        if noted.repair:
+            self.repaired(noted.repair, *noted.sizes)
+            return ()
+        return (self.size(noted.size),)
+
+    def _inferred(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[list[TensorSpec | None], bool]:
         try:
             specs = meta_fns.infer(op, _specs(args), {name: _specs(arg) for name, arg in kwargs.items()})
         except MetaError as error:
             raise Refuse(f"at the capacities {error}") from error
         single = isinstance(specs, TensorSpec)
         found = [specs] if single else specs
-        outputs = [self.value(spec) if isinstance(spec, TensorSpec) else None for spec in found]
+        return [spec if isinstance(spec, TensorSpec) else None for spec in found], single
+
+    def _emit(
+        self,
+        op: OpOverload,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        specs: Sequence[TensorSpec | None],
+        single: bool,
+    ) -> tuple[Value | None, ...]:
+        outputs = tuple([None if spec is None else self.value(spec) for spec in specs])
         location: Location | None = None if self._source is None else self._source.location
         if self._source is not None:
             self.sources.update((each, self._source) for each in outputs if each is not None)
-        self.nodes.append(Node(op, args, dict(kwargs), tuple(outputs), single, location=location))
-        return outputs[0] if single else outputs
+        self.nodes.append(Node(op, args, dict(kwargs), outputs, single, location=location))
+        return outputs
 
     def sharing(self, roots: Collection[Value]) -> set[Value]:
         """The tensors that may lie in the memory of these: they, and views of them."""
@@ -115,24 +191,27 @@ class Emission:
         found = self.sizes.get(size.term)
         if found is None:
             found = self.sizes[size.term] = self.value(TensorSpec((), (), 0, torch.int64, self._device))
+        self.asked.append(Noted(size, (found,)))
         return found
 
     def repaired(self, repair: str, *sizes: Any) -> None:
         """Notes that a repair was inserted for the op of this moment."""
         assert self._source is not None
+        self.asked.append(Noted(repair=repair, sizes=sizes))
         symbols = frozenset(symbol.name for size in sizes if hasattr(size, "term") for symbol in size.term.symbols)
         self.repairs[Repair(repair, symbols, str(self._source.op), str(self._source.origin))] = None
 
 
-def _key(arg: Any) -> Any:
-    """What makes two arguments the same: identity of tensors, type and sign of numbers."""
-    if isinstance(arg, (list, tuple)):
-        return tuple(map(_key, arg))
-    if isinstance(arg, Mapping):
-        return tuple(sorted((name, _key(each)) for name, each in arg.items()))
+def _form(arg: Any, reads: list[Value]) -> Any:
+    """What makes two arguments the same but for their tensors, which join ``reads``: type and sign of numbers."""
     if isinstance(arg, Value):
-        return ("value", id(arg))
-    return (type(arg).__name__, repr(arg))
+        reads.append(arg)
+        return Value
+    if isinstance(arg, (list, tuple)):
+        return tuple([_form(each, reads) for each in arg])
+    if isinstance(arg, Mapping):
+        return tuple([(name, _form(arg[name], reads)) for name in arg])
+    return type(arg), repr(arg)
 
 
 def _specs(args: Any) -> Any:

@@ -18,7 +18,7 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Value
 from symshape.runtime.padding.numbers import Numbers
-from symshape.runtime.padding.transform import Refusal
+from symshape.runtime.padding.padded_graph import Refusal
 
 __all__ = ["Part", "Results", "aliased_storages", "amount"]
 

@@ -32,67 +32,15 @@ from symshape.graph.steps import (
     values_in,
     written_values,
 )
-from symshape.runtime.padding.emission import Emission, Repair
+from symshape.runtime.padding.emission import Emission
 from symshape.runtime.padding.merged import Merged
+from symshape.runtime.padding.padded_graph import PaddedGraph, Refusal
+from symshape.runtime.padding.recipes import Recipes
 from symshape.runtime.padding.region import Region
+from symshape.runtime.padding.rewrites import Rewrite, Rewrites
 from symshape.runtime.padding.versions import Versions
 
 __all__ = ["PaddedGraph", "Refusal", "device_of", "pad"]
-
-
-@attrs.frozen
-class Refusal(Exception):
-    """Why a graph cannot be padded for a region.
-
-    Attributes:
-        op: the overload that refused; empty where it was no op.
-        where: the user's line.
-        reason: why.
-        remedy: what would make it possible; may be empty.
-        symbols: which of the padded symbols it concerns.
-    """
-
-    op: str
-    where: str
-    reason: str
-    remedy: str
-    symbols: frozenset[str]
-
-    def __str__(self) -> str:
-        remedy = f"; {self.remedy}" if self.remedy else ""
-        return f"{self.op}: {self.reason} ({self.where}){remedy}"
-
-
-@attrs.frozen(eq=False)
-class PaddedGraph:
-    """A program on tensors at their capacities.
-
-    Attributes:
-        graph: its inputs are the inputs of the program at their capacities, then the true sizes as 0-d int64 tensors.
-        axes: of each input of the program, which of its positions are valid.
-        sizes: the true sizes, as formulas, in the order of the inputs that hold them.
-        outputs: by the value of the traced graph that a returned tensor stands for, its place and what is known of it.
-        region: the sizes that it serves.
-        repairs: what was inserted.
-        sources: by a tensor that it makes, the node of the traced graph that it is made for.
-        written: of each input that is written to its place, and that of its new elements among what is returned.
-        stored: the parameters and buffers that the program itself writes to, when all else is done.
-    """
-
-    graph: Graph
-    axes: tuple[tuple[Axis, ...], ...]
-    sizes: tuple[Term, ...]
-    outputs: Mapping[Value, tuple[int, Padded]]
-    region: Region
-    repairs: tuple[Repair, ...]
-    sources: Mapping[Value, Node]
-    written: tuple[tuple[int, int], ...] = ()
-    stored: tuple[torch.Tensor, ...] = ()
-
-    @property
-    def roots(self) -> list[Value]:
-        """Its inputs, parameters, buffers and constants."""
-        return [*(each.value for each in self.graph.inputs), *(each.value for each in self.graph.lifted)]
 
 
 _CLONE, _COPY = torch.ops.aten.clone.default, torch.ops.aten.copy_.default
@@ -143,7 +91,9 @@ class _Transform:
         self.emission = emission
         self.aliased = aliased
         self.any_randomness = any_randomness
+        self.recipes = Recipes(graph, emission)
         self.values = Versions(self.emission, self._again, self._argument, self._true)
+        self.rewrites = Rewrites(graph, self.values)
         self.axes: list[tuple[Axis, ...]] = []
         self.inputs: list[Value] = []
         self.lifted: list[Lifted] = []
@@ -200,14 +150,32 @@ class _Transform:
         written = list(written_values(node))
         if written and node.op._schema.name in BATCH_NORM:
             raise Refuse("it takes statistics over all of a tensor, padding too", remedy="call eval() on the module")
-        results = self._results(node, written)
+        results = self._results(node, written) if written else self._made_alike(node)
+        if written:
+            self.rewrites.note(node, written)
         for value, result in zip(written, results, strict=False):
             self.values.write(value, self._checked(value, self._cast(result, value)))
         if not written:
             for output, result in zip(node.outputs, results, strict=True):
                 if output is not None and result is not None:
-                    self.values.bind(output, self._checked(output, result))
+                    self.values.bind(output, result)
             self.values.note_views(node)
+
+    def _made_alike(self, node: Node) -> list[Any]:
+        """What a node makes that writes to nothing, as a node like it did if there was one."""
+        reads = [self.values.read(value) for value in node.reads]
+        key = self.recipes.key(node, reads)
+        found = None if key is None else self.recipes.follow(key, node, reads)
+        if found is not None:
+            return found
+        asked = self.emission.asked = []
+        results = [
+            result if output is None or result is None else self._checked(output, result)
+            for output, result in zip(node.outputs, self._results(node, ()), strict=True)
+        ]
+        if key is not None:
+            self.recipes.learn(key, reads, asked, results)
+        return results
 
     def _results(self, node: Node, written: Sequence[Value]) -> list[Any]:
         """What a node makes, by its padding rule; for one that writes, what is to be written."""
@@ -321,16 +289,22 @@ class _Transform:
             for value in self.graph.mutated
             if value not in constants
         }
-        returned = [value for value in changed if value in places]
+        rewrites = self.rewrites.of(value for value in changed if value in places)
+        again = {each.place for each in rewrites}
+        returned = [value for value in changed if value in places and places[value] not in again]
         stored = {value: padded for value, padded in changed.items() if value not in places}
+        redone: list[Rewrite] = []
         tensors, last = self._stores(results, stored)
-        lying = self.emission.sharing(self.inputs) if returned else ()  # what is written may be read where it is
-        new = (changed[value].tensor for value in returned)
+        written = bool(returned or rewrites)
+        lying = self.emission.sharing(self.inputs) if written else ()  # what is written may be read where it is
+        new = [changed[value].tensor for value in returned]
+        for each in rewrites:
+            redone.append(each.answered_from(len(tensors) + len(new)))
+            new += each.tensors()
         tensors += [self.emission.call(_CLONE, each) if each in lying else each for each in new]
         steps = without_dead_code(list(self.emission.nodes), (*tensors, *(each.args[1] for each in last)))
         steps = (*steps, *last)
-        read = set(values_in([step.args for step in steps if isinstance(step, Node)])) | set(tensors)
-        read |= {each for step in steps if isinstance(step, Node) for each in values_in(step.kwargs)}
+        read = {each for step in steps if isinstance(step, Node) for each in step.reads} | set(tensors)
         sizes = {term: value for term, value in self.emission.sizes.items() if value in read}
         inputs = [Input(i, f"input{i}", value) for i, value in enumerate((*self.inputs, *sizes.values()))]
         _, tree = pytree.tree_flatten([0] * len(tensors))
@@ -344,6 +318,7 @@ class _Transform:
             tuple(self.emission.repairs),
             {made: source for made, source in self.emission.sources.items() if made in read},
             tuple((places[value], len(wanted) + i) for i, value in enumerate(returned)),
+            tuple(redone),
             tuple(each.tensor for each in self.lifted if any(node.args[0] is each.value for node in last)),
         )
 

@@ -87,6 +87,14 @@ class Versions:
         """The last version of a value that was made, for what stays the same in all of them: its axes."""
         return self._now.get(value)
 
+    def views_of(self, value: Value) -> list[Node]:
+        """The ops that made a value a view, the last one first, down to the tensor that owns the memory."""
+        found = []
+        while value in self._views:
+            node, value, _ = self._views[value]
+            found.append(node)
+        return found
+
     def shared(self, value: Value) -> bool:
         """Whether another value shares its memory."""
         return len(self._sharing.get(id(value.storage), ())) > 1

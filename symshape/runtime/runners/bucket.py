@@ -23,6 +23,7 @@ from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
+from symshape.runtime.runners.rewriting import Again, rewriting
 from symshape.runtime.runners.variants import Variant, measured
 from symshape.runtime.runners.weights import weight_of
 
@@ -35,7 +36,7 @@ class Placement:
         inputs: the valid parts of the buffers.
         sizes: the sizes to be written.
         answer: makes the results.
-        back: for each input that the program writes to, its place, and from the tensors to its new elements.
+        back: for each input that the program writes to, its place, and what writes its new elements from the tensors.
         fill: which share of the capacities the sizes are.
         merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
     """
@@ -43,7 +44,7 @@ class Placement:
     inputs: list[torch.Tensor]
     sizes: torch.Tensor
     answer: Answer
-    back: Sequence[tuple[int, Callable[[Sequence[torch.Tensor]], torch.Tensor]]] = ()
+    back: Sequence[tuple[int, Again]] = ()
     fill: float = 1.0
     merged: Sequence[tuple[int, tuple[int, ...]]] = ()
 
@@ -93,6 +94,7 @@ class Bucket:
         self._results = made.results
         self._numbers = made.results.numbers
         self._parts = [Part(axes, self._numbers) for axes in made.padded.axes]
+        self._rewrites = [(each.place, rewriting(each, self._numbers)) for each in made.padded.rewrites]
         self._true = self._numbers.places(made.padded.sizes)
         self._specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
         self._bound = bound
@@ -156,10 +158,11 @@ class Bucket:
         found = self._numbers.at(values)
         parts = [self._parts[place].apart(self._buffers[place], found) for place in self._moving]
         shapes = [(number, self._parts[place].sizes_apart(found)) for number, place in enumerate(self._moving)]
-        back = [
-            (position, partial(_valid, self._parts[position].at(found), place))
+        back: list[tuple[int, Again]] = [
+            (position, partial(_copied, self._parts[position].at(found), place))
             for position, place in self._padded.written
         ]
+        back += [(place, again_at(found)) for place, again_at in self._rewrites]
         fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
         answer = self._results.at(values, found, lend)
         merged = [(number, shape) for number, shape in shapes if shape is not None]
@@ -180,9 +183,9 @@ class Bucket:
                 tensors = self._ready()()
                 self.wrote = bool(self._padded.stored)
                 results = placement.answer(tensors, leaves)
-                for position, new in placement.back:  # only now: what is answered may lie in what is written
+                for position, again in placement.back:  # only now: what is answered may lie in what is written
                     self.wrote = True
-                    inputs[position].copy_(new(tensors))
+                    again(inputs[position], tensors)
             finally:
                 for place in self._bound.places if self._bound is not None else ():
                     self._arguments[place] = None  # whose memory it is decides how long it stays
@@ -296,5 +299,7 @@ class Bucket:
         return self._run(self._arguments, ())
 
 
-def _valid(narrow: Callable[[torch.Tensor], torch.Tensor], place: int, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    return narrow(tensors[place])
+def _copied(
+    narrow: Callable[[torch.Tensor], torch.Tensor], place: int, argument: torch.Tensor, tensors: Sequence[torch.Tensor]
+) -> None:
+    argument.copy_(narrow(tensors[place]))

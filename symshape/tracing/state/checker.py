@@ -57,6 +57,8 @@ class Checker:
         self._wait = self._left = _FIRST_WAIT
         self._lock = threading.Lock()
         self.quick: Callable[[], bool] = bool if self._dicts else self._whole.quick  # bool() is a no
+        if self._dicts and dict_versions.ready():  # tried out once a process: now, beside a trace, not in a later call
+            dict_versions.sees_classes()
 
     def __call__(self) -> bool:
         """Whether all places hold what they held."""

@@ -12,7 +12,8 @@ import torch._dynamo  # what is watched, is watched by its guards
 from torch import nn
 
 import symshape
-from symshape.tracing.state import compiled
+from symshape.tracing.state import compiled, dict_versions
+from symshape.tracing.state.checker import Checker
 
 WARM = 24
 """Calls after which the state is watched."""
@@ -106,3 +107,29 @@ def test_it_is_still_right() -> None:
         for each in (module, plain):
             each[7][2] = nn.Tanh()
         assert torch.equal(module(x), plain(x))
+
+
+def test_what_is_tried_and_built_once_falls_into_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trying out whether writes are seen takes milliseconds: in the first trace, and never in a call that is served."""
+    net = _net(8)
+    compiled_net = symshape.compile(net)
+    done: list[tuple[str, int, int]] = []
+
+    def noting(what: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            stats = compiled_net.stats()
+            done.append((what, stats.calls, stats.traces))
+            return fn(*args, **kwargs)
+
+        return noted
+
+    dict_versions._works.cache_clear()
+    dict_versions.sees_classes.cache_clear()
+    monkeypatch.setattr(dict_versions, "_sees", noting("tried", dict_versions._sees))
+    monkeypatch.setattr(dict_versions, "_sees_in_class", noting("tried", dict_versions._sees_in_class))
+    monkeypatch.setattr(Checker, "__init__", noting("built", Checker.__init__))
+    with torch.no_grad():
+        for _ in range(WARM):
+            compiled_net(torch.randn(3, 4))
+    assert {what for what, _, _ in done} == {"tried", "built"}
+    assert {call for _, call, _ in done} == {1}

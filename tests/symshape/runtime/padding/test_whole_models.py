@@ -186,6 +186,7 @@ MODELS: tuple[Whole, ...] = (
 )
 
 
+@pytest.mark.usefixtures("planned_both_ways")
 @pytest.mark.parametrize("whole", MODELS, ids=lambda each: each.name)
 def test_every_size_is_padded(whole: Whole) -> None:
     pytest.importorskip("transformers")

@@ -1,0 +1,221 @@
+"""What padding rules made of one node, for other nodes like it: a model's layers are planned once, not layer by layer.
+
+A rule is a function of the op, of its other arguments, of what is known of its tensors (their metadata in memory, axes,
+fills), of which of them are the same, and of the true metadata of its results.  Nodes that agree in all of these get
+the same ops on their own tensors.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from guards.terms.term import Term
+from meta_fns import TensorSpec
+from meta_fns.padding.axes import Axis, varies
+from meta_fns.padding.fills import Fill
+from meta_fns.padding.padded import Padded
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Graph
+from symshape.graph.steps import Node, Value, draws_random_numbers, written_values
+from symshape.runtime.padding.emission import Called, Emission, Noted
+
+__all__ = ["Recipes"]
+
+
+@attrs.frozen
+class _Hole:
+    """Where a tensor stands in a call: the number of one of the node's own, or of one that was made for it."""
+
+    number: int
+
+
+@attrs.frozen(eq=False)
+class _Step:
+    """One emitted call: the call itself, with holes for its tensors, in order."""
+
+    called: Called
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    reads: tuple[int, ...]
+
+
+@attrs.frozen(eq=False)
+class _Made:
+    """One result: the number of its tensor, what is known of it, and its mark."""
+
+    number: int
+    axes: tuple[Axis, ...]
+    fill: Fill
+    valid: Fill
+    mark: int
+
+
+@attrs.frozen(eq=False)
+class _Recipe:
+    """What was emitted, noted and answered for a node."""
+
+    steps: Sequence[_Step | Noted]
+    results: Sequence[_Made | None]
+
+
+class Recipes:
+    """The recipes of one walk over a graph.
+
+    Args:
+        graph: the traced program.
+        emission: where ops are put.
+    """
+
+    def __init__(self, graph: Graph, emission: Emission) -> None:
+        self._forms = _forms_of(graph)
+        self._emission = emission
+        self._known: dict[Any, _Recipe] = {}
+        self._marks: dict[Any, int] = {}
+        self._marked: dict[int, tuple[Padded, int]] = {}
+
+    def key(self, node: Node, reads: Sequence[Padded]) -> Any:
+        """What other nodes must agree in with this one, which reads these tensors; None for one of its own kind."""
+        form = self._forms.get(node)
+        if form is None:
+            return None
+        marks = tuple([self._mark(each) for each in reads])
+        if len(reads) < 2:
+            return form, marks
+        tensors = [id(each.tensor) for each in reads]
+        return form, marks, () if len(set(tensors)) == len(tensors) else tuple(map(tensors.index, tensors))
+
+    def _mark(self, padded: Padded) -> int:
+        found = self._marked.get(id(padded))
+        if found is None:
+            spec = padded.tensor.spec
+            memory = spec.sizes, spec.strides, spec.storage_offset, spec.dtype, spec.device, spec.layout
+            mark = self._mark_of(memory, padded)
+            self._marked[id(padded)] = padded, mark  # held, so that its id stays its own
+            return mark
+        return found[1]
+
+    def _mark_of(self, memory: Any, padded: Padded) -> int:
+        axes = tuple([tuple([id(size) if varies(size) else (size,) for size in axis]) for axis in padded.axes])
+        fills = tuple([(each.kind, type(each.value), repr(each.value)) for each in (padded.fill, padded.valid)])
+        return self._marks.setdefault((memory, axes, fills), len(self._marks))
+
+    def follow(self, key: Any, node: Node, reads: Sequence[Padded]) -> list[Padded | None] | None:
+        """The results of a node by the recipe of one like it; None where there is none yet."""
+        recipe = self._known.get(key)
+        if recipe is None:
+            return None
+        emission = self._emission
+        emission.begin(node, emission.op, ())
+        tensors: list[Any] = [each.tensor for each in reads]
+        for step in recipe.steps:
+            if isinstance(step, Noted):
+                tensors += emission.note(step)
+                continue
+            own = [tensors[number] for number in step.reads]
+            args = tuple([_filled(arg, tensors) for arg in step.args])
+            kwargs = {name: _filled(arg, tensors) for name, arg in step.kwargs.items()} if step.kwargs else {}
+            tensors += emission.repeat(step.called, own, args, kwargs)
+        return [None if each is None else self._answered(each, tensors) for each in recipe.results]
+
+    def _answered(self, made: _Made, tensors: Sequence[Any]) -> Padded:
+        padded = Padded(tensors[made.number], made.axes, made.fill, made.valid)
+        self._marked[id(padded)] = padded, made.mark
+        return padded
+
+    def learn(
+        self, key: Any, reads: Sequence[Padded], emitted: Sequence[Called | Noted], results: Sequence[Any]
+    ) -> None:
+        """Keeps what was emitted for a node, if it says on its own which tensors it is about."""
+        numbers: dict[int, int] = {}
+        for place, padded in enumerate(reads):
+            numbers.setdefault(id(padded.tensor), place)
+        count = own = len(reads)
+        steps: list[_Step | Noted] = []
+        for asked in emitted:
+            if isinstance(asked, Called):
+                used = [number for value in asked.reads if (number := numbers.get(id(value))) is not None]
+                if len(used) != len(asked.reads):
+                    return
+                holes = map(_Hole, used)
+                args = tuple([_holed(arg, holes) for arg in asked.args])
+                kwargs = {name: _holed(arg, holes) for name, arg in asked.kwargs.items()}
+                steps.append(_Step(asked, args, kwargs, tuple(used)))
+            else:
+                steps.append(asked)
+            for value in asked.outputs:
+                if value is not None and numbers.setdefault(id(value), count) < own:
+                    return  # what was made is one of the node's own tensors, by chance: which of them is meant later?
+                count += 1
+        made: list[_Made | None] = []
+        for result in results:
+            if result is None:
+                made.append(None)
+                continue
+            found = numbers.get(id(result.tensor)) if isinstance(result, Padded) else None
+            if found is None:
+                return
+            made.append(_Made(found, result.axes, result.fill, result.valid, self._mark(result)))
+        self._known[key] = _Recipe(tuple(steps), tuple(made))
+
+
+def _filled(arg: Any, tensors: Sequence[Any]) -> Any:
+    kind = type(arg)
+    if kind is _Hole:
+        return tensors[arg.number]
+    if kind is list or kind is tuple:
+        return kind([_filled(each, tensors) for each in arg])
+    return arg
+
+
+def _holed(arg: Any, holes: Iterator[_Hole]) -> Any:
+    if type(arg) is Value:
+        return next(holes)
+    if isinstance(arg, (list, tuple)):
+        return type(arg)([_holed(each, holes) for each in arg])
+    return arg
+
+
+_forms: weakref.WeakKeyDictionary[Graph, dict[Node, int]] = weakref.WeakKeyDictionary()
+
+
+def _forms_of(graph: Graph) -> dict[Node, int]:
+    """For each node that recipes are for, a number that nodes share which differ in their tensors alone.
+
+    Made once for a graph: it says nothing of sizes.
+    """
+    found = _forms.get(graph)
+    if found is None:
+        numbers: dict[Any, int] = {}
+        found = {node: numbers.setdefault(_form(node), len(numbers)) for node in graph.nodes if _is_for(node)}
+        _forms[graph] = found
+    return found
+
+
+def _is_for(node: Node) -> bool:
+    return not (node.bindings or draws_random_numbers(node) or any(True for _ in written_values(node)))
+
+
+def _form(node: Node) -> Any:
+    outputs = tuple(None if each is None else _spec_form(each.spec) for each in node.outputs)
+    kwargs = tuple((name, _argument_form(arg)) for name, arg in node.kwargs.items())
+    return node.op, tuple(map(_argument_form, node.args)), kwargs, outputs, node.single
+
+
+def _spec_form(spec: TensorSpec) -> Any:
+    sizes = tuple(id(getattr(size, "term", size)) if not isinstance(size, int) else (size,) for size in spec.sizes)
+    return sizes, spec.dtype, spec.device, spec.layout
+
+
+def _argument_form(arg: Any) -> Any:
+    kind = type(arg)
+    if kind is Value:
+        return Value
+    if kind is Term or kind is FloatTerm:
+        return kind, id(arg)  # the graph holds it
+    if isinstance(arg, (list, tuple)):
+        return kind, *map(_argument_form, arg)
+    return kind, repr(arg)

@@ -1,0 +1,63 @@
+"""Writes into parts of a call's arguments, from what a padded program answered: see ``rewrites`` of padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from guards.terms.term import Term
+from symshape.runtime.padding.numbers import Numbers
+from symshape.runtime.padding.results import Part
+from symshape.runtime.padding.rewrites import Answered, Rewrite
+
+__all__ = ["Again", "rewriting"]
+
+Again = Callable[[torch.Tensor, Sequence[torch.Tensor]], object]
+"""``again(argument, tensors)`` writes into the argument of a call what the tensors of the padded program say."""
+_Prepared = Callable[[Sequence[int]], Callable[[Sequence[torch.Tensor]], Any]]
+
+
+def rewriting(rewrite: Rewrite, numbers: Numbers) -> Callable[[Sequence[int]], Again]:
+    """For the numbers of a call, what does this write again."""
+    views = [(op, _prepared(rest, numbers)) for op, rest in rewrite.views]
+    args = _prepared(rewrite.args, numbers)
+    names, named = list(rewrite.kwargs), _prepared(list(rewrite.kwargs.values()), numbers)
+
+    def at(found: Sequence[int]) -> Again:
+        parts = [(op, rest(found)) for op, rest in views]
+        args_at, named_at = args(found), named(found)
+
+        def again(argument: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
+            for op, rest in parts:
+                argument = op(argument, *rest(tensors))
+            rewrite.op(argument, *args_at(tensors), **dict(zip(names, named_at(tensors), strict=True)))
+
+        return again
+
+    return at
+
+
+def _prepared(arg: Any, numbers: Numbers) -> _Prepared:
+    """An argument, for the numbers of a call and then for the tensors that the program answered."""
+    if isinstance(arg, Answered):
+        part, place = Part(arg.axes, numbers), arg.place
+
+        def valid(found: Sequence[int]) -> Callable[[Sequence[torch.Tensor]], Any]:
+            narrow = part.at(found)
+            return lambda tensors: narrow(tensors[place])
+
+        return valid
+    if type(arg) is Term:
+        number = numbers.place(arg)
+        return lambda found: lambda tensors: found[number]
+    if isinstance(arg, (list, tuple)):
+        items = [_prepared(each, numbers) for each in arg]
+
+        def together(found: Sequence[int]) -> Callable[[Sequence[torch.Tensor]], Any]:
+            made = [each(found) for each in items]
+            return lambda tensors: [each(tensors) for each in made]
+
+        return together
+    return lambda found: lambda tensors: arg
