@@ -6,6 +6,8 @@ Where they are missing, nothing is written.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch._logging
 import torch._logging._internal
 
@@ -14,20 +16,23 @@ from symshape.graph.text import text
 
 
 def recorded(program: Program) -> Program:
-    """The program itself, after its ops and guards were written as artefacts, if somebody collects them."""
-    log = getattr(torch._logging._internal, "trace_log", None)
+    """The program itself, after its guards and ops were written as artefacts, if somebody collects them.
+
+    Torch's handler is there until the first record shows it that nobody does, so the long text comes last.
+    """
     write = getattr(torch._logging, "trace_structured", None)
-    if log is not None and log.handlers and write is not None:
-        for what, payload in (("graph", text(program.graph)), ("guards", program.guards.text() or "no guards")):
-            _artefact(write, f"symshape_{program.name}_{what}", payload)
+    if write is not None:
+        _artefact(write, f"symshape_{program.name}_guards", lambda: program.guards.text() or "no guards")
+        _artefact(write, f"symshape_{program.name}_graph", lambda: text(program.graph))
     return program
 
 
-def _artefact(write: object, name: str, payload: str) -> None:
-    assert callable(write)
-    write(
-        "artifact",
-        metadata_fn=lambda: {"name": name, "encoding": "string"},
-        payload_fn=lambda: payload,
-        expect_trace_id=False,
-    )
+def _artefact(write: Callable[..., None], name: str, payload: Callable[[], str]) -> None:
+    log = getattr(torch._logging._internal, "trace_log", None)
+    if log is not None and log.handlers:
+        write(
+            "artifact",
+            metadata_fn=lambda: {"name": name, "encoding": "string"},
+            payload_fn=payload,
+            expect_trace_id=False,
+        )
