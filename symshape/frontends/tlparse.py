@@ -6,7 +6,8 @@ Where they are missing, nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from typing import Any
 
 import torch._logging
 import torch._logging._internal
@@ -16,23 +17,28 @@ from symshape.graph.text import text
 
 
 def recorded(program: Program) -> Program:
-    """The program itself, after its guards and ops were written as artefacts, if somebody collects them.
-
-    Torch's handler is there until the first record shows it that nobody does, so the long text comes last.
-    """
+    """The program itself, after its ops and guards were written as artefacts, if somebody collects them."""
+    log = getattr(torch._logging._internal, "trace_log", None)
     write = getattr(torch._logging, "trace_structured", None)
-    if write is not None:
-        _artefact(write, f"symshape_{program.name}_guards", lambda: program.guards.text() or "no guards")
-        _artefact(write, f"symshape_{program.name}_graph", lambda: text(program.graph))
+    if log is not None and write is not None and any(map(_collects, log.handlers)):
+        for what, payload in (("graph", text(program.graph)), ("guards", program.guards.text() or "no guards")):
+            _artefact(write, f"symshape_{program.name}_{what}", payload)
     return program
 
 
-def _artefact(write: Callable[..., None], name: str, payload: Callable[[], str]) -> None:
-    log = getattr(torch._logging._internal, "trace_log", None)
-    if log is not None and log.handlers:
-        write(
-            "artifact",
-            metadata_fn=lambda: {"name": name, "encoding": "string"},
-            payload_fn=payload,
-            expect_trace_id=False,
-        )
+def _collects(handler: Any) -> bool:
+    """Whether a handler keeps what it is given: torch installs one that knows no folder unless ``TORCH_TRACE`` does.
+
+    (It takes itself away when it is first written to, for which the whole graph would have to be put into words.)
+    """
+    return getattr(handler, "root_dir", "") is not None or "MAST_HPC_JOB_NAME" in os.environ
+
+
+def _artefact(write: object, name: str, payload: str) -> None:
+    assert callable(write)
+    write(
+        "artifact",
+        metadata_fn=lambda: {"name": name, "encoding": "string"},
+        payload_fn=lambda: payload,
+        expect_trace_id=False,
+    )
