@@ -12,6 +12,8 @@ import json
 import pickle
 import random
 import signal
+import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +24,7 @@ from guards.asking.caches import clear_caches
 from guards.facts.definedness import satisfied
 from guards.terms.fold import evaluate
 from guards.terms.term import interned
-from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
+from tests.fuzz.harness import Counterexample, Outcome, fuzz, fuzz_parser
 from tests.oracles import SPACE, Question, Range, code
 from tests.strategies import NAMES, assumption, condition, integer, law, range_of_symbol, relation
 
@@ -353,12 +355,37 @@ def case(rng: random.Random) -> str:
         raise
 
 
+def kind_of(error: Exception) -> str:
+    """What a failure is about, in a few words: the exception and where it came from, or what was contradicted."""
+    if isinstance(error, Counterexample):
+        return " ".join(str(error).splitlines()[-1].split()[:3])
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__} in {frames[-1].name}" if frames else type(error).__name__
+
+
 def main(argv: Sequence[str] | None = None) -> Outcome:
     """Runs the fuzzer."""
+    parser = fuzz_parser(__doc__, count=100_000, smoke=400)
+    parser.add_argument("--go-on", action="store_true", help="count failures by kind, one of each shown, and go on")
+    args = parser.parse_args(argv)
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+
+    def tried(rng: random.Random) -> str:
+        try:
+            return case(rng)
+        except Exception as error:
+            if not args.go_on:
+                raise
+            kind = kind_of(error)
+            counts[f"times {kind}"] += 1
+            examples.setdefault(kind, f"\nFAILED {kind}\n{''.join(traceback.format_exception(error))}")
+            return "failed"
+
     seen = ("unknown", "settled", "simplified", "bounded", "solved", "known", "regions", "sampled", "explained")
-    return run_fuzzer(
-        "guards", __doc__, argv, case, count=100_000, smoke=400, must_see=(*seen, "dispatched", "written")
-    )
+    outcome = fuzz("guards", tried, args, must_see=(*seen, "dispatched", "written"), counts=counts)
+    outcome.failures += examples.values()
+    return outcome
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import torch
 
 import symshape
 from symshape import events
+from symshape.frontends import tlparse
 from symshape.frontends.logs import TOPICS
 
 
@@ -130,6 +131,17 @@ def test_the_variable_and_torch_s_structured_log(tmp_path: object) -> None:
             payload = found.setdefault(data["artifact"]["name"], []) if "artifact" in data else []
     assert {"symshape_<lambda>_graph", "symshape_<lambda>_guards"} <= set(found)
     assert any("aten.mul" in line for line in found["symshape_<lambda>_graph"])
+
+
+def test_where_nobody_collects_no_program_is_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's handler is there until a record; a long text made for it took a tenth of a process's first trace."""
+    written: list[object] = []
+    monkeypatch.delenv("MAST_HPC_JOB_NAME", raising=False)
+    monkeypatch.setattr(tlparse, "text", written.append)
+    handler = torch._logging._internal.LazyTraceHandler(None)
+    monkeypatch.setattr(torch._logging._internal.trace_log, "handlers", [handler])
+    symshape.compile(lambda x: x * 2)(torch.ones(3))
+    assert written == []
 
 
 def test_a_wrong_topic_in_the_variable_is_a_warning() -> None:

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from symshape import UnsupportedError
-from symshape.tracing.state import hooks
 from symshape.tracing.state.hooks import recorder_of, recording
 from symshape.tracing.state.places import MISSING, Cell
 from tests.symshape.tracing.state.recorded import names, recorded, seen
@@ -208,8 +207,8 @@ def test_partials_of_methods() -> None:
     assert seen(fn, lambda: setattr(fn.func.__func__, "__code__", (lambda self, shift, *, scale: 0).__code__))
 
 
-def test_what_a_load_has_told_is_told_again_after_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hooks, "is_alone", lambda: True)  # other tests may have left a thread
+@pytest.mark.usefixtures("alone")
+def test_what_a_load_has_told_is_told_again_after_a_write() -> None:
     inner = Thing(depth=2)
     recorder = recorder_of(lambda: None)
     known: list[bool] = []

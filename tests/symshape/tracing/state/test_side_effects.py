@@ -14,7 +14,6 @@ from torch.utils import _pytree as pytree
 
 import symshape
 from symshape import UnsupportedError
-from symshape.tracing.state import hooks, side_effects
 from tests.symshape.eager import assert_same
 
 Fn = Callable[[torch.Tensor], Any]
@@ -362,10 +361,9 @@ def _write_scale() -> None:
 _write_scale.__code__ = _write_scale.__code__.replace(co_filename="<frozen write>")  # as trusted as Python's own
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_class_that_code_not_looked_into_writes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Scaled, "scale", 2.0)  # put back afterwards
-    for module in (hooks, side_effects):  # other tests may have left a thread
-        monkeypatch.setattr(module, "is_alone", lambda: True)
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         before = x * _Scaled.scale
