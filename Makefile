@@ -28,7 +28,7 @@ CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: help install setup browser jupyterlab demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
+.PHONY: help install setup browser jupyter demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,11 +114,11 @@ mutation: $(STAMP)  ## mutants of a sample of modules against their tests (SECON
 	    $(VENV)-mutation/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) "cosmic-ray==8.7.0"; }
 	@nice $(VENV)-mutation/bin/python -m tests.mutation $(NAME) --python $(PY) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-# A place of its own: what JupyterLab depends on is nothing that we pin. The kernel is that of .venv.
-jupyterlab: $(STAMP) browser  ## the widget in a headless JupyterLab (slow)
-	@[ -x $(VENV)-jupyter/bin/jupyter ] || { $(PY) -m venv $(VENV)-jupyter && \
-	    $(VENV)-jupyter/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) "jupyterlab==4.6.6" "anywidget==0.11.0"; }
-	@SYMSHAPE_JUPYTER=$(VENV)-jupyter/bin/jupyter $(PY) -m pytest -m slow tests/symshape/explore/test_jupyterlab.py $(ARGS)
+# A place of its own: what JupyterLab and Notebook depend on is nothing that we pin. The kernel is that of .venv.
+jupyter: $(STAMP) browser  ## the widget in a headless JupyterLab and Notebook, with a kernel of their own (slow)
+	@[ -x $(VENV)-jupyter/bin/jupyter-notebook ] || { $(PY) -m venv $(VENV)-jupyter && \
+	    $(VENV)-jupyter/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) "jupyterlab==4.6.6" "notebook==7.6.5" "anywidget==0.11.0"; }
+	@SYMSHAPE_JUPYTER=$(VENV)-jupyter/bin/jupyter $(PY) -m pytest -n0 -m slow tests/symshape/exploring/test_jupyter.py $(ARGS)
 
 notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 	@for notebook in notebooks/*.ipynb; do \

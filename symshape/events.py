@@ -125,7 +125,16 @@ class Defect(Event):
 
 @attrs.frozen
 class RanEagerly(Event):
-    """A call that cannot be traced ran the function itself: why, and the user's line."""
+    """A call that cannot be traced, or whose trace would not pay, ran the function itself: why, and the user's line."""
+
+    function: str
+    reason: str
+    place: str
+
+
+@attrs.frozen
+class TracingPaused(Event):
+    """New sizes run the function itself from now on, since their traces serve no other calls: why, the user's line."""
 
     function: str
     reason: str

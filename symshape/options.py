@@ -41,6 +41,12 @@ class Options:
         specialize_zero_one: sizes 0 and 1 become constants (PyTorch's habit); off by default.
         duck_shape: input sizes with equal hints share a symbol (PyTorch's habit); off by default.
         max_entries: entries kept by one compiled function; the least recently used leaves first.
+        free_traces: traces for one structure of arguments (eight times as many for all) that need not pay.  After
+            that, calls with sizes that no program serves run the function as it is, with one warning, and are traced
+            only as far as that is earned: such traces take at most a tenth of the time of all calls, and only sizes
+            that come often, or now and then to try again.  Sizes that were asked to be constants (``dynamic=False``, a
+            description, ``mark_static``) use up none, nor does anything with ``fullgraph=True``.  None: every call that
+            no program serves is traced.
         memo_size: exact argument tuples remembered for the quickest look-up.
         max_cuda_graphs: CUDA graphs and padded buckets kept by one compiled function, of all its programs together.
             One that nobody has used for long leaves for one that is wanted; none that is in use ever does: what finds
@@ -70,6 +76,7 @@ class Options:
     specialize_zero_one: bool = False
     duck_shape: bool = False
     max_entries: int = attrs.field(default=1024, validator=_positive)
+    free_traces: int | None = attrs.field(default=16, validator=attrs.validators.optional(_positive))
     memo_size: int = attrs.field(default=4096, validator=_positive)
     max_cuda_graphs: int = attrs.field(default=64, validator=_positive)
     kernels: Literal["eager", "inductor", "auto"] = attrs.field(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from types import CodeType
 from typing import Any
@@ -29,9 +30,7 @@ class Question:
     @classmethod
     def about(cls, query: str, ranges: Mapping[str, Range], assume: tuple[str, ...]) -> Question:
         """A question, with ranges of what it mentions only: others are refused as slips."""
-        names = {
-            node.id for text in (query, *assume) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)
-        }
+        names = {name for text in (query, *assume) for name in code(text).co_names}
         return cls(query, {name: pair for name, pair in ranges.items() if name in names}, assume)
 
     def __str__(self) -> str:
@@ -101,6 +100,7 @@ def complete(question: Question, window: int = WINDOW) -> bool:
     return True
 
 
+@lru_cache(1024)
 def code(text: str) -> CodeType:
     """The text, compiled once."""
     return compile(text, "<question>", "eval")

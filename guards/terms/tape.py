@@ -1,6 +1,6 @@
 """Terms as a tape: a flat list of steps that a program in any language can run, operands before what uses them.
 
-A page in a browser checks guards by running their tape (``symshape/explore/assets/tape.js``). A tape and not source
+A page in a browser checks guards by running their tape (``symshape/exploring/assets/tape.js``). A tape and not source
 text, since many pages may not run text as code, since parts that occur twice are computed once, and since its length
 is that of the graph of terms however deeply they nest.
 """

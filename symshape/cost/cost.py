@@ -16,9 +16,9 @@ from symshape.cost.growth import Growth, growth
 from symshape.cost.op_costs import OpCost, op_costs, unpriced
 from symshape.cost.units import amount, shown
 from symshape.errors import InputError
-from symshape.explore.html import table_html
-from symshape.explore.plain_text import table_text
-from symshape.explore.tables import Table
+from symshape.exploring.html import table_html
+from symshape.exploring.plain_text import table_text
+from symshape.exploring.tables import Table
 from symshape.graph.program import Program
 
 GROUPS: Mapping[str, Callable[[OpCost], str]] = {

@@ -21,9 +21,9 @@ from symshape.cost.liveness import PARTS, SCHEDULES, Moment, Rounded, exact, mom
 from symshape.cost.solving import budget, largest, solved, within
 from symshape.cost.units import amount, shown
 from symshape.errors import InputError
-from symshape.explore.html import table_html
-from symshape.explore.plain_text import table_text
-from symshape.explore.tables import Table
+from symshape.exploring.html import table_html
+from symshape.exploring.plain_text import table_text
+from symshape.exploring.tables import Table
 from symshape.graph.program import Program
 
 _UNDECIDED = 40

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from symshape.explore.html import table_html
-from symshape.explore.plain_text import table_text
-from symshape.explore.tables import Table
+from symshape.exploring.html import table_html
+from symshape.exploring.plain_text import table_text
+from symshape.exploring.tables import Table
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
 from symshape.frontends.stats import Stats
 from symshape.runtime.runners.padded import PaddedRunner

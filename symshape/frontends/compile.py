@@ -10,12 +10,11 @@ import attrs
 
 from symshape.calls.policies import Dynamic
 from symshape.errors import InputError
-from symshape.frontends.compiled import Compiled, Found
+from symshape.frontends.compiled import Compiled, Found, NotServed
 from symshape.frontends.compiled_module import CompiledModule, can_be_module, module_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.storing import Storing
 from symshape.options import Options, options_of
-from symshape.runtime.refusals import Refusal
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.runtime.variables import AskAgain
 from symshape.runtime.verify import Verifier
@@ -41,7 +40,8 @@ def compile(
 
     A call that cannot be traced runs ``fn`` itself, once, on the call's own arguments; the first such call warns
     (:class:`symshape.FallbackWarning`) with the reason and the line.  Tracing is tried again for other sizes, another
-    structure of arguments, or a state that has changed, so rarely that it costs next to nothing.  Errors of the program
+    structure of arguments, or a state that has changed, so rarely that it costs next to nothing.  So do calls with new
+    sizes once traces have shown to serve little but their own (``Options.free_traces``).  Errors of the program
     itself (a wrong keyword too) are raised by the program itself, as without ``compile``.
 
     Args:
@@ -104,12 +104,12 @@ class Verified(Compiled):
             return super().__call__(*args, **kwargs)
         self._cache.clock += 1
         found = self._find(args, kwargs)
-        if isinstance(found, Refusal):
-            return self._refusals.run(found, self.fn, args, kwargs)
+        if isinstance(found, NotServed):
+            return self._run_itself(found, args, kwargs)
         self._cache.seen(found[0], found[1]).calls += 1
         return self._verifier.call(self._find_entry, args, kwargs)
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | Refusal:
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | NotServed:
         leaves = (*args, *kwargs.values(), *(self._layout.read() if self._layout.variables else ()))
         key = self._cache.makers[len(leaves)](leaves, kwargs)
         found = self._cache.find_exact(key)
@@ -117,14 +117,14 @@ class Verified(Compiled):
             entry, values, _ = found
             return entry, values, leaves
         try:
-            return self._refusals.of_call(key) or self._find_slowly(args, kwargs, leaves, key)
+            return self._declined(key) or self._find_slowly(args, kwargs, leaves, key)
         except AskAgain:
             return self._find(args, kwargs)
 
     def _find_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
         """The entry that serves a call that one serves, its integers, and the call's leaves."""
         found = self._find(args, kwargs)
-        assert not isinstance(found, Refusal)
+        assert not isinstance(found, NotServed)
         return found
 
     def stats(self) -> Stats:

@@ -22,14 +22,11 @@ from symshape.calls.questions import Question, asker
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
-from symshape.explore.report_html import report_html
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
 from symshape.frontends.compiled_reports import Reports
 from symshape.frontends.differences import Miss, miss_of
-from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.profilers import Annotator, torch_profiler
-from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.tlparse import recorded
 from symshape.frontends.trace import check_call
@@ -37,11 +34,11 @@ from symshape.frontends.warming import WarmUp, warm_up
 from symshape.graph.program import Program, State
 from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
-from symshape.planning.traffic import Traffic
 from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.trace_budget import TraceBudget, Untraced
 from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow, serve
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
@@ -49,6 +46,9 @@ from symshape.user_code import name_of
 
 Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 """The entry that serves a call, the integers to run it with, and the call's leaves."""
+
+NotServed = Refusal | Untraced
+"""Why the function itself runs: it cannot be traced, or that would not pay."""
 
 Capture = Callable[..., Program]
 _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError)  # what was asked of us cannot be had
@@ -73,6 +73,8 @@ class Compiled(Reports):
         self.fn = fn
         self._fullgraph = fullgraph
         self._refusals = Refusals(fn, fullgraph)
+        free = None if fullgraph or dynamic is False else options.free_traces  # else every miss was asked to be traced
+        self._budget = TraceBudget(fn, free, self._hits)
         self._dynamic = dynamic
         self._runner = runner
         self._options = options
@@ -143,31 +145,43 @@ class Compiled(Reports):
         if is_tracing():  # a part of another program: its guards are that program's
             return self.fn(*args, **kwargs)
         try:
-            found = self._refusals.of_call(key) or self._find_slowly(args, kwargs, flat, key)
+            found = self._declined(key) or self._find_slowly(args, kwargs, flat, key)
         except AskAgain:
             self._cache.clock -= 1  # the same call
             return self(*args, **kwargs)
-        if isinstance(found, Refusal):
-            return self._refusals.run(found, self.fn, args, kwargs)
+        if isinstance(found, NotServed):
+            return self._run_itself(found, args, kwargs)
         entry, values, leaves = found
         self._cache.seen(entry, values).calls += 1
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         run = functools.partial(self._annotator.run, entry) if profiling else entry.run
         return serve(self.fn, entry, run, leaves, values, args, kwargs)
 
+    def _declined(self, key: Hashable | None) -> NotServed | None:
+        """Why a call with this key is not traced, if it was asked about before."""
+        return self._refusals.of_call(key) or self._budget.of_call(key)
+
+    def _run_itself(self, found: NotServed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(found, Untraced):
+            return self._budget.run(found, args, kwargs)
+        return self._refusals.run(found, self.fn, args, kwargs)
+
     def _find_slowly(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
-    ) -> Found | Refusal:
-        """The entry for a call, traced if need be, or why it cannot be (unless ``fullgraph`` was asked for)."""
+    ) -> Found | NotServed:
+        """The entry for a call, traced if need be, or why it is not (unless ``fullgraph`` was asked for)."""
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
         reading = self._read(args, kwargs, variables)
         if isinstance(reading, Refusal):
             return reading
         leaves, structure, values = reading
-        found: tuple[Branch, Entry] | Refusal | None = self._cache.find(self._with_answers(structure, leaves), values)
+        asked = self._with_answers(structure, leaves)
+        found: tuple[Branch, Entry] | NotServed | None = self._cache.find(asked, values)
+        if found is None:
+            found = self._not_paying(asked, values, key)
         if found is None:
             found = self._miss_or_refusal(structure, values, args, kwargs, variables, key)
-        if isinstance(found, Refusal):
+        if isinstance(found, NotServed):
             return found
         branch, entry = found
         if key is not None:
@@ -186,6 +200,16 @@ class Compiled(Reports):
             return read(self.fn, args, kwargs, variables)
         except InputError as error:
             return self._refusals.add_unreadable(args, kwargs, error, time.perf_counter() - start)
+
+    def _not_paying(self, structure: Hashable, values: tuple[int, ...], key: Hashable | None) -> Untraced | None:
+        """What runs a miss as it is because its trace would not pay."""
+        first, found = not self._budget.untraced, self._budget.declines(structure, values, self.explain_miss)
+        if found is not None:
+            if first:
+                self._cache.history.note("fallback", self._cache.clock, values=values, text=found.account.reason)
+            if key is not None and not self._cache.admits(structure, values):
+                self._budget.remember(key, found)
+        return found
 
     def _miss_or_refusal(
         self,
@@ -232,6 +256,7 @@ class Compiled(Reports):
             AskAgain: there are more variables now.
         """
         profilers.refresh()
+        start = self._budget.clock()
         with self._lock:
             if len(variables.values) != len(self._layout):
                 raise AskAgain
@@ -251,7 +276,9 @@ class Compiled(Reports):
                 program, full, structure = grown
             entry = self._entry(program)
             self._ask(program.questions)
-            branch, gone = self._cache.publish(self._with_answers(structure, full.leaves), entry)
+            asked = self._with_answers(structure, full.leaves)
+            branch, gone = self._cache.publish(asked, entry)
+            self._budget.traced(asked, values, entry, self._budget.clock() - start)
             self._cache.history.because(miss)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))
@@ -266,13 +293,14 @@ class Compiled(Reports):
             return branch, entry
 
     def _entry(self, program: Program) -> Entry:
-        runner_name, runner = make_runner(self._runner, program, self._graphs, self._options)
-        build = builder(program.graph.output_tree)
-        around = None
+        number = next(self._numbers)
+        note, graphs = self._cache.notes(number, program.slots), self._graphs
+        runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
+        build, around = builder(program.graph.output_tree), None
         if program.writes or program.given is not None:
             build = writing(program.writes, program.graph.output_tree.num_leaves, build)
             around = functools.partial(failing_as_eager, program=program, fn=self.fn)
-        return Entry(next(self._numbers), program, runner_name, runner, build, around)
+        return Entry(number, program, runner_name, runner, build, around)
 
     def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
         """The structure of a call with the answers to what programs asked of its arguments."""
@@ -287,10 +315,9 @@ class Compiled(Reports):
             self._cache.ask(self._questions)
 
     # -- looking at it
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The entries, oldest first."""
-        return self._cache.entries
+    def _hits(self) -> int:
+        """Calls that an entry served that was there."""
+        return self._cache.clock - self._traces - self._refusals.fallbacks - self._budget.untraced
 
     def stats(self) -> Stats:
         """Counters and times so far."""
@@ -298,7 +325,7 @@ class Compiled(Reports):
         return Stats(
             calls=self._cache.clock,
             traces=self._traces,
-            hits=self._cache.clock - self._traces - refusals.fallbacks,
+            hits=self._hits(),
             misses=self._traces,
             evictions=self._cache.evictions,
             entries=len(self.entries),
@@ -307,38 +334,13 @@ class Compiled(Reports):
             trace_ms=self._trace_ms + refusals.seconds * 1e3,
             fallbacks=refusals.fallbacks,
             refusals=refusals.attempts,
+            untraced=self._budget.untraced,
         )
 
     def explain_miss(self) -> str:
         """Why the last recompile happened: which guard of the nearest entry failed, in one sentence."""
         none = "There was no recompile: no call has missed since the first trace."
         return none if self._last_miss is None else self._last_miss.explain()
-
-    def explain_fallback(self) -> str:
-        """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
-        return self._refusals.explain(self._cache.clock)
-
-    def traffic(self, entry: int | None = None) -> Traffic:
-        """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.
-
-        Calls that an earlier entry with fixed sizes served count where this one would have served them.  At most 8,192
-        different sizes are counted for an entry, the rarest are forgotten; calls of several threads at once may be
-        lost.
-
-        Args:
-            entry: its number; the entry with most symbols, then with most calls, if not given.
-
-        Raises:
-            InputError: there is no such entry, it has no symbols, or it has served no call.
-
-        >>> import torch, symshape
-        >>> double = symshape.compile(lambda x: x * 2, dynamic=True)
-        >>> for n in (8, 5, 8):
-        ...     assert double(torch.ones(n)).shape == (n,)
-        >>> double.traffic().counts
-        {(8,): 2, (5,): 1}
-        """
-        return traffic_of(self.entries, entry)
 
     def warm_up(self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True) -> WarmUp:
         """Makes and captures buckets before calls need them, the largest first, and prefers them from now on.
@@ -366,6 +368,7 @@ class Compiled(Reports):
             self._cache.clear()
             self._graphs.clear()
             self._refusals.clear()
+            self._budget.clear()
             self._changing.learn({})
             self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
             self._times.clear()
@@ -391,9 +394,6 @@ class Compiled(Reports):
         if name.startswith("_") or name == "fn":
             raise AttributeError(name)
         return getattr(self.fn, name)
-
-    def _repr_html_(self) -> str:
-        return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))
 
     def __repr__(self) -> str:
         return f"<Compiled {name_of(self.fn)}: {len(self.entries)} entries, runner {self._runner}>"

@@ -6,12 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from symshape.calls.arguments import NO_VARIABLES, take_apart
+from symshape.exploring.report_html import report_html
+from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.metrics import metrics_of, prometheus_text
 from symshape.frontends.reporting import DevicePeaks, report
+from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.what_if import Which, wanted_sizes, which_of_call, which_of_sizes
-from symshape.runtime.cache import EntryCache
+from symshape.planning.traffic import Traffic
+from symshape.runtime.cache import Entry, EntryCache
+from symshape.runtime.refusals import Refusals
 from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.trace_budget import TraceBudget
 from symshape.runtime.variables import Layout
 from symshape.user_code import name_of
 
@@ -23,17 +29,51 @@ class Reports:
     _cache: EntryCache
     _graphs: GraphStore
     _layout: Layout
+    _refusals: Refusals
+    _budget: TraceBudget
 
     def stats(self) -> Stats:
         """Counters and times so far."""
         raise NotImplementedError
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries, oldest first."""
+        return self._cache.entries
+
+    def explain_fallback(self) -> str:
+        """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
+        return self._refusals.explain(self._cache.clock, self._budget.lines())
+
+    def traffic(self, entry: int | None = None) -> Traffic:
+        """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.
+
+        Calls that an earlier entry with fixed sizes served count where this one would have served them.  At most 8,192
+        different sizes are counted for an entry, the rarest are forgotten; calls of several threads at once may be
+        lost.
+
+        Args:
+            entry: its number; the entry with most symbols, then with most calls, if not given.
+
+        Raises:
+            InputError: there is no such entry, it has no symbols, or it has served no call.
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True)
+        >>> for n in (8, 5, 8):
+        ...     assert double(torch.ones(n)).shape == (n,)
+        >>> double.traffic().counts
+        {(8,): 2, (5,): 1}
+        """
+        return traffic_of(self.entries, entry)
 
     def report(self, peaks: DevicePeaks | None = None) -> str:
         """For each entry what it serves, its guards and what runs it; if padded, its buckets; then the budget.
 
         With a device's ``peaks`` the roofline, too.
         """
-        return report(self._cache.entries, self._graphs, peaks)
+        found = report(self._cache.entries, self._graphs, peaks)
+        return "\n".join([found, *self._budget.lines()])
 
     def metrics(self) -> str:
         r"""Its counters in Prometheus' text format (see :mod:`symshape.frontends.metrics`).
@@ -79,3 +119,6 @@ class Reports:
             flat = (*args, *kwargs.values(), *self._layout.read())
             variables = self._layout.of(flat, len(args) + len(kwargs))
         return which_of_call(self._cache, take_apart(self.fn, args, kwargs, variables))
+
+    def _repr_html_(self) -> str:
+        return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))

@@ -25,14 +25,17 @@ TOPICS: dict[str, tuple[type[events.Event], ...]] = {
     "guards": (events.GuardAdded, events.Specialized),
     "captures": (events.GraphCaptured, events.BucketMade, events.VariantChosen, events.PaddingRefused),
     "fallbacks": (
-        *(events.RanEagerly, events.RunnerFallback, events.Fallback),
+        *(events.RanEagerly, events.TracingPaused, events.RunnerFallback, events.Fallback),
         *(events.Mismatch, events.NotVerified, events.Defect),
     ),
     "store": (events.Stored, events.NotStored, events.Loaded, events.NotServed, events.StoreFailed),
 }
 """The events of each topic."""
 
-_LEVELS = {events.RanEagerly: logging.WARNING, events.Mismatch: logging.ERROR, events.Defect: logging.ERROR}
+_LEVELS = {
+    **dict.fromkeys((events.RanEagerly, events.TracingPaused), logging.WARNING),
+    **dict.fromkeys((events.Mismatch, events.Defect), logging.ERROR),
+}
 _TOPIC_OF = {kind: topic for topic, kinds in TOPICS.items() for kind in kinds}
 _ROOT = "symshape"
 

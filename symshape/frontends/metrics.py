@@ -22,6 +22,7 @@ _COUNTERS = {
     "evictions": "Entries that left because the cache was full.",
     "fallbacks": "Calls that ran the function itself.",
     "refusals": "Traces that failed.",
+    "untraced": "Calls that ran the function itself since tracing their sizes would not pay.",
     "verified": "Calls that eager ran too and agreed with.",
 }
 _GAUGES = {"entries": "Entries in the cache.", "cuda_graphs": "CUDA graphs and padded buckets that are kept."}

@@ -11,8 +11,8 @@ from symshape.cost.peak_memory import PeakMemory
 from symshape.cost.roofline import Roofline
 from symshape.cost.units import shown
 from symshape.errors import SymShapeError
-from symshape.explore.plain_text import table_text
-from symshape.explore.tables import guards_table, inputs_table, outputs_table, symbols_table
+from symshape.exploring.plain_text import table_text
+from symshape.exploring.tables import guards_table, inputs_table, outputs_table, symbols_table
 from symshape.graph.program import Program
 from symshape.graph.text import describe_spec
 from symshape.runtime.cache import Entry

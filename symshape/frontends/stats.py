@@ -21,6 +21,7 @@ class Stats:
         trace_ms: milliseconds spent tracing, in all, refused traces included.
         fallbacks: calls that ran the function itself, since they could not be traced (or since it raised while traced).
         refusals: traces that failed: at most a few for each structure of arguments, however many calls fell back.
+        untraced: calls that ran the function itself, since tracing their sizes would not pay (``Options.free_traces``).
         loaded: programs that came from a store instead of a trace.
         verified: calls that eager ran too and agreed with (``Options.verify``).
     """
@@ -38,3 +39,4 @@ class Stats:
     refusals: int = 0
     loaded: int = 0
     verified: int = 0
+    untraced: int = 0

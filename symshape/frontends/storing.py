@@ -30,6 +30,8 @@ class Storing(Compiled):
         self._ranks: Ranks | None = given if isinstance(given, Ranks) else None
         store = NoStore() if self._ranks and self._ranks.store is None else store_of(getattr(given, "store", given))
         self._keeper = Keeper(self.fn, store, self._options, self._dynamic)
+        if self._ranks is None:
+            self._keeper.prepare()
         self._capture = self._find_or_trace
         self._loaded = 0
 

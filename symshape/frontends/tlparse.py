@@ -6,6 +6,9 @@ Where they are missing, nothing is written.
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import torch._logging
 import torch._logging._internal
 
@@ -17,10 +20,18 @@ def recorded(program: Program) -> Program:
     """The program itself, after its ops and guards were written as artefacts, if somebody collects them."""
     log = getattr(torch._logging._internal, "trace_log", None)
     write = getattr(torch._logging, "trace_structured", None)
-    if log is not None and log.handlers and write is not None:
+    if log is not None and write is not None and any(map(_collects, log.handlers)):
         for what, payload in (("graph", text(program.graph)), ("guards", program.guards.text() or "no guards")):
             _artefact(write, f"symshape_{program.name}_{what}", payload)
     return program
+
+
+def _collects(handler: Any) -> bool:
+    """Whether a handler keeps what it is given: torch installs one that knows no folder unless ``TORCH_TRACE`` does.
+
+    (It takes itself away when it is first written to, for which the whole graph would have to be put into words.)
+    """
+    return getattr(handler, "root_dir", "") is not None or "MAST_HPC_JOB_NAME" in os.environ
 
 
 def _artefact(write: object, name: str, payload: str) -> None:

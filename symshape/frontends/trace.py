@@ -257,6 +257,6 @@ class Traced:
         return f"<Traced {self.program.name}: {ops} ops, symbols {symbols or 'none'}, {number} guards>"
 
     def _repr_html_(self) -> str:
-        from symshape.explore.html import traced_html
+        from symshape.exploring.html import traced_html
 
         return traced_html(self)

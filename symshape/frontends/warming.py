@@ -11,10 +11,10 @@ import attrs
 from guards.terms import fold
 from symshape.cost.units import shown
 from symshape.errors import InputError
-from symshape.explore.html import table_html
-from symshape.explore.plain_text import table_text
-from symshape.explore.progress import progress_bar
-from symshape.explore.tables import Table
+from symshape.exploring.html import table_html
+from symshape.exploring.plain_text import table_text
+from symshape.exploring.progress import progress_bar
+from symshape.exploring.tables import Table
 from symshape.frontends.seen_traffic import most_general
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.traffic import Traffic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -157,10 +157,15 @@ class Program:
 
 def symbol_positions(slots: Sequence[Slot]) -> dict[str, int]:
     """For each symbol, the first slot that holds it."""
+    return positions_among(slot.term for slot in slots)
+
+
+def positions_among(terms: Iterable[Term]) -> dict[str, int]:
+    """For each symbol, where it first stands by itself among the terms of the slots."""
     positions: dict[str, int] = {}
-    for position, slot in enumerate(slots):
-        if slot.term.op is Op.SYMBOL:
-            positions.setdefault(slot.term.name, position)
+    for position, term in enumerate(terms):
+        if term.op is Op.SYMBOL:
+            positions.setdefault(term.name, position)
     return positions
 
 

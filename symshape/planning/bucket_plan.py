@@ -13,10 +13,10 @@ import attrs
 
 from symshape.cost.units import shown
 from symshape.errors import InputError
-from symshape.explore.html import table_html
-from symshape.explore.pictures import plan_pictures
-from symshape.explore.plain_text import table_text
-from symshape.explore.tables import Table
+from symshape.exploring.html import table_html
+from symshape.exploring.pictures import plan_pictures
+from symshape.exploring.plain_text import table_text
+from symshape.exploring.tables import Table
 from symshape.planning.choosing import best_caps, best_of_so_many
 from symshape.planning.limits import Limits
 from symshape.planning.prices import Prices, Sizes, named

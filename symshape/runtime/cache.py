@@ -19,8 +19,9 @@ from symshape.calls.call_key import FLAT, ExactKey
 from symshape.calls.outputs import Build, finisher
 from symshape.calls.questions import Question, asking
 from symshape.graph.codegen import Run
-from symshape.graph.program import Program, State, slot_names
+from symshape.graph.program import Program, Slot, State, slot_names
 from symshape.runtime.history import History
+from symshape.runtime.runners.notes import Note
 from symshape.runtime.runners.protocol import Runner
 
 _MOST_SEEN = 8192  # different integers that are counted for an entry
@@ -192,6 +193,16 @@ class EntryCache:
         self.lock = threading.RLock()
         self._busy = False
         self._lost: deque[Entry] = deque()
+
+    def notes(self, entry: int, slots: Sequence[Slot]) -> Note:
+        """What tells the history of things that happen to what runs an entry, which it does not keep alive."""
+        history, here = self.history, weakref.ref(self)
+
+        def note(kind: str, **what: Any) -> None:
+            cache = here()
+            history.note(kind, 0 if cache is None else cache.clock, entry=entry, slots=slots, **what)
+
+        return note
 
     def ask(self, questions: Sequence[Question]) -> None:
         """Exact keys hold the answers to these questions too, from now on."""

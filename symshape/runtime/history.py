@@ -1,7 +1,8 @@
-"""What happened to one compiled function: traces, sizes that came for the first time, refusals, evictions; bounded."""
+"""What happened to one compiled function: traces, new sizes, buckets, captures, refusals, evictions; bounded."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import attrs
 from symshape.graph.program import Slot
 
 MOST = 2048
-"""Moments that are remembered: of each sort, so that many new sizes do not push the traces out."""
+"""Moments that are remembered: of each kind, so that many new sizes do not push the traces out."""
 _EXPLAINED = 64  # entries up to which it is found out at once which is nearest to a call that misses
 
 
@@ -34,10 +35,13 @@ class Moment:
     Attributes:
         call: the number of the call in which it did.
         at: when, in seconds of ``time.monotonic``.
-        kind: ``trace``, ``new sizes``, ``fallback`` or ``evicted``.
+        kind: ``trace``, ``new sizes``, ``fallback``, ``evicted``; of what runs an entry ``bucket made`` (a padded
+            program), ``bucket chosen`` (who serves certain sizes from now on), ``captured``, ``kernels timed``,
+            ``dropped`` (it left for another), ``padding refused`` (a symbol is exact), ``ran op by op`` (instead).
         entry: the number of the entry that it is about, if any.
         values: the integers of the call, if it is about one.
         slots: where they were read, if that is known.
+        sizes: in words, where it is about others than those of the call: up to which sizes a bucket serves.
         text: why, where that is known.
         milliseconds: how long it took, where that is known.
     """
@@ -48,12 +52,13 @@ class Moment:
     entry: int | None = None
     values: tuple[int, ...] = ()
     slots: Sequence[Slot] = ()
+    sizes: str = ""
     text: str = ""
     milliseconds: float | None = None
 
 
 class History:
-    """The last moments of each sort; nothing is noted for a call that the memo knows.
+    """The last moments of each kind; nothing is noted for a call that the memo knows.
 
     >>> history = History()
     >>> history.note("trace", 1, entry=0)
@@ -63,8 +68,8 @@ class History:
     """
 
     def __init__(self) -> None:
-        self._often: deque[Moment] = deque(maxlen=MOST)
-        self._rest: deque[Moment] = deque(maxlen=MOST)
+        self._kept: dict[str, deque[Moment]] = {}
+        self._lock = threading.RLock()  # an object that dies in between may have something to tell
 
     def note(
         self,
@@ -74,12 +79,14 @@ class History:
         entry: int | None = None,
         values: tuple[int, ...] = (),
         slots: Sequence[Slot] = (),
+        sizes: str = "",
         text: str = "",
         milliseconds: float | None = None,
     ) -> None:
         """Something happened now."""
-        kept = self._often if kind == "new sizes" else self._rest
-        kept.append(Moment(call, time.monotonic(), kind, entry, values, slots, text, milliseconds))
+        moment = Moment(call, time.monotonic(), kind, entry, values, slots, sizes, text, milliseconds)
+        with self._lock:
+            self._kept.setdefault(kind, deque(maxlen=MOST)).append(moment)
 
     def refused(self, call: int, values: tuple[int, ...], text: str, seconds: float) -> None:
         """A call could not be traced, and runs as it is."""
@@ -88,14 +95,18 @@ class History:
     def because(self, miss: Explained | None) -> None:
         """Says of the last trace why it was needed."""
         if miss is not None and len(miss.entries) <= _EXPLAINED:
-            last = next(at for at in range(len(self._rest) - 1, -1, -1) if self._rest[at].kind == "trace")
-            self._rest[last] = attrs.evolve(self._rest[last], text=miss.explain())
+            text = miss.explain()
+            with self._lock:
+                traces = self._kept["trace"]
+                traces[-1] = attrs.evolve(traces[-1], text=text)
 
     def moments(self) -> list[Moment]:
         """All that is remembered, in order."""
-        return sorted([*self._rest, *self._often], key=lambda moment: (moment.at, moment.kind != "trace"))
+        with self._lock:
+            found = [moment for kept in self._kept.values() for moment in kept]
+        return sorted(found, key=lambda moment: (moment.at, moment.kind != "trace"))
 
     def clear(self) -> None:
         """Forgets everything."""
-        self._often.clear()
-        self._rest.clear()
+        with self._lock:
+            self._kept.clear()

@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
@@ -230,34 +230,42 @@ class Refusals:
             events.emit(events.RanEagerly(name_of(self._fn), refusal.reason, refusal.place))
         if self._warned:
             return
-        frame = user_frame()
         name = name_of(self._fn)
-        message = (
+        warn_user(
             f"{name} cannot be traced and runs as it is (eager) for calls like this one: {refusal.text()}\n"
             "  Said once for each compiled function: explain_fallback() counts the calls, and "
-            "symshape.compile(fn, fullgraph=True) raises instead."
+            "symshape.compile(fn, fullgraph=True) raises instead.",
+            FallbackWarning,
         )
-        if frame is None:
-            warnings.warn(message, FallbackWarning, stacklevel=2)
-        else:
-            place, names = (frame.f_code.co_filename, frame.f_lineno), frame.f_globals
-            registry = names.setdefault("__warningregistry__", {})
-            warnings.warn_explicit(message, FallbackWarning, *place, names.get("__name__"), registry)
         self._warned = True  # not before: where warnings are errors, each of these calls is one
 
-    def explain(self, calls: int) -> str:
-        """Which calls ran as they are, of so many: for each reason its line, its calls and its attempts."""
+    def explain(self, calls: int, others: Sequence[str] = ()) -> str:
+        """Which calls ran as they are, of so many: for each reason its line, its calls and its attempts.
+
+        ``others`` are the lines of what ran as it is for another reason.
+        """
         name = name_of(self._fn)
         told: dict[str, tuple[int, int]] = {}
         for each in list(self._by_structure.values()):
             before = told.get(each.first_line(), (0, 0))
             told[each.first_line()] = before[0] + each.calls, before[1] + each.attempts
         if not self.fallbacks:
-            return f"Every call of {name} was traced: none fell back."
-        lines = [f"{name} ran as it is (eager) in {_times(self.fallbacks, 'call')} of {calls:,}:"]
+            return "\n".join(others) or f"Every call of {name} was traced: none fell back."
+        lines = [*others, f"{name} ran as it is (eager) in {_times(self.fallbacks, 'call')} of {calls:,}:"]
         for text, (number, attempts) in sorted(told.items(), key=lambda item: -item[1][0]):
             lines.append(f"  {_times(number, 'call')}, tried {_times(attempts, 'time')}: {text}")
         return "\n".join(lines)
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warns at the line of the user's program that is being run."""
+    frame = user_frame()
+    if frame is None:
+        warnings.warn(message, category, stacklevel=2)
+        return
+    place, names = (frame.f_code.co_filename, frame.f_lineno), frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, *place, names.get("__name__"), registry)
 
 
 def _times(number: int, what: str) -> str:

@@ -19,6 +19,7 @@ _WITH_CONSTANT = frozenset(opcode.hasconst)
 _CONTAINS = opcode.opmap["CONTAINS_OP"]
 _MAKES_SETS = frozenset(opcode.opmap[name] for name in ("BUILD_SET", "SET_ADD", "SET_UPDATE") if name in opcode.opmap)
 _MOST_KEPT = 8192
+_LOADS_OF_FIRST = tuple(bytes((each, 0)) for each in sorted(_WITH_CONSTANT) if each < 256)
 _kept: dict[int, tuple[types.CodeType, str]] = {}
 
 
@@ -53,11 +54,14 @@ def _parts(code: types.CodeType) -> Iterator[str]:
 
 def _loads_first(units: bytes) -> bool:
     """Whether an instruction may load the first constant, which is the docstring of a function that has one."""
-    at = units.find(0)
-    while at != -1:
-        if at & 1 and units[at - 1] in _WITH_CONSTANT:
+    for pair in _LOADS_OF_FIRST:
+        at = units.find(pair)
+        while at & 1:  # found in the middle of two units, or -1
+            if at == -1:
+                break
+            at = units.find(pair, at + 1)
+        else:
             return True
-        at = units.find(0, at + 1)
     return False
 
 

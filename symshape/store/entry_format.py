@@ -23,9 +23,9 @@ from symshape.calls.arguments import Call, skeleton, sources_of
 from symshape.calls.modes import Modes
 from symshape.calls.outputs import result_of
 from symshape.dims import Policy
-from symshape.graph.codegen import compile_graph
+from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.graph import Graph
-from symshape.graph.program import Program, Slot, Symbol, symbol_positions
+from symshape.graph.program import Program, Slot, Symbol, positions_among
 from symshape.graph.steps import Node, Value
 from symshape.store.call_structure import answered, questions_to_json, structure_to_json
 from symshape.store.constants import Json, fields_of, integer_of, list_of, text_of
@@ -39,11 +39,28 @@ from symshape.store.terms import TermsIn, TermsOut
 from symshape.tracing.state.snapshot import State
 from symshape.tracing.traced_modes import without_autocast
 
-FORMAT, VERSION = "symshape entry", 1
+FORMAT, VERSION = "symshape entry", 2
 LARGEST = 256 << 20
 """Bytes of a file."""
 _STRUCTURE = ("modes", "tree", "leaves", "duplicates", "shared")
 _HEADER = ("format", "version", "function", "address", "environment", "structure", "slots", "guards")
+
+
+@attrs.frozen(eq=False)
+class Built:
+    """What an entry says, as far as no call is needed for it.
+
+    Attributes:
+        state: what it read, in this process.
+        holds: answers whether the objects that were described are still what they were then.
+        graph: its operators.
+        run: what runs them.
+    """
+
+    state: State
+    holds: Callable[[], bool]
+    graph: Graph
+    run: Run
 
 
 @attrs.frozen(eq=False)
@@ -229,8 +246,26 @@ class Read:
         leaves = len(list_of(fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]))
         return GraphIn(self._found["graph"], self._terms, tensors, leaves).graph()
 
-    def program(self, fn: Callable[..., Any], call: Call, modes: Modes) -> Program:
-        """The program for calls of this process.
+    def built(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> Built:
+        """What can be known without the sizes of a call: all that costs much.
+
+        Args:
+            fn: the function.
+            leaves: those of a call; empty ones for a program that read nothing of them.
+
+        Raises:
+            Differs: something that it read is not what it was.
+        """
+        state = StateIn(self.checks, self.objects, fn, leaves, self._found["documented"] is True)
+        graph = self.graph(state.tensor)
+        if device_names(_devices(graph)) != self._found["devices"]:
+            raise Differs("the accelerator")
+        positions = positions_among(self.slots)
+        _check_symbols(graph, positions)
+        return Built(state.state(), state.holds, graph, compile_graph(graph, positions))
+
+    def program(self, fn: Callable[..., Any], call: Call, modes: Modes, built: Built | None = None) -> Program:
+        """The program for calls of this process; ``built`` if that was done before and still holds.
 
         Raises:
             Differs: something that it read is not what it was.
@@ -239,18 +274,15 @@ class Read:
         questions = answered(found["questions"], call.leaves)
         if questions is None:
             raise Differs("what it asked of its arguments")
-        state = StateIn(self.checks, self.objects, fn, call.leaves, found["documented"] is True)
-        graph = self.graph(state.tensor)
-        if device_names(_devices(graph)) != found["devices"]:
-            raise Differs("the accelerator")
+        if built is None:
+            built = self.built(fn, call.leaves)
         sources = sources_of(call)
         slots = tuple(Slot(source, term) for source, term in zip(sources, self.slots, strict=True))
         symbols = {each.name: each for each in (_symbol(data, sources) for data in list_of(found["symbols"]))}
-        _check_symbols(graph, slots, self.guards)
-        run = without_autocast(compile_graph(graph, symbol_positions(slots)), modes)
-        name, specs = text_of(self._stored.header["function"]), _specs(graph)
-        parts = (skeleton(call), slots, symbols, self.guards, graph, specs, state.state(), modes, run, 0.0, questions)
-        return Program(name, *parts)
+        run = without_autocast(built.run, modes)
+        name, graph = text_of(self._stored.header["function"]), built.graph
+        parts = (slots, symbols, self.guards, graph, _specs(graph), built.state, modes, run, 0.0, questions)
+        return Program(name, skeleton(call), *parts)
 
 
 def _symbol(data: Json, sources: Sequence[Source]) -> Symbol:
@@ -272,13 +304,13 @@ def _symbol(data: Json, sources: Sequence[Source]) -> Symbol:
     )
 
 
-def _check_symbols(graph: Graph, slots: Sequence[Slot], guards: GuardSet) -> None:
+def _check_symbols(graph: Graph, positions: Mapping[str, int]) -> None:
     """That each symbol is known where it is needed.
 
     Raises:
         EntryError: one is not.
     """
-    known = set(symbol_positions(slots))
+    known = set(positions)
     for step in graph.steps:
         if isinstance(step, Node):
             needed = _names(step.numbers)

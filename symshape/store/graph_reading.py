@@ -50,12 +50,18 @@ class GraphIn:
         self._storages: dict[int, object] = {}
         self._values: list[Value] = []
         self._made: set[int] = set()
-        self._symbols: set[str] = set()
+        self._specs: list[meta_fns.TensorSpec] = []
+        self._ops: list[tuple[OpOverload, list[str]]] = []
+        self._locations: list[tuple[str, int, str]] = []
 
     def graph(self) -> Graph:
         """The graph."""
-        names = ("inputs", "lifted", "steps", "outputs", "output_tree", "values")
-        inputs, lifted, steps, outputs, tree, values = fields_of(self._data, *names)
+        names = ("inputs", "lifted", "steps", "outputs", "output_tree", "values", "specs", "ops", "locations")
+        inputs, lifted, steps, outputs, tree, values, specs, ops, locations = fields_of(self._data, *names)
+        self._specs = [self._spec(each) for each in list_of(specs)]
+        found = [operator(text_of(each, 200)) for each in list_of(ops)]
+        self._ops = [(each, [argument.name for argument in each._schema.arguments]) for each in found]
+        self._locations = [_location(each) for each in list_of(locations)]
         self._values = [self._value(each) for each in list_of(values)]
         if len({each.index for each in self._values}) != len(self._values):
             raise EntryError("two values of one number")
@@ -72,7 +78,7 @@ class GraphIn:
     def _value(self, data: Json) -> Value:
         index, storage, held_until, spec = list_of(data, 4)
         shared = self._storages.setdefault(integer_of(storage), object())
-        value = Value(integer_of(index), self._spec(spec), shared)
+        value = Value(integer_of(index), self._spec_of(spec), shared)
         value.held_until = None if held_until is None else integer_of(held_until)
         return value
 
@@ -83,6 +89,9 @@ class GraphIn:
         if len(shapes[0]) != len(shapes[1]) and shapes[1]:
             raise EntryError("a tensor of so many sizes and so many strides")
         return meta_fns.TensorSpec(shapes[0], shapes[1], self._size(offset), dtype, device, layout)
+
+    def _spec_of(self, number: Json) -> meta_fns.TensorSpec:
+        return self._specs[integer_of(number, 0, len(self._specs))]
 
     def _size(self, data: Json) -> Any:
         if type(data) is int:
@@ -120,6 +129,8 @@ class GraphIn:
 
     # -- steps
     def _argument(self, data: Json) -> Any:
+        if type(data) is dict and len(data) == 1 and "value" in data:  # most of them
+            return self._known(data["value"])
         return from_json(data, self._tagged)
 
     def _tagged(self, tag: str, inner: Json) -> Any:
@@ -133,12 +144,11 @@ class GraphIn:
         missing, unknown = {"op", "args", "outputs"} - data.keys(), data.keys() - _OPTIONAL - {"op", "args", "outputs"}
         if missing or unknown:
             raise EntryError(f"a step lacks {sorted(missing)}, or has {sorted(map(str, unknown))[:4]}")
-        op = operator(text_of(data["op"], 200))
+        op, names = self._ops[integer_of(data["op"], 0, len(self._ops))]
         args = tuple(self._argument(each) for each in list_of(data["args"], 256))
         kwargs = data.get("kwargs", {})
         if type(kwargs) is not dict:
             raise EntryError("keyword arguments that are no object")
-        names = [each.name for each in op._schema.arguments]
         if len(args) > len(names) or not set(kwargs) <= set(names[len(args) :]):
             raise EntryError(f"{op} takes no such arguments")
         keywords = {key: self._argument(each) for key, each in kwargs.items()}
@@ -147,9 +157,12 @@ class GraphIn:
         leaves = data.get("leaves")
         return Node(
             op, args, keywords, outputs, _flag(data, "single", True) is True, bindings, _flag(data, "grad"),
-            _flag(data, "inference"), _flag(data, "untracked", False) is True, _location(data.get("location")),
-            None if leaves is None else (self._known(list_of(leaves, 2)[0]), self._spec(leaves[1])),
+            _flag(data, "inference"), _flag(data, "untracked", False) is True, self._location_of(data.get("location")),
+            None if leaves is None else (self._known(list_of(leaves, 2)[0]), self._spec_of(leaves[1])),
         )  # fmt: skip
+
+    def _location_of(self, number: Json) -> tuple[str, int, str] | None:
+        return None if number is None else self._locations[integer_of(number, 0, len(self._locations))]
 
     def _binding(self, data: Json, outputs: Sequence[Value | None]) -> Binding:
         symbol, kind, output, dim = list_of(data, 4)
@@ -222,9 +235,7 @@ def _flag(data: dict[str, Json], name: str, default: bool | None = None) -> bool
     return found
 
 
-def _location(data: Json) -> tuple[str, int, str] | None:
-    if data is None:
-        return None
+def _location(data: Json) -> tuple[str, int, str]:
     file, line, function = list_of(data, 3)
     return text_of(file), integer_of(line), text_of(function)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,8 @@ class GraphOut:
         self._values: dict[Value, int] = {}
         self._written: list[Json] = []
         self._storages: dict[int, int] = {}
+        self._tables: dict[str, dict[str, int]] = {"specs": {}, "ops": {}, "locations": {}}
+        self._rows: dict[str, list[Json]] = {name: [] for name in self._tables}
         self._bytes = 0
 
     def json(self) -> Json:
@@ -61,7 +64,17 @@ class GraphOut:
             "outputs": [self._argument(each) for each in graph.outputs],
             "output_tree": tree_to_json(graph.output_tree),
             "values": self._written,
+            **self._rows,
         }
+
+    def _row(self, table: str, row: Json) -> int:
+        """The number of what is written once, however often it occurs."""
+        known, rows = self._tables[table], self._rows[table]
+        key = json.dumps(row)
+        if key not in known:
+            known[key] = len(rows)
+            rows.append(row)
+        return known[key]
 
     def _value(self, value: Value) -> int:
         found = self._values.get(value)
@@ -71,11 +84,11 @@ class GraphOut:
             self._written.append([value.index, storage, value.held_until, self._spec(value.spec)])
         return found
 
-    def _spec(self, spec: meta_fns.TensorSpec) -> Json:
+    def _spec(self, spec: meta_fns.TensorSpec) -> int:
         number = self._terms.number
         sizes, strides = [number(each) for each in spec.sizes], [number(each) for each in spec.strides]
         kind = [str(spec.dtype), str(spec.device), str(spec.layout)]
-        return [sizes, strides, number(spec.storage_offset), *kind]
+        return self._row("specs", [sizes, strides, number(spec.storage_offset), *kind])
 
     def _lifted(self, lifted: Lifted) -> Json:
         value = self._value(lifted.value)
@@ -103,7 +116,7 @@ class GraphOut:
         raise NotStorable(f"an operator that is given a {type(arg).__module__}.{type(arg).__qualname__}")
 
     def _node(self, node: Node) -> Json:
-        name = op_name(node.op)
+        name = self._row("ops", op_name(node.op))
         found: dict[str, Json] = {"op": name, "args": [self._argument(each) for each in node.args]}
         if node.kwargs:
             found["kwargs"] = {key: self._argument(each) for key, each in node.kwargs.items()}
@@ -118,7 +131,7 @@ class GraphOut:
         if node.untracked:
             found["untracked"] = True
         if node.location is not None:
-            found["location"] = list(node.location)
+            found["location"] = self._row("locations", list(node.location))
         if node.leaves is not None:
             found["leaves"] = [self._value(node.leaves[0]), self._spec(node.leaves[1])]
         return found

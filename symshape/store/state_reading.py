@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -40,6 +41,7 @@ class StateIn:
         self._numbers: dict[int, int] = {}
         self._places: list[Place] = []
         self._containers: list[Container] = []
+        self._alterable: list[tuple[Any, Any]] = []
         roots = Roots(fn, leaves)
         for check in list_of(checks):
             if type(check) is not list or len(check) != 5:
@@ -54,6 +56,25 @@ class StateIn:
     def state(self) -> State:
         """The state for calls of this process."""
         return State(self._places, self._containers)
+
+    def holds(self) -> bool:
+        """Whether the objects are still what they were described as: code, classes and tensors can be changed in place.
+
+        (What is read *of* objects is compared by the state.)
+        """
+        if self._describing.with_documentation:  # texts too can be changed in place
+            return False
+        describing = Describing()
+        for value, then in self._alterable:
+            if isinstance(value, types.FunctionType):
+                same = value.__code__ is then
+            elif isinstance(value, type):
+                same = value.__mro__ is then
+            else:
+                same = describing.of(value) == then
+            if not same:
+                return False
+        return True
 
     def tensor(self, number: int) -> torch.Tensor:
         """The tensor with a number."""
@@ -94,7 +115,12 @@ class StateIn:
                 if value is not MISSING:
                     raise Differs(_words(kind, key, name))
                 return
-        if type(value) not in PLAIN or to_json(value) != expected or type(to_json(value)) is not type(expected):
+        kind_of = type(value)
+        if kind_of is str or kind_of is bool or kind_of is int or value is None:  # is written as it is
+            alike = kind_of is type(expected) and value == expected
+        else:
+            alike = kind_of in PLAIN and _is_written(value, expected)
+        if not alike:
             raise Differs(_words(kind, key, name))
 
     def _compare_object(self, value: Any, number: Json, kind: str, key: Any, name: Json) -> None:
@@ -112,10 +138,20 @@ class StateIn:
                 raise Differs(_words(kind, key, name), of_code=description[0] in ("function", "code"))
             self._numbers[id(value)] = number
             self._bound.append(value)
+            if description[0] in _ALTERABLE:
+                code_or_mro = getattr(value, _ALTERABLE[description[0]], description)
+                self._alterable.append((value, code_or_mro))
         elif known is None or known != number:
             raise Differs(_words(kind, key, name))
 
 
+def _is_written(value: Any, expected: Json) -> bool:
+    written = to_json(value)
+    return type(written) is type(expected) and bool(written == expected)
+
+
+_ALTERABLE = {"function": "__code__", "class": "__mro__", "tensor": ""}
+"""By the first word of a description: the attribute that is another one when the object has become another."""
 _WITH_ITEMS = (list, tuple, dict, set, frozenset, bytearray, deque)
 
 

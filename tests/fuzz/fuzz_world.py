@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import ctypes
+import functools
 import io
 import linecache
 import os
@@ -44,6 +46,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "default": symshape.compile,
 }
 _MOST_RUNS = 80  # while shrinking
+_TWISTER = 2_500  # bytes of the state of NumPy's shared generator: 624 words, and the place in them
 _OF_STATE = {"cell": "get_cell", "partial": "part"}  # where a thing's name is not that of a global
 
 
@@ -129,10 +132,10 @@ class Life:
         self._seen, self._error = {}, None
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             if isinstance(step, str):
-                exec(step, self._names)
+                exec(_code_of(step), self._names)
             else:
                 try:
-                    exec(step.text, self._names)
+                    exec(_code_of(step.text), self._names)
                 except Exception as error:  # a change may not fit what the program has made of the world
                     self._error = error
         return Step({**self._seen, "printed": printed.getvalue(), **self._around()}, self._error)
@@ -158,13 +161,24 @@ class Life:
         thread.join()
 
     def _around(self) -> dict[str, Any]:
-        numpys = np.random.get_state()
         return {
             **{name: _look_at(self._names.get(_OF_STATE.get(name, name))) for name in self._things},
             "torch's generator": hash(torch.get_rng_state().numpy().tobytes()),
-            "other generators": (hash(random.getstate()), hash(numpys[1].tobytes()), numpys[2]),
+            "other generators": (hash(random.getstate()), _numpys_state()),
             "modes": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()),
         }
+
+
+@functools.cache
+def _code_of(step: str) -> types.CodeType:
+    """A step of the few there are, compiled once."""
+    return compile(step, "<step>", "exec")
+
+
+def _numpys_state() -> int:
+    """What must be the same of NumPy's shared generator; read from its memory, as a copy takes 100 microseconds."""
+    generator: Any = np.random.get_bit_generator()
+    return hash(ctypes.string_at(generator.ctypes.state_address, _TWISTER))
 
 
 def _look_at(value: Any) -> Any:

@@ -13,6 +13,7 @@ Flags it does not know go to the fuzzer.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,6 +43,17 @@ def _in_jobs(name: str, jobs: int, rest: Sequence[str]) -> Outcome:
     return run_jobs(plan)
 
 
+def _alone(name: str, rest: Sequence[str]) -> object:
+    """Runs a fuzzer in this process, which is its own: what was imported is not collected again and again."""
+    run = main_of("fuzz", name)
+    gc.collect()
+    gc.freeze()
+    try:
+        return run(rest)
+    finally:
+        gc.unfreeze()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status: 0 where no fuzzer found a failure, 1 otherwise."""
     chosen, flags = split_names(argv)
@@ -63,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if failed:
             print(f"failed: {', '.join(failed)}")
         return 1 if failed else 0
-    outcome = _in_jobs(chosen[0], known.jobs, rest) if known.jobs > 1 else main_of("fuzz", chosen[0])(rest)
+    outcome = _in_jobs(chosen[0], known.jobs, rest) if known.jobs > 1 else _alone(chosen[0], rest)
     if not isinstance(outcome, Outcome):
         print(f"error: main of fuzz_{chosen[0]} returned {type(outcome).__name__}, not an Outcome", file=sys.stderr)
         return 1

@@ -47,7 +47,7 @@ def masked(text: str) -> str:
 
 
 def _model(name: str) -> str:
-    from symshape.explore.tables import guards_table, inputs_table, outputs_table, symbols_table
+    from symshape.exploring.tables import guards_table, inputs_table, outputs_table, symbols_table
     from tests.models import MODELS as ALL
 
     model = next(each for each in ALL if each.name == MODELS[name])
@@ -255,8 +255,8 @@ def _demo() -> str:
 
     from rich.console import Console
 
-    from symshape.explore.tables import Table
-    from symshape.explore.terminal import terminal_table
+    from symshape.exploring.tables import Table
+    from symshape.exploring.terminal import terminal_table
     from symshape.frontends.cli import demo
 
     def without_times(table: Table, **how: int | None) -> object:

@@ -310,7 +310,7 @@ def test_attention_without_dropout_is_captured(masked: bool, seen: list[events.E
 
 
 def test_eviction_and_reset_give_graphs_back_metered_or_not() -> None:
-    from symshape.explore.metering import Meter, MeteredRunner
+    from symshape.exploring.metering import Meter, MeteredRunner
 
     options = Options(max_entries=2)
     compiled = symshape.compile(lambda x: x * 2, runner="cudagraph", dynamic=False, options=options)

@@ -44,7 +44,7 @@ def metadata(tensor: torch.Tensor) -> tuple[Any, ...]:
 def bits(tensor: torch.Tensor) -> bytes:
     """The elements, NaNs, signs of zeros and all."""
     plain = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
-    return bytes(plain.view(-1).view(torch.uint8).tolist()) if plain.numel() else b""
+    return plain.view(-1).view(torch.uint8).cpu().numpy().tobytes() if plain.numel() else b""
 
 
 def leaf_seen(leaf: Any) -> Any:

@@ -18,7 +18,7 @@ from guards.asking.assumptions import unknown_name
 from guards.errors import GuardsError, RangeError
 from guards.text.reader import names_in
 from symshape.errors import InputError, SymShapeError
-from symshape.explore.terminal import terminal_table
+from symshape.exploring.terminal import terminal_table
 from symshape.frontends.cli.cost_commands import cost, plan
 from symshape.frontends.cli.environment import versions_table
 from symshape.frontends.cli.ranges import read_ranges

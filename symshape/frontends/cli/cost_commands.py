@@ -14,9 +14,9 @@ from symshape.cost.cost import GROUPS, Cost
 from symshape.cost.peak_memory import PeakMemory
 from symshape.cost.units import shown
 from symshape.errors import InputError, SymShapeError
-from symshape.explore.tables import Table
-from symshape.explore.terminal import terminal_table
-from symshape.explore.traffic import ATTRIBUTION, bundled_requests
+from symshape.exploring.tables import Table
+from symshape.exploring.terminal import terminal_table
+from symshape.exploring.traffic import ATTRIBUTION, bundled_requests
 from symshape.frontends.cli.example_programs import OPTIMIZERS, traced_program
 from symshape.frontends.cli.ranges import read_ranges
 from symshape.planning.planner import plan as make_plan

@@ -15,10 +15,10 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from symshape.explore.metering import Arguments, Lane, Summary, closing, run_stream
-from symshape.explore.tables import Table, inputs_table, outputs_table, short_guards_table, symbols_table
-from symshape.explore.terminal import terminal_table
-from symshape.explore.traffic import ATTRIBUTION, batches, bundled_requests
+from symshape.exploring.metering import Arguments, Lane, Summary, closing, run_stream
+from symshape.exploring.tables import Table, inputs_table, outputs_table, short_guards_table, symbols_table
+from symshape.exploring.terminal import terminal_table
+from symshape.exploring.traffic import ATTRIBUTION, batches, bundled_requests
 from symshape.frontends.cli.environment import versions_table
 from symshape.frontends.cli.lanes import DynamoLane, SymShapeLane
 from symshape.frontends.cli.models import MODELS, POSITIONS, find_model, make_inputs, make_model

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 
 from guards.terms.term import Term
-from symshape.explore.tables import Table
+from symshape.exploring.tables import Table
 
 _PACKAGES = ("symshape", "torch", "attrs", "sympy", "z3-solver", "transformers", "triton")
 

@@ -9,7 +9,7 @@ import torch
 import torch._dynamo
 
 from symshape import events
-from symshape.explore.metering import Arguments, Lane, Meter, MeteredRunner
+from symshape.exploring.metering import Arguments, Lane, Meter, MeteredRunner
 from symshape.frontends import compile as frontend
 from symshape.options import Options
 from symshape.runtime.runners.choice import RunnerName

@@ -9,7 +9,7 @@ import attrs
 import torch
 
 from symshape.errors import InputError
-from symshape.explore.traffic import Batch
+from symshape.exploring.traffic import Batch
 
 VOCABULARY = 512
 POSITIONS = 256

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from symshape.cost.units import amount, shown
 from symshape.errors import SymShapeError
-from symshape.explore.tables import Table
-from symshape.explore.terminal import terminal_table
+from symshape.exploring.tables import Table
+from symshape.exploring.terminal import terminal_table
 from symshape.store.bundles import export_to, import_from
 from symshape.store.disk import DiskStore, Kept, default_path
 from symshape.store.entry_format import read_header

@@ -14,8 +14,8 @@ from rich.text import Text
 import guards
 from guards.errors import GuardsError
 from symshape.errors import InputError, SymShapeError
-from symshape.explore.tables import Table, guards_table, inputs_table, outputs_table, symbols_table
-from symshape.explore.terminal import terminal_table
+from symshape.exploring.tables import Table, guards_table, inputs_table, outputs_table, symbols_table
+from symshape.exploring.terminal import terminal_table
 from symshape.frontends.cli.example_programs import traced_program
 from symshape.frontends.cli.sizes import read_dynamic, read_sizes
 from symshape.frontends.trace import Traced

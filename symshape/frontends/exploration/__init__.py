@@ -1,1 +1,1 @@
-"""Makes the records that a report shows (``symshape.explore.records``) of guard sets, traces, caches and Dynamo's."""
+"""Makes the records that a report shows (``symshape.exploring.records``) of guard sets, traces, caches and Dynamo's."""

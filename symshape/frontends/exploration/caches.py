@@ -12,7 +12,7 @@ from guards.terms import fold
 from guards.terms.arithmetic import symbol
 from guards.terms.tape import number
 from guards.terms.term import Op
-from symshape.explore.records import (
+from symshape.exploring.records import (
     EntryRecord,
     MomentRecord,
     PointRecord,
@@ -24,10 +24,12 @@ from symshape.explore.records import (
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.programs import program_record
 from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
+from symshape.frontends.exploration.transformed import of_entry
 from symshape.frontends.exploration.trees import branch_record
 from symshape.frontends.stats import Stats
 from symshape.graph.program import Program, limits_of, slot_names
 from symshape.runtime.cache import Branch, Entry, EntryCache, Family
+from symshape.runtime.history import Moment
 
 _MOST_POINTS = 2000
 _COMPARING = 0.5  # seconds of a processor for all sentences about two entries
@@ -54,24 +56,39 @@ def cache_report(cache: EntryCache, stats: Stats, name: str, *, short: bool = Fa
 
 
 def _moments(cache: EntryCache) -> list[MomentRecord]:
-    """The history, with the sizes in the caller's words."""
+    """The history, with the sizes in the caller's words; who serves sizes that are new is said beside them."""
     found = cache.history.moments()
     start = found[0].at if found else 0.0
-    records = []
-    for each in found:
-        named = [f"{slot.source.text()}={value}" for slot, value in zip(each.slots, each.values, strict=False)]
-        records.append(
-            MomentRecord(
-                call=each.call,
-                seconds=round(each.at - start, 3),
-                kind=each.kind,
-                entry=each.entry,
-                sizes=", ".join(named or map(str, each.values)),
-                text=each.text,
-                milliseconds=None if each.milliseconds is None else round(each.milliseconds, 1),
-            )
+    came = {_event(each) for each in found if each.kind == "new sizes"}
+    chosen = {_event(each): _told(each) for each in found if each.kind == "bucket chosen"}
+    return [
+        MomentRecord(
+            call=each.call,
+            seconds=round(each.at - start, 3),
+            kind=each.kind,
+            entry=each.entry,
+            sizes=_sizes(each),
+            text=chosen.get(_event(each), "") if each.kind == "new sizes" else _told(each),
+            milliseconds=round(each.milliseconds or 0, 1) or None,
         )
-    return records
+        for each in found
+        if each.kind != "bucket chosen" or _event(each) not in came
+    ]
+
+
+def _event(moment: Moment) -> tuple[int, int | None, tuple[int, ...]]:
+    return moment.call, moment.entry, moment.values
+
+
+def _sizes(moment: Moment) -> str:
+    """The sizes of the call, in the caller's words, or those that a moment without a call is about."""
+    named = [f"{slot.source.text()}={value}" for slot, value in zip(moment.slots, moment.values, strict=False)]
+    return ", ".join(named or map(str, moment.values)) or moment.sizes
+
+
+def _told(moment: Moment) -> str:
+    """Why, and for a call which sizes its bucket is for."""
+    return ": ".join(filter(None, (moment.text, moment.sizes if moment.values else "")))
 
 
 class _CacheReader:
@@ -119,7 +136,9 @@ class _CacheReader:
         number = len(program.graph.steps)
         whole = self._detailed and number <= self._steps_left
         self._steps_left -= number if whole else 0
-        self.programs.append(program_record(program, self._origins, program.positions, whole=whole))
+        after = of_entry(entry) if whole else None
+        self._steps_left -= 0 if after is None else len(after.steps)
+        self.programs.append(program_record(program, self._origins, program.positions, after, whole=whole))
         return EntryRecord(
             label=f"entry {entry.number}",
             guards=maker.guards(entry.guards, words, words),  # symbols are named anew by each entry

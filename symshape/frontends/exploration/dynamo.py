@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from types import CodeType
-
 import attrs
 
 from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
 from guards.terms.arithmetic import split
 from guards.terms.term import Op
-from symshape.explore.records import EntryRecord, Report, SlotRecord, Space
+from symshape.exploring.records import EntryRecord, Report, SlotRecord, Space
 from symshape.frontends.exploration.dynamo_guards import DynamoCache, DynamoEntry, read_dynamo
+from symshape.frontends.exploration.dynamo_targets import Target
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
 
@@ -19,18 +18,19 @@ _NOTE = (
     "These are the guards of Dynamo's own cache, read from their text. Those that are not about sizes, or were not "
     "understood, are listed as they stand and are taken to hold here."
 )
+_OTHERS = "Programs of the same code that are for other objects, or for this one as it was before, are left out: {}."
 
 
-def dynamo_report(code: CodeType, name: str) -> Report:
-    """What Dynamo keeps for a function, as far as it is about integers; the rest as text."""
-    cache = read_dynamo(code)
+def dynamo_report(target: Target) -> Report:
+    """What Dynamo keeps for a function or a module, as far as it is about integers; the rest as text."""
+    cache = read_dynamo(target)
     origins = Origins()
     facts = [("entries", str(len(cache.entries)))]
-    notes = [_NOTE]
+    notes = [_NOTE, _OTHERS.format(cache.others)] if cache.others else [_NOTE]
     unread = sorted({text for entry in cache.entries for text in entry.texts})
     structure = [text if len(text) < 200 else f"{text[:200]}…" for text in unread]
     space = attrs.evolve(_space(cache, origins), structure=structure)
-    return Report(f"Dynamo's programs of {name}", "dynamo", facts, origins.records, [space], [], [], notes)
+    return Report(f"Dynamo's programs of {target.name}", "dynamo", facts, origins.records, [space], [], [], notes)
 
 
 def _space(cache: DynamoCache, origins: Origins) -> Space:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
-from types import CodeType
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import attrs
 import torch
@@ -23,6 +21,7 @@ from guards.sets.origin import Origin
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
 from symshape.errors import InputError, UnsupportedError
+from symshape.frontends.exploration.dynamo_targets import Owned, Target
 
 _CHECKED = ((2, 11), (2, 13))
 _LINE = re.compile(r"^[|\s+-]*(?P<kind>[A-Z][A-Z0-9_]+): (?P<rest>.*)$")
@@ -57,26 +56,16 @@ class DynamoCache:
     Attributes:
         entries: in the order in which they are tried.
         sources: by the name of a symbol where its value is read, in the caller's words.
+        others: how many programs of the same code are for other objects.
     """
 
     entries: tuple[DynamoEntry, ...]
     sources: Mapping[str, str]
+    others: int = 0
 
 
-def code_of(fn: Callable[..., Any]) -> CodeType | None:
-    """The code that Dynamo compiled for what ``torch.compile`` answered; None for anything else."""
-    if isinstance(fn, torch.nn.Module):
-        inner = getattr(fn, "_orig_mod", None)
-        fn = inner.forward if inner is not None else fn
-        original = getattr(fn, "__func__", fn) if inner is not None else None
-    else:
-        original = getattr(fn, "_torchdynamo_orig_callable", None)
-    found = getattr(getattr(original, "__func__", original), "__code__", None)
-    return found if isinstance(found, CodeType) else None
-
-
-def read_dynamo(code: CodeType) -> DynamoCache:
-    """The entries that Dynamo keeps for a code object.
+def read_dynamo(target: Target) -> DynamoCache:
+    """The entries that Dynamo keeps for something that it compiled, without those that are for other objects.
 
     Raises:
         UnsupportedError: this version of torch is another than those that this was written for, and differs.
@@ -85,59 +74,85 @@ def read_dynamo(code: CodeType) -> DynamoCache:
     try:
         from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
-        texts = [(str(each.compile_id), str(each.guard_manager)) for each in _debug_get_cache_entry_list(code)]
+        texts = [(str(each.compile_id), str(each.guard_manager)) for each in _debug_get_cache_entry_list(target.code)]
     except (ImportError, AttributeError, TypeError) as error:
         low, high = (".".join(map(str, version)) for version in _CHECKED)
         raise UnsupportedError(
             f"the guards of Dynamo cannot be read in torch {torch.__version__}: {error} (checked for {low} to {high})"
         ) from error
-    if not texts:
-        raise InputError("Dynamo keeps no program for this function: call it once, or see TORCH_LOGS=graph_breaks")
-    reader = _Reader()
-    entries = tuple(reader.entry(name, text) for name, text in texts)
-    return DynamoCache(entries, reader.sources)
+    reader = _Reader(target)
+    entries = tuple(entry for name, text in texts if (entry := reader.entry(name, text)) is not None)
+    if not entries:
+        raise InputError(
+            f"Dynamo keeps no program for {target.name}: call it once, or see TORCH_LOGS=graph_breaks (of a module of "
+            "torch.nn Dynamo compiles torch.compile(module), and nothing after module.compile())"
+        )
+    return DynamoCache(entries, reader.sources, len(texts) - len(entries))
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, target: Target) -> None:
         self.sources: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._arguments = target.arguments
+        self._owned = Owned(target)
 
-    def entry(self, name: str, text: str) -> DynamoEntry:
-        guards: dict[Guard, None] = {}
-        left: list[str] = []
+    def entry(self, name: str, text: str) -> DynamoEntry | None:
+        """A program by the text of its guards; None where they say that it is for another object."""
+        lines = []
         for line in text.splitlines():
             match = _LINE.match(line)
-            if match is None or match["kind"] == "TREE_GUARD_MANAGER":
-                continue
-            condition, _, comment = match["rest"].partition("  # ")
-            found = list(self._guards(match["kind"], condition.strip(), _origin(f"  # {comment}", match["kind"])))
+            if match is not None and match["kind"] != "TREE_GUARD_MANAGER":
+                condition, _, comment = match["rest"].partition("  # ")
+                lines.append((match["kind"], condition.strip(), comment))
+        if any(self._owned.denies(condition) or self._another_tensor(condition) for _, condition, _ in lines):
+            return None
+        guards: dict[Guard, None] = {}
+        left: list[str] = []
+        for kind, condition, comment in lines:
+            found = list(self._guards(kind, condition, _origin(f"  # {comment}", kind)))
             guards.update(dict.fromkeys(found))
-            if not found:
-                left.append(condition.strip())
+            if not found and self._tensor(condition) is None:
+                left.append(condition)
         return DynamoEntry(name, tuple(guards), tuple(left))
+
+    def _tensor(self, condition: str) -> torch.Tensor | None:
+        """The tensor of the object itself that a condition is about: there is nothing to ask of it."""
+        match = _TENSOR.match(condition)
+        return None if match is None else self._owned.tensor(match["source"])
+
+    def _another_tensor(self, condition: str) -> bool:
+        """Whether a condition is about a tensor of the object, with other sizes than that has."""
+        match, tensor = _TENSOR.match(condition), self._tensor(condition)
+        if match is None or tensor is None:
+            return False
+        sizes = _items(match["size"])
+        wrong = (text not in ("None", str(size)) for text, size in zip(sizes, tensor.size(), strict=False))
+        return len(sizes) != tensor.dim() or any(wrong)
 
     def _guards(self, kind: str, condition: str, origin: Origin) -> Iterator[Guard]:
         """What a line says about integers; nothing if it says nothing, or in a way that is not understood."""
         tensor = _TENSOR.match(condition)
         if tensor is not None:
+            if self._owned.tensor(tensor["source"]) is not None:
+                return
             for what in ("size", "stride"):
                 for dim, text in enumerate(_items(tensor[what])):
-                    name = self._symbol(f"{_plain(tensor['source'])}.{what}({dim})")
+                    name = self._symbol(f"{self._plain(tensor['source'])}.{what}({dim})")
                     if text != "None":
                         rule = "static" if what == "size" else "layout"
                         yield Guard(boolean.eq(symbol(name), int(text)), attrs.evolve(origin, rule=rule))
             return
         integer = _INTEGER.match(condition)
         if integer is not None:
-            name = self._symbol(_plain(integer["source"]))
+            name = self._symbol(self._plain(integer["source"]))
             yield Guard(boolean.eq(symbol(name), int(integer["value"])), attrs.evolve(origin, rule="static"))
         elif kind in ("LAMBDA_GUARD", "SYMBOLIC_SHAPE_GUARD", "SHAPE_ENV"):
             yield from self._relation(condition, origin)
 
     def _relation(self, condition: str, origin: Origin) -> Iterator[Guard]:
-        text = _SIZE.sub(lambda m: self._symbol(f"{_plain(m['source'])}.{m['what']}({m['dim']})"), condition)
-        text = _OFFSET.sub(lambda m: self._symbol(f"{_plain(m['source'])}.storage_offset()"), text)
+        text = _SIZE.sub(lambda m: self._symbol(f"{self._plain(m['source'])}.{m['what']}({m['dim']})"), condition)
+        text = _OFFSET.sub(lambda m: self._symbol(f"{self._plain(m['source'])}.storage_offset()"), text)
         text = re.sub(r"L\['(\w+)'\](?![.\[])", lambda m: self._symbol(m[1]), text)
         names = {node.id for node in ast.walk(_tree(text)) if isinstance(node, ast.Name)}
         if not names or not names - {"min", "max", "Mod", "FloorDiv", "Min", "Max"} <= self.sources.keys():
@@ -146,6 +161,12 @@ class _Reader:
             yield Guard(parse(text), origin)
         except (GuardsError, TypeError):
             return
+
+    def _plain(self, source: str) -> str:
+        """``L['x']`` in the caller's words: ``x``."""
+        words = re.sub(r"^L\['(\w+)'\]", r"\1", source)
+        shown = next((text for text in self._arguments if words.startswith(text)), None)
+        return words if shown is None else self._arguments[shown] + words.removeprefix(shown)
 
     def _symbol(self, source: str) -> str:
         name = self._names.get(source)
@@ -164,11 +185,6 @@ def _tree(text: str) -> ast.AST:
 
 def _items(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _plain(source: str) -> str:
-    """``L['x']`` in the caller's words: ``x``."""
-    return re.sub(r"^L\['(\w+)'\]", r"\1", source)
 
 
 def _origin(comment: str, kind: str) -> Origin:

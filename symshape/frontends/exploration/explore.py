@@ -10,21 +10,24 @@ import torch
 from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
 from symshape.errors import InputError
-from symshape.explore.exploration import Exploration
-from symshape.explore.records import Report
+from symshape.exploring.exploration import Exploration
+from symshape.exploring.records import Report
 from symshape.frontends.compiled import Compiled
 from symshape.frontends.compiled_module import compiled_of
 from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.exploration.dynamo import dynamo_report
-from symshape.frontends.exploration.dynamo_guards import code_of
+from symshape.frontends.exploration.dynamo_targets import target_of
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.programs import program_record
 from symshape.frontends.exploration.spaces import space_of_guards, space_of_program
+from symshape.frontends.exploration.transformed import of_program
 from symshape.frontends.exploration.trees import space_of_tree
 from symshape.frontends.trace import Traced
 from symshape.user_code import name_of
 
 __all__ = ["explore"]
+
+_MOST_PADDED = 1000  # ops of a trace that is padded to be shown so: about a quarter of a millisecond each
 
 
 def explore(x: Traced | Compiled | GuardSet | Tree[Any] | Callable[..., Any]) -> Exploration:
@@ -57,9 +60,9 @@ def explore(x: Traced | Compiled | GuardSet | Tree[Any] | Callable[..., Any]) ->
     compiled = x if isinstance(x, Compiled) else _compiled_module(x)
     if compiled is not None:
         return Exploration(cache_report(compiled._cache, compiled.stats(), name_of(compiled.fn)))
-    code = code_of(x)
-    if code is not None:
-        return Exploration(dynamo_report(code, code.co_qualname))
+    target = target_of(x)
+    if target is not None:
+        return Exploration(dynamo_report(target))
     raise InputError(
         "symshape.explore looks at a symshape.Traced, a function that symshape.compile or torch.compile answered, a "
         f"guards.GuardSet or a guards.Tree, not at a {type(x).__name__}"
@@ -92,7 +95,8 @@ def _of_tree(tree: Tree[Any]) -> Report:
 def _of_trace(traced: Traced) -> Report:
     program, origins = traced.program, Origins()
     space = space_of_program(program, origins, 0)
-    record = program_record(program, origins, {slot.name: at for at, slot in enumerate(space.slots)})
+    after = of_program(program) if len(program.graph.nodes) <= _MOST_PADDED else None
+    record = program_record(program, origins, {slot.name: at for at, slot in enumerate(space.slots)}, after)
     facts = [
         ("ops", str(len(program.graph.nodes))),
         ("guards", str(len(program.guards))),

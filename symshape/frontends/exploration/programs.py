@@ -16,13 +16,14 @@ from symshape.cost.cost import Cost
 from symshape.cost.domain import Domain
 from symshape.cost.peak_memory import PeakMemory
 from symshape.errors import SymShapeError
-from symshape.explore.records import (
+from symshape.exploring.records import (
     FormulaRecord,
     ProgramRecord,
     StepRecord,
     SymbolRecord,
     TapeRecord,
     TensorRecord,
+    TransformedRecord,
 )
 from symshape.frontends.exploration.origins import Origins
 from symshape.graph.program import Program
@@ -36,11 +37,16 @@ _LARGEST_MEMORY = 4000  # nodes of a program's peak memory that are shown
 
 
 def program_record(
-    program: Program, origins: Origins, slots: Mapping[str, int], *, whole: bool = True
+    program: Program,
+    origins: Origins,
+    slots: Mapping[str, int],
+    after: TransformedRecord | None = None,
+    *,
+    whole: bool = True,
 ) -> ProgramRecord:
     """The record of a program; ``slots`` says for each symbol which slot of its space holds it.
 
-    One that is not wanted ``whole`` has neither ops nor costs.
+    ``after`` is the program as it runs.  One that is not wanted ``whole`` has neither ops nor costs.
     """
     formulas = _Formulas(program)
     inputs = [formulas.tensor(each.value, each.path) for each in program.graph.inputs]
@@ -68,6 +74,7 @@ def program_record(
         costs=costs,
         notes=notes,
         milliseconds=round(program.milliseconds, 1),
+        after=after,
     )
 
 

@@ -43,6 +43,7 @@ class Emission:
     Attributes:
         nodes: what was emitted.
         sizes: the true sizes that the program reads, each a 0-d int64 tensor.
+        sources: by a tensor that was made, the node that it was made for.
         repairs: what was inserted.
         op: the overload that is being padded.
         results: the true metadata of its results.
@@ -51,6 +52,7 @@ class Emission:
     def __init__(self, device: torch.device, *, apart: bool = False) -> None:
         self.nodes: list[Node] = []
         self.sizes: dict[Term, Value] = {}
+        self.sources: dict[Value, Node] = {}
         self.repairs: dict[Repair, None] = {}
         self.op: OpOverload = _aten.alias.default
         self.results: tuple[TensorSpec | None, ...] = ()
@@ -92,6 +94,8 @@ class Emission:
         found = [specs] if single else specs
         outputs = [self.value(spec) if isinstance(spec, TensorSpec) else None for spec in found]
         location: Location | None = None if self._source is None else self._source.location
+        if self._source is not None:
+            self.sources.update((each, self._source) for each in outputs if each is not None)
         self.nodes.append(Node(op, args, dict(kwargs), tuple(outputs), single, location=location))
         return outputs[0] if single else outputs
 

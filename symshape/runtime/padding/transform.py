@@ -75,6 +75,7 @@ class PaddedGraph:
             is known of it.
         region: the sizes that it serves.
         repairs: what was inserted.
+        sources: by a tensor that it makes, the node of the traced graph that it is made for.
         written: for each input that the program writes to, its place among the inputs and that of its new elements
             among the tensors that are returned.
         stored: the parameters and buffers that the program itself writes to, when all else is done.
@@ -86,6 +87,7 @@ class PaddedGraph:
     outputs: Mapping[Value, tuple[int, Padded]]
     region: Region
     repairs: tuple[Repair, ...]
+    sources: Mapping[Value, Node]
     written: tuple[tuple[int, int], ...] = ()
     stored: tuple[torch.Tensor, ...] = ()
 
@@ -342,6 +344,7 @@ class _Transform:
             {value: (i, results[value]) for i, value in enumerate(wanted)},
             self.region,
             tuple(self.emission.repairs),
+            {made: source for made, source in self.emission.sources.items() if made in read},
             tuple((places[value], len(wanted) + i) for i, value in enumerate(returned)),
             tuple(each.tensor for each in self.lifted if any(node.args[0] is each.value for node in last)),
         )

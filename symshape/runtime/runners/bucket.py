@@ -22,6 +22,7 @@ from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, c
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.kernels import Kernels
+from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.variants import Variant, measured
 from symshape.runtime.runners.weights import weight_of
 
@@ -63,11 +64,13 @@ class Bucket:
         variants: the ways to run the program, the fastest first; empty before the first capture.
         wrote: whether the call of this moment has written to arguments or buffers already.
         lease: its place in the store.
+        words: which sizes it is for, in the caller's words.
 
     Args:
         bound: which inputs are read where the caller has them; shared by all buckets of a program.
         kernels: compiles the program, too; None for eager's kernels alone.
         timed: whether the program is timed even if there is one way only to run it.
+        note: tells the history of the compiled function what happens.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Bucket:
         *,
         timed: bool = False,
         bound: BoundInputs | None = None,
+        note: Note = silent,
     ) -> None:
         assert made.padded is not None
         assert made.results is not None
@@ -104,6 +108,7 @@ class Bucket:
         self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
+        self._note = note
         self._written_for: Placement | None = None  # whose sizes are in ``sizes``
         self._kernels = kernels
         self._timed = timed
@@ -115,6 +120,7 @@ class Bucket:
         self.wrote = False
         self._addresses: list[int] = []
         self.lease: Lease
+        self.words = ""
 
     def _allocate(self, place: int) -> None:
         spec = self._specs[place]
@@ -242,8 +248,9 @@ class Bucket:
         if self._bound is not None:
             addresses += [-len(self._bound.places), *self._bound.addresses]
         if self.recording is None or self._addresses != addresses:
+            why = "what is read in place lies elsewhere now" if self.captures else ""
             with self._undone():
-                self.recording = self._recorded(self._again)
+                self.recording = self._recorded(self._again, why)
             self._addresses = addresses
             self.variants = (Variant("eager", self.recording),)
             if self._timed:
@@ -253,7 +260,7 @@ class Bucket:
             self._compile(self._kernels)
         return self.recording.replay
 
-    def _recorded(self, run: Replay) -> Recording:
+    def _recorded(self, run: Replay, why: str) -> Recording:
         start = time.perf_counter()
         device = self.sizes.device
         recording = captured(run, device, self._pool)
@@ -261,6 +268,10 @@ class Bucket:
         self.milliseconds = (time.perf_counter() - start) * 1e3
         if device.type == "cuda":
             events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))
+        how = "as a CUDA graph" if device.type == "cuda" else "op by op on its buffers"
+        self._note(
+            "captured", sizes=self.words, text=", ".join(filter(None, (how, why))), milliseconds=self.milliseconds
+        )
         return recording
 
     def _compile(self, kernels: Kernels) -> None:
@@ -270,7 +281,7 @@ class Bucket:
         if found is None:
             return
         try:
-            other = Variant("inductor", self._recorded(found))
+            other = Variant("inductor", self._recorded(found, "with Inductor's kernels"))
         except CaptureFailed as error:
             kernels.fail(error)
             return
@@ -278,6 +289,8 @@ class Bucket:
         self.recording = self.variants[0].recording
         times = {each.kernels: each.milliseconds or 0.0 for each in self.variants}
         events.emit(events.VariantChosen(dict(self.made.caps), self.variants[0].kernels, times))
+        told = ", ".join(f"{name}'s {time:.3g} ms" for name, time in times.items())
+        self._note("kernels timed", sizes=self.words, text=f"{self.variants[0].kernels}'s serve: {told}")
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._arguments, ())

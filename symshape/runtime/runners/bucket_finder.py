@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from guards.sets.sources import spelled
 from symshape import events
 from symshape.graph.program import Program
 from symshape.runtime.padding.buckets import fine_step_up, step_up
@@ -21,6 +22,7 @@ from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.bucket import Bucket, Placement
 from symshape.runtime.runners.graph_store import GraphStore, Weight
 from symshape.runtime.runners.kernels import Kernels
+from symshape.runtime.runners.notes import Note, silent
 
 Found = tuple[Bucket, Placement]
 
@@ -39,6 +41,7 @@ class BucketFinder:
         lend: how results are answered that are not copied.
         kernels: compiles padded programs; None for eager's kernels alone.
         timed: whether padded programs are timed.
+        note: tells the history of the compiled function what happens.
 
     Attributes:
         refusals: why a symbol is not padded.
@@ -55,8 +58,10 @@ class BucketFinder:
         *,
         timed: bool = False,
         any_randomness: bool = False,
+        note: Note = silent,
     ) -> None:
         self._program = program
+        self._note = note
         self._store = store
         self._device = device
         self._lend = lend
@@ -66,6 +71,7 @@ class BucketFinder:
         self._bound = None if lend is not None else BoundInputs(program.graph)  # what is lent may come back as an input
         self._number = store.number()
         self._symbols = list(program.positions.items())
+        self._sources = spelled(program.sources)
         self._calls: OrderedDict[Any, Found] = OrderedDict()
         self._guests: OrderedDict[Any, tuple[int, Found | None]] = OrderedDict()
         self._planned: list[dict[str, int]] = []
@@ -107,9 +113,13 @@ class BucketFinder:
             own = bucket, bucket.place(sizes, self._lend)
             _remember(self._calls, key, own)
             self._guests.pop(key, None)
+            self._note("bucket chosen", values=values, sizes=bucket.words, text="their own bucket")
             return own
         bucket = min((each for each in self.buckets(stream) if each.covers(sizes)), key=_size, default=None)
         found = None if bucket is None else (bucket, bucket.place(sizes, self._lend))
+        if until == 0 or (None if guest is None else guest[0]) is not bucket:
+            said = ("no bucket, they run op by op", "") if bucket is None else ("a larger bucket", bucket.words)
+            self._note("bucket chosen", values=values, text=said[0], sizes=said[1])
         _remember(self._guests, key, (self._store.clock + _AGAIN * self._store.limit, found))
         return found
 
@@ -160,14 +170,31 @@ class BucketFinder:
         pool = self._store.pool(stream) if self._device.type == "cuda" else None
         try:
             bucket = Bucket(
-                self._program, made, self._device, pool, self._kernels, timed=self._timed, bound=self._bound
+                self._program,
+                made,
+                self._device,
+                pool,
+                self._kernels,
+                timed=self._timed,
+                bound=self._bound,
+                note=self._note,
             )
         except torch.OutOfMemoryError as error:
             self._failed_for_now(key, f"out of memory: {error}")
             return None
-        leave = partial(self._forget, bucket)
-        bucket.lease = self._store.put(key, bucket, program=self._number, pool=stream, weight=weight, leave=leave)
-        events.emit(events.BucketMade(dict(made.caps), dict(made.exact), (time.perf_counter() - start) * 1e3))
+        bucket.words = self._words(made)
+        bucket.lease = self._store.put(
+            key,
+            bucket,
+            program=self._number,
+            pool=stream,
+            weight=weight,
+            leave=partial(self._forget, bucket),
+            evicted=partial(self._note, "dropped", sizes=bucket.words, text="others were wanted more"),
+        )
+        milliseconds = (time.perf_counter() - start) * 1e3
+        events.emit(events.BucketMade(dict(made.caps), dict(made.exact), milliseconds))
+        self._note("bucket made", sizes=bucket.words, milliseconds=milliseconds)
         return bucket
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
@@ -227,12 +254,20 @@ class BucketFinder:
         _remember(self._failed, key, (self._store.clock + _PATIENCE * 2**tries, tries + 1))
         self.failures += 1
         events.emit(events.RunnerFallback("padded", "eager", reason))
+        self._note("ran op by op", text=reason)
 
     def _tell(self, made: Plan) -> None:
         for name, refusal in made.refusals.items():
             if name not in self.refusals:
                 events.emit(events.PaddingRefused(name, str(refusal)))
+                self._note("padding refused", sizes=self._sources[name], text=str(refusal))
         self.refusals.update(made.refusals)
+
+    def _words(self, made: Plan) -> str:
+        """Which sizes a bucket is for, in the caller's words."""
+        parts = [f"{self._sources[name]} up to {cap}" for name, cap in made.caps.items()]
+        parts += [f"{self._sources[name]} = {value}" for name, value in made.exact.items()]
+        return ", ".join(parts)
 
     def _forget(self, bucket: Bucket) -> None:
         for key in [key for key, found in self._calls.copy().items() if found[0] is bucket]:

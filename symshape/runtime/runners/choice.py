@@ -19,6 +19,7 @@ from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.inductor import InductorRunner
 from symshape.runtime.runners.judge import Judge
+from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.padded import PaddedRunner
 from symshape.runtime.runners.protocol import Runner, Unfit
 
@@ -36,6 +37,7 @@ class Order:
         graphs: where the CUDA graphs of the compiled function are kept.
         patient: nobody asked for this very runner: what it prepares has to be worth it.
         options: the compiled function's.
+        note: tells the history of the compiled function what happens to the program.
     """
 
     program: Program
@@ -43,6 +45,7 @@ class Order:
     graphs: GraphStore
     patient: bool
     options: Options = attrs.field(factory=Options)
+    note: Note = silent
 
 
 @attrs.frozen
@@ -65,12 +68,12 @@ def _on_cuda(program: Program) -> bool:
 def _padded(order: Order) -> Runner:
     """Where nobody asked for it, it serves where it is faster, and exact graphs what it refuses."""
     if not order.patient:
-        return PaddedRunner(order.program, order.eager, order.graphs, order.options)
+        return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note)
     graph = order.program.graph
     if graph.mutates_inputs or graph.uses_randomness:
         raise Unfit("it has effects, which cannot be timed")
-    exact = CudaGraphRunner(order.program, order.eager, order.graphs, patient=True)
-    return PaddedRunner(order.program, order.eager, order.graphs, order.options, Judge(), exact)
+    exact = CudaGraphRunner(order.program, order.eager, order.graphs, patient=True, note=order.note)
+    return PaddedRunner(order.program, order.eager, order.graphs, order.options, Judge(), exact, order.note)
 
 
 RUNNERS: Mapping[str, Row] = {
@@ -78,7 +81,8 @@ RUNNERS: Mapping[str, Row] = {
     "inductor": Row(lambda order: InductorRunner(order.program, order.eager)),
     "padded": Row(_padded, auto=_on_cuda),
     "cudagraph": Row(
-        lambda order: CudaGraphRunner(order.program, order.eager, order.graphs, patient=order.patient), auto=_on_cuda
+        lambda order: CudaGraphRunner(order.program, order.eager, order.graphs, patient=order.patient, note=order.note),
+        auto=_on_cuda,
     ),
 }
 """By name.  A new runner is a file and a row here (and its name above, for type checkers)."""
@@ -96,16 +100,18 @@ def check_name(name: str) -> RunnerName:
 
 
 def make_runner(
-    name: RunnerName, program: Program, graphs: GraphStore, options: Options | None = None
+    name: RunnerName, program: Program, graphs: GraphStore, options: Options | None = None, note: Note = silent
 ) -> tuple[str, Runner]:
     """The runner for a program, and the name of the one that serves it."""
     eager = EagerRunner(program)
-    order = Order(program=program, eager=eager, graphs=graphs, patient=name == "auto", options=options or Options())
+    patient, options = name == "auto", options or Options()
+    order = Order(program=program, eager=eager, graphs=graphs, patient=patient, options=options, note=note)
     if name != "auto":
         try:
             return name, RUNNERS[name].make(order)
         except Unfit as reason:
             events.emit(events.RunnerFallback(name, "eager", str(reason)))
+            note("ran op by op", text=f"{name}: {reason}")
             eager.instead = f"{name}: {reason}"
             return "eager", order.eager
     for each, row in RUNNERS.items():

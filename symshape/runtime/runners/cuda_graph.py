@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -21,6 +22,7 @@ from symshape.runtime.runners.capture import record, warmed_up_aside
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Weight
+from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
 from symshape.runtime.runners.weights import weight_of
@@ -84,11 +86,14 @@ class CudaGraphRunner:
         Unfit: the program cannot be captured (no CUDA, data-dependent sizes, random numbers, gradients …).
     """
 
-    def __init__(self, program: Program, eager: Runner, store: GraphStore, *, patient: bool = False) -> None:
+    def __init__(
+        self, program: Program, eager: Runner, store: GraphStore, *, patient: bool = False, note: Note = silent
+    ) -> None:
         self._program = program
         self._eager = eager.run
         self._captured_run = _fused(program, eager)
         self._store = store
+        self._note = note
         self._number = store.number()
         self._positions = [each.position for each in program.graph.inputs]
         self._lifted = program.lifted_tensors
@@ -113,6 +118,7 @@ class CudaGraphRunner:
             if not self._told:
                 self._told = True
                 events.emit(events.RunnerFallback("cudagraph", "eager", _APART))
+                self._note("ran op by op", text=_APART)
             return self._eager(leaves, values)
         with self._lock:
             key = self.key(values)
@@ -172,7 +178,8 @@ class CudaGraphRunner:
             return None
         try:
             captured = self._capture(key, leaves, values)
-            self._store.put(key, captured, program=key.program, pool=key.stream, weight=weight)
+            gone = partial(self._note, "dropped", values=key.sizes, text="others were wanted more")
+            self._store.put(key, captured, program=key.program, pool=key.stream, weight=weight, evicted=gone)
             return captured
         except Unfit as error:
             reason = str(error)
@@ -181,6 +188,7 @@ class CudaGraphRunner:
             torch.cuda.synchronize(self._device)
         _remember(self._refused, key.sizes)
         events.emit(events.RunnerFallback("cudagraph", "eager", reason))
+        self._note("ran op by op", values=key.sizes, text=reason)
         return None
 
     def _weight(self, values: Sequence[int]) -> Weight:
@@ -209,6 +217,7 @@ class CudaGraphRunner:
         outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted)
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
+        self._note("captured", values=tuple(values), text="as a CUDA graph", milliseconds=milliseconds)
         return Captured(graph, inputs, outputs, [t.data_ptr() for t in self._lifted])
 
     def _record(
@@ -227,7 +236,9 @@ class CudaGraphRunner:
             outputs.let_go_of_inputs()
         except (Unfit, RuntimeError):
             return None
-        events.emit(events.GraphCaptured(tuple(values), (time.perf_counter() - start) * 1e3))
+        milliseconds = (time.perf_counter() - start) * 1e3
+        events.emit(events.GraphCaptured(tuple(values), milliseconds))
+        self._note("captured", values=tuple(values), text="on the memory of the arguments", milliseconds=milliseconds)
         return Captured(graph, [], outputs, [t.data_ptr() for t in self._lifted])
 
 

@@ -53,6 +53,7 @@ class Lease:
         weight: its bytes.
         last_used: the time of its last use, by the store's clock.
         leave: called when it leaves the store.
+        evicted: called before that, where it leaves because there is no room for both it and something else.
         gone: whether it has left the store.
     """
 
@@ -62,6 +63,7 @@ class Lease:
     weight: Weight
     last_used: int
     leave: Callable[[], object] | None = None
+    evicted: Callable[[], object] | None = None
     gone: bool = False
 
 
@@ -149,6 +151,8 @@ class GraphStore:
             oldest, lease = min(self._all().items(), key=lambda item: item[1].last_used)
             if self.clock - lease.last_used <= self._rest:
                 return False
+            if lease.evicted is not None:
+                lease.evicted()
             self._remove(oldest)
             self.evictions += 1
         self._wanted.pop(key, None)
@@ -163,10 +167,11 @@ class GraphStore:
         pool: int = 0,
         weight: Weight | None = None,
         leave: Callable[[], object] | None = None,
+        evicted: Callable[[], object] | None = None,
     ) -> Lease:
         """Keeps something that was admitted, in place of what was kept for the key."""
         self._remove(key)
-        lease = self._leases[key] = Lease(item, program, pool, weight or Weight(), self.clock, leave)
+        lease = self._leases[key] = Lease(item, program, pool, weight or Weight(), self.clock, leave, evicted)
         return lease
 
     def remove(self, key: Hashable) -> None:

@@ -29,6 +29,7 @@ from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.judge import Judge
 from symshape.runtime.runners.kernels import Kernels
+from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.overlaps import overlap, overlaps_itself
 from symshape.runtime.runners.protocol import Runner, Unfit
 
@@ -68,6 +69,7 @@ class PaddedRunner:
         options: how results are answered.
         judge: says whether it pays; None where it is to be used in any case.
         otherwise: serves where no size can be padded; eager by default.
+        note: tells the history of the compiled function what happens.
 
     Raises:
         Unfit: the program cannot be run again and again on buffers, or has no size that can be padded.
@@ -81,11 +83,13 @@ class PaddedRunner:
         options: Options,
         judge: Judge | None = None,
         otherwise: Runner | None = None,
+        note: Note = silent,
     ) -> None:
         self._program = program
         self._eager = eager.run
         self._judge = judge
         self._otherwise = otherwise or eager
+        self._note = note
         self._store = store
         self._positions = [each.position for each in program.graph.inputs]
         self._draws = options.randomness == "any"
@@ -107,6 +111,7 @@ class PaddedRunner:
             self._kernels,
             timed=judge is not None,
             any_randomness=self._draws,
+            note=note,
         )
         self._released = False
         self._lock = store.lock
@@ -137,12 +142,12 @@ class PaddedRunner:
                             raise
                     except CaptureFailed as error:
                         self.release()
-                        events.emit(events.RunnerFallback("padded", "eager", f"capture failed: {error}"))
+                        self._fell_back(f"capture failed: {error}")
                     except (IndexError, RuntimeError) as error:
                         if bucket.wrote:
                             raise
                         # eager refuses the data in its own words, or, for an empty result, does not look at it
-                        events.emit(events.RunnerFallback("padded", "eager", f"for one call: {error}"))
+                        self._fell_back(f"for one call: {error}")
         return serves(leaves, values)
 
     def _pays(self, bucket: Bucket, placement: Placement) -> bool:
@@ -169,8 +174,12 @@ class PaddedRunner:
         found = overlap(((leaves[position], written) for position, written in self._writing), self._lifted)
         if found and not self._told:
             self._told = True
-            events.emit(events.RunnerFallback("padded", "eager", "what it writes overlaps another tensor of the call"))
+            self._fell_back("what it writes overlaps another tensor of the call")
         return found
+
+    def _fell_back(self, reason: str) -> None:
+        events.emit(events.RunnerFallback("padded", "eager", reason))
+        self._note("ran op by op", text=reason)
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
         """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""

@@ -9,8 +9,8 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from symshape.explore import metering
-from symshape.explore.metering import Summary
+from symshape.exploring import metering
+from symshape.exploring.metering import Summary
 from symshape.frontends.cli.commands import app
 from symshape.frontends.cli.demo import Settings, comparison, run_demo
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from symshape import Traffic
-from symshape.explore.traffic import bundled_requests
+from symshape.exploring.traffic import bundled_requests
 
 
 def azure() -> Traffic:

@@ -109,7 +109,7 @@ def test_states_and_structures_in_turn_find_their_entries() -> None:
     assert len(f._cache.branches) == 2
 
 
-@pytest.mark.parametrize("options", [Options(), Options(max_entries=2, memo_size=2)])
+@pytest.mark.parametrize("options", [Options(), Options(max_entries=2, memo_size=2, free_traces=None)])
 @pytest.mark.parametrize("dynamic", [None, True, False])
 def test_threads(options: Options, dynamic: bool | None) -> None:
     """Eight threads with sizes of their own and in common: right results, no exception, a cache in order."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import torch
 import symshape
 from symshape import events
 from symshape.store.disk import DiskStore
+from symshape.store.entry_format import Read
 from tests.discovery import REPOSITORY
 from tests.symshape.store.storing import compiled, counts, entries, told
 
@@ -221,7 +224,7 @@ def test_sixteen_threads(tmp_path: Path) -> None:
 
 
 _PROGRAM = """
-import json, os, sys, torch, symshape
+import os, torch, symshape
 SCALE = 2.0
 class Model(torch.nn.Module):
     def __init__(self):
@@ -230,40 +233,106 @@ class Model(torch.nn.Module):
     def forward(self, x, *, add=None):
         y = self.inner(x) * SCALE
         return y if add is None else y + add
-torch.manual_seed(0)
-model = Model()
-fn = symshape.compile(model, store=sys.argv[1], dynamic=True, fullgraph=True)
-def call(n):
+def compiled(store):
+    return symshape.compiled_of(symshape.compile(Model(), store=store, dynamic=True, fullgraph=True))
+def call(fn, n):
     x = torch.ones(n, 4)
-    torch.testing.assert_close(fn(x), model(x))
-    torch.testing.assert_close(fn(x, add=1.0), model(x, add=1.0))
-if len(sys.argv) > 2:
-    call(3)
+    for words in {}, {"add": 1.0}:
+        assert torch.allclose(fn(x, **words), fn.fn(x, **words))
+    return [fn.stats().traces, fn.stats().loaded]
+def forked(store):
+    fn = compiled(store)
+    before = call(fn, 3)
     child = os.fork()
     if not child:
-        call(5)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-call(6)
-stats = symshape.compiled_of(fn).stats()
-print(json.dumps([stats.traces, stats.loaded]))
+        os._exit(0 if call(fn, 5) == call(compiled(store), 4) == [0, 2] else 1)
+    return [*before, os.waitpid(child, 0)[1], *call(fn, 6)]
 """
 
 
-def _process(folder: Path, *more: str, lines: int = 0) -> list[int]:
-    script = folder / f"program{lines}.py"
-    script.write_text("# a remark\n" * lines + _PROGRAM)
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(
-        [sys.executable, str(script), str(folder / "store"), *more], env=environment, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    found: list[int] = json.loads(run.stdout)
-    return found
-
-
 def test_processes(tmp_path: Path) -> None:
-    """Of another file, with other lines, forked: they load."""
-    assert _process(tmp_path) == [2, 0]
-    assert _process(tmp_path, "fork", lines=7) == [0, 2]
+    """A process of another file, with other lines, loads, as does one that it forks."""
+    for folder, remarks in (("here", 0), ("there", 7)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "stored_program.py").write_text("# a remark\n" * remarks + _PROGRAM)
+    store = str(tmp_path / "store")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(tmp_path / "here"))
+        program: Any = importlib.import_module("stored_program")
+    try:
+        assert program.call(program.compiled(store), 3) == [2, 0]
+    finally:
+        del sys.modules["stored_program"]
+    paths = os.pathsep.join((str(tmp_path / "there"), str(REPOSITORY)))
+    words = [sys.executable, "-c", f"import stored_program; print(stored_program.forked({store!r}))"]
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == [0, 2, 0, 0, 2]
+
+
+# -- what is done before the first call
+
+
+def _scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * SCALE
+
+
+def _shifted(x: torch.Tensor) -> torch.Tensor:
+    return x + SCALE
+
+
+def test_an_entry_is_read_before_the_first_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once: the first call compares again what it read, and no more."""
+    x = torch.randn(5, 4)
+    compiled(_Model(), tmp_path)(x)
+    built: list[Any] = []
+    monkeypatch.setattr(Read, "built", lambda *args, of=Read.built: built.append(0) or of(*args))
+    second = compiled(_Model(), tmp_path)
+    assert len(built) == 1
+    torch.testing.assert_close(second(x[:3]), second.fn(x[:3]))
+    assert (counts(second), len(built)) == ((0, 1), 1)
+    second.reset()
+    torch.testing.assert_close(second(x), second.fn(x))
+    assert (counts(second), len(built)) == ((0, 1), 2)  # a program of its own
+
+
+@pytest.mark.parametrize("change", ["attribute", "global", "parameter", "gradients", "code", "class"])
+def test_changes_between_compiling_and_the_first_call(
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.randn(5, 4)
+
+    class Child(_Model):
+        pass
+
+    model: Any = Child()
+    monkeypatch.setattr(sys.modules[__name__], "_scaled", types.FunctionType(_scaled.__code__, globals(), "_scaled"))
+    fn: Any = _calls_scaled if change == "code" else model
+    compiled(fn, tmp_path)(x)
+    second = compiled(fn, tmp_path)
+    if change == "attribute":
+        model.k = 3.0
+    elif change == "global":
+        monkeypatch.setitem(globals(), "SCALE", 2.5)
+    elif change == "parameter":
+        model.inner = torch.nn.Linear(4, 6)
+    elif change == "gradients":
+        model.requires_grad_(False)
+    elif change == "code":
+        _scaled.__code__ = _shifted.__code__
+    else:
+        Child.__bases__ = (_Negated,)
+    result, expected = second(x), fn(x)
+    torch.testing.assert_close(result, expected)
+    assert result.requires_grad == expected.requires_grad
+    assert counts(second)[0] == 1
+
+
+def _calls_scaled(x: torch.Tensor) -> torch.Tensor:
+    return _scaled(x) - 1
+
+
+class _Negated(_Model):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return -super().forward(x)

@@ -11,7 +11,8 @@ import torch
 
 import symshape
 from guards import GuardSet
-from symshape.frontends.exploration.dynamo_guards import code_of, read_dynamo
+from symshape.frontends.exploration.dynamo_guards import read_dynamo
+from symshape.frontends.exploration.dynamo_targets import target_of
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,7 @@ def branching(a: torch.Tensor, b: torch.Tensor, k: int) -> torch.Tensor:
 
 def _serving(fn: Callable[..., Any], values: dict[str, int]) -> str | None:
     """The first entry whose guards, as they were read, hold."""
-    cache = read_dynamo(code_of(fn))  # type: ignore[arg-type]
+    cache = read_dynamo(target_of(fn))  # type: ignore[arg-type]
     known = {name: values[source] for name, source in cache.sources.items()}
     for entry in cache.entries:
         if all(guard.holds(known) for guard in GuardSet(entry.guards)):
@@ -57,7 +58,7 @@ def test_what_was_read_foretells_what_is_compiled_again() -> None:
     compiled(torch.ones(4), torch.ones(3), 2)
     rng = random.Random(4)
     served = missed = 0
-    for _ in range(36):
+    for _ in range(24):
         a, b, k = (rng.choice((0, 1, 2, rng.randint(0, 30))) for _ in "abk")
         values = {"a.size(0)": a, "b.size(0)": b, "a.stride(0)": 1, "b.stride(0)": 1, "k": k}
         found = _serving(compiled, values)
@@ -93,6 +94,71 @@ def test_a_module() -> None:
     assert "x.size(0) == 3" in [guard.words for guard in space.entries[0].guards]
 
 
-def test_nothing_was_called() -> None:
+def test_a_module_of_torch() -> None:
+    """It runs in a frame that all such modules share; its programs foretell what is compiled again."""
+    backend = Counting()
+    layers = [torch.nn.Linear(3, 4), torch.nn.Linear(3, 9), torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())]
+    compiled = [torch.compile(layer, backend=backend) for layer in layers]
+    for each in compiled:
+        each(torch.ones(2, 3))
+    rng = random.Random(2)
+    served = 0
+    for number in range(15):
+        each, n = compiled[number % 3], rng.choice((0, 2, 7))
+        values = {"input.size(0)": n, "input.size(1)": 3, "input.stride(0)": 3, "input.stride(1)": 1}
+        found = _serving(each, values)
+        before = backend.graphs
+        each(torch.ones(n, 3))
+        assert (backend.graphs > before) is (found is None), (number, n)
+        served += found is not None
+    assert 3 < served < 15
+    report = symshape.explore(compiled[1]).report
+    assert "other objects" in report.notes[1]
+    assert {slot.source for slot in report.spaces[0].slots} == values.keys()  # and no parameter's
+
+
+def test_module_compile() -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self, size: int) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(size))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.scale
+
+    one, other = Scaled(4), Scaled(5)
+    for module, size in ((one, 4), (other, 5)):
+        module.compile(backend="eager")
+        module(torch.ones(3, size))
+    for module, size in ((one, 4), (other, 5)):
+        (space,) = symshape.explore(module).report.spaces
+        (entry,) = space.entries
+        assert f"x.size(1) == {size}" in [guard.words for guard in entry.guards]
+    with pytest.raises(symshape.InputError, match="not at a Scaled"):
+        symshape.explore(Scaled(3))
+
+
+def test_a_function_of_torch_and_a_method() -> None:
+    relu = torch.compile(torch.nn.functional.relu, backend="eager")
+    relu(torch.ones(3))
+    (space,) = symshape.explore(relu).report.spaces
+    assert "input.size(0) == 3" in [guard.words for guard in space.entries[0].guards]
+
+    class Holder:
+        def double(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    double = torch.compile(Holder().double, backend="eager")
+    double(torch.ones(6))
+    (space,) = symshape.explore(double).report.spaces
+    assert "x.size(0) == 6" in [guard.words for guard in space.entries[0].guards]
+
+
+def test_nothing_was_compiled() -> None:
     with pytest.raises(symshape.InputError, match="call it once"):
         symshape.explore(torch.compile(lambda x: x, backend="eager"))
+    layer = torch.nn.Linear(3, 4)
+    layer.compile(backend="eager")  # of which Dynamo compiles nothing
+    layer(torch.ones(2, 3))
+    with pytest.raises(symshape.InputError, match=r"nothing after module\.compile"):
+        symshape.explore(layer)

@@ -10,7 +10,7 @@ import torch
 
 import symshape
 from guards import GuardSet, Tree
-from symshape.explore.records import Report, Space
+from symshape.exploring.records import Report, Space
 
 
 def _texts(space: Space, entry: int = 0) -> list[str]:
@@ -104,6 +104,39 @@ def test_the_history_of_a_cache() -> None:
     assert "x.size(0) <= 9, but x.size(0) = 12" in why[2]
     compiled.reset()
     assert symshape.explore(compiled).report.moments == []
+
+
+def test_buckets_and_captures_are_part_of_the_history() -> None:
+    """On the CPU, where a padded program runs on buffers that stay: which bucket serves which sizes, and who leaves."""
+    compiled = symshape.compile(
+        lambda x: x.softmax(0), dynamic=True, runner="padded", options=symshape.Options(max_cuda_graphs=1)
+    )
+    for n in (5, 6, 3, 0, 5, 100, 100, *(101,) * 40):
+        compiled(torch.ones(n))
+    moments = [m for m in symshape.explore(compiled).report.moments if m.entry == 0 and m.kind != "trace"]
+    assert [(m.call, m.kind, m.sizes, m.text) for m in moments if m.call < 10] == [
+        (1, "new sizes", "x.size(0)=5", "their own bucket: x.size(0) up to 6"),
+        (1, "bucket made", "x.size(0) up to 6", ""),
+        (1, "captured", "x.size(0) up to 6", "op by op on its buffers"),
+        (2, "new sizes", "x.size(0)=6", "their own bucket: x.size(0) up to 6"),
+        (3, "new sizes", "x.size(0)=3", "a larger bucket: x.size(0) up to 6"),
+        (4, "new sizes", "x.size(0)=0", ""),
+        (6, "new sizes", "x.size(0)=100", "no bucket, they run op by op"),
+        (8, "new sizes", "x.size(0)=101", "no bucket, they run op by op"),
+    ]
+    assert [(m.kind, m.sizes) for m in moments if m.call > 9] == [
+        ("dropped", "x.size(0) up to 6"),
+        ("bucket made", "x.size(0) up to 128"),
+        ("bucket chosen", "x.size(0)=101"),
+        ("captured", "x.size(0) up to 128"),
+    ]
+
+
+def test_what_padding_refuses_is_part_of_the_history() -> None:
+    compiled = symshape.compile(lambda x, y: (torch.fft.fft(x), y * 2), dynamic=True, runner="padded")
+    compiled(torch.ones(5), torch.ones(3))
+    told = {m.kind: m for m in symshape.explore(compiled).report.moments}
+    assert told["padding refused"].sizes == "x.size(0)", told
 
 
 def test_refusals_are_part_of_the_history() -> None:

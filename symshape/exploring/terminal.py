@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from symshape.explore.tables import Table
+from symshape.exploring.tables import Table
 
 
 def terminal_table(table: Table, *, limit: int | None = None) -> RichTable:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symshape.errors import InputError
-from symshape.explore.traffic import SAMPLE, Request, batches, bundled_requests, read_requests
+from symshape.exploring.traffic import SAMPLE, Request, batches, bundled_requests, read_requests
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
 

@@ -28,7 +28,7 @@ class Compare {
     const proven = space.record.comparisons.find(([i, j]) => (i === a && j === b) || (i === b && j === a));
     const words = proven && proven[0] === a ? proven[2] : proven?.[2].replaceAll(/\b(first|second)\b/g, (word) => (word === "first" ? "second" : "first"));
     return fill(this.out,
-      words ? h("p", { class: "said" }, sentence(words.replaceAll("the first", one.label).replaceAll("the second", two.label))) : h("p", { class: "quiet" }, "What follows compares guards as they are written; nothing was proven about these two."),
+      words ? h("ul", null, words.replaceAll("the first", one.label).replaceAll("the second", two.label).split("; ").map((part) => h("li", null, sentence(part)))) : h("p", { class: "quiet" }, "What follows compares guards as they are written; nothing was proven about these two."),
       h("table", null, h("thead", null, h("tr", null, h("th", { scope: "col" }, "asked by"), h("th", { scope: "col" }, "guards"))),
         h("tbody", null, this.row([swatch(a), `${one.label} alone`], only(one, two)), this.row([swatch(b), `${two.label} alone`], only(two, one)), this.row("both", both(one, two)))),
       this.programs(one, two));

@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from symshape.explore.tables import Table
-from symshape.explore.terminal import terminal_table
+from symshape.exploring.tables import Table
+from symshape.exploring.terminal import terminal_table
 
 
 def drawn(table: Table, limit: int | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from symshape.explore.page import asset
+from symshape.exploring.page import asset
 
 
 def run_script(folder: Path, assets: tuple[str, ...], body: str, data: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 import symshape
 from guards import Guard, GuardSet, Origin, parse
 from guards.sets import html
-from symshape.explore.html import traced_html
+from symshape.exploring.html import traced_html
 
 TAGS = {"div", "p", "b", "table", "caption", "thead", "tbody", "tr", "th", "td", "code", "details", "summary", "pre"}
 HOSTILE = "<script>alert('x')</script>&<img src=x onerror=y>"

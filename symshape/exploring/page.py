@@ -10,7 +10,7 @@ from functools import cache
 from html import escape
 from importlib import resources
 
-from symshape.explore.records import Report
+from symshape.exploring.records import Report
 
 SCRIPTS = (
     *("tape", "dom", "space", "whatif", "regionmap", "guards", "dispatch", "timeline", "program", "compare", "report"),
@@ -42,7 +42,7 @@ mountPage(document);
 @cache
 def asset(name: str) -> str:
     """The text of a file in ``assets``."""
-    return resources.files("symshape.explore").joinpath("assets", name).read_text(encoding="utf-8")
+    return resources.files("symshape.exploring").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache

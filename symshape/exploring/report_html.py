@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 
 from guards.sets.html import table
-from symshape.explore.records import EntryRecord, GuardRecord, ProgramRecord, Report, Space
-from symshape.explore.static_map import map_svg
+from symshape.exploring.records import EntryRecord, GuardRecord, ProgramRecord, Report, Space
+from symshape.exploring.static_map import map_svg
 
 _MOST = 12  # entries that are shown with their guards
 _MOST_DRAWN = 32  # entries that are drawn on a map: each cell asks them all

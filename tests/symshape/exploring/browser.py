@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from symshape.explore.exploration import Exploration
+from symshape.exploring.exploration import Exploration
 from tests.discovery import REPOSITORY
 
 AXE = REPOSITORY / "node_modules" / "axe-core" / "axe.min.js"

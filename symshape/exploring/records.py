@@ -217,6 +217,45 @@ class StepRecord:
 
 
 @attrs.frozen
+class TransformedStepRecord:
+    """A step of a program as it runs.
+
+    Attributes:
+        op, args: as text; its tensors are called ``p0``, ``p1`` ….
+        outputs: its results with their sizes, as text.
+        source: the step of the traced program that it is for; None where there is none.
+        inserted: whether it is there because of a repair.
+        why: which repairs that were.
+    """
+
+    op: str
+    args: str
+    outputs: list[str]
+    source: int | None
+    inserted: bool = False
+    why: str = ""
+
+
+@attrs.frozen
+class TransformedRecord:
+    """A program as it runs, where that is not as it was traced.
+
+    Attributes:
+        how: ``padded`` or ``fused``.
+        sizes: which sizes it serves, in words; empty for all that the guards let through.
+        reads: what it reads, in words.
+        steps: in order; empty where it could not be made.
+        refused: why sizes keep their exact value.
+    """
+
+    how: str
+    sizes: str
+    reads: list[str]
+    steps: list[TransformedStepRecord]
+    refused: list[str]
+
+
+@attrs.frozen
 class ProgramRecord:
     """A traced program.
 
@@ -231,6 +270,7 @@ class ProgramRecord:
         costs: what it costs, by name, as formulas: ``flops``, ``read``, ``written``, ``memory``.
         notes: what the costs leave out, and the like.
         milliseconds: how long tracing took.
+        after: the program as it runs, where that is another one.
     """
 
     name: str
@@ -244,6 +284,7 @@ class ProgramRecord:
     costs: dict[str, int]
     notes: list[str]
     milliseconds: float
+    after: TransformedRecord | None = None
 
 
 @attrs.frozen
@@ -253,9 +294,9 @@ class MomentRecord:
     Attributes:
         call: the number of the call in which it happened.
         seconds: after the first thing that is remembered.
-        kind: ``trace``, ``new sizes``, ``fallback`` or ``evicted``.
+        kind: what happened, as :class:`symshape.runtime.history.Moment` names it; pages show any word.
         entry: the number of the entry, if it is about one.
-        sizes: the call's integers, in words.
+        sizes: the call's integers, in words, or those that a bucket is for.
         text: why.
         milliseconds: how long it took, where that is known.
     """

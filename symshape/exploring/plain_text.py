@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symshape.explore.tables import Table
+from symshape.exploring.tables import Table
 
 
 def table_text(table: Table) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import anywidget
 import traitlets
 
-from symshape.explore.page import asset, script
-from symshape.explore.records import Report
+from symshape.exploring.page import asset, script
+from symshape.exploring.records import Report
 
 
 class ReportWidget(anywidget.AnyWidget):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from symshape.explore.metering import (
+from symshape.exploring.metering import (
     Arguments,
     Lane,
     Meter,

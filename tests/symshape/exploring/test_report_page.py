@@ -14,7 +14,7 @@ import torch
 import symshape
 from guards import Guard, GuardSet, Origin, parse
 from symshape.frontends.compiled import Compiled
-from tests.symshape.explore.browser import AXE, Page, windows
+from tests.symshape.exploring.browser import AXE, Page, windows
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +160,30 @@ def test_a_symbol_lights_up(page: Page, tmp_path: Path) -> None:
     page.run("[...document.querySelectorAll('.chip')].find((chip) => chip.textContent.startsWith('s0')).click()")
     lit = page.run("return [...document.querySelectorAll('.op.lit b')].map((each) => each.textContent)")
     assert lit == ["aten.mul.Tensor", "aten.cat.default"]
+
+
+def test_a_program_beside_what_runs(page: Page, tmp_path: Path) -> None:
+    """Each op with what became of it in the padded program, repairs marked; kinds of moments that nobody knows."""
+    compiled = symshape.compile(lambda x: x.softmax(0) * 2, dynamic=True, runner="padded")
+    compiled(torch.ones(5))
+    compiled._cache.history.note("invented", 1, entry=0, text="something new")
+    page.show(symshape.explore(compiled), tmp_path)
+    page.tab("Program")
+    page.run("document.querySelectorAll('.program input[type=checkbox]')[1].click()")
+    marked = page.run("return [...document.querySelectorAll('.op.inserted b')].map((each) => each.textContent)")
+    assert "aten.where.self" in marked
+    assert "aten._softmax.default" not in marked
+    pairs = page.run("return [...document.querySelectorAll('.pair')].map((each) => each.innerText)")
+    assert len(pairs) == 2
+    assert "f32[s0]" in pairs[0]
+    assert "f32[6]" in pairs[0]
+    assert "mask: -inf beyond s0" in pairs[0]
+    assert "x.size(0) up to 6" in page.run("return document.querySelector('.summary').innerText")
+    history = page.tab("History")
+    for kind in ("bucket made", "captured", "invented"):
+        assert kind in history
+    assert "something new" in history
+    assert page.complaints() == []
 
 
 def test_numbers_beside_formulas(page: Page, tmp_path: Path) -> None:

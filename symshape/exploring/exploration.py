@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from symshape.explore.page import page
-from symshape.explore.records import Report
-from symshape.explore.report_html import report_html
+from symshape.exploring.page import page
+from symshape.exploring.records import Report
+from symshape.exploring.report_html import report_html
 
 
 class Exploration:
@@ -44,7 +44,7 @@ class Exploration:
         Raises:
             ImportError: anywidget is not installed (the extra ``notebook``).
         """
-        from symshape.explore.widget import widget_of
+        from symshape.exploring.widget import widget_of
 
         return widget_of(self.report)
 

@@ -10,7 +10,7 @@ import pytest
 from guards import GuardSet, parse
 from guards.facts.definedness import satisfied
 from guards.terms.tape import Tape, number
-from tests.symshape.explore.javascript import run_script
+from tests.symshape.exploring.javascript import run_script
 
 FREE = dict.fromkeys("nmk", (None, None))
 SETS = [

@@ -1,4 +1,4 @@
-"""The widget in JupyterLab, with a real kernel: ``make jupyterlab``."""
+"""The widget in JupyterLab and in Notebook, with a real kernel: ``make jupyter``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import nbformat
 import pytest
 
 from tests.discovery import REPOSITORY
-from tests.symshape.explore.browser import Page, windows
+from tests.symshape.exploring.browser import Page, windows
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +27,9 @@ for n in (8, 5, 2):
     double(torch.ones(n))
 symshape.explore(double)"""
 
+
+PLACES = {"lab": "lab/tree/look.ipynb", "notebook": "notebooks/look.ipynb"}
+"""The page of the notebook in each, by the command that serves it."""
 
 UNTIL_SHOWN = """
 document.querySelector(".jp-Dialog .jp-mod-accept")?.click();  // which kernel: the one that is proposed
@@ -44,21 +47,21 @@ def page() -> Iterator[Page]:
     yield from windows()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a JupyterLab on this machine alone, with the kernel of this Python and one notebook."""
+@pytest.fixture(scope="module", params=PLACES)
+def notebook(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a notebook that is served on this machine alone, with the kernel of this Python."""
     jupyter = os.environ.get("SYMSHAPE_JUPYTER")
     if jupyter is None:
-        pytest.skip("there is no JupyterLab: `make jupyterlab`")
-    folder = tmp_path_factory.mktemp("lab")
+        pytest.skip("there is no Jupyter: `make jupyter`")
+    folder = tmp_path_factory.mktemp(request.param)
     kernels = folder / "kernels" / "ours"
     kernels.mkdir(parents=True)
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": argv, "display_name": "ours", "language": "python", "env": {"PYTHONPATH": str(REPOSITORY)}}
     (kernels / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
-    notebook.metadata["kernelspec"] = {"name": "ours", "display_name": "ours", "language": "python"}
-    nbformat.write(notebook, folder / "look.ipynb")
+    cells = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
+    cells.metadata["kernelspec"] = {"name": "ours", "display_name": "ours", "language": "python"}
+    nbformat.write(cells, folder / "look.ipynb")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -71,13 +74,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "--allow-root",
     ]
     environment = {**os.environ, "JUPYTER_PATH": str(folder), "JUPYTER_CONFIG_DIR": str(folder / "config")}
-    command = [jupyter, "lab", *options, f"--ServerApp.root_dir={folder}"]
+    command = [jupyter, request.param, *options, f"--ServerApp.root_dir={folder}"]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
         address = f"http://127.0.0.1:{port}"
         _until_it_answers(f"{address}/api/status", folder / "log")
-        yield address
+        yield f"{address}/{PLACES[request.param]}"
     finally:
         process.terminate()
         try:
@@ -98,10 +101,10 @@ def _until_it_answers(url: str, log: Path) -> None:
             time.sleep(0.5)
 
 
-def test_the_widget_is_alive(page: Page, server: str) -> None:
+def test_the_widget_is_alive(page: Page, notebook: str) -> None:
     size = {"width": 1280, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    page.driver.get(f"{server}/lab/tree/look.ipynb")
+    page.driver.get(notebook)
     page.wait("return document.querySelector('.jp-Notebook .cm-content') != null", 90)
     page.wait(UNTIL_SHOWN, 240)
     assert "compiled function" in page.driver.execute_script("return document.querySelector('.symshape h1').innerText")

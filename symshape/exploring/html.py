@@ -6,7 +6,7 @@ from html import escape
 from typing import Protocol
 
 from guards.sets import html
-from symshape.explore.tables import Table, guards_table, inputs_table, outputs_table, symbols_table
+from symshape.exploring.tables import Table, guards_table, inputs_table, outputs_table, symbols_table
 from symshape.graph.program import Program
 from symshape.graph.text import text
 

@@ -1,0 +1,135 @@
+"""A program as it runs, beside the one that was traced: padded for a bucket, or with kernels merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from guards.sets.sources import spelled
+from symshape.exploring.records import TransformedRecord, TransformedStepRecord
+from symshape.graph.graph import Graph
+from symshape.graph.program import Program
+from symshape.graph.steps import Assertion, Node, Step, Value, map_argument
+from symshape.graph.text import describe, describe_spec, shown_argument
+from symshape.runtime.cache import Entry
+from symshape.runtime.padding.planning import Plan, candidates, plan
+from symshape.runtime.runners.cuda_graph import CudaGraphRunner
+from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.padded import PaddedRunner
+
+__all__ = ["of_entry", "of_program"]
+
+_LONGEST = 200  # characters of an op's arguments
+
+
+def of_entry(entry: Entry) -> TransformedRecord | None:
+    """What an entry runs instead of the program that was traced: the bucket with most repairs; None if it is the same.
+
+    Where a device runs it, kernels that were merged are shown merged.
+    """
+    runner = entry.runner
+    if isinstance(runner, CudaGraphRunner):
+        return merged(entry.program)
+    if not isinstance(runner, PaddedRunner):
+        return None
+    made = [bucket.made for bucket in runner.buckets if bucket.made.padded is not None]
+    most = max(made, key=lambda each: len(each.padded.repairs if each.padded else ()), default=None)
+    on_cuda = any(each.value.spec.device.type == "cuda" for each in entry.program.graph.inputs)
+    return None if most is None else padded(entry.program, most, fused=on_cuda)
+
+
+def of_program(program: Program) -> TransformedRecord | None:
+    """What padding makes of a program at the capacities around its example call; None where nothing can be padded."""
+    if not candidates(program):
+        return None
+    hints = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
+    return padded(program, plan(program, hints))
+
+
+def padded(program: Program, made: Plan, *, fused: bool = False) -> TransformedRecord:
+    """A padded program; where nothing was padded, only what refused."""
+    words = spelled(program.sources)
+    refused = [f"{words[name]} keeps its value: {refusal}" for name, refusal in made.refusals.items()]
+    if made.padded is None:
+        return TransformedRecord("padded", "", [], [], refused)
+    graph = fuse(made.padded.graph) if fused else made.padded.graph
+    repairs: dict[tuple[str, str], list[str]] = {}
+    for each in made.padded.repairs:
+        repairs.setdefault((each.op, each.where), []).append(each.what)
+    sizes = [f"{words[name]} up to {cap}" for name, cap in made.caps.items()]
+    sizes += [f"{words[name]} = {value}" for name, value in made.exact.items()]
+    reads = [
+        f"{each.path}: {describe_spec(each.value.spec)} in a buffer {describe(at.value)}"
+        for each, at in zip(program.graph.inputs, graph.inputs, strict=False)
+    ]
+    true = graph.inputs[len(program.graph.inputs) :]
+    reads += [f"p{at.value.index}: the true {size}" for at, size in zip(true, made.padded.sizes, strict=True)]
+    places = {id(step): number for number, step in enumerate(program.graph.steps)}
+    steps = list(_steps(graph, made.padded.sources, places, repairs))
+    return TransformedRecord("padded", ", ".join(sizes), reads, steps, refused)
+
+
+def merged(program: Program) -> TransformedRecord | None:
+    """The program with kernels merged, as a CUDA graph captures it; None where there is nothing to merge."""
+    graph = fuse(program.graph)
+    if graph is program.graph:
+        return None
+    sources = {value: node for node in program.graph.nodes for value in node.outputs if value is not None}
+    places = {id(step): number for number, step in enumerate(program.graph.steps)}
+    return TransformedRecord("fused", "", [], list(_steps(graph, sources, places, {})), [])
+
+
+def _steps(
+    graph: Graph,
+    sources: Mapping[Value, Node],
+    places: Mapping[int, int],
+    repairs: Mapping[tuple[str, str], list[str]],
+) -> Iterator[TransformedStepRecord]:
+    """The steps of the new graph, each with the traced step that it is for."""
+    for step in graph.steps:
+        source = _source(step, sources)
+        name = str(step.guard.term) if isinstance(step, Assertion) else str(step.op)
+        told = [] if source is None else repairs.get((str(source.op), str(source.origin)), [])
+        kept = source is None or _same(source, step)
+        yield TransformedStepRecord(
+            op=name,
+            args="" if isinstance(step, Assertion) else _arguments(step),
+            outputs=[] if isinstance(step, Assertion) else [_shown(each) for each in step.outputs if each is not None],
+            source=places.get(id(step)) if source is None else places.get(id(source)),
+            inserted=bool(told) and not kept,
+            why="" if kept else ", ".join(dict.fromkeys(told)),
+        )
+
+
+def _source(step: Step, sources: Mapping[Value, Node]) -> Node | None:
+    if isinstance(step, Assertion):
+        return None
+    return next((sources[each] for each in step.outputs if each in sources), None)
+
+
+def _same(source: Node, step: Step) -> bool:
+    """Whether a step is the traced one at other sizes: the same op, or what it does without writing in place."""
+    return isinstance(step, Node) and step.op._schema.name.rstrip("_") == source.op._schema.name.rstrip("_")
+
+
+@attrs.frozen(repr=False)
+class _Named:
+    """A tensor of the new program, or a size, in text."""
+
+    leaf: Any
+
+    def __repr__(self) -> str:
+        return f"p{self.leaf.index}" if isinstance(self.leaf, Value) else str(self.leaf)
+
+
+def _arguments(node: Node) -> str:
+    args: list[Any] = [shown_argument(map_argument(arg, _Named)) for arg in node.args]
+    args += [f"{name}={shown_argument(map_argument(arg, _Named))}" for name, arg in node.kwargs.items()]
+    text = ", ".join(args)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _shown(value: Value) -> str:
+    return f"p{value.index}: {describe(value)}"

@@ -1,0 +1,83 @@
+"""Attention keeps its batch and lengths dynamic on a device, whichever kernel torch chooses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+import symshape
+
+WIDTH, HEADS = 128, 2
+KERNELS = (
+    None,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.MATH,
+)
+
+
+class Attention(nn.Module):
+    """Queries, keys and values as transformers' encoders lay them out: views whose heads lie inside the sequence."""
+
+    def __init__(self, causal: bool, scale: float | None) -> None:
+        super().__init__()
+        self.project = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.causal, self.scale = causal, scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = (each(x).view(*x.shape[:-1], HEADS, -1).transpose(1, 2) for each in self.project)
+        mixed = scaled_dot_product_attention(query, key, value, is_causal=self.causal, scale=self.scale)
+        return mixed.transpose(1, 2).reshape(x.shape)
+
+
+def _traced(model: nn.Module, kernel: SDPBackend | None) -> symshape.Traced:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if kernel is None:
+            return model(x)
+        with sdpa_kernel(kernel):
+            return model(x)
+
+    x = torch.randn(3, 40, WIDTH, device="cuda", dtype=torch.bfloat16)
+    return symshape.trace(run, x, dynamic={"x": {0: symshape.Dim("batch"), 1: symshape.Dim("length")}})
+
+
+@pytest.mark.parametrize("scale", [None, 0.125])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda each: each.name if each else "torch's choice")
+def test_no_kernel_fixes_batch_or_length(
+    kernel: SDPBackend | None, grad: bool, causal: bool, scale: float | None
+) -> None:
+    """A fixed dimension is an error of the trace, which tells the guard, the op that asked and the line."""
+    model = Attention(causal, scale).to("cuda", torch.bfloat16)
+    with torch.set_grad_enabled(grad):
+        traced = _traced(model, kernel)
+    fixed = [str(guard) for guard in traced.guards if "==" in str(guard.term)]
+    assert not fixed, fixed
+
+
+@pytest.mark.parametrize("name", ["BERT", "ViT"])
+@pytest.mark.parametrize("grad", [False, True])
+def test_encoders_of_transformers(name: str, grad: bool) -> None:
+    hf = pytest.importorskip("transformers")
+    sizes = {"hidden_size": WIDTH, "num_hidden_layers": 1, "num_attention_heads": HEADS, "intermediate_size": WIDTH}
+    if name == "BERT":
+        model: nn.Module = hf.BertModel(hf.BertConfig(vocab_size=50, **sizes), add_pooling_layer=False)
+        x = torch.randint(0, 50, (3, 40), device="cuda")
+        dims = {0: symshape.Dim("batch"), 1: symshape.Dim("length")}
+    else:
+        model = hf.ViTModel(hf.ViTConfig(image_size=32, patch_size=8, **sizes), add_pooling_layer=False)
+        x = torch.randn(3, 3, 32, 32, device="cuda", dtype=torch.bfloat16)
+        dims = {0: symshape.Dim("batch")}
+    model = model.eval().to("cuda", torch.bfloat16)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return model(x).last_hidden_state
+
+    with torch.set_grad_enabled(grad):
+        traced = symshape.trace(run, x, dynamic={"x": dims})
+    assert len(traced.symbols) == len(dims)
