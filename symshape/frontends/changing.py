@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from guards.sets.sources import IntArg, Size, Source
-from symshape.calls.arguments import Call, sources_of
+from guards.sets.sources import IntArg, Size, Source, StorageOffset
+from symshape.calls.arguments import CONTIGUOUS, Call, LeafKey, TensorKey, sources_of
 from symshape.calls.policies import Dynamic, changing_with_records, policies
 from symshape.dims import Dim, Policy
 from symshape.runtime.variables import paths_of_variables
@@ -53,10 +53,16 @@ class Changing:
         wanted: dict[Source, Dim | Policy] = {}
         if call.has_records:  # a cache: it grows from call to call
             wanted = dict.fromkeys(changing_with_records(call), Policy.AUTO)
-        for source, value in zip(sources_of(call), values, strict=True):
+        # One that begins where its memory does has an offset of 0: a slice of a larger tensor at another place.
+        begin = [StorageOffset(path) for path, key in zip(call.paths, call.keys, strict=True) if _is_contiguous(key)]
+        for source, value in (*zip(sources_of(call), values, strict=True), *((each, 0) for each in begin)):
             if history.setdefault(source, value) != value:
                 history[source] = _CHANGED
-            if history[source] is _CHANGED:
+            if history[source] is _CHANGED and source not in begin:
                 wanted[source] = Policy.AUTO
         wanted.update(policies(self._fn, call, None, Policy.STATIC))
         return wanted, history
+
+
+def _is_contiguous(key: LeafKey) -> bool:
+    return type(key) is TensorKey and key.layout is CONTIGUOUS

@@ -6,9 +6,9 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import attrs
 import torch
 from torch._ops import OpOverload
+from torch.autograd import forward_ad
 
 import meta_fns
 from guards.sets.guard import Guard
@@ -19,13 +19,14 @@ from symshape.errors import ProgramError, UnsupportedError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
-from symshape.graph.steps import Assertion, Binding, Node, Step, Value, values_in
+from symshape.graph.steps import Assertion, Binding, Node, Step, Value
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
+from symshape.tracing.op_call import OpCall, inward, is_inference, reading, viewed_by
 from symshape.tracing.op_plans import OpPlan, plan_of
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -33,8 +34,9 @@ from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.symbolic.untracked_views import UntrackedViews
 from symshape.tracing.unknowns import Counts, Unknowns
-from symshape.user_code import user_location
+from symshape.user_code import Location, user_location
 
 aten = torch.ops.aten
 _is_inference_mode = torch.is_inference_mode_enabled
@@ -42,26 +44,6 @@ _nothing = nullcontext()
 _OWN_FRAMES = 3
 """Of an op's call that are ours, for sure: those of ``_node``, ``_record`` and who calls it."""
 _QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
-
-
-@attrs.define(eq=False)  # nobody changes one; frozen ones take twice as long to make
-class OpCall:
-    """One call of an op: its arguments as the program gave them, and as the graph keeps them."""
-
-    op: OpOverload
-    plan: OpPlan
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    values: tuple[Any, ...]
-    value_kwargs: dict[str, Any]
-
-    def written(self) -> Iterator[Value]:
-        """The values that it writes to."""
-        for position in self.plan.mutated:
-            if position < len(self.values):
-                yield from values_in(self.values[position])
-            else:
-                yield from values_in(self.value_kwargs.get(self.plan.names[position]))
 
 
 class Tracer:
@@ -85,6 +67,7 @@ class Tracer:
         looked_at: the values of which the program read how they lie in memory.
         told_to_require: the values that require gradients because the program told them to.
         lazy: of values that torch conjugates or negates when they are used: whether the one, whether the other.
+        untracked_views: the memory of which autograd does not know all views.
         closed: whether the trace is over.
     """
 
@@ -102,11 +85,13 @@ class Tracer:
         self.looked_at: set[Value] = set()
         self.told_to_require: set[Value] = set()
         self.lazy: dict[Value, tuple[bool, bool]] = {}
+        self.untracked_views = UntrackedViews(env)
         self.closed = False
         self._op_arguments = OpArguments(self, self.lifting, generators)
         self._holding = Holding()
         self._counts = Counts()
         self._count = 0
+        self._answered = 0
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
         self._grad = torch.is_grad_enabled()
@@ -152,6 +137,7 @@ class Tracer:
         if plan.special:
             answer, args = special(self, op, args, kwargs)
             if answer is not UNANSWERED:
+                self._answered += 1
                 return answer
         specs, values = self._op_arguments.both(args)
         if kwargs:
@@ -203,10 +189,11 @@ class Tracer:
         if unknowns is not None:
             bindings += self._size_bindings(call.op, results, unknowns.made, {binding.symbol for binding in bindings})
         for binding in bindings:
-            self.env.readings[binding.symbol] = _reading(binding, single)
+            self.env.readings[binding.symbol] = reading(binding, single)
         if self._recording:
             self.steps.insert(start, self._node(call, tuple(outputs), single, tuple(bindings)))
         if call.plan.is_mutable:
+            self.untracked_views.check(call.op, call.written())
             self.lifting.forget(call.written())
             self._counts.forget(call.written())
         if single:
@@ -220,27 +207,32 @@ class Tracer:
         if owner is not None:
             tensor = call.args[owner] if owner < len(call.args) else call.kwargs[plan.names[owner]]
             return None, self._written(tensor, spec)
-        storage, plain, exact = None, False, False
-        if plan.is_view:
-            viewed = plan.view_of[position if position < len(plan.view_of) else 0]
-            if viewed is not None:
-                storage = call.values[viewed].storage
-                exact = plan.keeps_strides and call.values[viewed] in self.laid_out
-                plain = _is_inference_mode() and not _is_inference(call.args[viewed])
+        viewed = viewed_by(plan, position)
+        plain = viewed is not None and _is_inference_mode() and not is_inference(call.args[viewed])
         if spec.layout is not torch.strided or spec.dtype in _QUANTIZED:
             kind = "quantized" if spec.layout is torch.strided else str(spec.layout).removeprefix("torch.")
             where = self.env.origin()
             raise UnsupportedError(f"{call.op} makes a {kind} tensor (at {where}), which cannot be traced")
-        value = self.new_value(spec, storage)
-        if exact:
-            self.laid_out.add(value)
+        value = self._value_of(plan, viewed, call.values, spec)
         if self.lazy or plan.changes_laziness:
             self._note_laziness(call, value)
         # Autograd refuses views of plain tensors that are not plain themselves.
         with torch.inference_mode(False) if plain else _nothing:
-            tensor = SymbolicTensor.make(spec, value, self)
+            return value, self.stand_in(value)
+
+    def _value_of(self, plan: OpPlan, viewed: int | None, values: Sequence[Any], spec: TensorSpec) -> Value:
+        """The value of an output that views one of the values that the op is given, or none."""
+        value = self.new_value(spec, None if viewed is None else values[viewed].storage)
+        if viewed is not None and plan.keeps_strides and values[viewed] in self.laid_out:
+            self.laid_out.add(value)
+        return value
+
+    def stand_in(self, value: Value, tensor: SymbolicTensor | None = None) -> SymbolicTensor:
+        """A symbolic tensor for a value; with ``tensor``, one that the value lives as long as."""
+        if tensor is None:
+            tensor = SymbolicTensor.make(value.spec, value, self)
         self._holding.watch(value, tensor)
-        return value, tensor
+        return tensor
 
     def _note_laziness(self, call: OpCall, value: Value) -> None:
         """A view of what is conjugated or negated lazily is so too; ``view_as_real`` refuses it, as torch's does."""
@@ -263,6 +255,7 @@ class Tracer:
         self, call: OpCall, outputs: tuple[Value | None, ...], single: bool, bindings: tuple[Binding, ...]
     ) -> Node:
         grad, inference = torch.is_grad_enabled(), _is_inference_mode()
+        self.untracked_views.gradients |= grad
         if torch.get_default_dtype() is not self._default_dtype:
             raise UnsupportedError(
                 f"the function changes torch's default dtype (before {self.env.origin()}), which a graph would "
@@ -281,6 +274,44 @@ class Tracer:
             location=user_location(_OWN_FRAMES),
             leaves=(changed._value, changed._spec) if type(changed) is SymbolicTensor else None,
         )
+
+    def is_plain(self) -> bool:
+        """Whether ops do what they did at the start of the trace, without gradients, and nothing else sees them."""
+        return (
+            not self._grad
+            and not self._inference
+            and self._recording
+            and not self.lazy
+            and not torch.is_grad_enabled()
+            and not _is_inference_mode()
+            and not torch._C._is_any_autocast_enabled()
+            and torch._C._len_torch_dispatch_stack() == 1
+            and torch._C._functorch.peek_interpreter_stack() is None
+            and forward_ad._current_level < 0
+            and torch.get_default_dtype() is self._default_dtype
+        )
+
+    def looks(self) -> tuple[int, ...]:
+        """A count of everything that a call may do besides writing nodes down."""
+        noted = (self.questions, self.looked_at, self.told_to_require, self.lazy, self.env.symbols.hints)
+        return (self._answered, len(self.env.symbols), *map(len, noted))
+
+    def written_again(
+        self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], location: Location | None
+    ) -> tuple[Value | None, ...]:
+        """A node like another one, for other arguments of the same metadata; its values."""
+        plan = plan_of(node.op)
+        outputs: list[Value | None] = []
+        for position, like in enumerate(node.outputs):
+            if like is None:
+                outputs.append(None)
+                continue
+            viewed = viewed_by(plan, position)
+            outputs.append(self._value_of(plan, viewed, args, like.spec))
+            if viewed is not None:
+                self.untracked_views.add(args[viewed])
+        self.steps.append(Node(node.op, args, kwargs, tuple(outputs), node.single, location=location))
+        return tuple(outputs)
 
     def _written(self, tensor: Any, spec: TensorSpec) -> Any:
         """The argument that an in-place op returns, with its metadata as the op leaves it."""
@@ -350,7 +381,7 @@ class Tracer:
             inferred = fallbacks.infer(self, op, args, kwargs, unknowns)
         finally:
             self._inner_unknowns = outer
-        result = torch.utils._pytree.tree_map(_inward, inferred)
+        result = torch.utils._pytree.tree_map(inward, inferred)
         return self._record(call, result, start, unknowns)
 
     @contextmanager
@@ -365,25 +396,3 @@ class Tracer:
 
     def _assert(self, guard: Guard, message: Message, error: type[Exception]) -> None:
         self.steps.append(Assertion(guard, message, error))
-
-
-def _reading(binding: Binding, single: bool) -> str:
-    """How a program reads a symbol off what the op returned."""
-    which = "" if single else f"[{binding.output}]"
-    return f"{which}.size({binding.dim})" if binding.kind == "size" else which
-
-
-def _is_inference(tensor: torch.Tensor) -> bool:
-    with torch._C.DisableTorchFunction():  # the answer is not for the program
-        return tensor.is_inference()
-
-
-def _inward(result: Any) -> Any:
-    """A fallback's result as a rule would give it."""
-    if isinstance(result, SymbolicTensor):
-        return result._spec
-    if isinstance(result, torch.Tensor):
-        return TensorSpec.of(result)
-    if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return result.node
-    return result

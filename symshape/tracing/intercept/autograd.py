@@ -105,6 +105,10 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
             raise UnsupportedError(
                 f"the function reads Tensor.{name} of an argument, which a traced graph does not guard"
             )
+        if name in ("_version", "_base") and tensor._tracer.untracked_views.of(tensor._value):
+            raise UnsupportedError(
+                f"the function reads Tensor.{name} of a tensor and has views of it, without gradients"
+            )
         return attribute(tensor)
 
     return read

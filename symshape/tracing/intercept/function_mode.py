@@ -26,10 +26,11 @@ from symshape.tracing.intercept import (
 )
 from symshape.tracing.intercept.autograd import Gradients
 from symshape.tracing.intercept.indexing import getitem, setitem
+from symshape.tracing.intercept.repeats import REPEATED, RepeatingTrace, Repeats
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace, outward
+from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
 aten = torch.ops.aten
 _plain_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
@@ -234,12 +235,16 @@ _pad_sequence: Any = torch._C._nn.pad_sequence
 class FunctionMode(TorchFunctionMode):
     """Hands the functions above to Python and everything else to torch."""
 
-    def __init__(self, trace: Trace, gradients: Gradients) -> None:
+    def __init__(self, trace: RepeatingTrace, gradients: Gradients) -> None:
         super().__init__()
+        self._repeats = Repeats(trace)
         self._trace = trace
         self._gradients = autograd.of_real_tensors(gradients)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in REPEATED:
+            handler = _handlers.get(func, func) if args and type(args[0]) is SymbolicTensor else func
+            return self._repeats.call(func, args, kwargs, handler)
         if args and type(args[0]) is SymbolicTensor:
             handler = _handlers.get(func)
             if handler is not None:

@@ -22,6 +22,7 @@ from symshape.graph.steps import Step, Value
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.texts import wants_value
+from symshape.tracing.symbolic.untracked_views import UntrackedViews
 
 aten = torch.ops.aten
 _ONES = [(1,) * n for n in range(65)]
@@ -67,6 +68,10 @@ class Trace(Protocol):
     @property
     def told_to_require(self) -> set[Value]:
         """The values that require gradients because the program told them to."""
+
+    @property
+    def untracked_views(self) -> UntrackedViews:
+        """The memory of which autograd does not know all views."""
 
     @property
     def closed(self) -> bool:

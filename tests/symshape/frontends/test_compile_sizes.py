@@ -9,6 +9,7 @@ import torch
 
 import symshape
 from symshape import Dim, DimError, Options
+from symshape.frontends.dynamo_graph import alive
 from tests.symshape.frontends.calling import same, traces
 
 
@@ -129,3 +130,28 @@ class TestPolicy:
         assert traces(g) == 1
         g(torch.ones(4), torch.ones(5))
         assert traces(g) == 2
+
+
+def test_slices_of_a_larger_tensor_are_one_entry() -> None:
+    big, weight = torch.randn(64, 8), torch.randn(8, 8)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ weight).sum(0) + x.mean()
+
+    compiled = symshape.compile(fn, fullgraph=True)
+    for start, number in ((0, 5), (3, 7), (10, 7), (1, 1), (20, 9), (63, 1)):
+        assert torch.equal(compiled(big[start : start + number]), fn(big[start : start + number]))
+    assert compiled.stats().traces == 2  # the first one, which begins where the memory does, and one for all others
+
+
+def test_slices_of_a_larger_tensor_are_one_graph_of_the_backend() -> None:
+    big = torch.randn(64, 8)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x).sum(0) + x.mean()
+
+    backed = torch.compile(fn, backend="symshape", dynamic=True)
+    before = {id(each) for each in alive}
+    for start, number in ((0, 5), (3, 5), (10, 7), (20, 9), (0, 64)):
+        assert torch.equal(backed(big[start : start + number]), fn(big[start : start + number]))
+    assert sum(each.stats().traces for each in alive if id(each) not in before) == 1

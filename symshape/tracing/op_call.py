@@ -1,0 +1,63 @@
+"""One call of an op, and what its plan says of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch._ops import OpOverload
+
+from meta_fns import TensorSpec
+from symshape.graph.steps import Binding, Value, values_in
+from symshape.tracing.op_plans import OpPlan
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+
+
+@attrs.define(eq=False)  # nobody changes one; frozen ones take twice as long to make
+class OpCall:
+    """One call of an op: its arguments as the program gave them, and as the graph keeps them."""
+
+    op: OpOverload
+    plan: OpPlan
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    values: tuple[Any, ...]
+    value_kwargs: dict[str, Any]
+
+    def written(self) -> Iterator[Value]:
+        """The values that it writes to."""
+        for position in self.plan.mutated:
+            if position < len(self.values):
+                yield from values_in(self.values[position])
+            else:
+                yield from values_in(self.value_kwargs.get(self.plan.names[position]))
+
+
+def viewed_by(plan: OpPlan, position: int) -> int | None:
+    """The argument whose memory an output shares."""
+    return plan.view_of[position if position < len(plan.view_of) else 0] if plan.is_view else None
+
+
+def reading(binding: Binding, single: bool) -> str:
+    """How a program reads a symbol off what the op returned."""
+    which = "" if single else f"[{binding.output}]"
+    return f"{which}.size({binding.dim})" if binding.kind == "size" else which
+
+
+def is_inference(tensor: torch.Tensor) -> bool:
+    """Whether a tensor was made in inference mode."""
+    with torch._C.DisableTorchFunction():  # the answer is not for the program
+        return tensor.is_inference()
+
+
+def inward(result: Any) -> Any:
+    """A fallback's result as a rule would give it."""
+    if isinstance(result, SymbolicTensor):
+        return result._spec
+    if isinstance(result, torch.Tensor):
+        return TensorSpec.of(result)
+    if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return result.node
+    return result
