@@ -237,7 +237,10 @@ def aliasing(overload: OpOverload | str) -> Aliasing:
 
 
 _HIDDEN_VIEWS = frozenset(
-    ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk")
+    (
+        *("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk"),
+        *("_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"),
+    )
 )
 """Ops whose results share the memory of their first argument although their schemas do not say so."""
 

@@ -49,11 +49,7 @@ def to_json(value: Any, other: Callable[[Any], Json] | None = None, depth: int =
     {'tuple': [1, {'float': '0x1.0000000000000p-1'}, None, 'x']}
     """
     kind = type(value)
-    if kind is str or kind is bool or value is None:
-        return value
-    if kind is int:
-        if abs(value) >= LARGEST_INTEGER:
-            raise NotStorable("an integer of more than 4096 bits")
+    if _is_itself(value, NotStorable):
         return value
     tagged = _TAGGED.get(kind)
     if tagged is not None:
@@ -88,11 +84,7 @@ def from_json(data: Json, other: Callable[[str, Json], Any] | None = None, depth
     (1, -inf, slice(None, 3, None), torch.int64)
     """
     kind = type(data)
-    if kind is str or kind is bool or data is None:
-        return data
-    if kind is int:
-        if abs(data) >= LARGEST_INTEGER:
-            raise EntryError("an integer of more than 4096 bits")
+    if _is_itself(data, EntryError):
         return data
     if depth > _DEEPEST:
         raise EntryError("a value that is nested too deeply")
@@ -115,6 +107,14 @@ def from_json(data: Json, other: Callable[[str, Json], Any] | None = None, depth
     if other is not None:
         return other(tag, inner)
     raise EntryError(f"unknown kind of value: {str(tag)[:80]}")
+
+
+def _is_itself(value: Any, error: type[Exception]) -> bool:
+    """Whether a value and its JSON are the same; raises the error for an integer that is too large to be written."""
+    kind = type(value)
+    if kind is int and abs(value) >= LARGEST_INTEGER:
+        raise error("an integer of more than 4096 bits")
+    return kind is str or kind is int or kind is bool or value is None
 
 
 def list_of(data: Json, most: int = 1_000_000) -> list[Json]:

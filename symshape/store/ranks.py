@@ -24,6 +24,8 @@ from symshape.store.refusals import Differs, EntryError, NotStorable
 
 _SOON, _LATE = 0.001, 0.05
 """Seconds between two looks, at first and later on."""
+_LATE_A_RANK = 1e-4
+"""Seconds, times the number of ranks, if that is later: what answers them all does one thing at a time."""
 
 Trace = Callable[[Sequence[Source]], Program]
 """Traces with these integers as symbols."""
@@ -202,7 +204,7 @@ class Meeting:
                         f"should say that it {doing}; {self._states()}"
                     )
                 time.sleep(pause)
-                pause = min(2 * pause, _LATE)
+                pause = min(2 * pause, max(_LATE, _LATE_A_RANK * self._size))
             return json.loads(self._board.get(key))
         except RankError:
             raise

@@ -23,3 +23,7 @@ class Differs(Exception):
 
 class EntryError(SymShapeError):
     """A stored entry is damaged, of another version, or not one at all; delete it (``symshape cache prune``)."""
+
+
+class NotImported(EntryError):
+    """An entry's result is of a class that this process does not know: it may be whole, and of use to another."""

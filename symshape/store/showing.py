@@ -10,7 +10,7 @@ import torch
 from symshape.graph.text import text
 from symshape.store.constants import Json, list_of
 from symshape.store.entry_format import Read, Stored, read_header
-from symshape.store.refusals import EntryError
+from symshape.store.refusals import EntryError, NotImported
 
 
 def show(content: bytes) -> str:
@@ -27,7 +27,10 @@ def show(content: bytes) -> str:
     lines += ["guards:", *(f"  {each}" for each in list_of(header["guards"]))]
     lines += ["made by:", *(f"  {key}: {json.dumps(value)}" for key, value in sorted(header["environment"].items()))]
     lines += ["read:", *(f"  {each}" for each in _read_places(read.checks, read.objects))]
-    lines.append(text(read.graph(lambda _: torch.empty(0))))
+    try:
+        lines.append(text(read.graph(lambda _: torch.empty(0))))
+    except NotImported as error:
+        lines.append(f"its operators cannot be shown here: {error}")
     return "\n".join(lines)
 
 
@@ -40,6 +43,8 @@ def checked(stored: Stored) -> Read:
     try:
         read = Read(stored)
         read.graph(lambda _: torch.empty(0))
+    except NotImported:  # the rest of the graph was read before that
+        pass
     except EntryError:
         raise
     except Exception as error:  # whatever a hostile file may bring about

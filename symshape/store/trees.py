@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from symshape.calls import records
 from symshape.store.constants import Json, from_json, list_of, text_of, to_json
-from symshape.store.refusals import EntryError, NotStorable
+from symshape.store.refusals import EntryError, NotImported, NotStorable
 
 _PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered": OrderedDict, "size": torch.Size}
 _NAMES = {kind: name for name, kind in _PLAIN.items()}
@@ -64,7 +64,7 @@ def _class_name(kind: Any) -> str:
 def _class_named(name: str) -> Any:
     kind = _found(name)
     if not isinstance(kind, type) or kind not in pytree.SUPPORTED_NODES or kind in records.STAND_INS:
-        raise EntryError(f"{name} is no container that torch's pytrees know in this process")
+        raise NotImported(f"{name} is no container that torch's pytrees know in this process")
     return kind
 
 

@@ -53,6 +53,11 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
     where = tracer.env.origin()
     if op._schema.name.startswith("aten::quantize_per"):  # what torch registers for it makes a plain tensor
         raise UnsupportedError(f"{op} (at {where}) makes a quantized tensor, which cannot be traced")
+    if op.namespace == "c10d":
+        raise UnsupportedError(
+            f"{op} (at {where}) is a collective on a process group, which a graph cannot hold; call the functional one "
+            "of torch.distributed._functional_collectives instead, which returns its result"
+        )
     found = _implementation(op, unknowns)
     if found is None:
         raise UnsupportedError(

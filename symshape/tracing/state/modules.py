@@ -10,6 +10,10 @@ from symshape.errors import UnsupportedError
 _INITIALIZED = frozenset({torch.nn.Parameter, torch.nn.Buffer, torch.Tensor, type(None)})
 
 
+_PREPARED_EACH_CALL = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"})
+"""Classes of torch's whose forward does more at each call than its operators: it readies the exchange of gradients."""
+
+
 def _shown(module: torch.nn.Module, name: str) -> str:
     return f"the module {name or type(module).__name__}"
 
@@ -18,7 +22,8 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
     """Checks one module (not those inside it), which the program calls ``name``.
 
     Raises:
-        UnsupportedError: it is compiled by TorchScript, or its parameters are made by its first call.
+        UnsupportedError: it is compiled by TorchScript, its parameters are made by its first call, or it exchanges
+            parameters or gradients with other ranks.
     """
     if isinstance(module, torch.jit.ScriptModule):
         raise UnsupportedError(
@@ -30,4 +35,11 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
         raise UnsupportedError(
             f"{_shown(module, name)} is lazy: its first call makes its parameters, which a trace would undo; "
             "call it once before it is traced"
+        )
+    around = _PREPARED_EACH_CALL.intersection(each.__name__ for each in type(module).__mro__)
+    if around and (torch.is_grad_enabled() or "DistributedDataParallel" not in around):
+        (kind, *_) = sorted(around)
+        raise UnsupportedError(
+            f"{_shown(module, name)} is a {kind}, which readies its exchange with other ranks at each call; "
+            f"compile the module inside of it instead: {kind}(symshape.compile(module))"
         )

@@ -22,10 +22,13 @@ aten = torch.ops.aten
 
 REGISTERED = sorted(p.__name__ for p in flop_registry if "scaled_dot" in getattr(p, "__name__", ""))
 
-# Ops whose work depends on data (sparse, bags of embeddings), or of which no formula is kept: counted and named.
+# Ops whose work depends on data (sparse, bags of embeddings) or on the network, or of which no formula is kept.
 WITHOUT = {
     "_cdist_backward _embedding_bag _embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_forward_only",
     "_embedding_bag_per_sample_weights_backward _pdist_backward _segment_reduce_backward _sparse_mm_reduce_impl",
+    "_wrap_tensor_autograd all_gather_into_tensor all_gather_into_tensor_coalesced all_reduce all_reduce_",
+    "all_reduce_coalesced all_to_all_single broadcast broadcast_ reduce_scatter_tensor reduce_scatter_tensor_coalesced",
+    "wait_tensor",
     "_sparse_mm_reduce_impl_backward _to_sparse linalg_lstsq ormqr segment_reduce sparse_mask sparse_sampled_addmm",
 }
 

@@ -18,6 +18,7 @@ from symshape.graph.program import Program
 from symshape.store.entry_format import Read, read_header, to_bytes
 from symshape.store.environment import environment
 from symshape.store.refusals import Differs, EntryError, NotStorable
+from symshape.store.showing import checked, show
 
 SCALE = 1.5
 ADDRESS = "0" * 32
@@ -233,3 +234,14 @@ def test_nothing_is_run_by_random_damage() -> None:
             data[rng.randrange(len(data))] = rng.choice(b'{}[]",:0123456789abcx\n-')
         refused += isinstance(_served(bytes(data)), str)
     assert refused > 200
+
+
+def test_a_result_of_a_class_that_is_not_imported_is_no_damage() -> None:
+    """``symshape cache verify`` runs without the program's libraries."""
+    _, content = _written(*CASES[4])
+    other = read_header(_changed(content, lambda data: data["graph"].update(output_tree=["nowhere:Output", None, []])))
+    checked(other)
+    assert "cannot be shown here: nowhere:Output" in show(_changed(content, lambda data: data["graph"].update(
+        output_tree=["nowhere:Output", None, []])))  # fmt: skip
+    with pytest.raises(EntryError, match="read before"):
+        checked(read_header(_changed(content, lambda data: data["graph"]["steps"][0].update(args=[{"value": 1}, 1]))))

@@ -5,6 +5,7 @@ Ranks are threads here, with the store that process groups have in one process; 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -104,6 +105,47 @@ def test_a_late_rank_is_waited_for() -> None:
         return _run(Model(), torch.ones(3, 4), ranks)
 
     assert [each[0] for each in _together(2, late)] == [(1, 0), (0, 1)]
+
+
+def test_a_warm_call_does_no_more_than_without_ranks() -> None:
+    """Counted: nothing asks the group's store, and not one function of Python or C more is called."""
+    board, x = _Asked(), torch.ones(3, 4)
+    plain = symshape.compile(shifted, fullgraph=True)
+    agreed = symshape.compile(shifted, fullgraph=True, store=Ranks(board=(board, 0, 1)))
+    made = [[_calls_of(lambda fn=fn: fn(x)) for _ in range(5)][-1] for fn in (plain, agreed)]
+    assert board.asked
+    board.asked.clear()
+    agreed(x)
+    assert not board.asked
+    assert made[0] == made[1] > 0
+
+
+class _Asked:
+    """A group's store that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self._inner, self.asked = dist.HashStore(), list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        return getattr(self._inner, name)
+
+
+def _calls_of(run: Callable[[], Any]) -> int:
+    seen = [0]
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        seen[0] += event in ("call", "c_call")
+
+    gc.collect()
+    gc.disable()
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return seen[0]
 
 
 def _errors(found: list[Any], pattern: str) -> None:

@@ -1,0 +1,100 @@
+"""What ranks run in tests: ``python -m tests.symshape.tracing.collective_programs SIZE`` forks so many, on Gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as collectives
+
+import symshape
+from tests.symshape.tracing.collectives_in_use import PROGRAMS, flat
+
+
+def _wrong(fn: Callable[..., Any], calls: list[torch.Tensor]) -> str:
+    compiled: Any = symshape.compile(fn, dynamic=True, fullgraph=True)
+    for x in calls:
+        expected, found = flat(fn(x)), flat(compiled(x))
+        for one, other in zip(expected, found, strict=True):
+            if one.shape != other.shape or one.stride() != other.stride() or not torch.equal(one + 0, other + 0):
+                return f"{one} is {other}"
+    return "" if compiled.stats().traces == 1 else f"{compiled.stats().traces} traces"
+
+
+def _gradients(rank: int) -> str:
+    """Training with DistributedDataParallel around a compiled module, whose ranks have batches of their own."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    parallel = torch.nn.parallel.DistributedDataParallel
+    eager, inner = parallel(model), parallel(symshape.compile(model, dynamic=True))
+    outer = symshape.compile(eager, dynamic=True)
+    for step in range(3):
+        x = torch.randn(3 + rank + step, 4, generator=torch.Generator().manual_seed(7 * step + rank))
+        found = []
+        for each in (eager, inner, outer):
+            model.zero_grad()
+            each(x).square().sum().backward()
+            found.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
+        for name, gradients in (("inside", found[1]), ("outside", found[2])):
+            if not all(torch.allclose(one, other) for one, other in zip(found[0], gradients, strict=True)):
+                return f"step {step}: other gradients with the compiled function {name}"
+    return ""
+
+
+def rank_program(file: str, rank: int, size: int) -> dict[str, str]:
+    """What is wrong, by program: nothing, if all is right."""
+    dist.init_process_group("gloo", store=dist.FileStore(file, size), rank=rank, world_size=size)
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("ignore", symshape.FallbackWarning)
+
+    def uneven(x: torch.Tensor) -> torch.Tensor:  # to rank i go i + 1 rows
+        sent = torch.cat([x[: i + 1] for i in range(size)])
+        splits = [rank + 1] * size, [i + 1 for i in range(size)]
+        return collectives.all_to_all_single(sent * 2, *splits, dist.group.WORLD) + 1
+
+    found = {}
+    for name, fn in {**{each.__name__: each for each in PROGRAMS}, "uneven": uneven}.items():
+        rows = [size + 3, size + 5, size + 4]
+        found[name] = _wrong(fn, [torch.arange(2.0 * n).reshape(n, 2) + rank for n in rows])
+    return {**found, "gradients": _gradients(rank)}
+
+
+def _child(file: str, rank: int, size: int) -> None:
+    try:
+        found = rank_program(file, rank, size)
+    except BaseException:
+        found = {"program": traceback.format_exc()}
+    with open(f"{file}.{rank}", "w") as out:
+        json.dump(found, out)
+    os._exit(0)
+
+
+def main(size: int) -> list[dict[str, str]]:
+    """What is wrong on each rank."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/board"
+        children = []
+        for rank in range(size):
+            children.append(os.fork())
+            if not children[-1]:
+                _child(file, rank, size)
+        for each in children:
+            os.waitpid(each, 0)
+        found = []
+        for rank in range(size):
+            with open(f"{file}.{rank}") as written:
+                found.append(json.load(written))
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(int(sys.argv[1]))), flush=True)
