@@ -77,6 +77,12 @@ def test_layers_like_those_before_are_repeated() -> None:
         pytest.param(lambda x, y: (x.contiguous() is x, x.t().contiguous() is x, y.contiguous()), id="themselves"),
         pytest.param(lambda x, y: (x[x > 0].sum(), y[y > 0].sum(), y[x > 0].sum()), id="sizes of data"),
         pytest.param(
+            lambda x, y: (x[x > 0], x.double()[x > 0], [x.double()[m] for m in (x < 0, x > 0.5)]), id="other masks"
+        ),
+        pytest.param(
+            lambda x, y: [(x[m], x.double()[m], x.int()[m]) for m in (x > 0, x < -0.5, x > 0.9)], id="masks of layers"
+        ),
+        pytest.param(
             lambda x, y: [x[torch.tensor(i)] + y[:, torch.tensor([i, 0])].sum() for i in (0, 1, 0)], id="data"
         ),
         pytest.param(lambda x, y: [x[i].sum() * y[None, ..., i : i + 2] for i in (0, 1, 0)], id="indices"),
