@@ -81,7 +81,8 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
     """
     if count <= 0 or empty_range(ranges) or among(FALSE, conditions):
         return []
-    named = {s.name: SIZES for condition in conditions for s in condition.symbols}
+    symbols = {s.name for condition in conditions for s in condition.symbols}
+    named = dict.fromkeys(sorted(symbols), SIZES)  # sets have no order of their own
     ranges = {**named, **ranges}
     if not ranges:
         return [{}]
