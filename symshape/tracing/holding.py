@@ -37,5 +37,9 @@ class Holding:
         """From now on: note in ``value`` which value was the last one made when its tensor died."""
         watch = _Watch(tensor, _died)
         watch.value, watch.last_made = value, self._last_made
-        self._last_made[0] = value.index
+        self.made(value)
         self._watches.append(watch)
+
+    def made(self, value: Value) -> None:
+        """A value was made: what dies from now on died after it."""
+        self._last_made[0] = max(self._last_made[0], value.index)

@@ -307,7 +307,9 @@ class Tracer:
                 outputs.append(None)
                 continue
             viewed = viewed_by(plan, position)
-            outputs.append(self._value_of(plan, viewed, args, like.spec))
+            value = self._value_of(plan, viewed, args, like.spec)
+            self._holding.made(value)
+            outputs.append(value)
             if viewed is not None:
                 self.untracked_views.add(args[viewed])
         self.steps.append(Node(node.op, args, kwargs, tuple(outputs), node.single, location=location))

@@ -35,6 +35,7 @@ def _both(fn: Callable[..., Any], *args: Any) -> tuple[symshape.Traced, int]:
     assert str(traced.guards) == str(plain.guards)
     assert [each.location for each in traced.graph.nodes] == [each.location for each in plain.graph.nodes]
     assert str(traced.peak_memory().total) == str(plain.peak_memory().total)
+    assert str(traced.peak_memory(schedule="eager").total) == str(plain.peak_memory(schedule="eager").total)
     return traced, number
 
 
