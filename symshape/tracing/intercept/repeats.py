@@ -19,10 +19,10 @@ import attrs
 import torch
 
 from meta_fns import TensorSpec
+from meta_fns.core import registry
 from symshape.calls.arguments import TENSOR_TYPES
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Lifted, Node, Value
-from symshape.tracing.op_plans import plan_of
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 from symshape.user_code import user_location
@@ -329,8 +329,8 @@ def _is_simple(node: Node) -> bool:
 
     How many elements of a mask are not 0 is known of that very mask, not of others with the same metadata.
     """
-    plan = plan_of(node.op)
-    if plan.rule is None or plan.data_dependent:
+    rule = registry.lookup(node.op)
+    if rule is None or rule.data_dependent:
         return False
     plain = node.grad is None and node.inference is None and not node.untracked and node.leaves is None
     return plain and not node.bindings and not node.op._schema.is_mutable
