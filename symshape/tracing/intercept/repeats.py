@@ -31,23 +31,12 @@ _NAMES = frozenset(
     (
         *("add", "sub", "mul", "div", "true_divide", "neg", "pow", "exp", "sqrt", "rsqrt", "sin", "cos", "tanh", "abs"),
         *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__pow__", "__neg__"),
-        *(
-            "sigmoid",
-            "relu",
-            "gelu",
-            "silu",
-            "softmax",
-            "log_softmax",
-            "layer_norm",
-            "rms_norm",
-            "mean",
-            "sum",
-            "where",
-        ),
+        *("sigmoid", "relu", "gelu", "silu", "softmax", "log_softmax", "layer_norm", "rms_norm", "mean", "sum"),
+        *("where", "square"),
         *("linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "embedding", "dropout", "masked_fill"),
         *("scaled_dot_product_attention", "view", "reshape", "flatten", "unflatten", "transpose", "permute", "t"),
         *("expand", "unsqueeze", "squeeze", "contiguous", "to", "float", "type_as", "chunk", "split", "unbind", "cat"),
-        *("stack", "__getitem__", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_not", "clamp", "square"),
+        *("stack", "__getitem__", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_not", "clamp"),
     )
 )
 _PLACES: tuple[Any, ...] = (torch.Tensor, torch, torch._C._VariableFunctions, torch.nn.functional, torch._C._nn)
@@ -55,13 +44,14 @@ REPEATED = {getattr(place, name) for place in _PLACES for name in _NAMES if call
 """Functions of tensors' metadata alone."""
 
 _SAME = frozenset((str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(None), EllipsisType))
-_NUMBERS = frozenset((int, bool, complex))
+_NUMBERS = frozenset((int, bool))
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
-_attention_kernels: tuple[Callable[[], bool], ...] = (
+_attention_kernels: tuple[Callable[[], Any], ...] = (
     torch._C._get_flash_sdp_enabled,
     torch._C._get_mem_efficient_sdp_enabled,
     torch._C._get_math_sdp_enabled,
     torch._C._get_cudnn_sdp_enabled,
+    lambda: tuple(torch._C._get_sdp_priority_order()),
 )
 Key = tuple[Any, ...]
 
@@ -190,6 +180,8 @@ class Repeats:
             return kind, arg
         if kind is float:
             return kind, arg.hex()
+        if kind is complex:
+            return kind, arg.real.hex(), arg.imag.hex()
         if kind is torch.SymInt and type(arg.node) is IntNode:
             return arg.node
         if kind is tuple or kind is list or kind is torch.Size:

@@ -72,6 +72,7 @@ def test_layers_like_those_before_are_repeated() -> None:
     [
         pytest.param(lambda x, y: (x * 1, x * 1.0, x * True, x * 1), id="numbers of other types"),
         pytest.param(lambda x, y: (x.int() / 0.0, x.int() / -0.0, x.int() / 0.0), id="signs of zero"),
+        pytest.param(lambda x, y: [(x * k).angle() for k in (complex(-1, 0.0), complex(-1, -0.0))], id="complex zeros"),
         pytest.param(lambda x, y: (x + y, x + x, y + x, y + y), id="operands that are one"),
         pytest.param(lambda x, y: (x.sum(0), x.sum((0,)), x.t().sum(0), x.sum(0, True), x.sum(0)), id="arguments"),
         pytest.param(lambda x, y: (x.chunk(2, 1), y.chunk(2, 1), x.split(1, 1)[0]), id="several results"),
