@@ -81,8 +81,7 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
     """
     if count <= 0 or empty_range(ranges) or among(FALSE, conditions):
         return []
-    symbols = {s.name for condition in conditions for s in condition.symbols}
-    named = dict.fromkeys(sorted(symbols), SIZES)  # sets have no order of their own
+    named = {name: SIZES for each in conditions for name in sorted(s.name for s in each.symbols)}  # sets have no order
     ranges = {**named, **ranges}
     if not ranges:
         return [{}]
