@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.state import lookups, stores, trusted
+from symshape.tracing.state import lookups, process_groups, stores, trusted
 from symshape.tracing.state.classes import absent, class_entry, look_up, touch_member
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
 from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Member, Namespace, Recorder
@@ -182,6 +182,7 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     """An attribute of a module of Python's."""
     attributes = owner.__dict__
     name = f"{owner.__name__}.{key}"
+    process_groups.notice(recorder, owner.__name__)
     if owner is sys and key in ("stdout", "stderr"):
         recorder.tells("writes to the screen")
     if owner is warnings and key in trusted.WARNING:
@@ -210,6 +211,7 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
 
 def of_class(recorder: Recorder, owner: type, key: str) -> None:
     """An attribute of a class."""
+    process_groups.notice(recorder, owner.__module__)
     if key == "__subclasses__" or (key in trusted.CHANGING_METHODS and owner.__module__ == "datetime"):
         recorder.refuse(f"asks for {owner.__qualname__}.{key}, {NOT_TO_SEE}")
     if key in ("__dict__", "__mro__", "__bases__"):
