@@ -49,6 +49,8 @@ _WALKS = frozenset(
 )
 """Methods of modules that read the tables of a whole tree."""
 _STATE_OF_A_GENERATOR = frozenset({"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"})
+_SET_OF_FUNCTIONS = frozenset(trusted.words("__name__ __qualname__ __module__ __doc__ __annotations__"))
+"""What functions say of themselves, and can be told anew."""
 _QUIET = frozenset(
     {
         torch.SymInt,
@@ -199,14 +201,19 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     if key in attributes:
         recorder.entry(attributes, key, name, before)
     elif type(owner) is not types.ModuleType:  # torch.backends and its like: flags behind descriptors
-        value = getattr(owner, key, MISSING)
-        if isinstance(value, PLAIN):
-            recorder.place(Answer(functools.partial(getattr, owner, key, MISSING), value, name, key))
-        recorder.touch(value, name)
+        of_flags(recorder, owner, key)
     else:
         recorder.absent(owner.__name__, attributes, key, before)
         if "__getattr__" in attributes:
             recorder.entry(attributes, "__getattr__", f"{owner.__name__}.__getattr__", before)
+
+
+def of_flags(recorder: Recorder, owner: Any, key: str) -> None:
+    """An attribute of a part of torch.backends: a flag that C++ keeps, or another part."""
+    value, name = getattr(owner, key, MISSING), f"{getattr(owner, '__name__', type(owner).__name__)}.{key}"
+    if isinstance(value, PLAIN):
+        recorder.place(Answer(functools.partial(getattr, owner, key, MISSING), value, name, key))
+    recorder.touch(value, name)
 
 
 def of_class(recorder: Recorder, owner: type, key: str) -> None:
@@ -241,8 +248,10 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
     before = recorder.namespace(owner.__name__, attributes)
     if key in attributes:
         recorder.entry(attributes, key, name, before)
-    elif key in ("__dict__",):
+    elif key == "__dict__":
         recorder.touch(attributes, owner.__name__)
+    elif key in _SET_OF_FUNCTIONS:
+        read_slot(recorder, owner, key, name)
     elif not hasattr(types.FunctionType, key):
         recorder.absent(owner.__name__, attributes, key, before)
 
@@ -363,6 +372,8 @@ def _reader_for(kind: type) -> Handler:
         return of_super
     if kind is types.FunctionType:
         return of_function
+    if kind.__module__.startswith("torch.backends."):
+        return of_flags
     if kind.__module__.partition(".")[0] == "symshape" or (trusted.is_of_c(kind) and kind is not types.SimpleNamespace):
         return of_nothing
     return of_object

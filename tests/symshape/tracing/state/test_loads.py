@@ -197,6 +197,27 @@ def test_flags_of_torch_and_the_context_of_decimal() -> None:
         assert seen(lambda: decimal.Decimal(1) / 3, lambda: setattr(context, "prec", 3))
 
 
+@pytest.mark.parametrize("key", ["__name__", "__qualname__", "__module__", "__doc__", "__annotations__"])
+def test_what_functions_say_of_themselves(key: str) -> None:
+    def told(x: int) -> int:
+        """A text."""
+        return x
+
+    assert seen(lambda: getattr(told, key), lambda: setattr(told, key, {"x": str} if "annot" in key else "other"))
+    assert not seen(lambda: getattr(told, key), lambda: setattr(told, "__kwdefaults__", None))
+
+
+def test_flags_of_parts_of_torch_backends() -> None:
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        assert seen(
+            lambda: torch.backends.cuda.matmul.allow_tf32,
+            lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", not before),
+        )
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
 @functools.lru_cache
 def _memo() -> int:
     return 1
