@@ -198,6 +198,8 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     if key in attributes and str(getattr(attributes[key], "__module__", "")).startswith("symshape."):
         return  # what stands for a function of torch's while tracing
     before = recorder.namespace(owner.__name__, attributes)
+    if key not in attributes and type(owner).__module__ == "torch._ops" and hasattr(owner, key) and key in attributes:
+        before.before[key] = attributes[key]  # operators are found when they are first asked for, and kept
     if key in attributes:
         recorder.entry(attributes, key, name, before)
     elif type(owner) is not types.ModuleType:  # torch.backends and its like: flags behind descriptors

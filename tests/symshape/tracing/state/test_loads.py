@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 
+import symshape
 from symshape import UnsupportedError
 from tests.symshape.tracing.state.recorded import names, recorded, seen
 
@@ -216,6 +217,20 @@ def test_flags_of_parts_of_torch_backends() -> None:
         )
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def test_an_operator_that_is_asked_for_for_the_first_time_is_no_change() -> None:
+    library = torch.library.Library("symshape_first_time", "DEF")
+    for name in ("one", "other"):
+        library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl(name, lambda x: x * 2, "CompositeImplicitAutograd")
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        ops = torch.ops.symshape_first_time
+        return ops.one(x) + ops.other(x)  # type: ignore[no-any-return]
+
+    f = symshape.compile(program, fullgraph=True)
+    assert torch.equal(f(torch.ones(3)), torch.full((3,), 4.0))
 
 
 @functools.lru_cache
