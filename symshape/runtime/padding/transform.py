@@ -295,8 +295,8 @@ class _Transform:
         stored = {value: padded for value, padded in changed.items() if value not in places}
         redone: list[Rewrite] = []
         tensors, last = self._stores(results, stored)
-        written = bool(returned or rewrites)
-        lying = self.emission.sharing(self.inputs) if written else ()  # what is written may be read where it is
+        changing = [*self.inputs, *(each.args[0] for each in last)] if returned or rewrites else []
+        lying = self.emission.sharing(changing)  # what is written, here or by the last steps, may be read where it is
         new = [changed[value].tensor for value in returned]
         for each in rewrites:
             redone.append(each.answered_from(len(tensors) + len(new)))

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.state import lookups, stores, trusted
+from symshape.tracing.state import lookups, process_groups, stores, trusted
 from symshape.tracing.state.classes import absent, class_entry, look_up, touch_member
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
 from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Member, Namespace, Recorder
@@ -49,6 +49,8 @@ _WALKS = frozenset(
 )
 """Methods of modules that read the tables of a whole tree."""
 _STATE_OF_A_GENERATOR = frozenset({"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"})
+_SET_OF_FUNCTIONS = frozenset(trusted.words("__name__ __qualname__ __module__ __doc__ __annotations__"))
+"""What functions say of themselves, and can be told anew."""
 _QUIET = frozenset(
     {
         torch.SymInt,
@@ -182,6 +184,7 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     """An attribute of a module of Python's."""
     attributes = owner.__dict__
     name = f"{owner.__name__}.{key}"
+    process_groups.notice(recorder, owner.__name__)
     if owner is sys and key in ("stdout", "stderr"):
         recorder.tells("writes to the screen")
     if owner is warnings and key in trusted.WARNING:
@@ -195,21 +198,29 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     if key in attributes and str(getattr(attributes[key], "__module__", "")).startswith("symshape."):
         return  # what stands for a function of torch's while tracing
     before = recorder.namespace(owner.__name__, attributes)
+    if key not in attributes and type(owner).__module__ == "torch._ops" and hasattr(owner, key) and key in attributes:
+        before.before[key] = attributes[key]  # operators are found when they are first asked for, and kept
     if key in attributes:
         recorder.entry(attributes, key, name, before)
     elif type(owner) is not types.ModuleType:  # torch.backends and its like: flags behind descriptors
-        value = getattr(owner, key, MISSING)
-        if isinstance(value, PLAIN):
-            recorder.place(Answer(functools.partial(getattr, owner, key, MISSING), value, name, key))
-        recorder.touch(value, name)
+        of_flags(recorder, owner, key)
     else:
         recorder.absent(owner.__name__, attributes, key, before)
         if "__getattr__" in attributes:
             recorder.entry(attributes, "__getattr__", f"{owner.__name__}.__getattr__", before)
 
 
+def of_flags(recorder: Recorder, owner: Any, key: str) -> None:
+    """An attribute of a part of torch.backends: a flag that C++ keeps, or another part."""
+    value, name = getattr(owner, key, MISSING), f"{getattr(owner, '__name__', type(owner).__name__)}.{key}"
+    if isinstance(value, PLAIN):
+        recorder.place(Answer(functools.partial(getattr, owner, key, MISSING), value, name, key))
+    recorder.touch(value, name)
+
+
 def of_class(recorder: Recorder, owner: type, key: str) -> None:
     """An attribute of a class."""
+    process_groups.notice(recorder, owner.__module__)
     if key == "__subclasses__" or (key in trusted.CHANGING_METHODS and owner.__module__ == "datetime"):
         recorder.refuse(f"asks for {owner.__qualname__}.{key}, {NOT_TO_SEE}")
     if key in ("__dict__", "__mro__", "__bases__"):
@@ -239,8 +250,10 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
     before = recorder.namespace(owner.__name__, attributes)
     if key in attributes:
         recorder.entry(attributes, key, name, before)
-    elif key in ("__dict__",):
+    elif key == "__dict__":
         recorder.touch(attributes, owner.__name__)
+    elif key in _SET_OF_FUNCTIONS:
+        read_slot(recorder, owner, key, name)
     elif not hasattr(types.FunctionType, key):
         recorder.absent(owner.__name__, attributes, key, before)
 
@@ -361,6 +374,8 @@ def _reader_for(kind: type) -> Handler:
         return of_super
     if kind is types.FunctionType:
         return of_function
+    if kind.__module__.startswith("torch.backends."):
+        return of_flags
     if kind.__module__.partition(".")[0] == "symshape" or (trusted.is_of_c(kind) and kind is not types.SimpleNamespace):
         return of_nothing
     return of_object

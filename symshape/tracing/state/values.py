@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.state import lookups, trusted
+from symshape.tracing.state import lookups, process_groups, trusted
 from symshape.tracing.state.classes import class_as_it_is, special_methods, touch_member
 from symshape.tracing.state.instrument import instrumented, is_instrumented
 from symshape.tracing.state.loads import of_object
@@ -41,6 +41,7 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
     hidden = trusted.hides(function)
     if hidden:
         recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}")
+    process_groups.notice(recorder, function.__module__ or "")
     if function is os.getenv:
         recorder.touch(os.environ, "os.environ")
     if trusted.is_trusted(code.co_filename):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
@@ -148,3 +149,21 @@ def test_indices_out_of_range_are_eager_s_error() -> None:
         with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
             step(_rows(5, 4), cache, torch.tensor([0, 1, 2, 3, 16]))
         assert torch.equal(cache[5:], before[5:])
+
+
+class Counting(nn.Module):
+    """A step that writes into a row what a buffer holds, and changes the buffer afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("place", torch.arange(4.0))
+
+    def forward(self, x: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        cache[0] = self.place
+        self.place.add_(1)
+        return x * 2
+
+
+def test_a_row_from_a_buffer_that_is_written_afterwards_is_what_it_held() -> None:
+    runner = _check(Counting(), [(_rows(n, 4), _rows(16, 4)) for n in (5, 7, 3)], Counting())
+    assert {len(bucket.made.padded.rewrites) for bucket in runner.buckets} == {1}

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 
+import symshape
 from symshape import UnsupportedError
 from tests.symshape.tracing.state.recorded import names, recorded, seen
 
@@ -195,6 +196,41 @@ def test_flags_of_torch_and_the_context_of_decimal() -> None:
         torch._C._set_cudnn_benchmark(before)
     with decimal.localcontext() as context:
         assert seen(lambda: decimal.Decimal(1) / 3, lambda: setattr(context, "prec", 3))
+
+
+@pytest.mark.parametrize("key", ["__name__", "__qualname__", "__module__", "__doc__", "__annotations__"])
+def test_what_functions_say_of_themselves(key: str) -> None:
+    def told(x: int) -> int:
+        """A text."""
+        return x
+
+    assert seen(lambda: getattr(told, key), lambda: setattr(told, key, {"x": str} if "annot" in key else "other"))
+    assert not seen(lambda: getattr(told, key), lambda: setattr(told, "__kwdefaults__", None))
+
+
+def test_flags_of_parts_of_torch_backends() -> None:
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        assert seen(
+            lambda: torch.backends.cuda.matmul.allow_tf32,
+            lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", not before),
+        )
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def test_an_operator_that_is_asked_for_for_the_first_time_is_no_change() -> None:
+    library = torch.library.Library("symshape_first_time", "DEF")
+    for name in ("one", "other"):
+        library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl(name, lambda x: x * 2, "CompositeImplicitAutograd")
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        ops = torch.ops.symshape_first_time
+        return ops.one(x) + ops.other(x)  # type: ignore[no-any-return]
+
+    f = symshape.compile(program, fullgraph=True)
+    assert torch.equal(f(torch.ones(3)), torch.full((3,), 4.0))
 
 
 @functools.lru_cache
