@@ -50,8 +50,8 @@ class Checker:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._whole = Comparison(places)
         self._dicts = _dicts(places)
+        self._whole = Comparison(places, lasting=not self._dicts)
         self._watched: _Watched | None = None
         self._noted: list[int] | None = None  # versions of the dictionaries halfway through the wait
         self._wait = self._left = _FIRST_WAIT
