@@ -43,7 +43,8 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
             f"{_shown(module, name)} is lazy: its first call makes its parameters, which a trace would undo; "
             "call it once before it is traced"
         )
-    around = _prepared(type(module))
+    own: type = type(module)
+    around = _prepared(own)
     if around and (torch.is_grad_enabled() or "DistributedDataParallel" not in around):
         (kind, *_) = sorted(around)
         raise UnsupportedError(
