@@ -22,7 +22,7 @@ from meta_fns import TensorSpec
 from meta_fns.core import registry
 from symshape.calls.arguments import TENSOR_TYPES
 from symshape.graph.reshape_copies import Copied
-from symshape.graph.steps import Lifted, Node, Value
+from symshape.graph.steps import Lifted, Node, Value, written_values
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 from symshape.user_code import user_location
@@ -32,7 +32,9 @@ _NAMES = frozenset(
         *("add", "sub", "mul", "div", "true_divide", "neg", "pow", "exp", "sqrt", "rsqrt", "sin", "cos", "tanh", "abs"),
         *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__pow__", "__neg__"),
         *("sigmoid", "relu", "gelu", "silu", "softmax", "log_softmax", "layer_norm", "rms_norm", "mean", "sum"),
-        *("where", "square"),
+        *("where", "square", "relu6", "hardtanh", "hardswish", "hardsigmoid", "leaky_relu", "elu", "mish", "softplus"),
+        *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "batch_norm", "group_norm"),
+        *("max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"),
         *("linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "embedding", "dropout", "masked_fill"),
         *("scaled_dot_product_attention", "view", "reshape", "flatten", "unflatten", "transpose", "permute", "t"),
         *("expand", "unsqueeze", "squeeze", "contiguous", "to", "float", "type_as", "chunk", "split", "unbind", "cat"),
@@ -45,14 +47,18 @@ REPEATED = {getattr(place, name) for place in _PLACES for name in _NAMES if call
 
 _SAME = frozenset((str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(None), EllipsisType))
 _NUMBERS = frozenset((int, bool))
-_ATTENTION = torch.nn.functional.scaled_dot_product_attention
-_attention_kernels: tuple[Callable[[], Any], ...] = (
-    torch._C._get_flash_sdp_enabled,
-    torch._C._get_mem_efficient_sdp_enabled,
-    torch._C._get_math_sdp_enabled,
-    torch._C._get_cudnn_sdp_enabled,
-    lambda: tuple(torch._C._get_sdp_priority_order()),
-)
+_kernels: dict[Any, tuple[Callable[[], Any], ...]] = {
+    torch.nn.functional.scaled_dot_product_attention: (
+        torch._C._get_flash_sdp_enabled,
+        torch._C._get_mem_efficient_sdp_enabled,
+        torch._C._get_math_sdp_enabled,
+        torch._C._get_cudnn_sdp_enabled,
+        lambda: tuple(torch._C._get_sdp_priority_order()),
+    ),
+    torch.nn.functional.batch_norm: (torch._C._get_cudnn_enabled,),
+    torch.batch_norm: (torch._C._get_cudnn_enabled,),
+}
+"""Functions that choose among kernels, and what they may choose."""
 Key = tuple[Any, ...]
 
 
@@ -150,8 +156,9 @@ class Repeats:
                 key += (tuple(kwargs), self._parts(kwargs.values(), operands))
         except _Unknown:
             return run(*args, **kwargs) if kwargs else run(*args)
-        if function is _ATTENTION:
-            key += tuple([each() for each in _attention_kernels])
+        kernels = _kernels.get(function)
+        if kernels is not None:
+            key += tuple([each() for each in kernels])
         known = self._calls.get(key, _UNSEEN)
         if known is _UNSEEN:
             return self._learnt(key, operands, lambda: run(*args, **kwargs or {}))
@@ -325,7 +332,7 @@ def _is_simple(node: Node) -> bool:
     if rule is None or rule.data_dependent:
         return False
     plain = node.grad is None and node.inference is None and not node.untracked and node.leaves is None
-    return plain and not node.bindings and not node.op._schema.is_mutable
+    return plain and not node.bindings and next(written_values(node), None) is None
 
 
 def _with_slots(arg: Any, slots: Mapping[Value, int]) -> Any:

@@ -50,8 +50,8 @@ class Checker:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._whole = Comparison(places)
         self._dicts = _dicts(places)
+        self._whole = Comparison(places, lasting=not self._dicts)
         self._watched: _Watched | None = None
         self._noted: list[int] | None = None  # versions of the dictionaries halfway through the wait
         self._wait = self._left = _FIRST_WAIT
@@ -155,5 +155,11 @@ def _bases_of(places: Places, rest: Places) -> list[Attribute]:
 def _dicts(places: Places) -> list[dict[Any, Any]]:
     """The dictionaries to watch; none if it is not worth it."""
     owned = itertools.chain(places.cells, places.containers, places.tables, places.hooks)
-    dicts = [each for place in owned for each in _watchable(place)]
-    return list({id(each): each for each in dicts}.values()) if len(dicts) >= _WORTH else []
+    found: dict[int, dict[Any, Any]] = {}
+    number = 0
+    for place in owned:
+        owner = place.owner
+        for each in (owner,) if type(owner) is dict else _watchable(place):
+            found[id(each)] = each
+            number += 1
+    return list(found.values()) if number >= _WORTH else []

@@ -13,7 +13,7 @@ import opcode as opcodes
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 CHECKED_VERSIONS = ((3, 11), (3, 12), (3, 13))
@@ -30,7 +30,7 @@ def _caches() -> list[int]:
 
 
 _CACHES = _caches()
-_JUMPS = {code: "BACKWARD" in opcodes.opname[code] for code in opcodes.hasjrel if code < 256}
+JUMPS = {code: "BACKWARD" in opcodes.opname[code] for code in opcodes.hasjrel if code < 256}
 """Opcodes that jump, and whether they jump back."""
 
 
@@ -53,25 +53,34 @@ class Instruction(NamedTuple):
 _made = tuple.__new__  # half the time of Instruction(...), which is Python code
 
 
+def pattern(opcodes: Iterable[int], negated: bool = False) -> re.Pattern[bytes]:
+    """What finds instructions of these opcodes (or ``negated``, of all others) among the opcodes of units."""
+    extended = re.escape(bytes((_EXTENDED_ARG,)))
+    chosen = b"".join(re.escape(bytes((each,))) for each in sorted(opcodes))
+    return re.compile(b"%b*[%b%b]" % (extended, b"^" if negated else b"", chosen), re.DOTALL)
+
+
+_ANY = pattern((opcodes.opmap["CACHE"], _EXTENDED_ARG), negated=True)
+
+
 def is_checked() -> bool:
     """Whether this Python's code is one that can be read and written here."""
     return sys.version_info[:2] in CHECKED_VERSIONS and sys.implementation.name == "cpython"
 
 
-def instructions(units: bytes) -> list[Instruction]:
-    """The instructions of ``co_code``, in order."""
+def instructions(units: bytes, chosen: re.Pattern[bytes] = _ANY) -> list[Instruction]:
+    """The instructions of ``co_code``, in order; all, or those that a ``pattern`` finds.
+
+    Units of cache are zeros there, and no other unit has that opcode.
+    """
     found = []
-    start = at = arg = 0
-    size = len(units) >> 1
     opcodes, args = units[::2], units[1::2]
-    while at < size:
+    for match in chosen.finditer(opcodes):
+        start, end = match.span()
+        at = end - 1
         opcode = opcodes[at]
-        arg = arg << 8 | args[at] if arg else args[at]
-        at += 1
-        if opcode != _EXTENDED_ARG:
-            at += _CACHES[opcode]
-            found.append(_made(Instruction, (start, at, opcode, arg)))
-            start, arg = at, 0
+        arg = args[at] if start == at else int.from_bytes(args[start:end], "big")
+        found.append(_made(Instruction, (start, end + _CACHES[opcode], opcode, arg)))
     return found
 
 
@@ -92,11 +101,11 @@ def reassembled(
     more_stack: int,
     of_next: tuple[int, int] = (0, 0),
 ) -> types.CodeType:
-    """The code with a block of units in the place of each of its instructions.
+    """The code with a block of units in the place of some of its instructions.
 
     Args:
         code: where the instructions are from.
-        old: all its instructions.
+        old: these, in order, and all its jumps.
         blocks: for each, what stands there instead; that of a jump is the jump itself, which is made to lead where it
             led.  What led to an instruction leads to the beginning of its block, and the handlers and the line of an
             instruction are those of its whole block.  Changed in place.
@@ -105,41 +114,53 @@ def reassembled(
         of_next: the unit after an old instruction, and how many of the last units of its block are of the line of the
             next one.
     """
-    moved = _with_jumps(old, blocks)
-    lines = moved.copy()
-    lines[of_next[0]] -= of_next[1]
+    units = code.co_code
+    moved = _with_jumps(old, blocks, len(units) >> 1)
+    exceptions = _exception_table(code.co_exceptiontable, moved)
+    parts: list[bytes] = []
+    done = 0
+    for (start, end, _, _), block in zip(old, blocks, strict=True):
+        parts.append(units[2 * done : 2 * start])
+        parts.append(block)
+        done = end
+    parts.append(units[2 * done :])
+    moved[of_next[0]] -= of_next[1]
     return code.replace(
-        co_code=b"".join(blocks),
+        co_code=b"".join(parts),
         co_consts=constants,
         co_stacksize=code.co_stacksize + more_stack,
-        co_exceptiontable=_exception_table(code.co_exceptiontable, moved),
-        co_linetable=_line_table(code, lines),
+        co_exceptiontable=exceptions,
+        co_linetable=_line_table(code.co_linetable, moved),
     )
 
 
-def _moved(old: list[Instruction], blocks: list[bytes]) -> list[int]:
-    """By old unit (and the one after the last): the new one; inside an instruction, that of the next one."""
-    moved = []
-    at = 0
+def _moved(old: list[Instruction], blocks: list[bytes], size: int) -> list[int]:
+    """By old unit (and the one after the last): the new one; inside what was replaced, that of the next one."""
+    moved: list[int] = []
+    at = done = 0
     for (start, end, _, _), length in zip(old, map(len, blocks), strict=True):
+        if start > done:
+            moved += range(at, at + start - done)
+            at += start - done
         moved.append(at)
         at += length >> 1
         inside = end - start - 1
         if inside:
             moved += [at] * inside
-    moved.append(at)
+        done = end
+    moved += range(at, at + size - done + 1)
     return moved
 
 
-def _with_jumps(old: list[Instruction], blocks: list[bytes]) -> list[int]:
+def _with_jumps(old: list[Instruction], blocks: list[bytes], size: int) -> list[int]:
     """Sets the arguments of the jumps; a jump that grows moves what others jump to, so until none does."""
     jumps = []
     for i, each in enumerate(old):
-        opcode = each[2]
-        if opcode in _JUMPS:
-            jumps.append((i, each, each.end - each.arg if _JUMPS[opcode] else each.end + each.arg))
+        back = JUMPS.get(each[2])
+        if back is not None:
+            jumps.append((i, each, each.end - each.arg if back else each.end + each.arg))
     while True:
-        moved = _moved(old, blocks)
+        moved = _moved(old, blocks, size)
         grown = False
         for i, each, target in jumps:
             before = len(blocks[i]) >> 1
@@ -187,49 +208,61 @@ _LONGEST = 8
 _ENTRY = re.compile(rb"[\x80-\xff][\x00-\x7f]*")
 
 
-def _line_table(code: types.CodeType, moved: list[int]) -> bytes:
+def _line_table(table: bytes, moved: list[int]) -> bytes:
     """The table of lines and columns, exactly as long as the code: CPython 3.11 reads on past a longer one."""
-    made = bytearray()
+    made: list[bytes] = []
     last = len(moved) - 1
-    at = done = 0
-    line = before = now = code.co_firstlineno
-    for entry in _ENTRY.findall(code.co_linetable):
-        first = entry[0]
-        form, old_units = first >> 3 & 15, (first & 7) + 1
-        begin = 1
-        if form >= _ONE_LINE:
-            if form < _NO_COLUMNS:
-                now += form - _ONE_LINE
-                form = _ONE_LINE
-            elif form != _NO_LINE:
-                step, begin = _line_step(entry)
-                now += step
-        at = min(at + old_units, last)
+    at = done = owed = 0  # lines further, of entries for no unit
+    for entry in _ENTRY.findall(table):
+        old_units = (entry[0] & 7) + 1
+        at += old_units
+        if at > last:
+            at = last
         units = moved[at] - done
         done = moved[at]
-        as_it_was = units == old_units and line == before
-        before = now
-        if as_it_was:
-            made += entry
-            line = now
-            continue
-        columns = entry[begin:]
-        while units > 0:
-            length = min(units, _LONGEST)
-            units -= length
-            _append_location(made, form, columns, now - line, length)
-            if form != _NO_LINE:
-                line = now
+        if units == old_units and not owed:
+            made.append(entry)
+        elif units:
+            made.append(_stretched(entry, units, owed))
+            owed = 0 if entry[0] >> 3 & 15 != _NO_LINE else owed
+        else:
+            owed += _line_step(entry)[0]
     while done < moved[last]:  # the table was too short
         length = min(moved[last] - done, _LONGEST)
         done += length
-        _append_location(made, _NO_LINE, b"", 0, length)
+        made.append(bytes((_FIRST | _NO_LINE << 3 | length - 1,)))
+    return b"".join(made)
+
+
+def _stretched(entry: bytes, units: int, owed: int) -> bytes:
+    """An entry for more units, or fewer, ``owed`` lines further: its own line once, and no step after that."""
+    form = entry[0] >> 3 & 15
+    step, begin = _line_step(entry)
+    columns = entry[begin:]
+    length = min(units, _LONGEST)
+    if owed:
+        made = bytearray()
+        _append_location(made, form, columns, owed + step, length)
+    else:
+        made = bytearray(entry)
+        made[0] = entry[0] & ~7 | length - 1
+    units -= length
+    if units:
+        rest = bytearray()
+        _append_location(rest, form, columns, 0, _LONGEST)
+        made += rest * (units // _LONGEST)
+        if units % _LONGEST:
+            rest[0] = rest[0] & ~7 | units % _LONGEST - 1
+            made += rest
     return bytes(made)
 
 
 def _line_step(entry: bytes) -> tuple[int, int]:
-    """How many lines further an entry is that says so in sixes of bits, the lowest first; where its columns begin."""
-    delta = shift = 0
+    """How many lines further an entry is; where its columns begin."""
+    form = entry[0] >> 3 & 15
+    if form < _NO_COLUMNS or form == _NO_LINE:
+        return (form - _ONE_LINE if _ONE_LINE < form < _NO_COLUMNS else 0), 1
+    delta = shift = 0  # in sixes of bits, the lowest first
     at, more = 1, _MORE
     while more:
         more = entry[at] & _MORE
@@ -244,10 +277,9 @@ def _append_location(made: bytearray, form: int, columns: bytes, delta: int, uni
     if form < _SHORT_FORMS:
         if delta:
             form, columns = _NO_COLUMNS, b""
-    elif form == _ONE_LINE:
-        if 0 <= delta < _NO_COLUMNS - _ONE_LINE:
-            form += delta
-        else:
+    elif form < _NO_COLUMNS:
+        form = _ONE_LINE + delta
+        if not 0 <= delta < _NO_COLUMNS - _ONE_LINE:
             form, columns = _NO_COLUMNS, b""
     made.append(_FIRST | form << 3 | units - 1)
     if form in (_NO_COLUMNS, _LONG):

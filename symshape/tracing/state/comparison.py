@@ -2,6 +2,9 @@
 
 The expression compares by identity.  Where it fails, each place is read once more: an equal plain value in place of
 another is no change, and is remembered, so that the expression holds again.
+
+Python's compiler takes ten times as long over an expression as reading its places takes: where there are many, the
+first checks read them column by column (``_Columns``), and the expression is made when there were enough of them.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import itertools
 import keyword
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import is_
+from operator import contains, getitem, is_
 from typing import Any, Protocol
 
 import attrs
@@ -22,6 +25,8 @@ UNREADABLE = (LookupError, ValueError, RuntimeError, AttributeError)
 """What reading a place may raise that is gone (a key, a variable), or that another thread is writing."""
 
 
+_MANY = 100  # places, from which on an expression of them is worth waiting for
+_FIRST_CHECKS = 200  # by columns take as long as making the expression, and those checks by it
 _PLAIN_CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 
 
@@ -84,10 +89,15 @@ class Comparison:
             asks for ``holds``.
     """
 
-    __slots__ = ("_by_keys", "_names", "_places", "quick")
+    __slots__ = ("_by_keys", "_columns", "_left", "_names", "_others", "_places", "quick")
 
-    def __init__(self, places: Places, first: tuple[Callable[[Any], bool], Any] | None = None) -> None:
-        """``first`` is a check, with its argument, that the quick expression begins with."""
+    def __init__(
+        self, places: Places, first: tuple[Callable[[Any], bool], Any] | None = None, *, lasting: bool = True
+    ) -> None:
+        """``first`` is a check, with its argument, that the quick expression begins with.
+
+        One that is not ``lasting`` may become quicker after some checks: whoever asks it looks up ``quick`` each time.
+        """
         self._places = places
         self._by_keys: list[Table] = []
         self._names: dict[str, Any] = {
@@ -95,21 +105,42 @@ class Comparison:
             "dict_get": dict.get, "chain": itertools.chain.from_iterable, "identical": _identical, "items": items_of,
             "missing": MISSING, "same": is_,
         }  # fmt: skip
-        lines = []
+        begin = []
         if first is not None:
             self._names["check"], self._names["checked"] = first
-            lines.append("check(checked)")
-        lines += [*self._cells(), *self._containers(), *self._tables(), *self._rest()] or ["True"]
-        source = "def quick():\n    return (\n        " + "\n        and ".join(lines) + "\n    )\n"
-        exec(source, self._names)  # made of our own names, and of attributes' names as literals
-        self.quick: Callable[[], bool] = self._names["quick"]
+            begin.append("check(checked)")
+        self._others = [*self._containers(), *self._tables(), *self._rest()]
+        self._columns: _Columns | None = None
+        self._left = _FIRST_CHECKS
+        if lasting or len(places.cells) < _MANY:
+            self.quick = self._expression([*begin, *self._cells()])
+        else:
+            self._columns = _Columns(places.cells, [each.value for each in places.cells])
+            self._names["columns"] = self._by_columns
+            self.quick = self._expression([*begin, "columns()"])
+
+    def _expression(self, lines: Sequence[str]) -> Callable[[], bool]:
+        source = "\n        and ".join([*lines, *self._others] or ["True"])
+        exec(f"def quick():\n    return (\n        {source}\n    )\n", self._names)  # attributes' names are literals
+        made: Callable[[], bool] = self._names["quick"]
+        return made
+
+    def _by_columns(self) -> bool:
+        """Whether the cells hold what they held, in one of the first checks."""
+        columns = self._columns
+        assert columns is not None
+        self._left -= 1
+        if not self._left:
+            self.quick = self._expression(list(self._cells()))
+        return columns.hold()
 
     # -- the expression
     def _cells(self) -> Iterable[str]:
         owners: dict[int, str] = {}
         for i, cell in enumerate(self._places.cells):
             owner = owners.setdefault(id(cell.owner), f"o{len(owners)}")
-            self._names[owner], self._names[f"v{i}"] = cell.owner, cell.value
+            self._names[owner] = cell.owner
+            self._names.setdefault(f"v{i}", cell.value)  # or what a second look found
             key = repr(cell.key) if type(cell.key) is str else f"k{i}"
             if key == f"k{i}":
                 self._names[key] = cell.key
@@ -188,9 +219,13 @@ class Comparison:
             fresh = self._fresh()
         except UNREADABLE:
             return False
-        if fresh is not None:
-            self._names.update(fresh)
-        return fresh is not None
+        if fresh is None:
+            return False
+        self._names.update(fresh)
+        if self._columns is not None:
+            cells = self._places.cells
+            self._columns = _Columns(cells, [fresh[f"v{i}"] for i in range(len(cells))])
+        return True
 
     def _fresh(self) -> dict[str, Any] | None:
         """Names of the expression with their values now; None if something changed."""
@@ -222,6 +257,46 @@ class Comparison:
             if not _identical(tuple(each.owner.values()), each.functions):
                 return False
         return all(place.holds() for place in self._places.others)
+
+
+class _Columns:
+    """Cells and the values that they held, by the way in which they are read; each kind in one pass of C's."""
+
+    __slots__ = ("_absent", "_attributes", "_items", "_others")
+
+    def __init__(self, cells: Sequence[Cell | Attribute], values: Sequence[Any]) -> None:
+        self._items: _Column = ([], [], [])
+        self._absent: _Column = ([], [], [])
+        self._attributes: _Column = ([], [], [])
+        self._others: list[tuple[Cell | Attribute, Any]] = []
+        for cell, value in zip(cells, values, strict=True):
+            owner = cell.owner
+            kind = type(owner)
+            if type(cell) is Attribute:
+                owners, keys, wanted = self._attributes
+            elif kind is dict or kind is types.MappingProxyType:
+                owners, keys, wanted = self._items if value is not MISSING else self._absent
+            else:
+                self._others.append((cell, value))
+                continue
+            owners.append(owner)
+            keys.append(cell.key)
+            wanted.append(value)
+
+    def hold(self) -> bool:
+        """Whether all cells hold these very values; one of ``UNREADABLE`` is a no."""
+        owners, keys, values = self._items
+        if not all(map(is_, map(getitem, owners, keys), values)):
+            return False
+        owners, keys, values = self._attributes
+        if not all(map(is_, map(getattr, owners, keys, itertools.repeat(MISSING)), values)):
+            return False
+        owners, keys, _ = self._absent
+        return not any(map(contains, owners, keys)) and all(_read(cell) is value for cell, value in self._others)
+
+
+_Column = tuple[list[Any], list[Any], list[Any]]
+"""Owners, keys and values."""
 
 
 def _read(cell: Cell | Attribute) -> Any:

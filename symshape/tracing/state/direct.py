@@ -26,6 +26,9 @@ def direct(places: Iterable[Place]) -> tuple[list[Cell | Attribute], list[Answer
     others: list[Answer | Keys] = []
     views: dict[type, Mapping[str, Any]] = {}  # of a class's entries: one for all questions
     for place in places:
+        if type(place) is Cell or type(place) is Attribute:  # most of them
+            cells.setdefault((id(place.owner), place.key), place)
+            continue
         found = _direct(place, views)
         if found is None:
             assert isinstance(place, (Answer, Keys))

@@ -15,7 +15,15 @@ from typing import Any
 import attrs
 
 from symshape.errors import UnsupportedError
-from symshape.tracing.state.code_units import CHECKED_VERSIONS, encoded, instructions, is_checked, reassembled
+from symshape.tracing.state.code_units import (
+    CHECKED_VERSIONS,
+    JUMPS,
+    encoded,
+    instructions,
+    is_checked,
+    pattern,
+    reassembled,
+)
 
 _VERSION = sys.version_info[:2]
 _NULL_LAST = _VERSION >= (3, 13)  # where a call expects its NULL: after the function, or before it
@@ -99,8 +107,8 @@ _RESUME = opmap["RESUME"]
 
 
 def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
-    old = instructions(code.co_code)
     units = code.co_code
+    old = instructions(units, _CHANGED)
     writer = _Writer(code, hooks)
     blocks = []
     entry = (0, 0)
@@ -139,6 +147,7 @@ def _turn(taken: int) -> bytes:
 _NULL, _POP, _NOT = _op("PUSH_NULL"), _op("POP_TOP"), _op("UNARY_NOT")
 _TURNS = [_NULL + _turn(taken) for taken in range(4)]
 _CALLS = [(_op("PRECALL", count) if _PRECALL else b"") + _op("CALL", count) for count in range(5)]
+_LOADS = [encoded(_LOAD_CONST, number) for number in range(256)]
 _AS_METHOD = _NULL if _NULL_LAST else _NULL + _op("SWAP", 2)
 """Above a value: as the call that follows expects what it calls."""
 
@@ -155,8 +164,9 @@ class _Writer:
 
     def load_new(self, constant: Any) -> bytes:
         """Loads a constant that was not there."""
+        number = len(self.constants)
         self.constants.append(constant)
-        return encoded(_LOAD_CONST, len(self.constants) - 1)
+        return _LOADS[number] if number < 256 else encoded(_LOAD_CONST, number)
 
     def load(self, constant: Any) -> bytes:
         """Loads a name or a hook."""
@@ -251,3 +261,4 @@ _WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
 }
 _REPLACED = {opmap[name]: write for name, write in _WRITERS.items() if opmap.get(name, 256) < 256}
 """By opcode: what writes the block for it, from its argument and its own units."""
+_CHANGED = pattern({*_REPLACED, *JUMPS, _RESUME})

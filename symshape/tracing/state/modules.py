@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
@@ -12,6 +14,11 @@ _INITIALIZED = frozenset({torch.nn.Parameter, torch.nn.Buffer, torch.Tensor, typ
 
 _PREPARED_EACH_CALL = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"})
 """Classes of torch's whose forward does more at each call than its operators: it readies the exchange of gradients."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepared(kind: type) -> frozenset[str]:
+    return _PREPARED_EACH_CALL.intersection(each.__name__ for each in kind.__mro__)
 
 
 def _shown(module: torch.nn.Module, name: str) -> str:
@@ -36,7 +43,8 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
             f"{_shown(module, name)} is lazy: its first call makes its parameters, which a trace would undo; "
             "call it once before it is traced"
         )
-    around = _PREPARED_EACH_CALL.intersection(each.__name__ for each in type(module).__mro__)
+    own: type = type(module)
+    around = _prepared(own)
     if around and (torch.is_grad_enabled() or "DistributedDataParallel" not in around):
         (kind, *_) = sorted(around)
         raise UnsupportedError(

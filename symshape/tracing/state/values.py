@@ -178,8 +178,10 @@ def touch_tensor(recorder: Recorder, value: torch.Tensor, name: str) -> None:
     """A real tensor: a parameter, a buffer, a global."""
     recorder.tensors.setdefault(id(value), name)
     recorder.namespace(name, value.__dict__)
-    hooks = value._backward_hooks
-    if value.requires_grad and torch.is_grad_enabled():
+    with torch._C.DisableTorchFunction():  # what is asked here is not for our mode
+        hooks = value._backward_hooks
+        recorded = value.requires_grad and torch.is_grad_enabled()
+    if recorded:
         recorder.place(Attribute(value, "_backward_hooks", hooks, f"hooks of {name}"))
     if hooks:
         hook_table(recorder, f"hooks of {name}", hooks)

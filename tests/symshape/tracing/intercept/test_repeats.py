@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -96,6 +97,45 @@ def test_what_a_call_depends_on_is_told_apart(fn: Callable[..., Any]) -> None:
     traced, _ = _both(fn, torch.randn(3, 4), torch.randn(3, 4))
     _as_eager(fn, traced, torch.randn(3, 4), torch.randn(3, 4))
     _as_eager(fn, traced, torch.randn(3, 4), torch.randn(3, 4))
+
+
+class _Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.groups = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.GroupNorm(2, 4)
+        self.up = nn.ConvTranspose2d(4, 4, 2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.hardswish(self.groups(self.norm(self.conv(x))))
+        return x + F.max_pool2d(self.up(F.leaky_relu(y)), 2)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_layers_of_convolutional_nets_are_repeated_but_for_norms_that_write(training: bool) -> None:
+    model = nn.Sequential(*(_Residual() for _ in range(3))).train(training)
+    traced, number = _both(model, torch.randn(2, 4, 8, 6))
+    assert number == (12 if training else 14)  # of 24 calls
+    again = copy.deepcopy(model)
+    for size in ((5, 4, 6, 10), (3, 4, 7, 9)):
+        x = torch.randn(size)
+        with torch.no_grad():
+            torch.testing.assert_close(traced(x), again(x), rtol=0, atol=0)
+        torch.testing.assert_close(list(model.buffers()), list(again.buffers()), rtol=0, atol=0)
+
+
+def test_the_kernels_of_batch_norm_that_are_allowed_count() -> None:
+    norm = nn.BatchNorm2d(4).eval()
+    repeated = []
+    for second in (True, False):
+
+        def fn(x: torch.Tensor, second: bool = second) -> list[torch.Tensor]:
+            with torch.backends.cudnn.flags(enabled=True):
+                found = [norm(x)]
+            with torch.backends.cudnn.flags(enabled=second):
+                return [*found, norm(x)]
+
+        repeated.append(_both(fn, torch.randn(2, 4, 8, 6))[1])
+    assert repeated == [1, 0]
 
 
 def test_weights_are_read_in_the_order_of_their_use() -> None:

@@ -20,7 +20,7 @@ from torch import nn
 
 import symshape
 from symshape.tracing.state import checker as checkers
-from symshape.tracing.state import compiled, dict_versions
+from symshape.tracing.state import comparison, compiled, dict_versions
 from symshape.tracing.state.checker import Checker
 from symshape.tracing.state.comparison import Comparison, Hooks, Places, Table
 from symshape.tracing.state.places import MISSING, Attribute, Cell, Container, items_of, same
@@ -292,6 +292,8 @@ def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """A checker that watches at once, and again at once; and one that cannot watch."""
     monkeypatch.setattr(checkers, "_FIRST_WAIT", 2)
     monkeypatch.setattr(checkers, "_LONGEST_WAIT", 2)
+    monkeypatch.setattr(comparison, "_MANY", 1)
+    monkeypatch.setattr(comparison, "_FIRST_CHECKS", 60)  # some by columns, the others by an expression
     if request.param == "compared":
         monkeypatch.setattr(dict_versions, "ready", lambda: False)
     return request.param
@@ -307,13 +309,14 @@ def test_random_worlds(seed: int, impatient: str) -> None:
     places = world.places()
     check = Checker(places)
     undo: list[Callable[[], Any]] = []
-    seen, watched = {True: 0, False: 0}, 0
+    seen, watched, quick = {True: 0, False: 0}, 0, {check._whole.quick}
     for step in range(250):
         expected = holds(places)
         assert check() is expected, f"seed {seed}, step {step}"
         assert check() is expected, f"seed {seed}, step {step}, asked again"
         seen[expected] += 1
         watched += check._watched is not None
+        quick.add(check._whole.quick)
         if undo and rng.random() < 0.6:
             while undo:
                 undo.pop()()
@@ -324,6 +327,7 @@ def test_random_worlds(seed: int, impatient: str) -> None:
             change()
     assert min(seen.values()) > 20, f"seed {seed}: {seen}"
     assert (watched > 20) == (impatient == "watched" and bool(check._dicts)), f"seed {seed}: {watched} watched"
+    assert len(quick) == (2 if check._dicts else 1)
 
 
 def model(width: int = 12) -> tuple[nn.Module, Places]:
