@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
@@ -16,9 +16,14 @@ _PREPARED_EACH_CALL = frozenset({"DistributedDataParallel", "FullyShardedDataPar
 """Classes of torch's whose forward does more at each call than its operators: it readies the exchange of gradients."""
 
 
-@functools.lru_cache(maxsize=4096)
+_known: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()  # classes die as their programs do
+
+
 def _prepared(kind: type) -> frozenset[str]:
-    return _PREPARED_EACH_CALL.intersection(each.__name__ for each in kind.__mro__)
+    found = _known.get(kind)
+    if found is None:
+        found = _known[kind] = _PREPARED_EACH_CALL.intersection(each.__name__ for each in kind.__mro__)
+    return found
 
 
 def _shown(module: torch.nn.Module, name: str) -> str:
