@@ -105,6 +105,10 @@ class _Solver(threading.local):
 
 
 _here = _Solver()
+_LIMITS = {
+    "canceled": "the limit on Z3's work was reached",
+    "timeout": "the limit on Z3's time was reached",
+}
 
 
 def _run(solver: z3.Solver) -> tuple[str, Any]:
@@ -119,7 +123,7 @@ def _run(solver: z3.Solver) -> tuple[str, Any]:
     if status == z3.sat:
         return "sat", solver.model()
     reason = solver.reason_unknown()
-    return "unknown", "the limit on Z3's work was reached" if "canceled" in reason else reason
+    return "unknown", next((said for word, said in _LIMITS.items() if word in reason), reason)
 
 
 def solve_formula(component: Component, formula: Term) -> Outcome:

@@ -183,7 +183,8 @@ def test_what_is_not_known_is_not_a_proof() -> None:
     assert found.covered is None
     assert not found
     assert found.counterexample is None
-    assert str(found) == "not known: the limit on Z3's work was reached"
+    limits = [f"not known: the limit on Z3's {which} was reached" for which in ("work", "time")]
+    assert str(found) in limits  # the second where the machine is busy: it ends what counts no steps
 
 
 def test_a_small_counterexample_is_found_where_cutting_goes_on_and_on() -> None:
