@@ -267,7 +267,7 @@ class _Asked:
 
     def __call__(self, leaves: Sequence[Any]) -> Hashable:
         """The answers; the name of what is raised where a number cannot be computed."""
-        given = [leaves[each] if type(each) is int else each for each in self.sources]
+        given: list[Any] = [leaves[each] if type(each) is int else each for each in self.sources]
         for leaf, dtype in zip(given, self.dtypes, strict=True):
             if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.dim() or leaf.device.type != "cpu":
                 return ABSENT

@@ -88,7 +88,7 @@ def _floor_divided(number: Any, other: Any) -> Any:
     """``//``, which is no floor of a rounded quotient: ``1.0 // 0.1`` is 9."""
     if not is_ours(number) or (number.node.ratio() is not None and type(other) in (int, torch.SymInt)):
         return _plain_floordiv(number, other)
-    return float(number) // other if isinstance(other, (int, float, *_PLAIN)) else NotImplemented
+    return float(number) // _plain(other) if isinstance(other, (int, float, *_PLAIN)) else NotImplemented
 
 
 def _int_floor_divided(number: Any, other: Any) -> Any:
@@ -103,6 +103,11 @@ def _int_floor_dividing(number: Any, other: Any) -> Any:
     return float(other) // int(number)
 
 
+def _plain(number: Any) -> Any:
+    """The plain number for a symbolic one; a guard fixes it."""
+    return _PLAIN[type(number)](number) if type(number) in _PLAIN else number
+
+
 def _is_whole(number: Any) -> bool:
     """Whether a float is an integer, by which quotients are rounded so that their floor is right."""
     return type(number) is float and number.is_integer() and number != 0
@@ -111,7 +116,7 @@ def _is_whole(number: Any) -> bool:
 def _floor_dividing(number: Any, other: Any) -> Any:
     if not is_ours(number):
         return _plain_rfloordiv(number, other)
-    return other // float(number) if isinstance(other, (int, float, *_PLAIN)) else NotImplemented
+    return _plain(other) // float(number) if isinstance(other, (int, float, *_PLAIN)) else NotImplemented
 
 
 def _itself(number: Any, memo: Any = None) -> Any:

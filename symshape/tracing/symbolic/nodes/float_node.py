@@ -33,7 +33,7 @@ def _divided(op: str) -> Callable[..., Any]:
         divisor = other.term if isinstance(other, FloatNode) else 1.0
         if self.env.data.is_argument(divisor) and self.env.data.decide("eq", divisor, 0.0):
             raise ZeroDivisionError("float modulo by zero" if op == "mod" else "division by zero")
-        return divide(self, other)
+        return divide(self, other)  # type: ignore[no-any-return]
 
     return method
 
@@ -190,8 +190,8 @@ class FloatNode(Node):
 
     def _answer(self, relation: str, other: Any) -> bool:
         if type(other) not in (int, float):
-            return NotImplemented
-        return self._compare(relation, self.wrap_float(other)).bool_()
+            return NotImplemented  # type: ignore[no-any-return]
+        return bool(self._compare(relation, self.wrap_float(other)).bool_())
 
     def eq(self, other: Any) -> BoolNode:
         return self._compare("eq", other)
