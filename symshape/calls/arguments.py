@@ -18,11 +18,12 @@ from torch.utils import _pytree as pytree
 
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
 from symshape.calls.alike import PLAIN, Same, alike, alike_nesting, digits, shared_containers
+from symshape.calls.floats import FloatLeaf
 from symshape.calls.outputs import unflatten
 from symshape.calls.records import is_owner, owner_of, taken_apart
 from symshape.errors import InputError
 
-TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FloatLeaf)
 
 CONTIGUOUS, OFFSET, STRIDED = "contiguous", "contiguous with an offset", "strided"
 """The layouts of a tensor argument: what besides its sizes is read."""
@@ -46,6 +47,8 @@ class TensorKey:
     kind: type = torch.Tensor
 
     def __str__(self) -> str:
+        if self.kind is FloatLeaf:
+            return "float"
         grad = ", requires_grad" if self.requires_grad else ""
         dtype = str(self.dtype).removeprefix("torch.")
         kind = "tensor" if self.kind is torch.Tensor else self.kind.__name__

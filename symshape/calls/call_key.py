@@ -31,6 +31,7 @@ from symshape.calls.arguments import (
     tensor_integers,
     values_of,
 )
+from symshape.calls.floats import FloatLeaf
 from symshape.calls.modes import modes
 from symshape.calls.records import Record, contents, is_class, is_part, is_record
 
@@ -89,6 +90,8 @@ def _plain(leaf: Any) -> Any:
         return (kind, leaf)
     if kind is float:
         return (kind, digits(leaf))
+    if kind is FloatLeaf:
+        return (kind,)
     if kind is torch.nn.Parameter:
         return (kind, leaf.shape, *equal_part(leaf), _layout(leaf))
     return None

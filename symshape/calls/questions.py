@@ -13,10 +13,12 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.alike import alike
+from symshape.calls.alike import alike, digits
 from symshape.calls.call_key import MakeKey, Makers
+from symshape.calls.floats import FloatLeaf
 
 ABSENT = "is absent"
+DATA = "data"
 
 
 class Object:
@@ -47,8 +49,10 @@ class Question:
     Attributes:
         position: the leaf's.
         what: ``attribute`` (of a tensor's own, by name), ``attributes`` (their names), ``is`` (a certain object),
-            ``hooked`` (whether hooks see its gradient), or the name of a method of tensors that answers a bool.
-        about: the name of the attribute, or the object.
+            ``hooked`` (whether hooks see its gradient), ``number`` (which float a ``FloatLeaf`` holds),
+            ``data`` (what numbers in this and other leaves say), or the name of a method of tensors that answers a
+            bool.
+        about: the name of the attribute, the object, or what answers for all leaves.
     """
 
     position: int
@@ -58,6 +62,10 @@ class Question:
     def answer(self, leaf: Any) -> Hashable:
         """What a program with this argument would be told, as a key."""
         return self.asks()(leaf)
+
+    def among(self, leaves: Sequence[Any]) -> Hashable:
+        """The answer for the leaves of a call."""
+        return answers((self,), leaves)[0]
 
     def asks(self) -> Callable[[Any], Hashable]:
         """The function that answers, for a question that is asked in each call."""
@@ -73,6 +81,8 @@ class Question:
             return lambda leaf: alike(own[about]) if about in (own := leaf.__dict__) else ABSENT
         if what == "hooked":
             return lambda leaf: bool(leaf._backward_hooks)
+        if what == "number":
+            return lambda leaf: digits(leaf.item()) if type(leaf) is FloatLeaf else ABSENT
         if what == "attributes":
             return lambda leaf: tuple(name for name in leaf.__dict__ if not name.startswith("_dynamo_"))
 
@@ -90,16 +100,25 @@ class Question:
             return f"the attributes of {path}"
         if self.what == "hooked":
             return f"whether {path} has hooks"
+        if self.what == "number":
+            return f"the value of {path}"
+        if self.what == DATA:
+            return "what the program asks of numbers in its arguments"
         return f"which object {path} is" if self.what == "is" else f"{path}.{self.what}()"
 
 
 def asker(questions: Sequence[Question]) -> Callable[[Sequence[Any]], tuple[Hashable, ...]]:
     """The function that answers all of them for the leaves of a call; a leaf that is not there answers nothing."""
-    asked = [(each.position, each.asks()) for each in questions]
+    asked = [(each.position, each.about if each.what == DATA else each.asks(), each.what == DATA) for each in questions]
 
     def answers(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
         number = len(leaves)
-        return tuple([ask(leaves[position]) if position < number else None for position, ask in asked])
+        return tuple(
+            [
+                None if position >= number else ask(leaves) if of_all else ask(leaves[position])
+                for position, ask, of_all in asked
+            ]
+        )
 
     return answers
 
@@ -111,8 +130,9 @@ def answers(questions: Sequence[Question], leaves: Sequence[Any]) -> tuple[Hasha
 
 def asking(makers: Makers, questions: Sequence[Question]) -> Makers:
     """Makers of exact keys that hold the answers too."""
-    if len(questions) == 1:
-        position, ask = questions[0].position, questions[0].asks()
+    one = questions[0] if len(questions) == 1 and questions[0].what != DATA else None
+    if one is not None:
+        position, ask = one.position, one.asks()
 
     def also(number: int, make: MakeKey) -> MakeKey:
         asked = asker([each for each in questions if each.position < number])
@@ -125,6 +145,6 @@ def asking(makers: Makers, questions: Sequence[Question]) -> Makers:
             found = make(leaves, kwargs)
             return None if found is None else (found, ask(leaves[position]))
 
-        return key_with_one if len(questions) == 1 and position < number else key
+        return key_with_one if one is not None and position < number else key
 
     return Makers({number: also(number, make) for number, make in makers.items()})

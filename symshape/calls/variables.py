@@ -18,6 +18,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import NOTHING
+from symshape.calls.floats import leaf_of
 from symshape.calls.outputs import unflatten
 
 CONTAINERS = (list, dict, collections.OrderedDict, collections.defaultdict, collections.deque)
@@ -150,7 +151,7 @@ class Gradient:
 class Number:
     """A place whose float (or tuple of floats) changes from call to call, such as an optimiser's rate.
 
-    It is given as a tensor of one element.  A program reads it when it runs, so that one program serves every value.
+    It is given as a ``FloatLeaf``.  A program reads it when it runs, so that one program serves every value.
 
     Attributes:
         variable: the place.
@@ -175,24 +176,16 @@ class Number:
         value = self.variable.read()
         if self.plain or not is_number(value):
             return value
-        return tuple(map(_as_tensor, value)) if type(value) is tuple else _as_tensor(value)
+        return tuple(map(leaf_of, value)) if type(value) is tuple else leaf_of(value)
 
     def write(self, value: Any) -> None:
-        """Gives the place numbers, or those of tensors."""
-        self.variable.write(tuple(map(_as_number, value)) if type(value) is tuple else _as_number(value))
+        """Gives the place numbers."""
+        self.variable.write(value)
 
 
 def is_number(value: Any) -> bool:
     """Whether a value is a float, or a tuple of nothing else (the ``betas`` of an optimiser)."""
     return type(value) is float or (type(value) is tuple and value != () and all(type(each) is float for each in value))
-
-
-def _as_tensor(value: float) -> torch.Tensor:
-    return torch.tensor(value, dtype=torch.float64, device="cpu")
-
-
-def _as_number(value: Any) -> Any:
-    return value.item() if isinstance(value, torch.Tensor) else value
 
 
 @attrs.frozen(eq=False)

@@ -110,7 +110,7 @@ class Verified(Compiled):
         return self._verifier.call(self._find_entry, args, kwargs)
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | NotServed:
-        leaves = (*args, *kwargs.values(), *(self._layout.read() if self._layout.variables else ()))
+        leaves = self._layout.leaves(args, kwargs)
         key = self._cache.makers[len(leaves)](leaves, kwargs)
         found = self._cache.find_exact(key)
         if found is not None:

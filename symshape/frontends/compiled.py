@@ -36,7 +36,7 @@ from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.runtime.cache import Branch, Entry, EntryCache
 from symshape.runtime.refusals import Refusal, Refusals
-from symshape.runtime.runners.choice import RunnerName, make_runner
+from symshape.runtime.runners.choice import RunnerName, constants_for, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trace_budget import TraceBudget, Untraced
 from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow, serve
@@ -86,7 +86,7 @@ class Compiled(Reports):
         self._answers = asker(())
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
-        self._layout: Layout = Layout()
+        self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
         self._lock = threading.RLock()
         self._capture: Capture = capture
         self._numbers = count()
@@ -104,8 +104,8 @@ class Compiled(Reports):
         if not tick & _TIMED_MASK:
             self._time_dispatch(args, kwargs)
         leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
-        if self._layout.variables:
-            leaves = (*leaves, *self._layout.read())
+        if self._layout.active:
+            leaves = self._layout.leaves(args, kwargs)
         try:
             key = cache.makers[len(leaves)](leaves, kwargs)
         except UnsupportedError as error:  # a mode around the call that cannot be a part of its key
@@ -132,7 +132,7 @@ class Compiled(Reports):
         profilers.refresh()
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
-            leaves = (*args, *kwargs.values(), *(self._layout.read() if self._layout.variables else ()))
+            leaves = self._layout.leaves(args, kwargs)
             if self._cache.find_exact(self._cache.makers[len(leaves)](leaves, kwargs)) is None:
                 return
             elapsed = (time.perf_counter() - start) * 1e6
@@ -171,6 +171,7 @@ class Compiled(Reports):
     ) -> Found | NotServed:
         """The entry for a call, traced if need be, or why it is not (unless ``fullgraph`` was asked for)."""
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
+        args, kwargs = self._layout.given(args, kwargs, flat)
         reading = self._read(args, kwargs, variables)
         if isinstance(reading, Refusal):
             return reading

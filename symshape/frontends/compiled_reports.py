@@ -115,6 +115,7 @@ class Reports:
         if sizes is not None:
             return which_of_sizes(self._cache, sizes)
         variables = NO_VARIABLES
+        args, kwargs = self._layout.given(args, kwargs)
         if self._layout:
             flat = (*args, *kwargs.values(), *self._layout.read())
             variables = self._layout.of(flat, len(args) + len(kwargs))

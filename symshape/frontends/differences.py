@@ -44,8 +44,7 @@ def structure_differences(
     if modes != program.modes:
         found.append(f"it runs under {modes}, but was traced under {program.modes}")
     for question, answer in program.questions.items():
-        leaf = call.leaves[question.position]
-        if answer != (question.answer(leaf) if answered is None else answered.get(question, answer)):
+        if answer != (question.among(call.leaves) if answered is None else answered.get(question, answer)):
             found.append(f"{question.text(call.paths[question.position])} is not what it was in the trace")
     found += [f"{name} has changed since the trace" for name in changes]
     return found

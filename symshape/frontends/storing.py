@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from guards.sets.sources import Source
-from symshape.calls.arguments import Call, values_of
+from symshape.calls.arguments import Call, TensorKey, values_of
+from symshape.calls.floats import FloatLeaf
 from symshape.dims import Policy
 from symshape.frontends.compiled import Compiled
 from symshape.frontends.stats import Stats
@@ -39,7 +40,8 @@ class Storing(Compiled):
         self, fn: Callable[..., Any], call: Call, wanted: Policies, options: Options, *others: Any, variables: Any
     ) -> Program:
         """The program for a call: one that was stored, or else a new one, which is kept."""
-        if variables:  # places that programs write are among the leaves
+        given = any(isinstance(each, TensorKey) and each.kind is FloatLeaf for each in call.keys)
+        if variables or given:  # places that programs write are among the leaves, or floats that vary
             return capture(fn, call, wanted, options, *others, variables=variables)
         values = values_of(call.leaves, call.keys)
         ranks, self._ranks = self._ranks, None

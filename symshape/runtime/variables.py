@@ -1,4 +1,7 @@
-"""The variables of one compiled function: places outside that its programs read and write, read at each call."""
+"""The variables of one compiled function: places outside that its programs read and write, read at each call.
+
+So are floats among its arguments that change from call to call (``calls/floats.py``).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ from typing import Any
 import attrs
 
 from guards.terms import arithmetic
-from symshape.calls.arguments import Call, Variables, skeleton, sources_of, take_apart, values_of
+from symshape.calls.arguments import Call, ConstantKey, Variables, skeleton, sources_of, take_apart, values_of
 from symshape.calls.call_key import read
+from symshape.calls.floats import ChangingFloats, without_leaves
 from symshape.calls.variables import Number, Variable
 from symshape.errors import InputError, SymShapeError, UnsupportedError
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, Slot
 from symshape.runtime.cache import Entry, EntryCache
 from symshape.tracing.capture import wait_for_traces
+from symshape.tracing.mode import is_tracing
 from symshape.tracing.state.changes import changing_floats
 from symshape.tracing.state.snapshot import State
 
@@ -33,12 +38,19 @@ class Layout:
 
     A last leaf says how many there are, so that the key of a call is never that of one with other variables.
 
+    Args:
+        constants: values of a float among the arguments that are constants before it is a variable; None: all of them.
+
     Attributes:
         variables: the places.
+        active: whether there are any, or floats that vary.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, constants: int | None = None) -> None:
         self.variables: tuple[Variable, ...] = ()
+        self.active = False
+        self._follows = constants is not None
+        self._floats = ChangingFloats(constants or 1)
         self._names: tuple[str, ...] = ()
         self._mark = ""
         self._traces = 0
@@ -48,13 +60,42 @@ class Layout:
     def __len__(self) -> int:
         return len(self.variables)
 
+    def given(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Sequence[Any] = ()
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call as programs are given them.
+
+        Args:
+            args: positional ones.
+            kwargs: by name.
+            flat: the leaves of the call, as ``leaves`` answered them before.
+
+        Raises:
+            AskAgain: more floats vary now than did then (another thread has come upon them).
+        """
+        if not self._floats.places:
+            return args, kwargs
+        given, named = self._floats.given(args, kwargs)
+        if flat and any(type(one) is not type(now) for one, now in zip(flat, (*given, *named.values()), strict=False)):
+            raise AskAgain
+        return given, named
+
+    def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The flat arguments of a call as programs are given them, and the values of the variables."""
+        if is_tracing():  # nothing is served: the call is a part of another program
+            return (*args, *kwargs.values())
+        args, kwargs = self.given(args, kwargs)
+        return (*args, *kwargs.values(), *self.read())
+
     def read(self) -> tuple[Any, ...]:
         """The values, and the last leaf; nothing without variables."""
         variables, mark = self.variables, self._mark
+        if not variables:
+            return ()
         values = [each.read() for each in variables]
         if wait_for_traces():  # what was read may be a stand-in
             values = [each.read() for each in variables]
-        return (*values, mark)
+        return (*(self._floats.given_in(values) if self._floats.places else values), mark)
 
     def of(self, leaves: Sequence[Any], arguments: int) -> Variables:
         """The variables among the flat leaves of a call with so many arguments."""
@@ -73,15 +114,18 @@ class Layout:
         self._names = tuple(names)
         self._mark = f"{len(names)} variables"
         self.variables = (*self.variables, *new)
+        self.active = True
 
     @contextmanager
     def traced(self, call: Call, clock: int) -> Iterator[None]:
         """Inside, the call of this number is traced.
 
         Raises:
-            AskAgain: that failed, perhaps because the program needs to know floats that change: from now on it does.
+            AskAgain: that failed, perhaps because the program needs to know floats that change: from now on it does; or
+                floats among the arguments vary that did not.
             UnsupportedError: see ``check``.
         """
+        self._learn(call)
         self.check(call, clock)
         try:
             yield
@@ -92,6 +136,17 @@ class Layout:
             if numbers:
                 raise AskAgain from None
             raise
+
+    def _learn(self, call: Call) -> None:
+        """Looks at the floats of a call that is about to be traced.
+
+        Raises: AskAgain if there are now more that vary.
+        """
+        if not self._follows or not any(type(each) is ConstantKey and each.kind is float for each in call.keys):
+            return
+        if self._floats.learn(*call.nest(call.leaves)):
+            self.active = True
+            raise AskAgain
 
     def check(self, call: Call, clock: int) -> None:
         """Notes a trace of the call with this number.
@@ -199,7 +254,7 @@ def failing_as_eager(run: Run, program: Program, fn: Callable[..., Any]) -> Run:
         try:
             return run(leaves, values)
         except Exception:
-            args, kwargs, _ = call.nest(leaves[: call.tree.num_leaves])
+            args, kwargs, _ = without_leaves(call.nest(leaves[: call.tree.num_leaves]))
             fn(*args, **kwargs)
             raise
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, LeafKey, TensorKey, identity_of
 from symshape.calls.modes import Modes
-from symshape.calls.questions import Question
+from symshape.calls.questions import DATA, Question
 from symshape.store.constants import Json, integer_of, list_of, text_of
 from symshape.store.descriptions import flat_key
 from symshape.store.refusals import EntryError, NotStorable
@@ -58,6 +58,8 @@ def questions_to_json(questions: Mapping[Question, Any]) -> Json:
     """
     found = []
     for each, answer in questions.items():
+        if each.what == DATA:
+            raise NotStorable("a program that branches on numbers in its tensors")
         if each.what == "is" or not (each.about is None or type(each.about) is str):
             raise NotStorable("a program that asks which object an argument is")
         found.append([each.position, each.what, each.about, flat_key(answer)])

@@ -37,6 +37,7 @@ from symshape.tracing.intercept.random_state import Draws
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, written_by
 from symshape.tracing.record_writes import GivenRecords
+from symshape.tracing.scalar_data import ScalarData
 from symshape.tracing.state import side_effects
 from symshape.tracing.state.changes import Changes, items_but, may_grow, variables_read, where_of
 from symshape.tracing.state.given import Given
@@ -164,14 +165,14 @@ def _capture(
     graph = Graph(tuple(arguments.inputs), lifted, without_dead_code(tracer.steps, outputs), outputs, tree)
     guards = _guards(tracer.env, options)
     slots = tuple(arguments.slots)
-    now = modes()
-    run = without_autocast(compile_graph(graph, symbol_positions(slots)), now)
+    run = without_autocast(compile_graph(graph, symbol_positions(slots)), now := modes())
     milliseconds = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
-    symbols = dict(tracer.env.symbols)
     new = _variables(recorder, writes, variables)
-    parts = (skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds, tracer.questions)
-    return Program(name_of(fn), *parts, writes, new, given)
+    questions = {**tracer.questions, **tracer.env.data.questions(call.leaves)}
+    symbols = dict(tracer.env.symbols)
+    parts = (skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds)
+    return Program(name_of(fn), *parts, questions, writes, new, given)
 
 
 def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tuple[list[Write], ArgumentWrites | None]:
@@ -230,6 +231,7 @@ def _run(
     changes: list[Changes] = []
     found: list[Any] = []
     gradients = Gradients(tell)
+    tracer.env.data = ScalarData(tracer, arguments.floats) if recorder.serves else tracer.env.data
     try:
         with (
             draws.watched(),

@@ -11,6 +11,7 @@ from guards.sets.sources import Source
 from guards.terms import arithmetic, boolean
 from meta_fns import TensorSpec
 from symshape.calls.arguments import INT_KEY, RECORD_KEY, STRIDED, Call, TensorKey, sources_of, values_of
+from symshape.calls.floats import FloatLeaf
 from symshape.dims import Dim, Policy
 from symshape.errors import DimError
 from symshape.graph.program import Slot
@@ -20,6 +21,7 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.tracer import Tracer
 
+aten = torch.ops.aten
 Policies = Mapping[Source, Dim | Policy]
 """What tracing may do with each integer of a call; static where nothing is said."""
 
@@ -31,6 +33,7 @@ class SymbolicArguments:
         slots: the integers of the call, in order, in terms of symbols.
         inputs: the tensor arguments of the graph.
         leaves: what the traced function gets: symbolic tensors and numbers, and constants as they are.
+        floats: by symbol, the floats that vary: their positions among the leaves, and these leaves.
     """
 
     def __init__(self, tracer: Tracer, call: Call, policies: Policies, options: Options) -> None:
@@ -40,6 +43,7 @@ class SymbolicArguments:
         self.slots: list[Slot] = []
         self.inputs: list[Input] = []
         self.leaves: list[Any] = []
+        self.floats: dict[str, tuple[int, torch.Tensor]] = {}
         self._dims: dict[str, Dim] = {}
         self._reserved = {dim.name for dim in policies.values() if isinstance(dim, Dim)}
         self._env.symbols.reserve(self._reserved)
@@ -60,11 +64,17 @@ class SymbolicArguments:
             tracer.originals[tensor._value] = position, leaf
             tensor._kind = key.kind
             self.inputs.append(Input(position, call.paths[position], tensor._value))
-            return tensor
+            return tensor if key.kind is not FloatLeaf else self._float(tracer, position, tensor, leaf)
         if key is INT_KEY:
             size = self._integer(*next(self._sources))
             return size.symint if isinstance(size, IntNode) else size
         return None if key is RECORD_KEY else leaf  # an object of the trace's own is made: see ``Call.nest``
+
+    def _float(self, tracer: Tracer, position: int, tensor: SymbolicTensor, leaf: torch.Tensor) -> Any:
+        """A float that varies: the graph reads it when it runs."""
+        number = tracer.dispatch(aten._local_scalar_dense.default, (tensor,), {})
+        self.floats[number.node.term.symbol] = position, leaf
+        return number
 
     def tensors(self) -> list[SymbolicTensor]:
         """The stand-ins for tensors."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
 import attrs
+import torch
 
 from symshape import events
 from symshape.errors import RunnerError
@@ -97,6 +98,14 @@ def check_name(name: str) -> RunnerName:
     if name not in get_args(RunnerName):
         raise RunnerError(f"there is no runner {name!r}; choose one of {', '.join(get_args(RunnerName))}")
     return name  # type: ignore[return-value]
+
+
+def constants_for(name: RunnerName) -> int:
+    """How many values of a float argument are constants before programs read it when they run.
+
+    Only ``eager`` runs a program that reads a number on the host; what others prepare is worth more traces.
+    """
+    return 1 if name == "eager" or (name == "auto" and not torch.cuda.is_available()) else 4
 
 
 def make_runner(

@@ -2,8 +2,8 @@
 
 A size of a traced tensor, or an integer argument, is a ``torch.SymInt``, which is no ``int`` to Python.  A program that
 asks would take another branch than in eager.  So the names ``isinstance`` and ``type`` in traced code mean functions of
-ours for the time of the trace, as do ``len``, for which Python takes nothing but a plain number, ``divmod`` and
-``print``; code that is not recorded (see ``state/trusted``) keeps Python's.
+ours for the time of the trace, as do ``len``, for which Python takes nothing but a plain number, ``divmod``, ``max``,
+``min`` and ``print``; code that is not recorded (see ``state/trusted``) keeps Python's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from symshape.errors import UnsupportedError
-from symshape.tracing.intercept.number_methods import is_ours
+from symshape.tracing.intercept.number_methods import is_of_data, is_ours
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
@@ -89,7 +89,25 @@ def plain_divmod(a: Any, b: Any) -> Any:
     >>> plain_divmod(7, 3)
     (2, 1)
     """
-    return (a // b, a % b) if torch.SymInt in (type(a), type(b)) else divmod(a, b)
+    return (a // b, a % b) if {type(a), type(b)} & {torch.SymInt, torch.SymFloat} else divmod(a, b)
+
+
+def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
+    """``max`` or ``min``, for which floats that only data tell are a formula: which one it is need not be known."""
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        kinds = {type(each) for each in args}
+        if len(args) < 2 or kwargs or torch.SymFloat not in kinds or not kinds <= {float, torch.SymFloat}:
+            return choose(*args, **kwargs)
+        ours = next((each.node for each in args if type(each) is torch.SymFloat and is_of_data(each)), None)
+        if ours is None:
+            return choose(*args)
+        found, *others = (each.node if type(each) is torch.SymFloat else ours.wrap_float(each) for each in args)
+        for each in others:  # in Python's order: of two equal ones, and where one is not a number, the first stays
+            found = getattr(found, f"sym_{name}")(each)
+        return torch.SymFloat(found)
+
+    return compute
 
 
 def plain_id(value: Any) -> int:
@@ -133,6 +151,8 @@ REPLACED = {
     "type": PlainType,
     "len": plain_len,
     "divmod": plain_divmod,
+    "max": _chosen("max", max),
+    "min": _chosen("min", min),
     "print": plain_print,
 }
 """Names of Python's that mean something of ours in traced code."""

@@ -1,6 +1,7 @@
-"""Tensors made of numbers, some of them sizes: ``torch.tensor([x.size(0), 2])``.
+"""Tensors made of numbers, some of them sizes or floats that vary: ``torch.tensor([x.size(0), 2])``.
 
-Of a symbolic number C++ keeps 32 bits (torch 2.11 to 2.13), so each size becomes a tensor of its own.
+Of a symbolic integer C++ keeps 32 bits (torch 2.11 to 2.13), and of a float that only data tell nothing, so each number
+becomes a tensor of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import torch
 
 aten = torch.ops.aten
 _MOST = 64  # numbers
-_DTYPES = (None, torch.int64, torch.float32, torch.float64)
+_DTYPES = (torch.int64, torch.float32, torch.float64)
+_SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
 def plain_maker(function: Any) -> Callable[..., Any]:
@@ -30,26 +32,30 @@ def plain_maker(function: Any) -> Callable[..., Any]:
 
 
 def maker(function: Any) -> Callable[..., Any]:
-    """A maker of tensors (``torch.tensor`` and its like) that keeps integers symbolic."""
+    """A maker of tensors (``torch.tensor`` and its like) that keeps numbers symbolic."""
     otherwise = plain_maker(function)
 
     def make(*args: Any, **kwargs: Any) -> Any:
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
-        items = list(_numbers(data)) if isinstance(data, (list, tuple, torch.SymInt)) else []
-        shape = _shape(data) if any(type(item) is torch.SymInt for item in items) else None
-        dtype = kwargs.get("dtype")
+        items = list(_numbers(data)) if isinstance(data, (list, tuple, *_SYMBOLIC)) else []
+        shape = _shape(data) if any(type(item) in _SYMBOLIC for item in items) else None
+        floats = any(type(item) in (float, torch.SymFloat) for item in items)
+        dtype = kwargs.get("dtype") or (torch.get_default_dtype() if floats else torch.int64)
         fine = (
             shape is not None
             and len(args) == 1
             and len(items) <= _MOST
-            and kwargs.keys() <= {"dtype"}
-            and dtype in _DTYPES
+            and kwargs.keys() <= {"dtype", "device"}
+            and dtype in (_DTYPES[1:] if floats else _DTYPES)
             and torch.get_default_device().type == "cpu"
-            and all(type(item) in (int, torch.SymInt) for item in items)
+            and torch.device(kwargs.get("device") or "cpu").type == "cpu"
+            and all(type(item) in (int, float, *_SYMBOLIC) for item in items)
         )
         if not fine or shape is None:
             return otherwise(*args, **kwargs)
-        made = [aten.scalar_tensor.default(item, dtype=dtype or torch.int64) for item in items]
+        # From float64, so that a number that is too large is infinite, as it is in eager.
+        first = torch.float64 if floats else dtype
+        made = [aten.scalar_tensor.default(item, dtype=first).to(dtype) for item in items]
         return made[0] if shape == [] else torch.stack(made).view(shape)
 
     return make

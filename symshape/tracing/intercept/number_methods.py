@@ -22,11 +22,20 @@ _MISSING = object()
 _plain_hash: Callable[[Any], int] = torch.SymInt.__hash__
 
 _plain_pow: Callable[[Any, Any], Any] = torch.SymFloat.__pow__
+_plain_floordiv: Callable[[Any, Any], Any] = torch.SymFloat.__floordiv__
+_int_floordiv: Callable[[Any, Any], Any] = torch.SymInt.__floordiv__
+_int_rfloordiv: Callable[[Any, Any], Any] = torch.SymInt.__rfloordiv__
+_plain_rfloordiv: Callable[[Any, Any], Any] = torch.SymFloat.__rfloordiv__
 
 
 def is_ours(number: Any) -> bool:
     """Whether a symbolic number belongs to a trace of ours."""
     return isinstance(number.__dict__.get("node"), Node)
+
+
+def is_of_data(number: Any) -> bool:
+    """Whether a symbolic float belongs to a trace of ours, and is known only when the program runs."""
+    return is_ours(number) and isinstance(number.node.term, FloatTerm) and bool(number.node.term.unbacked())
 
 
 def _attribute(number: Any, name: str) -> Any:
@@ -65,10 +74,49 @@ def _hash(number: Any) -> int:
 
 def _pow(number: Any, other: Any) -> Any:
     """A power of a number that is known at run time only: that its base is not negative is seen there."""
-    if is_ours(number) and isinstance(number.node.term, FloatTerm) and number.node.term.unbacked():
+    if is_of_data(number):
         exponents = (int, float, torch.SymInt, torch.SymFloat)
+        env = number.node.env
+        safe = type(other) in (int, float) and other >= 0 and other % 1 == 0
+        if not safe and env.data.is_argument(number.node.term) and not env.data.decide("gt", number.node.term, 0.0):
+            return float(number) ** other  # a complex number, or an error
         return number.__float_pow__(other) if isinstance(other, exponents) else NotImplemented
     return _plain_pow(number, other)
+
+
+def _floor_divided(number: Any, other: Any) -> Any:
+    """``//``, which is no floor of a rounded quotient: ``1.0 // 0.1`` is 9."""
+    if not is_ours(number) or (number.node.ratio() is not None and type(other) in (int, torch.SymInt)):
+        return _plain_floordiv(number, other)
+    return float(number) // _plain(other) if isinstance(other, (int, float, *_PLAIN)) else NotImplemented
+
+
+def _int_floor_divided(number: Any, other: Any) -> Any:
+    if type(other) not in (float, torch.SymFloat) or not is_ours(number) or _is_whole(other):
+        return _int_floordiv(number, other)
+    return int(number) // float(other)
+
+
+def _int_floor_dividing(number: Any, other: Any) -> Any:
+    if type(other) not in (float, torch.SymFloat) or not is_ours(number) or _is_whole(other):
+        return _int_rfloordiv(number, other)
+    return float(other) // int(number)
+
+
+def _plain(number: Any) -> Any:
+    """The plain number for a symbolic one; a guard fixes it."""
+    return _PLAIN[type(number)](number) if type(number) in _PLAIN else number
+
+
+def _is_whole(number: Any) -> bool:
+    """Whether a float is an integer, by which quotients are rounded so that their floor is right."""
+    return type(number) is float and number.is_integer() and number != 0
+
+
+def _floor_dividing(number: Any, other: Any) -> Any:
+    if not is_ours(number):
+        return _plain_rfloordiv(number, other)
+    return _plain(other) // float(number) if isinstance(other, (int, float, *_PLAIN)) else NotImplemented
 
 
 def _itself(number: Any, memo: Any = None) -> Any:
@@ -84,8 +132,11 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
         "__deepcopy__": _itself,
     }
     if kind is torch.SymFloat:
-        found["__pow__"] = _pow
-    return {**found, "__round__": _round, "__hash__": _hash} if kind is torch.SymInt else found
+        found |= {"__pow__": _pow, "__floordiv__": _floor_divided, "__rfloordiv__": _floor_dividing}
+    if kind is torch.SymInt:
+        found |= {"__round__": _round, "__hash__": _hash}
+        found |= {"__floordiv__": _int_floor_divided, "__rfloordiv__": _int_floor_dividing}
+    return found
 
 
 @contextmanager

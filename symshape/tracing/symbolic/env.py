@@ -29,7 +29,7 @@ from symshape.tracing.symbolic.conditions import always_fits, parts_of
 from symshape.tracing.symbolic.for_torch import QuestionsOfTorch
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.nodes.choices import tidy
-from symshape.tracing.symbolic.nodes.environment import Message
+from symshape.tracing.symbolic.nodes.environment import Data, Message, NoData
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.maker import NodeMaker
@@ -51,6 +51,7 @@ class ShapeEnv:
         nodes: makes the nodes that torch and the rules compute with.
         for_torch: what torch finds as ``node.shape_env``.
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
+        data: what is known of floats that come of data.
         readings: of unbacked symbols, how each is read off what the op returned that it was born in: ``.size(0)``.
         current_op: the name of the op whose rule is running, for origins.
         current_rule: the name of that rule.
@@ -65,6 +66,7 @@ class ShapeEnv:
         self.for_torch = QuestionsOfTorch(self)
         self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
         self.readings: dict[str, str] = {}
+        self.data: Data = NoData()
         self.current_op = ""
         self.current_rule = ""
         self._hint_memo: dict[Term, int | bool | None] = {}
@@ -267,11 +269,12 @@ class ShapeEnv:
         """The value of a float that the program branches on; the sizes in it are fixed by guards."""
         if isinstance(term, float):
             return term
-        if term.unbacked():
+        found = self.data.fixed(term) if term.unbacked() else {}
+        if found is None or term.unbacked() - found.keys():
             raise undecided.error(self, term)
         reason = f"the program branches on the float {term}"
         symbols = sorted(term.symbols(), key=lambda each: each.order)
-        return term.evaluate({symbol.name: self.specialize(symbol, reason=reason) for symbol in symbols})
+        return term.evaluate({symbol.name: self.specialize(symbol, reason=reason) for symbol in symbols}, found)
 
     # -- recording
     def origin(self) -> Origin:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 from guards.terms.term import Term
@@ -33,12 +33,52 @@ class Nodes(Protocol):
         """``function(a, b)``, remembered."""
 
 
+class Data(Protocol):
+    """What is known of floats that come of data while a function is traced: see ``tracing/scalar_data.py``."""
+
+    def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
+        """The answer to a comparison that data tell, in the example call; None where only a run can tell it."""
+
+    def is_argument(self, term: FloatTerm | float) -> bool:
+        """Whether data tell a float, and that of float arguments alone."""
+
+    def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
+        """The values of the float arguments in a term, constants from now on; None: it depends on other data."""
+
+    def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
+        """What each call is asked from now on, and what the one with these leaves answers."""
+
+
+class NoData:
+    """Where nothing is known of data."""
+
+    def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
+        """Nothing."""
+        return None
+
+    def is_argument(self, term: FloatTerm | float) -> bool:
+        """No."""
+        return False
+
+    def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
+        """Nothing."""
+        return None
+
+    def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
+        """Nothing."""
+        return {}
+
+
 class Environment(Protocol):
     """Answers the questions of nodes; see ``ShapeEnv``, which has the contracts."""
 
     @property
     def nodes(self) -> Nodes:
         """Makes nodes."""
+
+    @property
+    def data(self) -> Data:
+        """What is known of floats that come of data."""
 
     @property
     def for_torch(self) -> Any:

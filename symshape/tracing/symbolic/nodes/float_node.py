@@ -25,6 +25,19 @@ def _method(op: str) -> Callable[..., Any]:
     return method
 
 
+def _divided(op: str) -> Callable[..., Any]:
+    """A division by a float argument raises where the program divides, and may catch it, and not later on."""
+    divide = _method(op)
+
+    def method(self: FloatNode, other: Any) -> FloatNode:
+        divisor = other.term if isinstance(other, FloatNode) else 1.0
+        if self.env.data.is_argument(divisor) and self.env.data.decide("eq", divisor, 0.0):
+            raise ZeroDivisionError("float modulo by zero" if op == "mod" else "division by zero")
+        return divide(self, other)  # type: ignore[no-any-return]
+
+    return method
+
+
 class FloatNode(Node):
     """A float that depends on sizes or on data; conditions on it become integer ones where it is an exact ratio."""
 
@@ -36,8 +49,9 @@ class FloatNode(Node):
         self.env = env
         self.term = term
 
-    add, sub, mul, mod = (_method(op) for op in ("add", "sub", "mul", "mod"))
-    float_truediv = truediv = _method("truediv")
+    add, sub, mul = (_method(op) for op in ("add", "sub", "mul"))
+    mod = _divided("mod")
+    float_truediv = truediv = _divided("truediv")
     float_pow = pow = _method("pow")
     sym_max, sym_min = _method("max"), _method("min")
     neg, abs = _method("neg"), _method("abs")
@@ -130,6 +144,10 @@ class FloatNode(Node):
             a, b = arithmetic.scale(left[0], right[1]), arithmetic.scale(right[0], left[1])
             if self.env.exact_as_float(a) and self.env.exact_as_float(b):
                 return BoolNode(self.env, relation(a, b))
+        if not isinstance(other, IntNode) or _is_exact(other_term):
+            decided = self.env.data.decide(name, self.term, other_term)
+            if decided is not None:
+                return BoolNode(self.env, boolean.boolean(decided))
         x, y = self.env.specialize_float(self.term), self.env.specialize_float(other_term)
         answer = compare(x, y)
         if answer != compare(self._whole(self.term, x), self._whole(other_term, y)):
@@ -144,6 +162,36 @@ class FloatNode(Node):
         if isinstance(term, FloatTerm) and term.op == "from_int" and isinstance(term.args[0], Term):
             return self.env.specialize(term.args[0])
         return value
+
+    # -- what the rules of ops ask
+    def __float__(self) -> float:
+        return self.guard_float()
+
+    def __lt__(self, other: Any) -> bool:
+        return self._answer("lt", other)
+
+    def __le__(self, other: Any) -> bool:
+        return self._answer("le", other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._answer("gt", other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._answer("ge", other)
+
+    def __eq__(self, other: object) -> bool:
+        """Of a number that only a run can tell: that it is no certain one."""
+        if type(other) not in (int, float):
+            return self is other
+        decided = self.env.data.decide("eq", self.term, float(other))  # type: ignore[arg-type]
+        return bool(decided)
+
+    __hash__ = object.__hash__
+
+    def _answer(self, relation: str, other: Any) -> bool:
+        if type(other) not in (int, float):
+            return NotImplemented  # type: ignore[no-any-return]
+        return bool(self._compare(relation, self.wrap_float(other)).bool_())
 
     def eq(self, other: Any) -> BoolNode:
         return self._compare("eq", other)
@@ -176,6 +224,11 @@ _COMPARISONS: dict[str, tuple[Callable[[Term, Term], Term], Callable[[float, flo
     "ge": (boolean.ge, operator.ge),
 }
 """Each comparison of exact ratios, as integers, and of plain floats."""
+
+
+def _is_exact(value: FloatTerm | float) -> bool:
+    """Whether an integer is one that a float holds."""
+    return isinstance(value, float) and abs(value) < 2.0**53
 
 
 def _constant_ratio(value: float) -> tuple[Term, int] | None:

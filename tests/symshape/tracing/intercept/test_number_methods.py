@@ -37,6 +37,20 @@ def test_as_the_plain_number_does(method: Any) -> None:
         assert torch.equal(fast(torch.ones(2).double(), k), fn(torch.ones(2).double(), k)), k
 
 
+def test_floor_division_is_no_floor_of_a_quotient() -> None:
+    """``1 // 0.1`` is 9.0, but the quotient is rounded to 10.0."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n = x.size(0)
+        return x * (n // 0.1), x * (2.9999999999999996 // n), x * ((n / 2) // 0.1), x * (0.3 // (n / 10))
+
+    fast = symshape.compile(fn, dynamic=True, fullgraph=True)
+    for n in (1, 2, 3, 7, 10):
+        assert all(map(torch.equal, fast(torch.ones(n)), fn(torch.ones(n)))), n
+    halves = symshape.trace(lambda x: x * (x.size(0) // 2.0), torch.ones(5), dynamic=True)
+    assert [torch.equal(halves(torch.ones(n)), torch.ones(n) * (n // 2.0)) for n in (4, 7, 9)] == [True] * 3
+
+
 def test_a_copy_fixes_nothing() -> None:
     traced = symshape.trace(lambda x: x * (copy.deepcopy(x.shape[0]) + x.shape[0].real), torch.ones(5))
     assert not list(traced.guards)

@@ -1,0 +1,112 @@
+"""Floats among a function's arguments and variables that change from call to call: read when a program runs.
+
+The first float in a place is a constant, as a first size is.  Once another one comes there the place is remembered, and
+from then on each call's float in it is given as a :class:`FloatLeaf`, so that one program serves every value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from operator import is_
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from symshape.calls.alike import digits
+
+Place = tuple[Any, ...]
+"""The position or the keyword of an argument (or a variable's number), and the way to a float in it."""
+
+
+class FloatLeaf(torch.Tensor):
+    """A float as a tensor of one element (float64, on the CPU); no argument of a user's is one."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+
+def leaf_of(value: float) -> FloatLeaf:
+    """A float as programs are given it."""
+    return torch.tensor(value, dtype=torch.float64, device="cpu").as_subclass(FloatLeaf)
+
+
+def without_leaves(nested: Any) -> Any:
+    """Nested arguments with floats again in place of leaves.
+
+    >>> without_leaves(([leaf_of(0.1), 2],))
+    ([0.1, 2],)
+    """
+    return pytree.tree_map(lambda each: each.item() if type(each) is FloatLeaf else each, nested)
+
+
+class ChangingFloats:
+    """The places of floats in the arguments and variables of one function in which too many values have come.
+
+    Args:
+        most: the values in one place that are constants.
+
+    Attributes:
+        places: they.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.places: frozenset[Place] = frozenset()
+        self._seen: dict[Place, set[Hashable]] = {}
+
+    def learn(self, args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()) -> bool:
+        """Looks at the floats of a call; answers whether there are more places now."""
+        arguments = [*enumerate(args), *kwargs.items(), *((_name(i), each) for i, each in enumerate(variables))]
+        new = set()
+        for place, key in (pair for name, value in arguments for pair in _floats_in(value, (name,))):
+            seen = self._seen.setdefault(place, set())
+            seen.add(key)
+            if len(seen) > self.most:
+                new.add(place)
+                del self._seen[place]
+        self.places |= new
+        return bool(new)
+
+    def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with leaves for the floats in these places."""
+        done: dict[int, Any] = {}
+        return (
+            tuple([self._replaced(each, (i,), done) for i, each in enumerate(args)]),
+            {name: self._replaced(each, (name,), done) for name, each in kwargs.items()},
+        )
+
+    def given_in(self, variables: Sequence[Any]) -> list[Any]:
+        """The values of variables with leaves for the floats in these places."""
+        done: dict[int, Any] = {}
+        return [self._replaced(each, (_name(i),), done) for i, each in enumerate(variables)]
+
+    def _replaced(self, value: Any, place: Place, done: dict[int, Any]) -> Any:
+        kind = type(value)
+        if kind is float:
+            return leaf_of(value) if place in self.places else value
+        if kind not in (tuple, list, dict):
+            return value
+        if id(value) not in done:  # one container in two places is one still
+            items = [self._replaced(each, (*place, key), done) for key, each in _items(value)]
+            same = all(map(is_, items, value.values() if kind is dict else value))
+            done[id(value)] = value if same else dict(zip(value, items, strict=True)) if kind is dict else kind(items)
+        return done[id(value)]
+
+
+def _name(variable: int) -> Any:
+    """What no argument is called."""
+    return "variable", variable
+
+
+def _items(container: Any) -> Iterator[tuple[Any, Any]]:
+    return iter(container.items()) if type(container) is dict else enumerate(container)
+
+
+def _floats_in(value: Any, place: Place) -> Iterator[tuple[Place, Hashable]]:
+    """The floats in an argument, each as what tells it from others, with their places."""
+    kind = type(value)
+    if kind is float:
+        yield place, digits(value)
+    elif kind in (tuple, list, dict):
+        for key, each in _items(value):
+            yield from _floats_in(each, (*place, key))

@@ -1,0 +1,327 @@
+"""Numbers that a program reads from tensors of one element: their values in the example call, and questions about them.
+
+A float argument that varies, a counter of an optimiser's steps, a rate kept in a tensor: the program computes with
+their values when it runs.  Where it branches on one, the branch of the example call is taken, and the answer
+becomes a question that each later call is asked (:class:`symshape.calls.questions.Question`): its few ops on single
+numbers are repeated before the call.  Numbers that come of more than that (a loss) are known only when it runs.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from symshape.calls.floats import FloatLeaf
+from symshape.calls.questions import ABSENT, DATA, Question
+from symshape.errors import UnsupportedError
+from symshape.graph.codegen import Run, compile_graph
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Graph
+from symshape.graph.steps import BATCH_NORM, Input, Node, Step, Value, map_argument, written_values
+from symshape.tracing.lifting import Lifting, outside_modes
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+_MOST = 4096
+"""Comparisons of one trace that calls are asked for."""
+Number = FloatTerm | float
+
+
+class _Unknown(Exception):
+    """A number that only a run can tell."""
+
+
+class DataTrace(Protocol):
+    """What is needed of a tracer here."""
+
+    steps: list[Step]
+    lifting: Lifting
+    originals: dict[Value, tuple[int, torch.Tensor]]
+
+    def note(self, question: Question, leaf: Any) -> Hashable:
+        """The answer to a question about an argument."""
+
+
+@attrs.frozen(eq=False)
+class _Root:
+    """A tensor that was there before the program: the position of an argument, or the tensor itself."""
+
+    where: int | torch.Tensor
+    dtype: torch.dtype
+
+
+class ScalarData:
+    """The numbers of one trace, computed beside it on copies of the tensors that they come from.
+
+    Args:
+        trace: what is traced.
+        arguments: by symbol, float arguments: their positions among the leaves of the call, and these leaves.
+    """
+
+    def __init__(self, trace: DataTrace, arguments: Mapping[str, tuple[int, torch.Tensor]]) -> None:
+        self._trace = trace
+        self._arguments = arguments
+        self._floats: dict[str, float] = {}
+        self._roots: dict[Value, _Root] = {}
+        self._known: dict[Value, torch.Tensor] = {}
+        self._lost: set[int] = set()  # ids of storages
+        self._ran: list[Node] = []
+        self._asked: dict[str, tuple[str, Number, Number, bool]] = {}
+        self._done = 0
+        self._memories: Mapping[int, int] = {}
+
+    def is_argument(self, term: Number) -> bool:
+        """Whether a number depends on data, and on that of float arguments alone."""
+        names = term.unbacked() if isinstance(term, FloatTerm) else ()
+        return bool(names) and all(name in self._arguments for name in names)
+
+    def decide(self, relation: str, left: Number, right: Number) -> bool | None:
+        """The answer to a comparison in the example call, which later calls are asked for; None: only a run can tell.
+
+        Raises:
+            ArithmeticError, ValueError: what the program raises that computes these numbers.
+        """
+        terms = [each for each in (left, right) if isinstance(each, FloatTerm)]
+        if (
+            not any(each.unbacked() for each in terms)
+            or any(each.symbols() for each in terms)
+            or len(self._asked) >= _MOST
+        ):
+            return None
+        key = f"{relation} {left} {right}"  # which tells 0.0 from -0.0
+        if key not in self._asked:
+            self._catch_up()
+            if any(name not in self._floats for each in terms for name in each.unbacked()):
+                return None
+            answer = _COMPARE[relation](self._value(left), self._value(right))
+            self._asked[key] = relation, left, right, answer
+        return self._asked[key][-1]
+
+    def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
+        """The values of the float arguments in a term, which are constants of the program from now on; None: others."""
+        if not self.is_argument(term):
+            return None
+        found = [(name, *self._arguments[name]) for name in sorted(term.unbacked())]
+        with outside_modes(), torch._C.DisableTorchFunction():
+            for _, position, leaf in found:
+                self._trace.note(Question(position, "number"), leaf)
+            return {name: leaf.item() for name, _, leaf in found}
+
+    def questions(self, leaves: Sequence[Any]) -> dict[Question, Hashable]:
+        """What every call is asked of comparisons, if there were any, and what this one answers."""
+        if not self._asked:
+            return {}
+        about = _Asked.of(self._ran, self._roots, [each[:3] for each in self._asked.values()])
+        question = Question(max((i for i in about.sources if type(i) is int), default=-1), DATA, about)
+        answer = question.among(leaves)
+        if answer != tuple(found for *_, found in self._asked.values()):
+            raise UnsupportedError("the program branches on numbers in tensors that change while it is traced")
+        return {question: answer}
+
+    # -- computing beside the trace
+    def _value(self, term: Number) -> float:
+        return term.evaluate({}, self._floats) if isinstance(term, FloatTerm) else term
+
+    def _catch_up(self) -> None:
+        """Repeats the steps since the last time that compute single numbers, on copies."""
+        steps = self._trace.steps
+        lifted = {each.value: each.tensor for each in self._trace.lifting.lifted.values()}
+        self._memories = _memories([*lifted.values(), *(each for _, each in self._trace.originals.values())])
+        with outside_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+            for step in steps[self._done :]:
+                if isinstance(step, Node) and not self._runs(step, lifted):
+                    for value in written_values(step):
+                        self._lose(value.storage)
+        self._done = len(steps)
+
+    def _runs(self, node: Node, lifted: Mapping[Value, torch.Tensor]) -> bool:
+        if not _is_plain(node):
+            return False
+        try:
+            args = map_argument(node.args, lambda leaf: self._real(leaf, lifted))
+            kwargs = {
+                name: map_argument(arg, lambda leaf: self._real(leaf, lifted)) for name, arg in node.kwargs.items()
+            }
+        except _Unknown:
+            return False
+        result = node.op(*args, **kwargs)
+        for binding in node.bindings:
+            self._floats[binding.symbol] = result
+        results = (result,) if node.single else tuple(result or ())
+        self._known.update(
+            (output, made) for output, made in zip(node.outputs, results, strict=False) if output is not None
+        )
+        self._ran.append(node)
+        return True
+
+    def _real(self, leaf: Any, lifted: Mapping[Value, torch.Tensor]) -> Any:
+        """What stands for an argument of a node.  Raises ``_Unknown``."""
+        if type(leaf) is FloatTerm:
+            if leaf.symbols() or any(name not in self._floats for name in leaf.unbacked()):
+                raise _Unknown
+            try:
+                return leaf.evaluate({}, self._floats)
+            except (ArithmeticError, ValueError):
+                raise _Unknown from None
+        if type(leaf) is not Value:
+            raise _Unknown
+        found = self._known.get(leaf)
+        return self._root(leaf, lifted) if found is None else found
+
+    def _root(self, value: Value, lifted: Mapping[Value, torch.Tensor]) -> torch.Tensor:
+        where: Any = None
+        tensor = lifted.get(value)
+        if tensor is not None:
+            where = tensor
+        elif value in self._trace.originals:
+            where, tensor = self._trace.originals[value]
+        if tensor is None or not _is_number(value) or id(value.storage) in self._lost:
+            raise _Unknown
+        if not _are_alone([tensor], self._memories):  # a write to another one would be one to it
+            raise _Unknown
+        self._roots[value] = _Root(where, tensor.dtype)
+        self._known[value] = tensor.detach().clone()
+        return self._known[value]
+
+    def _lose(self, storage: object) -> None:
+        self._lost.add(id(storage))
+        self._known = {value: tensor for value, tensor in self._known.items() if value.storage is not storage}
+
+
+def _memories(values: Iterable[Any]) -> Mapping[int, int]:
+    """How many of the tensors among certain values lie in each memory."""
+    tensors = {id(each): each for each in values if isinstance(each, torch.Tensor) and each.layout is torch.strided}
+    return Counter(each.untyped_storage()._cdata for each in tensors.values())
+
+
+def _are_alone(tensors: Iterable[torch.Tensor], memories: Mapping[int, int]) -> bool:
+    """Whether tensors of one number lie in memory of their own, in which no other one of those counted does."""
+    memory = [(each.untyped_storage(), each.element_size()) for each in tensors]
+    return all(each.nbytes() == size and memories[each._cdata] == 1 for each, size in memory)
+
+
+def _is_number(value: Value) -> bool:
+    spec = value.spec
+    return not spec.sizes and spec.device.type == "cpu" and not spec.dtype.is_complex
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a node computes single numbers on the CPU, the same in each run, and nothing else."""
+    op = node.op
+    return (
+        op.namespace == "aten"
+        and torch.Tag.nondeterministic_seeded not in op.tags
+        and op._schema.name not in BATCH_NORM
+        and node.leaves is None
+        and not op._schema.name.startswith(("aten::empty", "aten::set_", "aten::resize"))
+        and all(binding.kind == "float" for binding in node.bindings)
+        and all(_is_number(each) for each in node.reads)
+        and all(each is None or _is_number(each) for each in node.outputs)
+        and bool(node.bindings or any(node.outputs) or op._schema.is_mutable)
+    )
+
+
+@attrs.frozen(eq=False)
+class _Asked:
+    """Comparisons of numbers in tensors, for the leaves of a call.
+
+    Two are equal if they ask the same of the same.
+
+    Attributes:
+        sources: what numbers are read from: positions among the leaves, or tensors.
+        dtypes: of these.
+        relations: of the comparisons.
+        run: computes the left and the right of each comparison from copies of what is read.
+        key: what two of these share only if they ask the same; None if that is not known.
+    """
+
+    sources: tuple[int | torch.Tensor, ...]
+    dtypes: tuple[torch.dtype, ...]
+    relations: tuple[str, ...]
+    run: Run
+    key: Hashable
+
+    @classmethod
+    def of(
+        cls, ran: Sequence[Node], roots: Mapping[Value, _Root], asked: Sequence[tuple[str, Number, Number]]
+    ) -> _Asked:
+        """The comparisons, with the steps that their numbers need."""
+        numbers = tuple(term for _, left, right in asked for term in (left, right))
+        steps = tuple(_needed(ran, numbers))
+        read = dict.fromkeys(value for node in steps for value in node.reads if value in roots)
+        inputs = tuple(Input(i, "", value) for i, value in enumerate(read))
+        tree = pytree.tree_structure([0] * len(numbers))
+        run = compile_graph(Graph(inputs, (), steps, numbers, tree), {})
+        sources = tuple(roots[value].where for value in read)
+        dtypes = tuple(roots[value].dtype for value in read)
+        relations = tuple(relation for relation, *_ in asked)
+        return cls(sources, dtypes, relations, run, _key(run, steps, sources, dtypes, relations))
+
+    def __call__(self, leaves: Sequence[Any]) -> Hashable:
+        """The answers; the name of what is raised where a number cannot be computed."""
+        given: list[Any] = [leaves[each] if type(each) is int else each for each in self.sources]
+        for leaf, dtype in zip(given, self.dtypes, strict=True):
+            if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.dim() or leaf.device.type != "cpu":
+                return ABSENT
+        mine = [each for each in given if type(each) is not FloatLeaf]
+        if mine and not _are_alone(mine, _memories((*mine, *leaves))):
+            return ABSENT
+        try:
+            with torch.no_grad():
+                found = self.run([leaf.detach().clone() for leaf in given], ())
+        except (ArithmeticError, ValueError) as error:
+            return type(error).__name__
+        pairs = zip(self.relations, found[::2], found[1::2], strict=True)
+        return tuple([_COMPARE[relation](left, right) for relation, left, right in pairs])
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is _Asked and self.key is not None and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.relations)
+
+
+def _needed(ran: Sequence[Node], numbers: Sequence[Number]) -> list[Node]:
+    """The steps that numbers are computed by, in whichever memory, without the modes that they ran in."""
+    names = {name for each in numbers if isinstance(each, FloatTerm) for name in each.unbacked()}
+    storages: set[int] = set()
+    found: list[Node] = []
+    for node in reversed(ran):
+        made = (each for each in (*node.outputs, *written_values(node)) if each is not None)
+        if names.isdisjoint(each.symbol for each in node.bindings) and storages.isdisjoint(
+            id(each.storage) for each in made
+        ):
+            continue
+        storages.update(id(each.storage) for each in node.reads)
+        names.update(name for each in node.numbers if isinstance(each, FloatTerm) for name in each.unbacked())
+        found.append(attrs.evolve(node, grad=None, inference=None))
+    return found[::-1]
+
+
+def _key(run: Run, steps: Sequence[Node], sources: Sequence[Any], *more: Hashable) -> Hashable:
+    """The generated code with names in the order in which they come, and all that it refers to."""
+    if any(_objects_in((*node.args, *node.kwargs.values())) for node in steps):
+        return None
+    names: dict[str, str] = {}
+    source = re.sub(r"\bv\d+\b", lambda m: names.setdefault(m[0], f"v{len(names)}"), run.__symshape_source__)  # type: ignore[attr-defined]
+    read = tuple(each if type(each) is int else ("tensor", id(each)) for each in sources)
+    return source, tuple(str(node.op) for node in steps), read, *more
+
+
+def _objects_in(args: Any) -> bool:
+    """Whether there is anything in arguments that generated code does not spell."""
+    for each in args:
+        if isinstance(each, (list, tuple)):
+            if _objects_in(each):
+                return True
+        elif each is not None and type(each) not in (bool, int, float, str, Value, FloatTerm):
+            return True
+    return False

@@ -1,0 +1,53 @@
+"""Floats among arguments: which places vary, and what stands for them."""
+
+from __future__ import annotations
+
+import torch
+
+from symshape.calls.floats import ChangingFloats, FloatLeaf, leaf_of, without_leaves
+
+
+def test_a_place_varies_from_its_second_value_on() -> None:
+    floats = ChangingFloats(1)
+    assert not floats.learn((0.1, {"a": [0.5, 2]}), {"eps": 0.0})
+    assert not floats.learn((0.1, {"a": [0.5, 3]}), {"eps": 0.0})
+    assert floats.learn((0.1, {"a": [0.25, 3]}), {"eps": -0.0})
+    assert floats.places == {(1, "a", 0), ("eps",)}
+    assert not floats.learn((0.1, {"a": [0.7, 3]}), {"eps": 0.3})
+    assert floats.learn((0.2, 7), {})
+    assert floats.places == {(0,), (1, "a", 0), ("eps",)}
+
+
+def test_a_number_of_values_may_stay_constants() -> None:
+    floats = ChangingFloats(2)
+    assert [floats.learn((value,), {}) for value in (0.1, 0.2, 0.1, float("nan"), 0.3)] == [False] * 3 + [True, False]
+
+
+def test_variables_are_no_arguments() -> None:
+    floats = ChangingFloats(1)
+    floats.learn((0.1,), {}, [[0.1]])
+    assert floats.learn((0.1,), {}, [[0.2]])
+    (argument,), _ = floats.given((0.5,), {})
+    assert argument == 0.5
+    ((inside,),) = floats.given_in([[0.5]])
+    assert type(inside) is FloatLeaf
+
+
+def test_what_is_given() -> None:
+    floats = ChangingFloats(1)
+    shared, other = [0.1, "x"], (1.0, 2)
+    floats.learn((shared, shared, other, 3, True), {"scale": 0.1})
+    floats.learn(([0.2, "x"], shared, other, 4, False), {"scale": 0.2})
+    args, kwargs = floats.given((shared, shared, other, 3, True), {"scale": 0.3})
+    assert args[0] is args[1], "one list in two places is one still"
+    assert args[2] is other
+    assert args[3:] == (3, True)
+    assert type(kwargs["scale"]) is type(args[0][0]) is FloatLeaf
+    assert without_leaves((args, kwargs)) == ((shared, shared, other, 3, True), {"scale": 0.3})
+    assert shared == [0.1, "x"]
+    assert floats.given((7, torch.ones(2)), {"scale": 1})[1] == {"scale": 1}, "an int is no float"
+
+
+def test_a_leaf_holds_every_float() -> None:
+    for value in (0.1, -0.0, 5e-324, 1e308, float("inf"), float("nan")):
+        assert repr(leaf_of(value).item()) == repr(value)

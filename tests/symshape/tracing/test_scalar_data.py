@@ -1,0 +1,120 @@
+"""Branches on numbers in tensors of one element: questions that each call is asked, and what remains unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape.errors import DataDependentError
+
+
+def one(value: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.tensor(value, dtype=dtype)
+
+
+def counted(x: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+    """A counter that is written before it is read, as optimisers have."""
+    step += 1
+    number = step.item()
+    return x * number if number > 3 else x - 0.5**number
+
+
+def test_a_counter_that_a_branch_reads() -> None:
+    compiled = symshape.compile(counted, fullgraph=True)
+    mine, theirs = one(0.0), one(0.0)
+    for i in range(8):
+        x = torch.randn(2 + i)
+        assert torch.equal(compiled(x, mine), counted(x, theirs))
+    assert torch.equal(mine, theirs)
+    assert compiled.stats().traces <= 3
+    assert "what the program asks of numbers in its arguments is not what it was" in compiled.explain_miss()
+
+
+PROGRAMS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]] = {
+    "two numbers": lambda x, a, b: x + 1 if a.item() < b.item() else x,
+    "an expression": lambda x, a, b: x + 1 if (a.item() * 2 - 1) / 3 >= b.item() ** 2 else x,
+    "one that is computed": lambda x, a, b: x + 1 if (a * b + 1).sqrt().item() > 1.5 else x,
+    "lists": lambda x, a, b: (torch._foreach_mul_([a, b], 2.0), x + a if b.item() > a.item() else x - b)[1],
+    "one after another": lambda x, a, b: x * (a.item() if b.item() > 0.5 else 0.0) if a.item() > 0.5 else x,
+    "no number": lambda x, a, b: x + 1 if a.item() != a.item() else x,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_branch_of_each_call(name: str) -> None:
+    compiled = symshape.compile(PROGRAMS[name], fullgraph=True)
+    values = (0.1, 0.9, 0.7, 2.0, -1.0, 0.2, 0.5, float("nan"), float("inf"), 1.0)
+    for i, a in enumerate(values):
+        for b in (values[-1 - i], a):
+            mine, theirs = (one(a), one(b)), (one(a), one(b))
+            torch.testing.assert_close(
+                compiled(torch.ones(3), *mine), PROGRAMS[name](torch.ones(3), *theirs), rtol=0, atol=0, equal_nan=True
+            )
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
+    assert compiled.stats().traces <= 5
+
+
+def test_outside_the_arguments() -> None:
+    level = one(0.0)
+    compiled = symshape.compile(lambda x: x + 1 if level.item() > 0.5 else x - 1, fullgraph=True)
+    for value in (0.0, 1.0, 0.0, 2.0, -3.0):
+        level.fill_(value)
+        assert torch.equal(compiled(torch.zeros(2)), torch.full((2,), 1.0 if value > 0.5 else -1.0))
+    assert compiled.stats().traces <= 3
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+def test_another_kind_of_tensor_is_asked_nothing() -> None:
+    compiled = symshape.compile(lambda x, a: x + 1 if a.item() > 0.5 else x - 1)
+    for a in (one(0.0), one(1.0), one(1.0, torch.float64), torch.ones(1), torch.ones(1, 1), one(0.0, torch.float64)):
+        assert torch.equal(compiled(torch.zeros(2), a), torch.full((2,), 1.0 if a.item() > 0.5 else -1.0))
+
+
+UNKNOWN: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "many": lambda x, a: x if x.sum().item() > 0.5 else -x,
+    "written by many": lambda x, a: x if a.add_(x.sum()).item() > 0.5 else -x,
+    "drawn": lambda x, a: x if a.uniform_().item() > 0.5 else -x,
+    "a view that many write": lambda x, a: (a.view(1).copy_(x[:1]), x if a.item() > 0.5 else -x)[1],
+    "the value itself": lambda x, a: x[: int(a.item())],
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_only_a_run_can_tell(name: str) -> None:
+    with pytest.raises(DataDependentError):
+        symshape.compile(UNKNOWN[name], fullgraph=True)(torch.ones(3), one(1.0))
+
+
+def test_two_views_of_one_memory() -> None:
+    both = torch.zeros(2)
+    first, second, alias = both[0], both[1], both[0]
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        first.fill_(1.0)
+        return x + (10 if alias.item() > 0.5 else 20) + second
+
+    with pytest.raises(DataDependentError):
+        symshape.compile(fn, fullgraph=True)(torch.zeros(2))
+    with pytest.warns(symshape.FallbackWarning):
+        assert torch.equal(symshape.compile(fn)(torch.zeros(2)), fn(torch.zeros(2)))
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+def test_arguments_in_one_memory() -> None:
+    def fn(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.fill_(1.0)
+        return x + (10 if b.item() > 0.5 else 20)
+
+    compiled = symshape.compile(fn)
+    for made in (lambda: [one(0.0), one(0.0)], lambda: [*torch.zeros(2)], lambda: [(t := one(0.0)), t.view(())]):
+        for _ in range(2):
+            assert torch.equal(compiled(torch.zeros(2), *made()), fn(torch.zeros(2), *made()))
+
+
+def test_a_traced_function_asks_nothing() -> None:
+    with pytest.raises(DataDependentError):
+        symshape.trace(lambda x, a: x if a.item() > 0.5 else -x, torch.ones(3), one(1.0))
