@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -211,8 +211,8 @@ def serve(store):
 """
 
 
-def test_from_the_command_line_to_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is baked in this process serves a process of its own, moved there as one file."""
+def test_from_the_command_line_to_what_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is baked serves the program imported anew, from another folder, moved there as one file."""
     from typer.testing import CliRunner
 
     from symshape.frontends.cli.commands import app
@@ -245,11 +245,10 @@ def test_from_the_command_line_to_another_process(tmp_path: Path, monkeypatch: p
     verified = run("cache", "verify", "--store", "there")
     assert verified.exit_code == 0
     assert "Model is closed for x.size(0) >= 1, x.size(0) <= 32" in verified.output
-    code = "import json, baked_program; print(json.dumps(baked_program.serve('there')))"
-    words_ = [sys.executable, "-c", code]
-    other = subprocess.run(words_, capture_output=True, text=True, check=False, env=_environment(tmp_path))
-    assert other.returncode == 0, other.stderr
-    same, traces, loaded, message = json.loads(other.stdout)
+    try:
+        same, traces, loaded, message = importlib.import_module("baked_program").serve("there")
+    finally:
+        sys.modules.pop("baked_program", None)
     assert (same, traces, loaded) == (True, 0, 2)
     assert "Model with x.size(0) = 33, x.size(1) = 4" in message
     assert "nearest passing input: x.size(0) = 32" in message
@@ -258,11 +257,3 @@ def test_from_the_command_line_to_another_process(tmp_path: Path, monkeypatch: p
     verified = run("cache", "verify", "--store", "there")
     assert verified.exit_code == 1
     assert f"gone: entry {lost.stem[:12]}" in verified.output
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    import os
-
-    from tests.discovery import REPOSITORY
-
-    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), str(REPOSITORY))), "OMP_NUM_THREADS": "1"}
