@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from symshape import events
 from symshape.calls.copies import copy_call
+from symshape.calls.generator_states import state_of
 from symshape.errors import VerificationError
 from symshape.graph.program import Program
 
@@ -159,8 +160,8 @@ def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
         leaf = leaves[each.position]
         if id(each.value) in written and leaf.requires_grad and not leaf.is_leaf:
             return f"it writes to {each.path}, which is a result of operations that are differentiated"
-        if type(leaves[each.position]) not in (torch.Tensor, torch.nn.Parameter):
-            return f"{each.path} is a {type(leaves[each.position]).__name__}"
+        if type(leaf) not in (torch.Tensor, torch.nn.Parameter):
+            return f"{each.path} is a {type(leaf).__name__}"
     return ""
 
 
@@ -169,10 +170,9 @@ def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
 
 def _compiled(entry: Served, find: Find, call: Arguments) -> Seen:
     """The compiled program on copies; buffers and generators are put back."""
-    written = _written(entry.program)
-    generators = _generators(entry.program)
+    written, generators = _written(entry.program), _generators(entry.program)
     tensors_before = {name: tensor.detach().clone() for name, tensor in written.items()}
-    states_before = {name: generator.get_state() for name, generator in generators.items()}
+    states_before = {name: state_of(generator) for name, generator in generators.items()}
     try:
         served, values, leaves = find(*call)
         return _seen(lambda: served.build(served.run(leaves, values)), call, written, generators)
@@ -204,7 +204,7 @@ def _seen(
         error,
         inputs,
         {name: tensor.detach().clone() for name, tensor in written.items()},
-        {name: generator.get_state() for name, generator in generators.items()},
+        {name: state_of(generator) for name, generator in generators.items()},
     )
 
 

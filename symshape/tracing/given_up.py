@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from symshape.calls.generator_states import state_of
+
 _DEBUGGERS = ("pdb", "bdb", "code", "codeop")
 
 
@@ -88,7 +90,7 @@ def output_held() -> Iterator[None]:
 def generators_put_back() -> Iterator[None]:
     """If an error ends it, the generators that all share (torch's, Python's, NumPy's) are put back."""
     numpy = sys.modules.get("numpy")
-    ours, pythons = torch.get_rng_state(), random.getstate()
+    ours, pythons = state_of(torch.default_generator), random.getstate()
     numpys = numpy.random.get_state() if numpy is not None else None
     try:
         yield

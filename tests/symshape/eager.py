@@ -15,6 +15,7 @@ from meta_fns import TensorSpec
 from symshape import GuardViolation, RuntimeAssertionError, Traced
 from symshape.calls.arguments import take_apart, values_of
 from symshape.calls.copies import copy_call
+from symshape.calls.generator_states import state_of
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Assertion, Node, Value, map_argument
 from symshape.tracing.symbolic.nodes.int_node import IntNode
@@ -77,7 +78,7 @@ def call_seen(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
         identities,
         sharing,
         tuple(leaf_seen(leaf) for leaf in before),
-        bytes(torch.get_rng_state().tolist()),
+        bytes(state_of(torch.default_generator).tolist()),
     )
 
 

@@ -15,6 +15,7 @@ import attrs
 import torch
 
 from symshape import events
+from symshape.calls.generator_states import nothing_collected
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
@@ -204,7 +205,8 @@ class CudaGraphRunner:
         for position, tensor in zip(self._positions, inputs, strict=True):
             static[position] = tensor
         kept = [tensor.clone() for tensor in self._written_lifted]
-        random = torch.cuda.get_rng_state(self._device) if self._draws else None
+        with nothing_collected():
+            random = torch.cuda.get_rng_state(self._device) if self._draws else None
         try:
             with warmed_up_aside(self._device):  # the sizes prove to run, too
                 self._captured_run(static, values)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from symshape.calls.generator_states import state_of
 from symshape.errors import UnsupportedError
 
 _MARK = 0x5D37_90C4_11F2_8E6B  # a seed that no program has
@@ -93,9 +94,9 @@ class Draws:
         if self._shared:
             sys.setprofile(self._profile)
             return
-        state = generator.get_state()
+        state = state_of(generator)
         generator.manual_seed(_MARK)
-        self._marked.append((generator, state, generator.get_state()))
+        self._marked.append((generator, state, state_of(generator)))
 
     def _profile(self, frame: types.FrameType, event: str, called: Any) -> None:
         if event != "c_call" or not isinstance(owner := getattr(called, "__self__", None), torch.Generator):
@@ -103,7 +104,7 @@ class Draws:
         file = frame.f_code.co_filename.replace("\\", "/")
         seeding = called.__name__ in _REFUSED and address(owner) in self._watched
         if seeding and not any(each in file for each in _MAY_READ):
-            self._seeded.append((owner, owner.get_state()))
+            self._seeded.append((owner, state_of(owner)))
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -121,7 +122,7 @@ class Draws:
             changed = [what for what, read, state in others if read() != state]
             if self._shared and self._watched and sys.getprofile() != self._profile:
                 raise UnsupportedError(f"{self._name} changes the profile function, so that seeding cannot be watched")
-            touched = any(not torch.equal(each.get_state(), mark) for each, _, mark in self._marked)
+            touched = any(not torch.equal(state_of(each), mark) for each, _, mark in self._marked)
             if touched or self._seeded:
                 raise UnsupportedError(f"{self._name} {_SEEDS}")
         finally:
