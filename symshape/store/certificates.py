@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
+from guards.domains.interval_arithmetic import Pair
 from guards.errors import GuardsError
 from guards.sets.coverage import Certificate, certify
 from guards.sets.guard_set import GuardSet
@@ -19,6 +20,7 @@ from guards.sets.serialize import from_json as guards_from_json
 from guards.sets.serialize import to_json as guards_to_json
 from guards.sets.sources import Size, Source, StorageOffset, Stride
 from guards.terms import arithmetic, boolean, division
+from guards.terms.term import Term
 from symshape.dims import Dim, Policy
 from symshape.graph.program import Slot, limits_of, slot_guards, slot_names
 from symshape.store.constants import Json, fields_of, list_of, text_of
@@ -87,7 +89,9 @@ def contract_of(sources: Sequence[Source], values: Sequence[int], policies: Mapp
     v0 % 2 == 0
     """
     varying = {each.arg for each, policy in policies.items() if isinstance(each, Size) and not _is_static(policy)}
-    ranges, conditions, first = {}, [], dict[str, str]()
+    ranges: dict[str, Pair] = {}
+    conditions: list[Term] = []
+    first: dict[str, str] = {}
     for name, source, value in zip(slot_names(len(values)), sources, values, strict=True):
         policy = policies.get(source, Policy.STATIC)
         if isinstance(source, (Stride, StorageOffset)) and source.arg in varying:
