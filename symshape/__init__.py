@@ -29,6 +29,7 @@ from symshape.errors import (
     GuardViolation,
     InputError,
     InternalError,
+    MissError,
     ProgramError,
     RankError,
     RunnerError,
@@ -38,6 +39,7 @@ from symshape.errors import (
     VerificationError,
 )
 from symshape.frontends.backend_report import BackendReport, backend_report
+from symshape.frontends.baking import Baked, bake
 from symshape.frontends.compile import Compiled, compile
 from symshape.frontends.compiled_module import compiled_of
 from symshape.frontends.exploration.explore import explore
@@ -55,6 +57,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BackendReport",
+    "Baked",
     "BucketPlan",
     "Compiled",
     "ConstraintViolation",
@@ -67,6 +70,7 @@ __all__ = [
     "InputError",
     "InternalError",
     "Limit",
+    "MissError",
     "Options",
     "Policy",
     "ProgramError",
@@ -83,6 +87,7 @@ __all__ = [
     "VerificationError",
     "Which",
     "backend_report",
+    "bake",
     "compile",
     "compiled_of",
     "explore",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Self
 
@@ -45,6 +45,25 @@ class DimError(SymShapeError):
 
 class UnsupportedError(SymShapeError):
     """The program does something that symshape cannot trace; change the program or leave that part out."""
+
+
+@attrs.define(auto_exc=True, str=False)
+class MissError(SymShapeError):
+    """No stored program serves a call, and tracing was ruled out (``on_miss="error"``): bake the store for such calls.
+
+    Attributes:
+        message: the sizes of the call, and why the nearest stored program does not serve it.
+        sizes: of the call, by where they are read, such as ``x.size(0)``.
+        nearest: the nearest sizes that a stored program serves, those that differ from the call's; empty where it is
+            not for sizes that none serves.
+    """
+
+    message: str
+    sizes: Mapping[str, int] = attrs.field(factory=dict)
+    nearest: Mapping[str, int] = attrs.field(factory=dict)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class RankError(SymShapeError):

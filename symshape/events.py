@@ -99,6 +99,16 @@ class StoreFailed(Event):
 
 
 @attrs.frozen
+class Certified(Event):
+    """A store's certificate was proven again: of which function and declared sizes, by how many entries and parts."""
+
+    function: str
+    contract: str
+    entries: int
+    parts: int
+
+
+@attrs.frozen
 class CacheMiss(Event):
     """A call found no entry, and the one-sentence reason."""
 

@@ -75,6 +75,9 @@ class Options:
             ``"auto"``: the same, compiled in a thread beside the calls once there were 256 of them.
         store: where programs are kept between processes: ``True`` for this user's folder of caches, a path, or a store.
             Of use with ``symshape.compile``.
+        on_miss: ``"trace"``: a call that no program serves is traced.  ``"error"``: it raises
+            :class:`symshape.MissError`, which names the sizes and the nearest program, and nothing is ever traced, nor
+            run as it is: all programs come from the ``store`` (see :func:`symshape.bake`).
         minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).
     """
 
@@ -92,6 +95,7 @@ class Options:
     check_borrowed: bool = False
     randomness: Literal["eager", "any"] = attrs.field(default="eager", validator=_one_of("eager", "any"))
     store: Any = False
+    on_miss: Literal["trace", "error"] = attrs.field(default="trace", validator=_one_of("trace", "error"))
     minimise_guards: bool = True
     verify: float = attrs.field(default=0.0, validator=_fraction)
 

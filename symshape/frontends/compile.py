@@ -68,6 +68,8 @@ def compile(
         DimError, ConstraintViolation: (when called) ``dynamic`` does not fit the call or the program.
         UnsupportedError, DataDependentError: (when called with ``fullgraph=True``) the program cannot be traced.
         RunnerError: there is no such runner.
+        MissError: (with ``on_miss="error"`` among the options) nothing stored serves the call; or the store holds a
+            certificate that its entries no longer prove.
 
     >>> import torch, symshape
     >>> double = symshape.compile(lambda x: x * 2)
@@ -87,6 +89,10 @@ def compile(
     chosen = options_of(options)
     if store is not False:
         chosen = attrs.evolve(chosen, store=store)
+    if chosen.on_miss == "error":
+        if chosen.store is False or chosen.store is None:
+            raise InputError('on_miss="error" needs a store: without one there is no program that could serve a call')
+        fullgraph = True  # nothing runs as it is, either
     compiled = compiled_with(chosen)(fn, dynamic, check_name(runner), chosen, fullgraph=fullgraph)
     return module_of(compiled) if can_be_module(fn) else compiled
 

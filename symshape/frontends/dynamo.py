@@ -86,11 +86,15 @@ symshape_backend.reset = reset  # type: ignore[attr-defined]
 def _settings(mode: str | None, options: Options | Mapping[str, Any] | None) -> tuple[RunnerName, bool, Options]:
     if mode not in _MODES:
         raise InputError(f"backend symshape knows no mode {mode!r}; choose one of {', '.join(map(str, _MODES))}")
-    if options is None or isinstance(options, Options):
-        return _MODES[mode], False, options_of(options)
-    rest = dict(options)
+    rest = {} if options is None or isinstance(options, Options) else dict(options)
     runner = check_name(rest.pop("runner", _MODES[mode]))
-    return runner, bool(rest.pop("fullgraph", False)), options_of(rest, "runner", "fullgraph")
+    fullgraph = bool(rest.pop("fullgraph", False))
+    chosen = options if isinstance(options, Options) else options_of(rest, "runner", "fullgraph")
+    if chosen.on_miss != "trace":
+        raise InputError(
+            "on_miss is for symshape.compile, which has a store; Dynamo traces before the backend is asked"
+        )
+    return runner, fullgraph, chosen
 
 
 # -- the user's words

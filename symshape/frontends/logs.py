@@ -28,7 +28,10 @@ TOPICS: dict[str, tuple[type[events.Event], ...]] = {
         *(events.RanEagerly, events.TracingPaused, events.RunnerFallback, events.Fallback),
         *(events.Mismatch, events.NotVerified, events.Defect),
     ),
-    "store": (events.Stored, events.NotStored, events.Loaded, events.NotServed, events.StoreFailed),
+    "store": (
+        *(events.Stored, events.NotStored, events.Loaded, events.NotServed, events.StoreFailed),
+        events.Certified,
+    ),
 }
 """The events of each topic."""
 

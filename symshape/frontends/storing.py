@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
+from guards.sets.coverage import Certificate
 from guards.sets.sources import Source
 from symshape.calls.arguments import Call, TensorKey, values_of
 from symshape.calls.floats import FloatLeaf
-from symshape.dims import Policy
-from symshape.frontends.compiled import Compiled
+from symshape.dims import Dim, Policy
+from symshape.errors import InputError, UnsupportedError
+from symshape.frontends.compiled import Compiled, NotServed
 from symshape.frontends.stats import Stats
 from symshape.graph.program import Program
 from symshape.options import Options
+from symshape.runtime.trace_budget import Untraced
+from symshape.runtime.variables import AskAgain
+from symshape.store.certificates import Record
 from symshape.store.keeping import Keeper, NoStore, store_of
 from symshape.store.ranks import Ranks
 from symshape.tracing.capture import capture
@@ -29,10 +34,14 @@ class Storing(Compiled):
         super().__init__(*args, **kwargs)
         given = self._options.store
         self._ranks: Ranks | None = given if isinstance(given, Ranks) else None
+        if self._ranks and self._options.on_miss == "error":
+            raise InputError('on_miss="error" is not for ranks, which trace together: give their store itself')
         store = NoStore() if self._ranks and self._ranks.store is None else store_of(getattr(given, "store", given))
         self._keeper = Keeper(self.fn, store, self._options, self._dynamic)
         if self._ranks is None:
             self._keeper.prepare()
+        if self._options.on_miss == "error":
+            self._keeper.certificates()
         self._capture = self._find_or_trace
         self._loaded = 0
 
@@ -51,6 +60,8 @@ class Storing(Compiled):
         if found is not None:
             self._loaded += 1
             return found
+        if self._options.on_miss == "error":
+            raise self._keeper.miss(call, values)
         return self._trace(fn, call, wanted, self._keeper.changing(call, values), *others)
 
     def _trace(
@@ -75,6 +86,26 @@ class Storing(Compiled):
         program = ranks.meeting(name_of(self.fn)).program(self._keeper, call, values, once)
         self._loaded += not traced
         return program
+
+    def ensure(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Makes sure that a program serves a call, loaded or else traced and kept; the function does not run.
+
+        Raises:
+            SymShapeError: there can be none; what tracing raises with ``fullgraph=True``.
+        """
+        while True:
+            flat = self._layout.leaves(args, kwargs)
+            try:
+                found = self._find_slowly(args, kwargs, flat, None)
+            except AskAgain:
+                continue
+            if isinstance(found, NotServed):
+                raise UnsupportedError(found.account.reason if isinstance(found, Untraced) else found.first_line())
+            return
+
+    def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[Record, Certificate]:
+        """Whether the store serves all that was declared: see :meth:`symshape.store.keeping.Keeper.certify`."""
+        return self._keeper.certify(call, policies)
 
     def stats(self) -> Stats:
         """Counters and times so far."""

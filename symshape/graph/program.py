@@ -138,21 +138,26 @@ class Program:
 
     def slot_guards(self) -> GuardSet:
         """The guards over slots named ``v0, v1, …``: what the dispatch tree and the check function work on."""
-        names = slot_names(len(self.slots))
-        first: dict[Term, Term] = {}
-        found: list[Guard] = []
-        for name, slot in zip(names, self.slots, strict=True):
-            if slot.term.op is Op.SYMBOL and slot.term not in first:
-                first[slot.term] = arithmetic.symbol(name)
-        for name, slot in zip(names, self.slots, strict=True):
-            condition = boolean.eq(arithmetic.symbol(name), fold.substitute(slot.term, first))
-            if condition is not boolean.TRUE:
-                static = slot.term.op is Op.CONST
-                text = f"{slot.source.text()} is {'static' if static else slot.term}"
-                found.append(Guard(condition, Origin("", 0, text=text, rule="static" if static else "layout")))
-        found += [Guard(fold.substitute(guard.term, first), guard.origin) for guard in self.guards]
-        ranges = {name: limits_of(slot.source) for name, slot in zip(names, self.slots, strict=True)}
-        return GuardSet(found, ranges=ranges)
+        return slot_guards(self.slots, self.guards)
+
+
+def slot_guards(slots: Sequence[Slot], guards: GuardSet) -> GuardSet:
+    """Guards over symbols as guards over slots named ``v0, v1, …``, with what each slot has to be."""
+    names = slot_names(len(slots))
+    first: dict[Term, Term] = {}
+    found: list[Guard] = []
+    for name, slot in zip(names, slots, strict=True):
+        if slot.term.op is Op.SYMBOL and slot.term not in first:
+            first[slot.term] = arithmetic.symbol(name)
+    for name, slot in zip(names, slots, strict=True):
+        condition = boolean.eq(arithmetic.symbol(name), fold.substitute(slot.term, first))
+        if condition is not boolean.TRUE:
+            static = slot.term.op is Op.CONST
+            text = f"{slot.source.text()} is {'static' if static else slot.term}"
+            found.append(Guard(condition, Origin("", 0, text=text, rule="static" if static else "layout")))
+    found += [Guard(fold.substitute(guard.term, first), guard.origin) for guard in guards]
+    ranges = {name: limits_of(slot.source) for name, slot in zip(names, slots, strict=True)}
+    return GuardSet(found, ranges=ranges)
 
 
 def symbol_positions(slots: Sequence[Slot]) -> dict[str, int]:

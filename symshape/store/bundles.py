@@ -1,17 +1,18 @@
-"""All entries of a store in one file, for another machine: the files of entries, one after the other."""
+"""All of a store in one file, for another machine: the files of entries and of certificates, one after the other."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from symshape.store.disk import DiskStore
+from symshape.store import certificates
+from symshape.store.disk import CERTIFICATE, DiskStore
 from symshape.store.entry_format import LARGEST, read_header
 from symshape.store.refusals import EntryError
 from symshape.store.showing import checked
 
 
 def export_to(store: DiskStore, path: Path) -> int:
-    """Writes the entries that are whole to a file; answers how many."""
+    """Writes the entries that are whole to a file, and the certificates that hold; answers how many entries."""
     count = 0
     unfinished = path.with_name(f"{path.name}.unfinished")
     with open(unfinished, "wb") as file:
@@ -23,22 +24,36 @@ def export_to(store: DiskStore, path: Path) -> int:
                 continue
             file.write(content)
             count += 1
+        for _, record in certificates.records(store):
+            if not isinstance(record, EntryError) and certificates.proven_again(store, record):
+                file.write(certificates.to_bytes(record))
     unfinished.replace(path)
     return count
 
 
 def import_from(store: DiskStore, path: Path) -> int:
-    """Takes over the entries in a file; answers how many.
+    """Takes over the entries in a file, and the certificates that they prove; answers how many entries.
 
     Raises:
-        EntryError: one of them is none; those before it are taken over.
+        EntryError: one of them is none, or a certificate does not hold; what comes before it is taken over.
     """
     count = 0
     with open(path, "rb") as file:
         while header := file.readline(LARGEST):
             content = header + file.readline(LARGEST)
+            if certificates.is_certificate(header):
+                _take_certificate(store, content)
+                continue
             stored = read_header(content)
             checked(stored)
             store.write(str(stored.header["address"]), content)
             count += 1
     return count
+
+
+def _take_certificate(store: DiskStore, content: bytes) -> None:
+    record = certificates.from_bytes(content)
+    proof = certificates.proven_again(store, record)
+    if not proof:
+        raise EntryError(f"a certificate does not hold: {certificates.why_not(store, record, proof)}")
+    store.write(record.address, content, CERTIFICATE)

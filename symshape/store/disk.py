@@ -20,7 +20,8 @@ import attrs
 from symshape.store.entry_format import LARGEST, digest_of
 from symshape.store.refusals import EntryError
 
-_SUFFIX, _UNFINISHED = ".entry", ".unfinished"
+ENTRY, CERTIFICATE, _UNFINISHED = ".entry", ".certificate", ".unfinished"
+"""What the names of files end in: what a file is."""
 _FORSAKEN_AFTER = 3600.0
 """Seconds after which a file that was never finished belongs to nobody."""
 _HEX = frozenset("0123456789abcdef")
@@ -69,14 +70,14 @@ class DiskStore:
         """The files for an address, the one that was of use last first; none where the folder cannot be read."""
         return [each.digest for each in sorted(self._in(address), key=lambda each: -each.used)]
 
-    def read(self, address: str, digest: str) -> bytes:
+    def read(self, address: str, digest: str, kind: str = ENTRY) -> bytes:
         """What is in a file.
 
         Raises:
             OSError: there is no such file, or it cannot be read.
             EntryError: it is of another user's, or no file for an entry.
         """
-        path = self._file(address, digest)
+        path = self._file(address, digest, kind)
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb") as file:
             found = os.fstat(handle)
@@ -86,16 +87,17 @@ class DiskStore:
                 raise EntryError(f"{path} can be written by another user (DiskStore(..., shared=True) reads it)")
             return file.read(LARGEST + 1)
 
-    def write(self, address: str, content: bytes) -> str:
+    def write(self, address: str, content: bytes, kind: str = ENTRY) -> str:
         """Keeps a file; answers its name.
 
         Raises:
             OSError: the disk is full, or may not be written; nothing has changed then.
         """
         digest = digest_of(content)
-        path = self._file(address, digest)
+        path = self._file(address, digest, kind)
         if path.exists():
-            self.used(address, digest)
+            if kind == ENTRY:
+                self.used(address, digest)
             return digest
         for folder in (*reversed(path.parent.parents), path.parent):
             if not folder.exists():
@@ -121,16 +123,16 @@ class DiskStore:
         with contextlib.suppress(OSError):
             os.utime(self._file(address, digest))
 
-    def remove(self, address: str, digest: str) -> None:
+    def remove(self, address: str, digest: str, kind: str = ENTRY) -> None:
         """Takes a file away, if it is there and may be."""
         with contextlib.suppress(OSError):
-            self._file(address, digest).unlink()
+            self._file(address, digest, kind).unlink()
 
-    def all(self) -> Iterator[Kept]:
-        """Every file."""
+    def all(self, kind: str = ENTRY) -> Iterator[Kept]:
+        """Every file of a kind."""
         for folder in _entries_of(self.path):
             if _is_name(folder.name, 32):
-                yield from self._in(folder.name)
+                yield from self._in(folder.name, kind)
 
     def prune(self, most_bytes: int | None = None, *, unfinished_after: float = _FORSAKEN_AFTER) -> list[Kept]:
         """Takes away the least recently used until at most so many bytes are left, and what was never finished.
@@ -155,15 +157,15 @@ class DiskStore:
         return gone
 
     # -- inside
-    def _file(self, address: str, digest: str) -> Path:
+    def _file(self, address: str, digest: str, kind: str = ENTRY) -> Path:
         if not _is_name(address, 32) or not _is_name(digest, 64):
             raise EntryError(f"{address[:80]}/{digest[:80]} is no name of an entry")
-        return self.path / address / f"{digest}{_SUFFIX}"
+        return self.path / address / f"{digest}{kind}"
 
-    def _in(self, address: str) -> Iterator[Kept]:
+    def _in(self, address: str, kind: str = ENTRY) -> Iterator[Kept]:
         for each in _entries_of(self.path / address):
-            digest = each.name.removesuffix(_SUFFIX)
-            if each.name.endswith(_SUFFIX) and _is_name(digest, 64):
+            digest = each.name.removesuffix(kind)
+            if each.name.endswith(kind) and _is_name(digest, 64):
                 with contextlib.suppress(OSError):
                     found = each.stat(follow_symlinks=False)
                     yield Kept(address, digest, found.st_size, found.st_mtime)

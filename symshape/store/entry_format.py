@@ -36,6 +36,7 @@ from symshape.store.refusals import Differs, EntryError, NotStorable
 from symshape.store.state_reading import StateIn
 from symshape.store.state_writing import StateOut
 from symshape.store.terms import TermsIn, TermsOut
+from symshape.tracing.capture import between_traces
 from symshape.tracing.state.snapshot import State
 from symshape.tracing.traced_modes import without_autocast
 
@@ -81,6 +82,7 @@ class Stored:
 # -- writing
 
 
+@between_traces()
 def to_bytes(
     program: Program, fn: Callable[..., Any], call: Call, address: str, environment: Mapping[str, Any]
 ) -> bytes:
@@ -172,7 +174,7 @@ def read_header(content: bytes, digest: str | None = None) -> Stored:
     lines = content.split(b"\n")
     if len(lines) != 3 or lines[2]:
         raise EntryError("the file is damaged: an entry has two lines")
-    header = _parsed(lines[0])
+    header = parsed_json(lines[0])
     if type(header) is not dict or header.get("format") != FORMAT:
         raise EntryError("the file is no entry of symshape's")
     if header.get("version") != VERSION:
@@ -184,7 +186,12 @@ def read_header(content: bytes, digest: str | None = None) -> Stored:
         raise EntryError("the file is damaged: it is no text") from error
 
 
-def _parsed(line: bytes | str) -> Json:
+def parsed_json(line: bytes | str) -> Json:
+    """What stands in a line of a file.
+
+    Raises:
+        EntryError: it is no JSON, says a name twice, or nests too deep.
+    """
     try:
         return json.loads(line, object_pairs_hook=_members, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -212,7 +219,7 @@ class Read:
     def __init__(self, stored: Stored) -> None:
         names = ("slots", "symbols", "conditions", "questions", "documented", "objects", "checks", "graph", "devices",
                  "terms")  # fmt: skip
-        found = dict(zip(names, fields_of(_parsed(stored.body), *names), strict=True))
+        found = dict(zip(names, fields_of(parsed_json(stored.body), *names), strict=True))
         self._stored, self._found = stored, found
         self._terms = TermsIn(found["terms"])
         self.slots: list[Term] = [self._terms.term(each) for each in list_of(found["slots"])]
@@ -246,6 +253,7 @@ class Read:
         leaves = len(list_of(fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]))
         return GraphIn(self._found["graph"], self._terms, tensors, leaves).graph()
 
+    @between_traces()
     def built(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> Built:
         """What can be known without the sizes of a call: all that costs much.
 
@@ -264,6 +272,7 @@ class Read:
         _check_symbols(graph, positions)
         return Built(state.state(), state.holds, graph, compile_graph(graph, positions))
 
+    @between_traces()
     def program(self, fn: Callable[..., Any], call: Call, modes: Modes, built: Built | None = None) -> Program:
         """The program for calls of this process; ``built`` if that was done before and still holds.
 
@@ -340,4 +349,4 @@ def _specs(graph: Graph) -> Any:
     return result_of(pytree.tree_unflatten(shown, graph.output_tree))
 
 
-__all__ = ["LARGEST", "NotStorable", "Read", "Stored", "digest_of", "read_header", "to_bytes"]
+__all__ = ["LARGEST", "NotStorable", "Read", "Stored", "digest_of", "parsed_json", "read_header", "to_bytes"]

@@ -10,27 +10,42 @@ import functools
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
+from guards.sets.coverage import Certificate
 from guards.sets.sources import IntArg, Source
 from guards.terms.term import Op
 from symshape import events
-from symshape.calls.arguments import Call, sources_of
+from symshape.calls.arguments import Call, sources_of, values_of
 from symshape.calls.modes import modes
-from symshape.errors import InputError
+from symshape.dims import Dim, Policy
+from symshape.errors import InputError, MissError
 from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.store.call_structure import structure_to_json
+from symshape.store.certificates import (
+    NotCertifiable,
+    Record,
+    certified,
+    contract_of,
+    entries_for,
+    keep,
+    proven_again,
+    records,
+    why_not,
+)
 from symshape.store.code_digests import code_digest
-from symshape.store.disk import DiskStore, default_path
+from symshape.store.disk import CERTIFICATE, DiskStore, default_path
 from symshape.store.entry_format import Built, Read, Stored, read_header, to_bytes
 from symshape.store.environment import environment
+from symshape.store.misses import BAKE, Asked, miss_error
 from symshape.store.refusals import Differs, EntryError, NotStorable
 from symshape.store.remote import SharedStore
+from symshape.tracing.capture import between_traces
 from symshape.user_code import name_of
 
 _MOST_READ = 256
@@ -113,6 +128,7 @@ class Keeper:
         self._read: dict[str, tuple[Stored, str]] = {}
         self._wrong: set[str] = set()
         self._told: set[str] = set()
+        self._differs: Mapping[str, str] = {}
         self._ahead: dict[str, tuple[Read, Built]] = {}
         self._lock = threading.Lock()
         environment()  # takes some milliseconds once, better now than at the first call
@@ -123,8 +139,8 @@ class Keeper:
         Only from this machine's disk.  Nothing is said of what fails: the first call finds the same, and tells.  What
         the entry read is compared now and, by the check of any later call, when the first call comes.
         """
-        here = getattr(self._store, "local", self._store)
-        if not isinstance(here, DiskStore):
+        here = self._folder()
+        if here is None:
             return
         surroundings = environment()
         address = self._address(surroundings)
@@ -140,7 +156,7 @@ class Keeper:
     def find(self, call: Call, values: Sequence[int]) -> Program | None:
         """A program for the call, if a stored one fits it and all that it read is what it was."""
         now = modes()
-        why = ""
+        self._differs = differs = {}
         surroundings = environment()
         address = self._address(surroundings)
         try:
@@ -154,7 +170,7 @@ class Keeper:
                     continue
                 program = found.program(self._fn, call, now, self._built(digest))
             except Differs as error:
-                why = f"{why}; {error}" if why and len(why) < 400 else str(error)
+                differs[digest] = str(error)
                 continue
             except (EntryError, OSError) as error:
                 self._is_wrong(address, digest, error)
@@ -165,9 +181,71 @@ class Keeper:
             self._store.used(address, digest)
             events.emit(events.Loaded(self._name, digest, len(program.graph.nodes)))
             return program
-        if why:
-            events.emit(events.NotServed(self._name, f"{why} is not what it was"))
+        if differs:
+            told = list(dict.fromkeys(differs.values()))[:8]
+            events.emit(events.NotServed(self._name, f"{'; '.join(told)} is not what it was"))
         return None
+
+    def miss(self, call: Call, values: Sequence[int]) -> MissError:
+        """Why :meth:`find` has just answered None for a call, as an error that names the nearest entry."""
+        surroundings = environment()
+        address = self._address(surroundings)
+        try:
+            structure = structure_to_json(call, modes())
+        except NotStorable:
+            structure = None
+        asked = Asked(self._name, sources_of(call), values, call.paths, structure, self._differs)
+        return miss_error(asked, self._all(address), self._elsewhere(address), dict(surroundings))
+
+    def certificates(self) -> list[Record]:
+        """The certificates of this function, each proven again from the entries that are there.
+
+        Raises:
+            MissError: one cannot be; the message says which sizes, or which entry, are missing.
+        """
+        here = self._folder()
+        found: list[Record] = []
+        for kept, record in () if here is None else records(here, self._address(environment())):
+            assert here is not None
+            if isinstance(record, EntryError):
+                raise MissError(f"the certificate {kept.digest[:12]} of {here!r} cannot be used: {record}; {BAKE}")
+            proof = proven_again(here, record)
+            if not proof:
+                missing = {} if proof.counterexample is None else record.point(proof.counterexample)
+                raise MissError(f"{here!r} is no longer closed: {why_not(here, record, proof)}; {BAKE}", missing)
+            events.emit(events.Certified(self._name, record.text(), len(record.entries), proof.parts))
+            found.append(record)
+        return found
+
+    def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[Record, Certificate]:
+        """Whether the entries of the store's folder serve all that was declared.
+
+        What is proven is kept beside them, and certificates that no longer hold leave.
+
+        Args:
+            call: an example, under the modes of the present.
+            policies: what was declared of its integers.
+
+        Raises:
+            NotCertifiable: what was declared cannot be put into conditions on integers, or the store is no folder.
+            NotStorable: an argument has no words.
+            OSError: the certificate cannot be written.
+        """
+        here = self._folder()
+        if here is None:
+            raise NotCertifiable("certificates are kept in folders, and the store is none")
+        address, structure = self._address(environment()), structure_to_json(call, modes())
+        sources = sources_of(call)
+        contract = contract_of(sources, values_of(call.leaves, call.keys), policies)
+        entries = entries_for(here, address, structure)
+        proof = certified(contract, sources, entries.values())
+        record = Record(self._name, address, structure, tuple(sources), contract, tuple(sorted(entries)))
+        if proof:
+            keep(here, record)
+        for kept, other in records(here, address):
+            if isinstance(other, EntryError) or not proven_again(here, other):
+                here.remove(kept.address, kept.digest, CERTIFICATE)
+        return record, proof
 
     def content_of(self, program: Program, call: Call) -> bytes:
         """A program as an entry.
@@ -193,6 +271,7 @@ class Keeper:
         read = Read(stored)
         return read.program(self._fn, call, modes()) if read.admits(values) else None
 
+    @between_traces()
     def identity(self, call: Call) -> dict[str, Any]:
         """What ranks compare before they compile: name and code of the function, and what is given to it."""
         forward = getattr(self._fn, "forward", self._fn)
@@ -241,6 +320,25 @@ class Keeper:
         events.emit(events.Stored(self._name, digest, len(content)))
 
     # -- inside
+    def _folder(self) -> DiskStore | None:
+        """The store's folder on this machine's disk."""
+        here = getattr(self._store, "local", self._store)
+        return here if isinstance(here, DiskStore) else None
+
+    def _all(self, address: str) -> Iterator[Stored]:
+        """The entries for an address that can be read."""
+        for digest in self._digests(address):
+            with contextlib.suppress(EntryError, OSError):
+                yield read_header(self._store.read(address, digest), digest)
+
+    def _elsewhere(self, address: str) -> Iterator[Stored]:
+        """The entries on this machine's disk for all other addresses."""
+        here = self._folder()
+        for each in () if here is None else here.all():
+            if each.address != address and here is not None:
+                with contextlib.suppress(EntryError, OSError):
+                    yield read_header(here.read(each.address, each.digest), each.digest)
+
     def _address(self, surroundings: Mapping[str, Any]) -> str:
         return hashlib.sha256(_text([self._is, surroundings]).encode()).hexdigest()[:32]
 

@@ -67,6 +67,7 @@ class Files:
 
     def names(self, address: str) -> list[str]:
         """The entries for an address."""
+        self._files.invalidate_cache(f"{self._root}/{address}")  # other machines write, too
         try:
             found = self._files.ls(f"{self._root}/{address}", detail=False)
         except FileNotFoundError:

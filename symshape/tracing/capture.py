@@ -67,6 +67,13 @@ def wait_for_traces() -> bool:
         return True
 
 
+@contextmanager
+def between_traces() -> Iterator[None]:
+    """No other thread traces meanwhile: functions have their own code, and what stands in the world is the world's."""
+    with _tracing_lock:
+        yield
+
+
 GivenUp = Callable[[State], object]
 
 

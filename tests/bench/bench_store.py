@@ -3,7 +3,8 @@
 Each figure is the CPU time of the first call (model built, nothing called before) of a process of its own; the median
 of several processes.  *first process*: traces and stores.  *second process*: is served from the store; what its call of
 ``symshape.compile`` takes stands beside it, since the entry is read there.  *Inductor*: ``torch.compile`` in a process
-that finds its caches filled by one before it (TORCHINDUCTOR_CACHE_DIR).  Programs have symbolic sizes.
+that finds its caches filled by one before it (TORCHINDUCTOR_CACHE_DIR).  *second, runner inductor*: served from the
+store and run by ``runner="inductor"``, which compiles anew in each process.  Programs have symbolic sizes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.discovery import REPOSITORY
 from tests.models import MODELS
 
 NAMES = ("llama", "bert", "resnet")
+OURS = "store, inductor"
 
 
 def first_call(name: str, who: str, folder: str) -> dict[str, Any]:
@@ -36,8 +38,9 @@ def first_call(name: str, who: str, folder: str) -> dict[str, Any]:
     module, arguments = model.build(), model.call(2, 64)
     fn: Any = module
     began = process_time()
-    if who == "store":
-        fn = symshape.compile(module, store=folder, dynamic=True, fullgraph=True)
+    if who in ("store", OURS):
+        runner: Any = "inductor" if who == OURS else "auto"
+        fn = symshape.compile(module, store=folder, dynamic=True, fullgraph=True, runner=runner)
     elif who == "inductor":
         fn = torch.compile(module, dynamic=True)
     compiling = (process_time() - began) * 1e3
@@ -47,7 +50,7 @@ def first_call(name: str, who: str, folder: str) -> dict[str, Any]:
             began = process_time()
             fn(**arguments)
             times.append((process_time() - began) * 1e3)
-    traces = symshape.compiled_of(fn).stats().traces if who == "store" else None
+    traces = symshape.compiled_of(fn).stats().traces if who in ("store", OURS) else None
     return {"compile": compiling, "first": times[0], "second": times[1], "traces": traces}
 
 
@@ -63,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
     """Runs the benchmark."""
     parser = bench_parser(__doc__)
     parser.add_argument("--processes", type=int, default=3, help="of each kind (default: 3)")
+    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES, help="which (default: all)")
     parser.add_argument("--no-inductor", action="store_true", help="leave out what compiles C++")
     args = parser.parse_args(argv)
     if args.device != "cpu":
@@ -70,30 +74,33 @@ def main(argv: Sequence[str] | None = None) -> Report:
     report = Report("store", device=args.device)
     run = first_call if args.smoke else _process
     second = ("second process", "its compile()", "its second call", "traces there")
-    columns = ("model", "eager", "eager's second", "first process", *second, "Inductor, warm", "/ eager", "/ Inductor")
+    last = ("Inductor, warm", "second, runner inductor", "/ eager", "/ Inductor", "runner inductor / Inductor")
+    columns = ("model", "eager", "eager's second", "first process", *second, *last)
     table = report.table("first call, CPU ms", *columns)
-    for name in NAMES[1:2] if args.smoke else NAMES:
+    for name in NAMES[1:2] if args.smoke else args.models:
         with tempfile.TemporaryDirectory() as folder:
             cold = run(name, "store", folder)
-            others = () if args.no_inductor or args.smoke else ("inductor",)
+            others = () if args.no_inductor or args.smoke else ("inductor", OURS)
             for who in others:  # fills its caches
                 run(name, who, folder)
             rounds = range(1 if args.smoke else args.processes)
             found = [{who: run(name, who, folder) for who in ("eager", "store", *others)} for _ in rounds]
         middle = {(who, what): statistics.median(each[who][what] for each in found)
                   for who in found[0] for what in ("compile", "first", "second")}  # fmt: skip
-        inductor = middle.get(("inductor", "first"))
+        inductor, ours = middle.get(("inductor", "first")), middle.get((OURS, "first"))
         eager, warm = middle["eager", "first"], middle["store", "first"]
         traces = sum(each["store"]["traces"] for each in found)
         assert traces == 0, "the second process traces"
         assert cold["traces"] == 1
         more = warm, middle["store", "compile"], middle["store", "second"], traces
-        over = warm / inductor if inductor else None
-        table.row(name, eager, middle["eager", "second"], cold["first"], *more, inductor, warm / eager, over)
+        over = (warm / inductor, ours / inductor) if inductor and ours else (None, None)
+        table.row(name, eager, middle["eager", "second"], cold["first"], *more, inductor, ours, warm / eager, *over)
         if not args.smoke:
             report.goal(f"{name}: second process / eager", warm / eager, at_most=1.5)
             if inductor is not None:
                 report.goal(f"{name}: second process / torch.compile, warm", warm / inductor, at_most=0.5)
+                assert ours is not None
+                report.goal(f"{name}: the same, runner inductor / torch.compile, warm", ours / inductor, at_most=0.5)
     return report
 
 

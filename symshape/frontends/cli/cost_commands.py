@@ -16,11 +16,11 @@ from symshape.cost.units import shown
 from symshape.errors import InputError, SymShapeError
 from symshape.exploring.tables import Table
 from symshape.exploring.terminal import terminal_table
-from symshape.exploring.traffic import ATTRIBUTION, bundled_requests
+from symshape.exploring.traffic import ATTRIBUTION
 from symshape.frontends.cli.example_programs import OPTIMIZERS, traced_program
 from symshape.frontends.cli.ranges import read_ranges
+from symshape.frontends.cli.traffic import bundled_traffic, read_traffic
 from symshape.planning.planner import plan as make_plan
-from symshape.planning.traffic import Traffic
 
 _PROGRAM = "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, kwargs[, dynamic]])."
 _USAGE = 2
@@ -157,7 +157,7 @@ def plan(
     """Choose the sizes to compile and capture for recorded traffic."""
     console = Console()
     try:
-        seen = _traffic(traffic, column or [], fixed or [])
+        seen = read_traffic(traffic, column or [], fixed or []) or bundled_traffic(fixed or [])
         with console.status("planning", spinner="dots"):
             traced = traced_program(program) if program else None
             found = make_plan(
@@ -182,24 +182,3 @@ def plan(
     console.print(terminal_table(Table("caps", found.symbols, caps, numbers=frozenset(found.symbols))))
     if traffic is None:
         console.print(Text(f"traffic: {ATTRIBUTION}", "dim"))
-
-
-def _traffic(path: Path | None, columns: list[str], fixed: list[str]) -> Traffic:
-    pairs = dict(_pair(text, "--column", "COLUMN") for text in columns)
-    if path is None:
-        if pairs:
-            raise InputError("--column is for --traffic FILE")
-        seen = Traffic.of([request.context_tokens for request in bundled_requests()], ("length",))
-    elif not pairs:
-        raise InputError("say which column holds which size: --column length=ContextTokens")
-    else:
-        seen = Traffic.read(path, pairs)
-    sizes = {name: int(value) for name, value in (_pair(text, "--fixed", "SIZE") for text in fixed)}
-    return seen.having(**sizes) if sizes else seen
-
-
-def _pair(text: str, option: str, what: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip().isidentifier() or not value.strip():
-        raise InputError(f"{option} {text!r} should be NAME={what}")
-    return name.strip(), value.strip()

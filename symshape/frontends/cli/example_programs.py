@@ -40,18 +40,8 @@ def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced
     """
     if train and train not in OPTIMIZERS:
         raise InputError(f"there is no optimizer {train!r}; choose from {', '.join(OPTIMIZERS)}")
-    model: Any
-    if name in MODELS:
-        model = make_model(name, torch.device("cpu"))
-        ids = torch.randint(0, VOCABULARY, (3, 17))
-        dims = {"input_ids": {0: Dim("batch", min=2), 1: Dim("length", min=2, max=POSITIONS)}}
-        made: tuple[Any, Sequence[Any], Mapping[str, Any], Any] = (model, (), {"input_ids": ids}, dims)
-        if train:
-            made = (_loss_of(model), (), {"input_ids": ids}, dims)
-    else:
-        made = _example(name)
-        model = made[0]
-    fn, args, kwargs, dynamic = made
+    model, args, kwargs, dynamic = example_program(name)
+    fn = _loss_of(model) if train and name in MODELS else model
     dynamic = dynamic if wanted is None else wanted
     if not train:
         with torch.no_grad():
@@ -59,6 +49,19 @@ def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced
     parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else None
     optimizer = OPTIMIZERS[train]
     return trace_training(fn, *args, optimizer=optimizer, parameters=parameters, dynamic=dynamic, **kwargs)
+
+
+def example_program(name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any], Any]:
+    """A model of the demo or what a factory makes: function, arguments and keyword arguments of a call, what varies.
+
+    Raises:
+        InputError: there is no such model or factory, or the factory answers something else.
+    """
+    if name not in MODELS:
+        return _example(name)
+    ids = torch.randint(0, VOCABULARY, (3, 17))
+    dims = {"input_ids": {0: Dim("batch", min=2), 1: Dim("length", min=2, max=POSITIONS)}}
+    return make_model(name, torch.device("cpu")), (), {"input_ids": ids}, dims
 
 
 def _loss_of(model: torch.nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -15,7 +15,8 @@ from symshape.errors import SymShapeError
 from symshape.exploring.tables import Table
 from symshape.exploring.terminal import terminal_table
 from symshape.store.bundles import export_to, import_from
-from symshape.store.disk import DiskStore, Kept, default_path
+from symshape.store.certificates import proven_again, records, why_not
+from symshape.store.disk import CERTIFICATE, DiskStore, Kept, default_path
 from symshape.store.entry_format import read_header
 from symshape.store.refusals import EntryError
 from symshape.store.showing import checked
@@ -66,7 +67,7 @@ def verify(
     store: _Where = None,
     remove: Annotated[bool, typer.Option("--remove", help="Take away what is wrong.")] = False,
 ) -> None:
-    """Read every entry whole; exit code 1 if one is damaged or no entry."""
+    """Read every entry whole and prove every certificate again; exit code 1 if one is damaged or does not hold."""
     here, wrong, count = _store(store), 0, 0
     for each in here.all():
         count += 1
@@ -78,7 +79,26 @@ def verify(
             if remove:
                 here.remove(each.address, each.digest)
     typer.echo(f"{count} entries, {wrong} wrong{' and taken away' if remove and wrong else ''}")
-    raise typer.Exit(1 if wrong and not remove else 0)
+    broken = _verify_certificates(here, remove)
+    raise typer.Exit(1 if (wrong or broken) and not remove else 0)
+
+
+def _verify_certificates(here: DiskStore, remove: bool) -> int:
+    """Says of each certificate whether it holds; how many do not."""
+    broken = 0
+    for kept, record in records(here):
+        why = str(record)
+        if not isinstance(record, EntryError):
+            proof = proven_again(here, record)
+            if proof:
+                typer.echo(f"{record.function} is closed for {record.text()}: proven in {proof.parts} parts")
+                continue
+            why = f"{record.function}: {why_not(here, record, proof)}"
+        broken += 1
+        typer.echo(f"certificate {kept.digest[:12]} does not hold{' and is taken away' if remove else ''}: {why}")
+        if remove:
+            here.remove(kept.address, kept.digest, CERTIFICATE)
+    return broken
 
 
 @cache.command()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,38 +55,95 @@ def test_files(tmp_path: Path) -> None:
     _two_machines("memory://symshape-test", tmp_path / "more")
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    found = shutil.which("redis-server") or shutil.which("valkey-server")
-    if found is None:
-        pytest.skip("no redis-server here")
-    pytest.importorskip("redis")
+class _Server:
+    """A server of its own, in a process."""
+
+    def __init__(self, url: str, process: subprocess.Popen[bytes]) -> None:
+        self.url, self.process = url, process
+
+
+@contextlib.contextmanager
+def _running(words: Callable[[int], list[str]], url: str) -> Iterator[_Server]:
+    """A server at a free port, from when it answers until the end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = [found, "--port", str(port), "--save", "", "--appendonly", "no", "--dir", str(tmp_path)]
-    running = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(words(port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(100):
+        for _ in range(600):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.05)
-        yield f"redis://127.0.0.1:{port}/0"
+        else:
+            pytest.fail(f"{words(port)[0]} does not answer")
+        yield _Server(url.format(port=port), process)
     finally:
-        running.kill()
-        running.wait()
+        process.kill()
+        process.wait()
 
 
-def test_redis(server: str, tmp_path: Path) -> None:
-    _two_machines(server, tmp_path)
-    assert isinstance(remote_of(server), Redis)
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[_Server]:
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    if found is None:
+        pytest.skip("no redis-server or valkey-server on PATH")
+    pytest.importorskip("redis", reason="the client of Redis is not installed (the extra remote)")
+    words = ["--save", "", "--appendonly", "no", "--dir", str(tmp_path)]
+    with _running(lambda port: [found, "--port", str(port), *words], "redis://127.0.0.1:{port}/0") as running:
+        yield running
 
 
-def test_a_server_that_dies(server: str, tmp_path: Path) -> None:
-    port = server.rpartition(":")[2]
-    dead = _shared(server.replace(port, "1/0"), tmp_path, "dead", wait=0.5)
-    _bounded(dead)
+def test_redis(server: _Server, tmp_path: Path) -> None:
+    _two_machines(server.url, tmp_path)
+    assert isinstance(remote_of(server.url), Redis)
+    signing = _shared(server.url, tmp_path, "signing", key=b"secret")
+    digest = signing.write(ADDRESS, b"{signed")
+    assert signing.flush()
+    assert _shared(server.url, tmp_path, "reading", key=b"secret").read(ADDRESS, digest) == b"{signed"
+    with pytest.raises(EntryError, match="not signed with this store's key"):
+        _shared(server.url, tmp_path, "other", key=b"other").read(ADDRESS, digest)
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["hangs", "is killed"])
+def test_a_server_that_dies(server: _Server, tmp_path: Path, how: signal.Signals) -> None:
+    """In the midst of a process that had used it: the next look-up waits once, the others not at all."""
+    store = _shared(server.url, tmp_path, "one", wait=0.5)
+    store.write(ADDRESS, b"{an entry")
+    assert store.flush()
+    server.process.send_signal(how)
+    if how is signal.SIGKILL:
+        server.process.wait()
+    _bounded(store)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
+    """A bucket of moto's server of S3's protocol, and the address of that for s3fs."""
+    for name in ("s3fs", "moto", "flask"):
+        pytest.importorskip(name, reason=f"{name} is not installed: pip install 's3fs' 'moto[server]'")
+    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p"]
+    for name, value in (("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "x"), ("DEFAULT_REGION", "us-east-1")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with _running(lambda port: [*words, str(port)], "http://127.0.0.1:{port}") as running:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", running.url)
+        Files("s3://symshape-test/x")._files.mkdir("symshape-test")
+        yield running
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # botocore's
+def test_s3(bucket: _Server, tmp_path: Path) -> None:
+    url = "s3://symshape-test/store"
+    _two_machines(url, tmp_path)
+    one, two = (_shared(url, tmp_path, name, wait=10.0) for name in ("writer", "reader"))
+    assert two.digests(ADDRESS) == []
+    digest = one.write(ADDRESS, b"{later")
+    assert one.flush()
+    assert two.digests(ADDRESS) == [digest]  # no list of files is remembered
+    assert two.read(ADDRESS, digest) == b"{later"
+    bucket.process.kill()
+    bucket.process.wait()
+    _bounded(_shared(url, tmp_path, "dead", wait=0.5))
 
 
 class _Silent:

@@ -1,0 +1,371 @@
+"""A store made before it is needed: every program that recorded traffic, or all that was declared, asks for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from guards.sets.sources import IntArg, Size, Source
+from symshape import events
+from symshape.calls.arguments import INT_KEY, Call, TensorKey, layout_of, sources_of, take_apart
+from symshape.calls.policies import Dynamic, policies
+from symshape.dims import Dim, Policy
+from symshape.errors import InputError, MissError, SymShapeError
+from symshape.exploring.html import table_html
+from symshape.exploring.plain_text import table_text
+from symshape.exploring.progress import progress_bar
+from symshape.exploring.tables import Table
+from symshape.frontends.compile import compiled_with
+from symshape.frontends.storing import Storing
+from symshape.options import Options, options_of
+from symshape.planning.traffic import Traffic
+from symshape.store.certificates import NotCertifiable
+from symshape.store.refusals import NotStorable
+from symshape.user_code import name_of
+
+MODES: Mapping[str, Callable[[], Any]] = {
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+    "grad": torch.enable_grad,
+}
+"""By name: the mode of torch that calls are made in."""
+
+_Point = Mapping[Source, int]
+"""The integers of a call that are not those of the example."""
+
+
+@attrs.frozen
+class Unserved:
+    """A call that the store does not serve.
+
+    Attributes:
+        mode: of torch.
+        sizes: by name of their ``Dim``, or by where they are read.
+        reason: a sentence.
+    """
+
+    mode: str
+    sizes: Mapping[str, int]
+    reason: str
+
+
+@attrs.frozen
+class Proof:
+    """Whether the store serves all sizes that were declared, in one mode of torch.
+
+    Attributes:
+        mode: of torch.
+        closed: True with a proof, False with sizes that no entry serves, None where neither was found.
+        contract: what was declared, in words.
+        missing: such sizes, by name of their ``Dim`` or by where they are read.
+        reason: a sentence.
+    """
+
+    mode: str
+    closed: bool | None
+    contract: str
+    missing: Mapping[str, int]
+    reason: str
+
+
+@attrs.frozen
+class Baked:
+    """What came of :func:`bake`.
+
+    Attributes:
+        function: the name of what was baked.
+        store: where.
+        asked: how many calls the traffic asked for, different sizes and modes counted once.
+        traced: programs that were traced; the others were there.
+        added: sizes beyond the traffic that were traced to close the store.
+        unserved: calls that the store does not serve.
+        proofs: for each mode, whether all that was declared is served.
+    """
+
+    function: str
+    store: str
+    asked: int
+    traced: int
+    added: tuple[Mapping[str, int], ...]
+    unserved: tuple[Unserved, ...]
+    proofs: tuple[Proof, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every call that was asked for is served."""
+        return not self.unserved
+
+    @property
+    def closed(self) -> bool:
+        """Whether all that was declared is, in every mode: no call of such sizes can miss."""
+        return bool(self.proofs) and all(each.closed for each in self.proofs)
+
+    def table(self) -> Table:
+        """A row for each thing that a person wants to know."""
+        rows = [("calls served", f"{self.asked - len(self.unserved)} of {self.asked}"), ("traced", str(self.traced))]
+        rows += [("traced to close it", _shown(each)) for each in self.added]
+        rows += [("not served", f"{_shown(each.sizes)} ({each.mode}): {each.reason}") for each in self.unserved]
+        for each in self.proofs:
+            rows.append((f"closed for {each.mode}", f"{_answer(each.closed)}: {each.reason} ({each.contract})"))
+        return Table(f"{self.function} in {self.store}", ("what", "which"), tuple(rows))
+
+    def __str__(self) -> str:
+        return table_text(self.table())
+
+    def _repr_html_(self) -> str:
+        return table_html(self.table())
+
+
+def bake(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic: Dynamic = None,
+    traffic: Traffic | None = None,
+    store: Any = True,
+    modes: Sequence[str] = ("no_grad",),
+    certify: bool = False,
+    most: int = 64,
+    options: Options | Mapping[str, Any] | None = None,
+    progress: bool = False,
+) -> Baked:
+    """Traces and stores every program that calls will ask for, so that a process that serves them traces nothing.
+
+    Nothing runs: calls are an example's with other sizes.  What was stored is then looked up as another process would.
+    Where ``dynamic`` declares sizes (:class:`symshape.Dim`), a proof says whether a call of such sizes can miss; it is
+    kept in the store, and proven again by ``compile(fn, store=..., options={"on_miss": "error"})``.
+
+    Args:
+        fn: a function or a module, as it will be compiled.
+        args: of an example call; tensors whose sizes vary are contiguous.
+        kwargs: of the example call.
+        dynamic: as ``symshape.compile`` will be given: programs are found again only by the same one.
+        traffic: which sizes come, by the names that ``dynamic`` gives them; the example's alone if not given.
+        store: a folder, ``True`` for this user's, or a store.
+        modes: the modes of torch that calls will be made in: ``no_grad``, ``inference``, ``grad``.
+        certify: also traces what is declared and not served, until the proof succeeds.
+        most: entries that may be traced.
+        options: as ``symshape.compile`` will be given.
+        progress: shows a bar (with the extra ``cli``).
+
+    Raises:
+        InputError: the traffic has a size that ``dynamic`` does not name, a mode is unknown, or the example's unfit.
+        DimError, ConstraintViolation: ``dynamic`` does not fit the example or the program.
+
+    >>> import tempfile, torch, symshape
+    >>> def halves(x):
+    ...     return x.view(2, -1) if x.shape[0] % 2 == 0 else x[1:].view(2, -1)
+    >>> traffic = symshape.Traffic.of([4, 6], ("n",))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     words = {"dynamic": {"x": {0: symshape.Dim("n", min=2, max=64)}}, "store": folder}
+    ...     baked = symshape.bake(halves, (torch.ones(4),), traffic=traffic, **words)
+    ...     closed = symshape.bake(halves, (torch.ones(4),), traffic=traffic, certify=True, **words)
+    >>> baked.complete, baked.closed, baked.traced, baked.proofs[0].missing["n"] % 2
+    (True, False, 1, 1)
+    >>> closed.closed, closed.traced
+    (True, 1)
+    """
+    unknown = [each for each in modes if each not in MODES]
+    if unknown or not modes:
+        raise InputError(f"modes are some of {', '.join(MODES)}, not {unknown[0] if unknown else 'none'!r}")
+    chosen = attrs.evolve(options_of(options), store=store)
+    example = take_apart(fn, tuple(args), dict(kwargs or {}))
+    baking = _Baking(fn, chosen, dynamic, example, most)
+    points = baking.points(traffic)
+    work = [(mode, point) for mode in modes for point in points]
+    with baking.reasons_noted(), progress_bar("baking", len(work), shown=progress) as step:
+        for mode, point in work:
+            step(_shown(baking.named(point)))
+            baking.trace(mode, point)
+        proofs = [baking.prove(mode, certify) for mode in modes]
+    unserved = baking.unserved(work)
+    return Baked(name_of(fn), str(store), len(work), baking.traced, tuple(baking.added), unserved, tuple(proofs))
+
+
+class _Baking:
+    """One store in the making."""
+
+    def __init__(self, fn: Any, options: Options, dynamic: Dynamic, example: Call, most: int) -> None:
+        if example.has_records:
+            raise InputError(
+                "a call that is given an object which is taken apart (a cache of a model) cannot be stored"
+            )
+        self._fn, self._options, self._dynamic = fn, attrs.evolve(options, on_miss="trace"), dynamic
+        self._example, self._most = example, most
+        self._policies = policies(fn, example, dynamic, Policy.STATIC)
+        self._failed: dict[tuple[str, frozenset[tuple[Source, int]]], str] = {}
+        self._not_stored = ""
+        self._compiled = self._fresh(self._options)
+        self.added: list[Mapping[str, int]] = []
+
+    def _fresh(self, options: Options) -> Storing:
+        made = compiled_with(options)(self._fn, self._dynamic, "eager", options, fullgraph=True)
+        assert isinstance(made, Storing)
+        return made
+
+    @property
+    def traced(self) -> int:
+        """How many programs were traced."""
+        return self._compiled.stats().traces
+
+    @contextlib.contextmanager
+    def reasons_noted(self) -> Iterator[None]:
+        """While it lasts, why a program cannot be stored is noted."""
+
+        def hear(event: events.Event) -> None:
+            if isinstance(event, events.NotStored) and event.function == name_of(self._fn):
+                self._not_stored = event.reason
+
+        unsubscribe = events.subscribe(hear)
+        try:
+            yield
+        finally:
+            unsubscribe()
+
+    # -- sizes
+    def points(self, traffic: Traffic | None) -> list[_Point]:
+        """The calls that traffic asks for, what came most often first.
+
+        Raises:
+            InputError: it has sizes that nobody named.
+        """
+        if traffic is None:
+            return [{}]
+        places = self._places()
+        unknown = [name for name in traffic.symbols if name not in places]
+        if unknown:
+            raise InputError(
+                f"the traffic has sizes of {unknown[0]!r}, but dynamic names {', '.join(places) or 'none'}: "
+                f"name one so (a Dim; on the command line --dynamic ARG.DIM={unknown[0]})"
+            )
+        counts = sorted(traffic.counts.items(), key=lambda item: -item[1])
+        return [
+            {source: size for name, size in zip(traffic.symbols, point, strict=True) for source in places[name]}
+            for point, _ in counts
+        ]
+
+    def _places(self) -> dict[str, list[Source]]:
+        found: dict[str, list[Source]] = {}
+        for source, policy in self._policies.items():
+            if isinstance(policy, Dim):
+                found.setdefault(policy.name, []).append(source)
+        return found
+
+    def named(self, point: _Point) -> dict[str, int]:
+        """Sizes by the names that their user gave them; those of the example that vary, too."""
+        found = {}
+        for source in sources_of(self._example):
+            policy = self._policies.get(source, Policy.STATIC)
+            if source in point:
+                found[policy.name if isinstance(policy, Dim) else source.text()] = point[source]
+        return found
+
+    def _call(self, point: _Point) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the example with other sizes.
+
+        Raises:
+            InputError: a tensor is not contiguous, or there is no memory for one.
+        """
+        call = self._example
+        leaves: list[Any] = []
+        for position, (leaf, key, path) in enumerate(zip(call.leaves, call.keys, call.paths, strict=True)):
+            if call.duplicates[position] != position:
+                leaves.append(leaves[call.duplicates[position]])
+            elif isinstance(key, TensorKey):
+                shape = tuple(point.get(Size(path, dim), size) for dim, size in enumerate(leaf.shape))
+                leaves.append(_resized(leaf, key, shape, path))
+            else:
+                leaves.append(point.get(IntArg(path), leaf) if key is INT_KEY else leaf)
+        args, kwargs, _ = call.nest(leaves)
+        return tuple(args), dict(kwargs)
+
+    # -- programs
+    def trace(self, mode: str, point: _Point) -> bool:
+        """A program for a call, stored; answers whether there is one."""
+        try:
+            args, kwargs = self._call(point)
+            with MODES[mode]():
+                self._compiled.ensure(args, kwargs)
+        except SymShapeError as error:
+            self._failed[mode, frozenset(point.items())] = str(error).partition("\n")[0]
+            return False
+        return True
+
+    def _why(self, mode: str, point: _Point, otherwise: str) -> str:
+        """Why there is no entry for a call."""
+        found = self._failed.get((mode, frozenset(point.items())))
+        return found or (f"a program cannot be kept: {self._not_stored}" if self._not_stored else otherwise)
+
+    def prove(self, mode: str, close: bool) -> Proof:
+        """Whether all that was declared is served; if asked, what is not is traced first."""
+        tried: set[frozenset[tuple[Source, int]]] = set()
+        while True:
+            try:
+                args, kwargs = self._call({})
+                with MODES[mode]():
+                    record, proof = self._compiled.certify(take_apart(self._fn, args, kwargs), self._policies)
+            except (NotCertifiable, NotStorable, OSError) as error:
+                return Proof(mode, None, "", {}, f"not known: {error}")
+            missing = {} if proof.counterexample is None else record.point(proof.counterexample)
+            point = {each: missing[each.text()] for each in self._varying() if each.text() in missing}
+            named, reason = self.named(point), proof.reason
+            if proof.covered is False:
+                reason = f"no entry serves {_shown(named)}"
+                if close and self.traced >= self._most:
+                    reason += f"; {self.traced} programs were traced, and most={self._most}"
+                elif close and frozenset(point.items()) not in tried and self.trace(mode, point):
+                    tried.add(frozenset(point.items()))
+                    self.added.append(named)
+                    continue
+                elif close:
+                    why = self._why(mode, point, "the program traced for them is not for them")
+                    reason += f": {why}; if no such call comes, declare a narrower Dim"
+            return Proof(mode, proof.covered, record.text(), named, reason)
+
+    def _varying(self) -> Iterable[Source]:
+        return (
+            each for each in sources_of(self._example) if self._policies.get(each, Policy.STATIC) is not Policy.STATIC
+        )
+
+    def unserved(self, work: Sequence[tuple[str, _Point]]) -> tuple[Unserved, ...]:
+        """The calls that another process would miss, looked up as it would."""
+        reader = self._fresh(attrs.evolve(self._options, on_miss="error"))
+        found = []
+        for mode, point in work:
+            try:
+                args, kwargs = self._call(point)
+                with MODES[mode]():
+                    reader.ensure(args, kwargs)
+            except MissError as error:
+                found.append(Unserved(mode, self.named(point), self._why(mode, point, str(error))))
+            except SymShapeError as error:
+                found.append(Unserved(mode, self.named(point), str(error).partition("\n")[0]))
+        return tuple(found)
+
+
+def _resized(tensor: torch.Tensor, key: TensorKey, shape: tuple[int, ...], path: str) -> torch.Tensor:
+    """A tensor like one of the example's; its values are never looked at."""
+    if shape == tuple(tensor.shape):
+        return tensor
+    if layout_of(tensor) != "contiguous":
+        raise InputError(f"{path} is not contiguous in the example call, so there is no telling its strides at {shape}")
+    try:
+        made = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+    except RuntimeError as error:
+        raise InputError(f"{path} of sizes {shape} cannot be made here: {str(error).partition(chr(10))[0]}") from error
+    if key.kind is torch.nn.Parameter:
+        return torch.nn.Parameter(made, requires_grad=key.requires_grad)
+    return made.requires_grad_(key.requires_grad)
+
+
+def _shown(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items()) or "the example's sizes"
+
+
+def _answer(closed: bool | None) -> str:
+    return "not known" if closed is None else "yes" if closed else "no"

@@ -1,0 +1,232 @@
+"""Closed stores: the proof that stored entries serve all sizes that a caller declared, kept beside them.
+
+A certificate says which sizes were declared (ranges, multiples, equal ones; all other integers as in the example call)
+and which entries serve them.  It is never believed: whoever reads one proves it again, from the entries that are there.
+It is about sizes: a call whose state, dtypes or modes are others than the entries' may miss all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from guards.domains.interval_arithmetic import Pair
+from guards.errors import GuardsError
+from guards.sets.coverage import Certificate, certify
+from guards.sets.guard_set import GuardSet
+from guards.sets.serialize import from_json as guards_from_json
+from guards.sets.serialize import to_json as guards_to_json
+from guards.sets.sources import Size, Source, StorageOffset, Stride
+from guards.terms import arithmetic, boolean, division
+from guards.terms.term import Term
+from symshape.dims import Dim, Policy
+from symshape.graph.program import Slot, limits_of, slot_guards, slot_names
+from symshape.store.constants import Json, fields_of, list_of, text_of
+from symshape.store.disk import CERTIFICATE, DiskStore, Kept
+from symshape.store.entry_format import Read, digest_of, parsed_json, read_header
+from symshape.store.graph_reading import guard_set
+from symshape.store.graph_writing import guards_text
+from symshape.store.refusals import EntryError
+
+FORMAT, VERSION = "symshape certificate", 1
+_HEADER = ("format", "version", "function", "address", "structure")
+_BODY = ("sources", "contract", "entries")
+_MOST_ENTRIES = 4096
+
+
+class NotCertifiable(Exception):
+    """What was declared cannot be put into conditions on integers; the message says what of it."""
+
+
+@attrs.frozen(eq=False)
+class Record:
+    """One certificate, as it was written: a claim.
+
+    Attributes:
+        function: the name of what was traced.
+        address: where its entries are.
+        structure: of the calls, as entries have it.
+        sources: where the integers ``v0, v1, …`` of such a call are read.
+        contract: what was declared of them.
+        entries: the digests of the entries that serve them.
+    """
+
+    function: str
+    address: str
+    structure: Json
+    sources: tuple[Source, ...]
+    contract: GuardSet
+    entries: tuple[str, ...]
+
+    def text(self) -> str:
+        """What was declared, in the caller's words."""
+        names = {name: each.text() for name, each in zip(slot_names(len(self.sources)), self.sources, strict=True)}
+        return ", ".join(guard.text(names) for guard in self.contract.conditions) or "all sizes"
+
+    def point(self, values: Mapping[str, int]) -> dict[str, int]:
+        """Values of ``v0, v1, …`` by where they are read."""
+        names = slot_names(len(self.sources))
+        return {each.text(): values[name] for name, each in zip(names, self.sources, strict=True) if name in values}
+
+
+def contract_of(sources: Sequence[Source], values: Sequence[int], policies: Mapping[Source, Dim | Policy]) -> GuardSet:
+    """What policies admit of the integers of a call, over ``v0, v1, …``; static ones are those of the example.
+
+    Args:
+        sources: where the integers are read.
+        values: in the example call.
+        policies: what was declared.
+
+    Raises:
+        NotCertifiable: a tensor whose sizes vary is not contiguous in the example, so its strides are no sizes.
+
+    >>> found = contract_of([Size("x", 0), Size("x", 1)], [4, 8], {Size("x", 0): Dim("n", min=2, multiple_of=2)})
+    >>> print(found)
+    v0 >= 2     # declared range
+    v1 == 8     # declared range
+    v0 % 2 == 0
+    """
+    varying = {each.arg for each, policy in policies.items() if isinstance(each, Size) and not _is_static(policy)}
+    ranges: dict[str, Pair] = {}
+    conditions: list[Term] = []
+    first: dict[str, str] = {}
+    for name, source, value in zip(slot_names(len(values)), sources, values, strict=True):
+        policy = policies.get(source, Policy.STATIC)
+        if isinstance(source, (Stride, StorageOffset)) and source.arg in varying:
+            raise NotCertifiable(f"{source.arg} is not contiguous in the example call: give one that is")
+        if _is_static(policy):
+            ranges[name] = (value, value)
+        elif isinstance(policy, Dim):
+            ranges[name] = (policy.min, policy.max)
+            symbol = arithmetic.symbol(name)
+            if policy.multiple_of > 1:
+                conditions.append(boolean.eq(division.mod(symbol, policy.multiple_of), 0))
+            other = first.setdefault(policy.name, name)
+            if other != name:
+                conditions.append(boolean.eq(symbol, arithmetic.symbol(other)))
+        else:
+            ranges[name] = limits_of(source)
+    return GuardSet(conditions, ranges=ranges)
+
+
+def _is_static(policy: Dim | Policy) -> bool:
+    return (policy.policy if isinstance(policy, Dim) else policy) is Policy.STATIC
+
+
+# -- the proof
+
+
+def entries_for(store: DiskStore, address: str, structure: Json) -> dict[str, Read]:
+    """The entries that are there, and whole, for calls of a structure, by digest."""
+    found = {}
+    for digest in store.digests(address):
+        try:
+            stored = read_header(store.read(address, digest), digest)
+            if stored.header["address"] == address and stored.header["structure"] == structure:
+                found[digest] = Read(stored)
+        except (EntryError, OSError):  # who looks an entry up is told
+            continue
+    return found
+
+
+def certified(contract: GuardSet, sources: Sequence[Source], entries: Iterable[Read]) -> Certificate:
+    """Whether entries serve all that the contract admits: proven from what they say themselves."""
+    sets = []
+    for entry in entries:
+        if len(entry.slots) == len(sources):
+            slots = [Slot(source, term) for source, term in zip(sources, entry.slots, strict=True)]
+            sets.append(slot_guards(slots, GuardSet(entry.guards.conditions)))
+    return certify(contract, sets)
+
+
+def proven_again(store: DiskStore, record: Record) -> Certificate:
+    """The proof of a certificate, made anew from the entries that are there now."""
+    entries = entries_for(store, record.address, record.structure)
+    return certified(record.contract, record.sources, entries.values())
+
+
+def why_not(store: DiskStore, record: Record, proof: Certificate) -> str:
+    """Why a certificate does not hold, in a sentence without an end: the sizes, and the entries that are gone."""
+    gone = [each[:12] for each in record.entries if each not in store.digests(record.address)]
+    missing = {} if proof.counterexample is None else record.point(proof.counterexample)
+    sizes = ", ".join(f"{name} = {value}" for name, value in missing.items())
+    why = f"no entry serves {sizes}, of {record.text()}" if sizes else proof.reason
+    return f"{why} (gone: entry {', '.join(gone)})" if gone else why
+
+
+# -- as a file
+
+
+def to_bytes(record: Record) -> bytes:
+    """A certificate as a file: two lines, as of an entry."""
+    names = slot_names(len(record.sources))
+    header = dict(zip(_HEADER, (FORMAT, VERSION, record.function, record.address, record.structure), strict=True))
+    body = {
+        "sources": guards_to_json(dict(zip(names, record.sources, strict=True)), indent=None),
+        "contract": guards_text(record.contract),
+        "entries": list(record.entries),
+    }
+    lines = [json.dumps(each, separators=(",", ":"), allow_nan=False) for each in (header, body)]
+    return "\n".join((*lines, "")).encode()
+
+
+def is_certificate(header: bytes) -> bool:
+    """Whether a file that begins with this line says that it is a certificate."""
+    return header.startswith(json.dumps({"format": FORMAT}, separators=(",", ":"))[:-1].encode())
+
+
+def from_bytes(content: bytes) -> Record:
+    """The certificate in a file.
+
+    Raises:
+        EntryError: it is none.
+    """
+    lines = content.split(b"\n")
+    if len(lines) != 3 or lines[2]:
+        raise EntryError("the file is damaged: a certificate has two lines")
+    form, version, function, address, structure = fields_of(parsed_json(lines[0]), *_HEADER)
+    if form != FORMAT or version != VERSION:
+        raise EntryError(f"no certificate of version {VERSION}")
+    sources, contract, entries = fields_of(parsed_json(lines[1]), *_BODY)
+    read = _sources(sources)
+    found = guard_set(contract)
+    if not found.ranges.keys() <= set(slot_names(len(read))):
+        raise EntryError("a certificate of integers that a call does not have")
+    digests = tuple(text_of(each, 64) for each in list_of(entries, _MOST_ENTRIES))
+    return Record(text_of(function), text_of(address, 32), structure, read, found, digests)
+
+
+def _sources(data: Json) -> tuple[Source, ...]:
+    try:
+        read = guards_from_json(text_of(data, 1 << 24), "sources")
+    except GuardsError as error:
+        raise EntryError(f"sources that are wrong: {error}") from error
+    assert isinstance(read, dict)
+    if list(read) != list(slot_names(len(read))):
+        raise EntryError("a certificate has sources of v0, v1, …")
+    return tuple(read.values())
+
+
+def keep(store: DiskStore, record: Record) -> str:
+    """Writes a certificate; answers its name.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    return store.write(record.address, to_bytes(record), CERTIFICATE)
+
+
+def records(store: DiskStore, address: str | None = None) -> Iterator[tuple[Kept, Record | EntryError]]:
+    """The certificates of a store, or of one of its addresses, each with what is wrong with it if it is none."""
+    for kept in store.all(CERTIFICATE):
+        if address is not None and kept.address != address:
+            continue
+        try:
+            content = store.read(kept.address, kept.digest, CERTIFICATE)
+            record = from_bytes(content)
+            wrong = record.address != kept.address or digest_of(content) != kept.digest
+            yield kept, EntryError("the file is damaged, or of another address") if wrong else record
+        except (EntryError, OSError) as error:
+            yield kept, error if isinstance(error, EntryError) else EntryError(str(error))
