@@ -34,13 +34,6 @@ def _attention_excludes_a_batch_of_one() -> bool:
     return any("!= 1" in text or ">= 2" in text for text in _guards(F.scaled_dot_product_attention, q, q, q, mask))
 
 
-def _float_arguments_are_constants() -> bool:
-    scale = symshape.compile(lambda x, factor: x * factor)
-    for factor in (0.5, 0.25, 0.125):
-        scale(torch.ones(2), factor)
-    return bool(scale.stats().traces == 3)
-
-
 def _exclusions_are_not_merged() -> bool:
     def f(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.size(0) != 0 and x.size(0) != 1 else x
@@ -67,11 +60,6 @@ GAPS = (
         "int(tensor) is refused",
         "Python's int takes nothing but a plain number; tensor.item() gives an unknown integer to compute with",
         lambda: _is_refused(lambda x: x * int((x > 0).sum()), symshape.DataDependentError),
-    ),
-    Gap(
-        "a floating-point argument is a constant",
-        "guards are about integers; a float that changes is better passed as a tensor",
-        _float_arguments_are_constants,
     ),
     Gap(
         "s0 != 0 and s0 != 1 are not merged into s0 >= 2",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 import re
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -115,6 +116,11 @@ def _wrong_entry() -> None:
     compiled(torch.ones(8))
 
 
+def _missed() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        symshape.compile(larger, store=folder, options=symshape.Options(on_miss="error"))(torch.ones(8))
+
+
 def _fallen_back() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", symshape.FallbackWarning)
@@ -151,6 +157,7 @@ FAILING: dict[str, Callable[[], object]] = {
     "symshape.DimError": lambda: symshape.trace(halve, torch.ones(8), dynamic={"y": {0: Dim("n")}}),
     "symshape.UnsupportedError": lambda: symshape.trace(to_numpy, torch.ones(8)),
     "symshape.InternalError": _defect,
+    "symshape.MissError": _missed,
     "symshape.RankError": lambda: symshape.compile(larger, fullgraph=True, store=Ranks())(torch.ones(8)),
     "symshape.ProgramError": lambda: symshape.trace(halve, torch.ones(9)),
     "symshape.ConstraintViolation": lambda: symshape.trace(fixed, torch.ones(8), dynamic={"x": {0: Dim("n")}}),
