@@ -23,7 +23,7 @@ import torch
 
 import symshape
 from tests.bench.bench_state import WARM, _gpt2, _llama, _resnet
-from tests.bench.report import NotHere, Report, against_parser
+from tests.bench.report import NotHere, Report
 from tests.bench.timing import measure_together
 
 HERE = Path(__file__).resolve()
@@ -160,6 +160,8 @@ def against_eager(report: Report, smoke: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> Report:
     """Measures this checkout, and another one where it is given."""
+    from tests.bench.report import against_parser  # which an older checkout, that a round imports, need not have
+
     args = against_parser(__doc__).parse_args(argv)
     try:
         import transformers

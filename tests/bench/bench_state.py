@@ -29,7 +29,7 @@ from torch import nn
 
 import symshape
 from symshape.calls.call_key import read
-from tests.bench.report import NotHere, Report, against_parser
+from tests.bench.report import NotHere, Report
 from tests.bench.timing import measure_together
 
 HERE = Path(__file__).resolve()
@@ -139,6 +139,8 @@ def measure_round(smoke: bool) -> dict[str, list[float]]:
 
 def main(argv: Sequence[str] | None = None) -> Report:
     """Measures this checkout, and another one where it is given."""
+    from tests.bench.report import against_parser  # which an older checkout, that a round imports, need not have
+
     args = against_parser(__doc__).parse_args(argv)
     try:
         import transformers
