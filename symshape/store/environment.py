@@ -17,6 +17,7 @@ import torch
 import guards
 import meta_fns
 from symshape import options
+from symshape.tracing.state.flags import matmul_precision
 
 _TRUSTED = ("numpy", "sympy", "mpmath", "z3-solver")
 """Libraries whose code a recording takes to stay (``tracing/state/trusted.py``), so that only their versions tell."""
@@ -57,7 +58,7 @@ def _flags() -> list[Any]:
             cuda.cudnn_sdp_enabled(),
         ),
         *(bool(cudnn.enabled), bool(mkldnn.enabled)),
-        *(torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()),
+        *(torch.are_deterministic_algorithms_enabled(), matmul_precision()),
         torch.backends.mha.get_fastpath_enabled(),
     ]
 

@@ -9,13 +9,11 @@ import types
 from contextvars import ContextVar
 from typing import Any
 
-import torch
-
 from symshape.store.refusals import NotStorable
 from symshape.tracing.state import direct, lookups
+from symshape.tracing.state.flags import FLAGS
 from symshape.tracing.state.loads import decimal_context
 from symshape.tracing.state.places import Answer, Attribute, Keys, Place, WeakAttribute
-from symshape.tracing.state.substitutes import FLAGS
 
 Step = tuple[str, Any]
 """A kind of step, and its key: see :mod:`symshape.store.reaching`."""
@@ -70,7 +68,6 @@ def _of_answer(place: Answer) -> tuple[Any, Step]:
             return bound, ("context", None)
     if question is decimal_context:
         return None, ("decimal", None)
-    name = getattr(question, "__name__", "")
-    if name in FLAGS and getattr(torch, name) is question:
-        return None, ("flag", name)
+    if FLAGS.get(place.name) is question:
+        return None, ("flag", place.name)
     raise NotStorable(f"{place.name}, an answer that only this process can give")

@@ -19,10 +19,10 @@ import torch
 
 from symshape.store.refusals import Differs
 from symshape.tracing.state import lookups, trusted
+from symshape.tracing.state.flags import FLAGS
 from symshape.tracing.state.loads import decimal_context
 from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Keys, WeakAttribute, items_of
 from symshape.tracing.state.places import Place as Noted
-from symshape.tracing.state.substitutes import FLAGS
 
 
 class Roots:
@@ -124,7 +124,7 @@ def _flag_of_module(owner: Any, key: Any) -> Any:
 
 
 def _flag(_: Any, key: Any) -> Any:
-    return getattr(torch, key)() if key in FLAGS else MISSING
+    return FLAGS[key]() if key in FLAGS else MISSING
 
 
 def _environment(_: Any, key: Any) -> Any:
@@ -212,7 +212,7 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
         _flag_of_module,
         lambda o, key, v, name: Answer(functools.partial(getattr, o, key, MISSING), v, name, key),
     ),
-    "flag": (_flag, lambda o, key, v, name: Answer(getattr(torch, key), v, name)),
+    "flag": (_flag, lambda o, key, v, name: Answer(FLAGS[key], v, name)),
     "environment": (_environment, lambda o, key, v, name: Answer(functools.partial(os.environ.get, key), v, name)),
     "context": (_context, lambda o, key, v, name: Answer(functools.partial(o.get, MISSING), v, name)),
     "decimal": (_decimal, lambda o, key, v, name: Answer(decimal_context, v, name)),

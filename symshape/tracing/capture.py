@@ -38,7 +38,7 @@ from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, written_by
 from symshape.tracing.record_writes import GivenRecords
 from symshape.tracing.scalar_data import ScalarData
-from symshape.tracing.state import side_effects
+from symshape.tracing.state import flags, side_effects
 from symshape.tracing.state.changes import Changes, items_but, may_grow, variables_read, where_of
 from symshape.tracing.state.given import Given
 from symshape.tracing.state.gradients import Gradients
@@ -247,7 +247,7 @@ def _run(
             number_methods(),
             torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors
             TracingMode(tracer),
-            FunctionMode(tracer, gradients),
+            FunctionMode(tracer, gradients, _attends),
             gradients.accumulating(),
             texts.values(),
             left_as_they_are(problems),
@@ -271,6 +271,11 @@ def _run(
     side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)
     return outcome, changes[0]
+
+
+def _attends(device: torch.device) -> None:
+    """Fused attention is about to choose a kernel, by flags that later calls are asked for."""
+    tell(Recorder.ask, flags.of_attention(device))
 
 
 def _to_arguments(changes: Changes, given: Given, result: Any) -> Any:

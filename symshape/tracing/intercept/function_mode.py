@@ -229,19 +229,38 @@ _of_data = {each: data_of_sizes.maker(each) for each in (torch.tensor, torch.as_
 _handlers[torch.Tensor.new_tensor] = data_of_sizes.plain_maker(torch.Tensor.new_tensor)
 
 
+_ATTENTION = {
+    torch.nn.functional.scaled_dot_product_attention,
+    aten.scaled_dot_product_attention.default,
+    aten.scaled_dot_product_attention,
+}
 _pad_sequence: Any = torch._C._nn.pad_sequence
 
 
 class FunctionMode(TorchFunctionMode):
-    """Hands the functions above to Python and everything else to torch."""
+    """Hands the functions above to Python and everything else to torch.
 
-    def __init__(self, trace: RepeatingTrace, gradients: Gradients) -> None:
+    Args:
+        trace: what is traced.
+        gradients: of real tensors.
+        chooses: told where fused attention chooses a kernel, on tensors of which device.
+    """
+
+    def __init__(
+        self,
+        trace: RepeatingTrace,
+        gradients: Gradients,
+        chooses: Callable[[torch.device], object] = lambda device: None,
+    ) -> None:
         super().__init__()
+        self._chooses = chooses
         self._repeats = Repeats(trace)
         self._trace = trace
         self._gradients = autograd.of_real_tensors(gradients)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _ATTENTION and args and isinstance(args[0], torch.Tensor):
+            self._chooses(args[0].device)
         if func in REPEATED:
             handler = _handlers.get(func, func) if args and type(args[0]) is SymbolicTensor else func
             return self._repeats.call(func, args, kwargs, handler)
@@ -267,7 +286,7 @@ class FunctionMode(TorchFunctionMode):
 
     def __enter__(self) -> FunctionMode:
         self._attention = torch.nn.functional.scaled_dot_product_attention
-        torch.nn.functional.scaled_dot_product_attention = _with_plain_flags(self._attention)
+        torch.nn.functional.scaled_dot_product_attention = _with_plain_flags(self._attention, self._chooses)
         self._overridden = torch.overrides.has_torch_function
         torch.overrides.has_torch_function = _has_torch_function
         return super().__enter__()  # type: ignore[no-any-return]
@@ -294,10 +313,12 @@ def _has_torch_function(args: Iterable[Any]) -> bool:
     return bool(_torch_has_torch_function(args))
 
 
-def _with_plain_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_plain_flags(function: Callable[..., Any], chooses: Callable[[torch.device], object]) -> Callable[..., Any]:
     """``function`` with symbolic flags decided first (``is_causal=n > 1``): C++ refuses them before it asks a mode."""
 
     def plain(arg: Any) -> Any:
+        if isinstance(arg, torch.Tensor):
+            chooses(arg.device)  # also inside of functions whose calls no mode is told of
         return bool(arg) if type(arg) is torch.SymBool else arg
 
     return lambda *args, **kwargs: function(*map(plain, args), **{name: plain(arg) for name, arg in kwargs.items()})

@@ -193,8 +193,6 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
         recorder.place(Answer(decimal_context, decimal_context(), "the context of decimal"))
     if key == "__dict__":
         recorder.refuse(f"lists the names of the module {owner.__name__}, {NOT_TO_SEE}")
-    if key in trusted.SETTERS and owner is torch:
-        recorder.refuse(f"calls torch.{key}, which a graph would not do again; do that around the function")
     if key in attributes and str(getattr(attributes[key], "__module__", "")).startswith("symshape."):
         return  # what stands for a function of torch's while tracing
     before = recorder.namespace(owner.__name__, attributes)
@@ -374,7 +372,7 @@ def _reader_for(kind: type) -> Handler:
         return of_super
     if kind is types.FunctionType:
         return of_function
-    if kind.__module__.startswith("torch.backends."):
+    if kind.__module__.startswith("torch.backends"):
         return of_flags
     if kind.__module__.partition(".")[0] == "symshape" or (trusted.is_of_c(kind) and kind is not types.SimpleNamespace):
         return of_nothing

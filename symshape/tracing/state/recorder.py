@@ -23,6 +23,7 @@ import torch
 
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
+from symshape.tracing.state import flags
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Container, Place, WeakAttribute, same
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -111,6 +112,7 @@ class Recorder:
         memos: functions with a memo (``lru_cache``), with what it had counted, and their names.
         refusals: what was read that cannot be seen into, in words.
         asker: the file of the code that reads now.
+        flags: torch's flags as they were before the trace.
         on_generator: told of each random generator that is loaded.
         is_same: what ``is`` means.
         known: by id, what was loaded.
@@ -155,6 +157,7 @@ class Recorder:
         self.memos: list[tuple[Any, Any, str]] = []
         self.refusals: list[str] = []
         self.asker = ""
+        self.flags = flags.now()
         self.on_generator: Callable[[torch.Generator], object] = lambda _: None
         self.is_same: Callable[[Any, Any], bool] = lambda one, other: one is other
         self.known: dict[int, Any] = {}
@@ -224,6 +227,11 @@ class Recorder:
             self.seen[key] = place.owner
             if not is_symbolic(type(place.value)):
                 self.places.append(place)
+
+    def ask(self, names: Iterable[str]) -> None:
+        """Notes flags of torch's, by their names in :mod:`symshape.tracing.state.flags`."""
+        for name in names:
+            self.place(Answer(flags.FLAGS[name], self.flags[name], name))
 
     def attribute(self, owner: Any, key: str, value: Any, name: str) -> None:
         """Notes an attribute that stands in no dictionary; an argument is not kept alive by that."""

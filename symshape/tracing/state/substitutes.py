@@ -1,8 +1,7 @@
 """Functions that a traced program means otherwise: they take symbolic numbers, or the recording must see their answer.
 
 A name of Python's or torch's that code loads while it is recorded is exchanged for the function here: for kinds of
-numbers see ``intercept/builtins``; ``getattr`` and its like read attributes by names that no code spells; flags of
-torch's are answers to questions that each call asks again.
+numbers see ``intercept/builtins``; ``getattr`` and its like read attributes by names that no code spells.
 """
 
 from __future__ import annotations
@@ -19,19 +18,6 @@ import torch
 
 from symshape.tracing.intercept.builtins import MATH, REPLACED
 from symshape.tracing.symbolic.nodes.texts import plain_print
-
-FLAGS = (
-    "are_deterministic_algorithms_enabled",
-    "is_deterministic_algorithms_warn_only_enabled",
-    "get_deterministic_debug_mode",
-    "get_float32_matmul_precision",
-    "get_num_threads",
-    "get_num_interop_threads",
-    "is_warn_always_enabled",
-    "is_anomaly_enabled",
-    "get_default_device",
-)
-"""Flags of torch's, by the names of the functions of torch that answer them."""
 
 _OPTIMISERS = f"{Path(str(torch.optim.__file__)).parent}/"
 
@@ -122,8 +108,6 @@ class Substitutes:
             id(torch.compiler.is_compiling): _is_compiling,
             id(os.environ): Environment(self.getenv, listed),
         }
-        self._flags = [getattr(torch, name) for name in FLAGS if hasattr(torch, name)]
-        self.table |= {id(each): self._asking(each) for each in self._flags}
 
     def getattr(self, owner: Any, name: str, *default: Any) -> Any:
         """``getattr``."""
@@ -172,15 +156,6 @@ class Substitutes:
         """``print``."""
         self._printed()
         plain_print(*items, **options)
-
-    def _asking(self, question: Callable[[], Any]) -> Callable[..., Any]:
-        def ask(*args: Any, **kwargs: Any) -> Any:
-            answer = question(*args, **kwargs)
-            if not args and not kwargs:
-                self._answered(question, answer, question.__name__)
-            return answer
-
-        return ask
 
     def of(self, value: Any) -> Any:
         """What code gets for a value that it loads."""

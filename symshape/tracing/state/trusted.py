@@ -87,16 +87,6 @@ _CHANGING_NAMES = frozenset(
         "decimal.localcontext _decimal.getcontext importlib.import_module importlib.reload builtins.__import__"
     )
 )
-SETTERS = frozenset(
-    words(
-        "set_num_threads set_num_interop_threads use_deterministic_algorithms set_deterministic_debug_mode "
-        "set_printoptions set_float32_matmul_precision set_warn_always set_flush_denormal set_default_device "
-        "set_default_tensor_type set_autocast_enabled set_autocast_dtype set_anomaly_enabled"
-    )
-)
-"""Functions of torch that change how it works from then on."""
-
-
 WARNING = frozenset({"warn", "warn_explicit", "filters", "simplefilter", "filterwarnings", "catch_warnings"})
 LOGGING = frozenset(
     words("debug info warning warn error critical exception log level isEnabledFor getEffectiveLevel handlers disabled")

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.state import lookups, process_groups, trusted
+from symshape.tracing.state import flags, lookups, process_groups, trusted
 from symshape.tracing.state.classes import class_as_it_is, special_methods, touch_member
 from symshape.tracing.state.instrument import instrumented, is_instrumented
 from symshape.tracing.state.loads import of_object
@@ -38,9 +38,7 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
     code = function.__code__
     if is_instrumented(code, recorder.hooks):  # made by a function that runs now
         return
-    hidden = trusted.hides(function)
-    if hidden:
-        recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}")
+    _notice(recorder, function)
     process_groups.notice(recorder, function.__module__ or "")
     if function is os.getenv:
         recorder.touch(os.environ, "os.environ")
@@ -60,6 +58,17 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
     wrapped = function.__dict__.get("__wrapped__")
     if wrapped is not None:
         recorder.touch(wrapped, name)
+
+
+def _notice(recorder: Recorder, function: Any) -> None:
+    """What a function is known to read or to change where nobody sees it."""
+    hidden = trusted.hides(function)
+    if hidden:
+        recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}")
+    refusal = flags.refusal(function)
+    if refusal:
+        recorder.refuse(refusal)
+    recorder.ask(flags.read_by(function))
 
 
 def _function_places(recorder: Recorder, function: types.FunctionType, code: types.CodeType, name: str) -> None:
@@ -98,9 +107,7 @@ def touch_c_function(recorder: Recorder, value: Any, name: str) -> None:
     """A function of C."""
     if value is warnings.warn:
         recorder.tells("warns")
-    hidden = trusted.hides(value)
-    if hidden:
-        recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}")
+    _notice(recorder, value)
     owner = getattr(value, "__self__", None)
     if owner is not None and owner is not random._inst and not isinstance(owner, (type, types.ModuleType)):
         recorder.touch(owner, name)
@@ -189,6 +196,7 @@ def touch_tensor(recorder: Recorder, value: torch.Tensor, name: str) -> None:
 
 def touch_class(recorder: Recorder, value: type, name: str) -> None:
     """A class: what making an object of it runs."""
+    recorder.ask(flags.of_class(value))
     if trusted.is_machinery(value.__module__):
         return
     of_autograd = issubclass(value, torch.autograd.Function)
@@ -227,6 +235,7 @@ def touch_hidden(recorder: Recorder, value: Any, name: str) -> None:
 
 def touch_object(recorder: Recorder, value: Any, name: str) -> None:
     """An object of a class of Python's."""
+    recorder.ask(flags.of_class(type(value)))
     touch_instance(recorder, value, name)
     attributes = lookups.attributes_of(value)
     if attributes is not None and trusted.is_whole(type(value)):

@@ -55,13 +55,6 @@ def test_the_answers_are_pythons() -> None:
     assert told.listed == [thing]
 
 
-def test_flags_of_torch_are_questions() -> None:
-    told = Told()
-    assert told.of(torch.get_num_threads)() == torch.get_num_threads()
-    assert told.of(torch.is_anomaly_enabled)() is False
-    assert told.answered == [("get_num_threads", True), ("is_anomaly_enabled", True)]
-
-
 def test_what_is_no_substitute_stays_itself() -> None:
     told = Told()
     for value in (3, torch.add, sum, None):

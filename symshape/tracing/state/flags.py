@@ -1,0 +1,116 @@
+"""Flags of torch's that functions answer and set, wherever in torch these stand.
+
+What a program reads of them later calls ask again; the same where torch chooses by flags among kernels that stay in
+the graph.  A function is known by itself, not by the name by which a program comes to it.  Functions that set a flag
+are refused.  (Flags that are attributes, those of ``torch.backends``, are looked after where attributes are read.)
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+import torch.backends.mha  # which torch does not import by itself
+
+Question = Callable[[], Any]
+
+
+def priorities_of_attention() -> str:
+    """The order in which fused attention tries its kernels."""
+    return str(torch._C._get_sdp_priority_order())
+
+
+def matmul_precision() -> str:
+    """``torch.get_float32_matmul_precision``, which fails where its newer sisters were used."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return "set for each backend"
+
+
+def validation_of_distributions() -> bool:
+    """Whether distributions look at their arguments, if they are not told."""
+    return bool(torch.distributions.Distribution._validate_args)
+
+
+_ANSWERS = {
+    "": "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled get_num_threads "
+    "get_deterministic_debug_mode get_num_interop_threads is_warn_always_enabled is_anomaly_enabled "
+    "is_anomaly_check_nan_enabled get_default_device",
+    "autograd.": "is_view_replay_enabled forward_ad._is_fwd_grad_enabled",
+    "backends.": "mha.get_fastpath_enabled cuda.flash_sdp_enabled cuda.mem_efficient_sdp_enabled cuda.math_sdp_enabled "
+    "cuda.cudnn_sdp_enabled cuda.fp16_bf16_reduction_math_sdp_allowed",
+    "__future__.": "get_swap_module_params_on_conversion get_overwrite_module_params_on_conversion",
+    "_C.": "_get_flash_sdp_enabled _get_mem_efficient_sdp_enabled _get_math_sdp_enabled _get_cudnn_sdp_enabled",
+}
+_SETS = {
+    "": "set_num_threads set_num_interop_threads use_deterministic_algorithms set_deterministic_debug_mode "
+    "set_printoptions set_float32_matmul_precision set_warn_always set_flush_denormal set_default_device "
+    "set_default_tensor_type set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled set_anomaly_enabled",
+    "backends.": "mha.set_fastpath_enabled mkldnn.set_flags cudnn.set_flags cuda.enable_flash_sdp cuda.enable_math_sdp "
+    "cuda.enable_mem_efficient_sdp cuda.enable_cudnn_sdp cuda.allow_fp16_bf16_reduction_math_sdp",
+    "__future__.": "set_swap_module_params_on_conversion set_overwrite_module_params_on_conversion",
+}
+_CHANGED_BY_TRACES = {"": "is_autocast_cache_enabled", "autograd.": "is_multithreading_enabled"}
+
+
+def _found(names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """The functions of torch with these names, by what stands before them, that this version has."""
+    for name in [f"{before}{name}" for before, several in names.items() for name in several.split()]:
+        try:
+            yield name, operator.attrgetter(name)(torch)
+        except AttributeError:
+            continue
+
+
+_read = dict(_found(_ANSWERS))
+_AUTOCAST = {f"get_autocast_dtype of {kind}": partial(torch.get_autocast_dtype, kind) for kind in ("cpu", "cuda")}
+_OWN = {each.__name__: each for each in (priorities_of_attention, matmul_precision, validation_of_distributions)}
+FLAGS: Mapping[str, Question] = {**_read, **_AUTOCAST, **_OWN}
+"""The questions, by name: nothing that warns or takes long."""
+_names: dict[int, tuple[str, ...]] = {
+    **{id(function): (name,) for name, function in _read.items()},
+    id(torch.get_autocast_dtype): tuple(_AUTOCAST),
+    id(torch.get_autocast_cpu_dtype): tuple(_AUTOCAST)[:1],
+    id(torch.get_autocast_gpu_dtype): tuple(_AUTOCAST)[1:],
+    id(torch.get_float32_matmul_precision): (matmul_precision.__name__,),
+    id(torch._C._get_sdp_priority_order): (priorities_of_attention.__name__,),
+}
+_setters = {id(function): name for name, function in _found(_SETS)}
+_changed_by_traces = {id(function): name for name, function in _found(_CHANGED_BY_TRACES)}
+_OF_ATTENTION = (
+    *("_C._get_flash_sdp_enabled", "_C._get_math_sdp_enabled"),
+    *("_C._get_mem_efficient_sdp_enabled", "_C._get_cudnn_sdp_enabled", priorities_of_attention.__name__),
+)
+
+
+def of_attention(device: torch.device) -> tuple[str, ...]:
+    """The names of the flags by which fused attention chooses its kernel: on the CPU two (``sdp_utils_cpp.cpp``)."""
+    return _OF_ATTENTION[:2] if device.type == "cpu" else _OF_ATTENTION
+
+
+def now() -> dict[str, Any]:
+    """All flags as they are."""
+    return {name: question() for name, question in FLAGS.items()}
+
+
+def of_class(kind: type) -> tuple[str, ...]:
+    """The names of the flags that the objects of a class of torch's go by."""
+    return (validation_of_distributions.__name__,) if kind.__module__.startswith("torch.distributions.") else ()
+
+
+def read_by(function: Any) -> tuple[str, ...]:
+    """The names of the flags that a function answers."""
+    return _names.get(id(function), ())
+
+
+def refusal(function: Any) -> str:
+    """What a program does that calls a function, if no trace can be made of it; nothing if empty."""
+    name = _setters.get(id(function))
+    if name is not None:
+        return f"calls torch.{name}, which a graph would not do again; do that around the function"
+    name = _changed_by_traces.get(id(function))
+    return "" if name is None else f"calls torch.{name}, which is another while a function is traced"
