@@ -6,6 +6,7 @@ from then on each call's float in it is given as a :class:`FloatLeaf`, so that o
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any
@@ -17,6 +18,10 @@ from symshape.calls.alike import digits
 
 Place = tuple[Any, ...]
 """The position or the keyword of an argument (or a variable's number), and the way to a float in it."""
+
+
+_DICTIONARIES = (dict, OrderedDict, defaultdict)
+_CONTAINERS = (tuple, list, *_DICTIONARIES)
 
 
 class FloatLeaf(torch.Tensor):
@@ -84,12 +89,12 @@ class ChangingFloats:
         kind = type(value)
         if kind is float:
             return leaf_of(value) if place in self.places else value
-        if kind not in (tuple, list, dict):
+        if kind not in _CONTAINERS:
             return value
         if id(value) not in done:  # one container in two places is one still
             items = [self._replaced(each, (*place, key), done) for key, each in _items(value)]
-            same = all(map(is_, items, value.values() if kind is dict else value))
-            done[id(value)] = value if same else dict(zip(value, items, strict=True)) if kind is dict else kind(items)
+            same = all(map(is_, items, value.values() if kind in _DICTIONARIES else value))
+            done[id(value)] = value if same else _filled(value, items)
         return done[id(value)]
 
 
@@ -99,7 +104,16 @@ def _name(variable: int) -> Any:
 
 
 def _items(container: Any) -> Iterator[tuple[Any, Any]]:
-    return iter(container.items()) if type(container) is dict else enumerate(container)
+    return iter(container.items()) if type(container) in _DICTIONARIES else enumerate(container)
+
+
+def _filled(container: Any, items: Sequence[Any]) -> Any:
+    """A container like another one, with other items in the places of its own."""
+    if type(container) not in _DICTIONARIES:
+        return type(container)(items)
+    made = container.copy()  # with its order, and what a defaultdict makes
+    made.update(zip(container, items, strict=True))
+    return made
 
 
 def _floats_in(value: Any, place: Place) -> Iterator[tuple[Place, Hashable]]:
@@ -107,6 +121,6 @@ def _floats_in(value: Any, place: Place) -> Iterator[tuple[Place, Hashable]]:
     kind = type(value)
     if kind is float:
         yield place, digits(value)
-    elif kind in (tuple, list, dict):
+    elif kind in _CONTAINERS:
         for key, each in _items(value):
             yield from _floats_in(each, (*place, key))

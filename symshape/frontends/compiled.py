@@ -75,8 +75,7 @@ class Compiled(Reports):
         self._refusals = Refusals(fn, fullgraph)
         free = None if fullgraph or dynamic is False else options.free_traces  # else every miss was asked to be traced
         self._budget = TraceBudget(fn, free, self._hits)
-        self._dynamic = dynamic
-        self._runner = runner
+        self._dynamic, self._runner = dynamic, runner
         self._options = options
         self._cache = EntryCache(options.max_entries, options.memo_size)
         memory = options.graph_memory
@@ -89,8 +88,7 @@ class Compiled(Reports):
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
         self._lock = threading.RLock()
         self._capture: Capture = capture
-        self._numbers = count()
-        self._traces, self._trace_ms = 0, 0.0
+        self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
         self._times: deque[float] = deque(maxlen=512)
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
@@ -159,7 +157,7 @@ class Compiled(Reports):
 
     def _declined(self, key: Hashable | None) -> NotServed | None:
         """Why a call with this key is not traced, if it was asked about before."""
-        return self._refusals.of_call(key) or self._budget.of_call(key)
+        return self._layout.resting(self._cache.clock) or self._refusals.of_call(key) or self._budget.of_call(key)
 
     def _run_itself(self, found: NotServed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(found, Untraced):
@@ -236,8 +234,9 @@ class Compiled(Reports):
                 if self._fullgraph and isinstance(error, SymShapeError):
                     raise
                 seconds = time.perf_counter() - start
-                found = self._refusals.add(structure, values, error, seconds, state=state[0] if state else None), False
-                self._cache.history.refused(self._cache.clock, values, found[0].first_line(), seconds)
+                new = self._refusals.add(structure, values, error, seconds, state=state[0] if state else None)
+                found = self._layout.refused(new), False
+                self._cache.history.refused(self._cache.clock, values, new.first_line(), seconds)
         if key is not None and not self._cache.admits(structure, values):
             self._refusals.remember(key, *found)
         return found[0]
@@ -370,6 +369,7 @@ class Compiled(Reports):
             self._graphs.clear()
             self._refusals.clear()
             self._budget.clear()
+            self._layout.reset()
             self._changing.learn({})
             self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
             self._times.clear()

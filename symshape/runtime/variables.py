@@ -20,6 +20,7 @@ from symshape.errors import InputError, SymShapeError, UnsupportedError
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, Slot
 from symshape.runtime.cache import Entry, EntryCache
+from symshape.runtime.refusals import Refusal
 from symshape.tracing.capture import wait_for_traces
 from symshape.tracing.mode import is_tracing
 from symshape.tracing.state.changes import changing_floats
@@ -27,6 +28,10 @@ from symshape.tracing.state.snapshot import State
 
 _TRACES = 8
 """Traces with variables before a function is asked whether it is traced at every other call."""
+
+
+_SHORTEST, _LONGEST = 64, 4096
+"""Calls that then run as they are, before any is traced again: twice as many each time."""
 
 
 class AskAgain(BaseException):
@@ -56,6 +61,8 @@ class Layout:
         self._traces = 0
         self._since = 0
         self._last: dict[str, Any] = {}
+        self._rest, self._until = _SHORTEST, 0
+        self._refusal: Refusal | None = None
 
     def __len__(self) -> int:
         return len(self.variables)
@@ -163,12 +170,32 @@ class Layout:
             return
         self._traces += 1
         if self._traces > _TRACES and 2 * self._traces > clock - self._since:
-            self._traces -= 1
+            self._traces, self._since = _TRACES - 1, self._begun_rest(clock) - 2 * _TRACES  # so that one is tried then
             name = (different or list(self._names))[0]
             raise UnsupportedError(
                 f"reads and writes {name}, which changes at every call in a way that no program can follow; "
                 "keep it in a tensor, or out of the function"
             )
+
+    def _begun_rest(self, clock: int) -> int:
+        """The number of the call with which a rest ends that begins now."""
+        self._until, self._refusal = clock + self._rest, None
+        self._rest = min(2 * self._rest, _LONGEST)
+        return self._until
+
+    def refused(self, refusal: Refusal) -> Refusal:
+        """A trace was refused, perhaps by ``check``: then this is what runs the next calls.  Answers it."""
+        self._refusal = self._refusal or refusal
+        return refusal
+
+    def reset(self) -> None:
+        """Ends a rest, and counts calls and traces from 0; the variables stay."""
+        self._rest, self._until, self._refusal = _SHORTEST, 0, None
+        self._traces = self._since = 0
+
+    def resting(self, clock: int) -> Refusal | None:
+        """What runs the call with this number, unseen, since variables change in a way that none can follow."""
+        return self._refusal if clock < self._until else None
 
 
 def _of_variables(call: Call) -> dict[str, Any]:

@@ -26,7 +26,8 @@ _OURS = (
 _STANDARD = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib")})
 _MODULES = f"{_TORCH}nn/modules/"
 _SCANS = f"{_TORCH}_higher_order_ops/associative_scan.py"  # asks sizes for their product
-_OF_TORCH_BUT_READ = (_MODULES, f"{_TORCH}nn/utils/", f"{_TORCH}optim/", _SCANS)
+_SCALER = f"{_TORCH}amp/grad_scaler.py"  # notes in dictionaries what it did with each optimiser
+_OF_TORCH_BUT_READ = (_MODULES, f"{_TORCH}nn/utils/", f"{_TORCH}optim/", _SCALER, _SCANS)
 _MACHINERY = (f"{_MODULES}module.py", f"{_MODULES}_functions.py", f"{_MODULES}lazy.py")
 _ARRAYS = re.compile(r"/(numpy|sympy|mpmath|z3|_pytest|pluggy|typeguard)/")
 
@@ -59,7 +60,7 @@ def is_of_torch(filename: str) -> bool:
 @functools.lru_cache(maxsize=4096)
 def is_machinery(name: str) -> bool:
     """Whether a module of this name is of Python or of torch: what its classes have is taken to stay."""
-    if name.startswith(("torch.nn.modules.", "torch.nn.utils.", "torch.optim.")):
+    if name.startswith(("torch.nn.modules.", "torch.nn.utils.", "torch.optim.", "torch.amp.grad_scaler")):
         return name == "torch.nn.modules.module"
     if name.partition(".")[0] in sys.stdlib_module_names or name in ("builtins", "torch") or name.startswith("torch."):
         return name != "__main__"

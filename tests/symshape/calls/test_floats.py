@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
+from typing import Any
+
+import pytest
 import torch
 
 from symshape.calls.floats import ChangingFloats, FloatLeaf, leaf_of, without_leaves
@@ -46,6 +50,23 @@ def test_what_is_given() -> None:
     assert without_leaves((args, kwargs)) == ((shared, shared, other, 3, True), {"scale": 0.3})
     assert shared == [0.1, "x"]
     assert floats.given((7, torch.ones(2)), {"scale": 1})[1] == {"scale": 1}, "an int is no float"
+
+
+@pytest.mark.parametrize("given", [OrderedDict(b=1, a=0.5), defaultdict(list, b=1, a=0.5), {"b": 1, "a": 0.5}])
+def test_dictionaries_of_every_kind(given: dict[str, Any]) -> None:
+    floats = ChangingFloats(1)
+    floats.learn((given,), {})
+    other = given.copy()
+    other["a"] = 0.75
+    floats.learn((other,), {})
+    assert floats.places == {(0, "a")}
+    (made,), _ = floats.given((given,), {})
+    assert type(made) is type(given)
+    assert type(made["a"]) is FloatLeaf
+    assert list(made) == list(given)
+    assert given["a"] == 0.5
+    if isinstance(made, defaultdict):
+        assert made["c"] == []
 
 
 def test_a_leaf_holds_every_float() -> None:

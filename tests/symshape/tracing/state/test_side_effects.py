@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -392,3 +393,32 @@ def test_a_memo_that_was_cleared_and_filled_again_is_another(maxsize: int | None
             assert torch.equal(fn(x), x + 3 * factor)
             assert torch.equal(compiled(x), x + 3 * factor)
     assert compiled.stats().hits
+
+
+def test_a_scaler_of_gradients_keeps_no_notes_of_a_trace_that_failed() -> None:
+    """What it notes of each optimiser stands in dictionaries inside of dictionaries; the step branches on data."""
+
+    def made() -> tuple[Callable[[torch.Tensor], torch.Tensor], nn.Module]:
+        model = nn.Linear(3, 3)
+        nn.init.eye_(model.weight)
+        nn.init.zeros_(model.bias)
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            optimiser.zero_grad()
+            loss = model(x).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimiser)
+            scaler.update()
+            return loss.detach()
+
+        return step, model
+
+    (step, model), (plain, expected) = made(), made()
+    compiled = symshape.compile(step)
+    for n in (2, 3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", symshape.FallbackWarning)
+            assert torch.equal(compiled(torch.ones(n, 3)), plain(torch.ones(n, 3)))
+    assert torch.equal(model.weight, expected.weight)
