@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 import attrs
 
+from symshape.errors import InputError
+
 
 @attrs.frozen
 class Event:
@@ -217,8 +219,14 @@ _subscribers: tuple[Subscriber, ...] = ()
 
 
 def subscribe(subscriber: Subscriber) -> Callable[[], None]:
-    """Calls ``subscriber`` with every event from now on; the answer, called, ends that."""
+    """Calls ``subscriber`` with every event from now on; the answer, called, ends that.
+
+    Raises:
+        InputError: it cannot be called.
+    """
     global _subscribers
+    if not callable(subscriber):
+        raise InputError(f"a subscriber is called with each event, such as print; {subscriber!r} cannot be called")
     _subscribers = (*_subscribers, subscriber)
 
     def unsubscribe() -> None:

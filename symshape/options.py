@@ -16,13 +16,20 @@ def _positive(instance: object, attribute: attrs.Attribute[Any], value: Any) -> 
 
 
 def _positive_or_none(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None:
-        _positive(instance, attribute, value)
+    if value is not None and (type(value) is not int or value < 1):
+        raise InputError(f"{attribute.name} must be a positive int, or None for no limit, not {value!r}")
 
 
 def _bytes(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not isinstance(value, str):
-        _positive(instance, attribute, value)
+    if value is not None and not isinstance(value, str) and (type(value) is not int or value < 1):
+        raise InputError(
+            f"{attribute.name} must be a positive int, an amount such as '2 GB', or None for no limit, not {value!r}"
+        )
+
+
+def _flag(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if type(value) is not bool:
+        raise InputError(f"{attribute.name} must be True or False, not {value!r}")
 
 
 def _one_of(*names: str) -> Callable[[object, attrs.Attribute[Any], Any], None]:
@@ -81,8 +88,8 @@ class Options:
         minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).
     """
 
-    specialize_zero_one: bool = False
-    duck_shape: bool = False
+    specialize_zero_one: bool = attrs.field(default=False, validator=_flag)
+    duck_shape: bool = attrs.field(default=False, validator=_flag)
     max_entries: int = attrs.field(default=1024, validator=_positive)
     free_traces: int | None = attrs.field(default=16, validator=_positive_or_none)
     memo_size: int = attrs.field(default=4096, validator=_positive)
@@ -92,11 +99,11 @@ class Options:
     )
     graph_memory: int | str | None = attrs.field(default=None, validator=_bytes)
     outputs: Literal["copy", "borrow"] = attrs.field(default="copy", validator=_one_of("copy", "borrow"))
-    check_borrowed: bool = False
+    check_borrowed: bool = attrs.field(default=False, validator=_flag)
     randomness: Literal["eager", "any"] = attrs.field(default="eager", validator=_one_of("eager", "any"))
     store: Any = False
     on_miss: Literal["trace", "error"] = attrs.field(default="trace", validator=_one_of("trace", "error"))
-    minimise_guards: bool = True
+    minimise_guards: bool = attrs.field(default=True, validator=_flag)
     verify: float = attrs.field(default=0.0, validator=_fraction)
 
 

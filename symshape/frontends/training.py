@@ -130,7 +130,7 @@ def _step(fn: Callable[..., Any], loss: Loss | None, parameters: list[torch.Tens
 
     def step(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         result = fn(*args, **kwargs)
-        found = _loss_of(result) if loss is None else loss(result)
+        found = _loss_of(result) if loss is None else _single(loss(result))
         gradients = torch.autograd.grad(found, parameters, allow_unused=True)
         return found.detach(), gradients
 
@@ -140,11 +140,20 @@ def _step(fn: Callable[..., Any], loss: Loss | None, parameters: list[torch.Tens
     return step
 
 
+def _single(found: Any) -> torch.Tensor:
+    if not isinstance(found, torch.Tensor) or any(size != 1 for size in found.shape):
+        what = _described(found, found)
+        raise InputError(f"what loss=… makes of the result ({what}) is not one number; pass loss=torch.mean, say")
+    return found
+
+
+def _described(found: Any, result: Any) -> str:
+    return f"a tensor of {found.dim()} dimensions" if isinstance(found, torch.Tensor) else type(result).__name__
+
+
 def _loss_of(result: Any) -> torch.Tensor:
     found = result if isinstance(result, torch.Tensor) else getattr(result, "loss", None)
     if not isinstance(found, torch.Tensor) or found.dim():
-        what = (
-            f"a tensor of {found.dim()} dimensions" if isinstance(found, torch.Tensor) else f"{type(result).__name__}"
-        )
+        what = _described(found, result)
         raise InputError(f"the result ({what}) is no loss, and has none as .loss; pass loss=…, which makes one of it")
     return found

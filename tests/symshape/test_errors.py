@@ -119,8 +119,20 @@ def test_wrong_options() -> None:
         symshape.compile(double, options={"max_entry": 3})
     with pytest.raises(InputError, match="max_entries must be a positive int"):
         symshape.compile(double, options={"max_entries": 0})
+    with pytest.raises(InputError, match="free_traces must be a positive int, or None for no limit, not -1"):
+        Options(free_traces=-1)
+    with pytest.raises(InputError, match="graph_memory must be a positive int, an amount such as '2 GB', or None"):
+        Options(graph_memory=0)
+    with pytest.raises(InputError, match="duck_shape must be True or False, not 'no'"):
+        symshape.compile(double, options={"duck_shape": "no"})
     with pytest.raises(RunnerError, match="no runner 'fast'; choose one of auto, eager"):
         symshape.compile(double, runner="fast")  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_called_does_not_subscribe() -> None:
+    with pytest.raises(InputError, match="a subscriber is called with each event, such as print; 3 cannot be called"):
+        symshape.events.subscribe(3)  # type: ignore[arg-type]
+    assert symshape.trace(double, torch.ones(2))(torch.ones(2)).sum() == 4  # no event goes to it
 
 
 # -- programs

@@ -86,6 +86,8 @@ def _example(name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any], Any]:
         raise InputError(f"{module} cannot be imported: {error}") from None
     except AttributeError:
         raise InputError(f"{module} has no {attribute!r}") from None
+    if not callable(factory):
+        raise InputError(f"{name} is no function that answers (fn, args), but {factory!r}; a function is needed")
     made = factory()
     if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[1], (tuple, list)):
         wanted = "(fn, args), (fn, args, kwargs) or (fn, args, kwargs, dynamic)"

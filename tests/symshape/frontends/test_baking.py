@@ -166,6 +166,10 @@ def test_modes_and_equal_sizes(tmp_path: Path) -> None:
 def test_what_makes_no_sense(tmp_path: Path) -> None:
     with pytest.raises(symshape.InputError, match=r"sizes of 'm', but dynamic names n: .*--dynamic"):
         symshape.bake(halves, (torch.ones(4),), dynamic={"x": {0: N}}, traffic=Traffic.of([3], ("m",)), store=tmp_path)
+    with pytest.raises(symshape.InputError, match=r"args must be a tuple .* \(x,\), not a Tensor"):
+        symshape.bake(torch.sin, torch.ones(2), store=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(symshape.InputError, match=r"traffic must be a symshape.Traffic, .*, not \[3\]"):
+        symshape.bake(torch.sin, (torch.ones(2),), traffic=[3], store=tmp_path)  # type: ignore[arg-type]
     with pytest.raises(symshape.InputError, match="modes are some of no_grad, inference, grad, not 'train'"):
         _bake(halves, tmp_path, modes=("train",))
     sliced = torch.ones(8, 8)[:, :4]

@@ -31,6 +31,8 @@ def integers():
 
 def nothing():
     return None
+
+NUMBER = 3
 """
 
 
@@ -83,6 +85,7 @@ def test_training(here: Path) -> None:
         (["nowhere:make"], "nowhere cannot be imported"),
         (["program_of_a_user:none"], "has no 'none'"),
         (["program_of_a_user:nothing"], "must answer (fn, args)"),
+        (["program_of_a_user:NUMBER"], "a function is needed"),
         (["bert"], "'bert' is no program: write one of gpt2, llama, or MODULE:FACTORY"),
         (["program_of_a_user:make", "-d", "depth=3"], "has no symbol 'depth'"),
         (["program_of_a_user:make", "-d", "batch=3:"], "needs both bounds"),

@@ -115,6 +115,8 @@ def test_refusals() -> None:
         symshape.trace_training(model, x)
     with pytest.raises(InputError, match=r"\(dict\) is no loss"):
         symshape.trace_training(lambda x: {"y": model(x)}, x, parameters=model.parameters())
+    with pytest.raises(InputError, match=r"what loss=… makes of .*\(a tensor of 2 dimensions\) is not one number"):
+        symshape.trace_training(model, x, loss=lambda y: y)
     with pytest.raises(InputError, match="there is no parameter to train: pass parameters="):
         symshape.trace_training(lambda x: x.sum(), x)
     with pytest.raises(InputError, match="needs a function or a module, not a int"):
