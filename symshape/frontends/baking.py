@@ -173,7 +173,7 @@ def bake(
     unknown = [each for each in modes if each not in MODES]
     if unknown or not modes:
         raise InputError(f"modes are some of {', '.join(MODES)}, not {unknown[0] if unknown else 'none'!r}")
-    if isinstance(args, torch.Tensor) or not isinstance(args, Sequence):
+    if not isinstance(args, (tuple, list)):
         raise InputError(f"args must be a tuple of the example's arguments, such as (x,), not a {type(args).__name__}")
     if traffic is not None and not isinstance(traffic, Traffic):
         raise InputError(f"traffic must be a symshape.Traffic, such as Traffic.of([3, 5], ('n',)), not {traffic!r}")
