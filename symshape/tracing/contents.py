@@ -18,9 +18,9 @@ from guards.terms import fold
 from guards.terms.term import Term
 from meta_fns.core.sizes import product, static
 from symshape.graph.float_terms import FloatTerm
+from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import Node, Step, Value, map_argument, values_in, written_values
 from symshape.tracing.lifting import outside_modes
-from symshape.tracing.new_steps import NewSteps
 from symshape.tracing.symbolic import raising_branches
 from symshape.tracing.symbolic.env import ShapeEnv
 

@@ -24,9 +24,9 @@ from symshape.errors import UnsupportedError
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
+from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import BATCH_NORM, Input, Node, Step, Value, map_argument, written_values
 from symshape.tracing.lifting import Lifting, outside_modes
-from symshape.tracing.new_steps import NewSteps
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")

@@ -15,8 +15,8 @@ from torch._ops import OpOverload
 
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Op, Term
+from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import Node, Value, written_values
-from symshape.tracing.new_steps import NewSteps
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
