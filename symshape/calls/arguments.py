@@ -130,6 +130,11 @@ class Call:
         return RECORD_KEY in self.keys
 
     @property
+    def has_floats(self) -> bool:
+        """Whether there are floats that vary among the leaves."""
+        return any(isinstance(key, TensorKey) and key.kind is FloatLeaf for key in self.keys)
+
+    @property
     def constants(self) -> list[Any]:
         """The leaves that a program is given as they are."""
         pairs = zip(self.leaves, self.keys, strict=True)

@@ -31,7 +31,7 @@ from symshape.calls.arguments import (
     tensor_integers,
     values_of,
 )
-from symshape.calls.floats import FloatLeaf
+from symshape.calls.floats import FloatLeaf, VaryingFloat
 from symshape.calls.modes import modes
 from symshape.calls.records import Record, contents, is_class, is_part, is_record
 
@@ -43,6 +43,8 @@ _CONSTANTS = frozenset(
 )
 _COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
 _TENSORS = frozenset(TENSOR_TYPES)
+
+_VARYING = (FloatLeaf,)
 
 MakeKey = Callable[[Sequence[Any], Mapping[str, Any]], Hashable | None]
 """``make(leaves, kwargs)``: the key of a call whose arguments, keyword arguments last, are ``leaves``; None: no key."""
@@ -90,8 +92,8 @@ def _plain(leaf: Any) -> Any:
         return (kind, leaf)
     if kind is float:
         return (kind, digits(leaf))
-    if kind is FloatLeaf:
-        return (kind,)
+    if kind is FloatLeaf or kind is VaryingFloat:
+        return _VARYING
     if kind is torch.nn.Parameter:
         return (kind, leaf.shape, *equal_part(leaf), _layout(leaf))
     return None

@@ -15,7 +15,7 @@ import torch
 
 from symshape.calls.alike import alike, digits
 from symshape.calls.call_key import MakeKey, Makers
-from symshape.calls.floats import FloatLeaf
+from symshape.calls.floats import FloatLeaf, with_leaves
 
 ABSENT = "is absent"
 DATA = "data"
@@ -139,11 +139,11 @@ def asking(makers: Makers, questions: Sequence[Question]) -> Makers:
 
         def key(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
             found = make(leaves, kwargs)
-            return None if found is None else (found, asked(leaves))
+            return None if found is None else (found, asked(with_leaves(leaves)))
 
         def key_with_one(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
             found = make(leaves, kwargs)
-            return None if found is None else (found, ask(leaves[position]))
+            return None if found is None else (found, ask(with_leaves(leaves)[position]))
 
         return key_with_one if one is not None and position < number else key
 

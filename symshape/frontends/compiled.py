@@ -16,6 +16,7 @@ import torch
 from symshape import events
 from symshape.calls.arguments import NO_VARIABLES, Variables, take_apart
 from symshape.calls.call_key import Reading, read
+from symshape.calls.floats import with_leaves
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
 from symshape.calls.questions import Question, asker
@@ -70,8 +71,7 @@ class Compiled(Reports):
         options: Options,
         fullgraph: bool = False,
     ) -> None:
-        self.fn = fn
-        self._fullgraph = fullgraph
+        self.fn, self._fullgraph = fn, fullgraph
         self._refusals = Refusals(fn, fullgraph)
         free = None if fullgraph or dynamic is False else options.free_traces  # else every miss was asked to be traced
         self._budget = TraceBudget(fn, free, self._hits)
@@ -103,7 +103,7 @@ class Compiled(Reports):
             self._time_dispatch(args, kwargs)
         leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
         if self._layout.active:
-            leaves = self._layout.leaves(args, kwargs)
+            leaves = self._layout.quick(args, kwargs)
         try:
             key = cache.makers[len(leaves)](leaves, kwargs)
         except UnsupportedError as error:  # a mode around the call that cannot be a part of its key
@@ -116,7 +116,7 @@ class Compiled(Reports):
             if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
                 return entry.build(self._annotator.run(entry, leaves, values))
             return entry.build(entry.run(leaves, values))
-        return self._slow_call(args, kwargs, leaves, key)
+        return self._slow_call(args, kwargs, with_leaves(leaves), key)
 
     def _without_key(self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call in surroundings in which no program may serve it."""
@@ -130,14 +130,14 @@ class Compiled(Reports):
         profilers.refresh()
         for _ in range(3):  # the first warms the caches of the machine
             start = time.perf_counter()
-            leaves = self._layout.leaves(args, kwargs)
+            leaves = self._layout.quick(args, kwargs)
             if self._cache.find_exact(self._cache.makers[len(leaves)](leaves, kwargs)) is None:
                 return
             elapsed = (time.perf_counter() - start) * 1e6
         self._times.append(elapsed)
 
     def _slow_call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Sequence[Any], key: Hashable | None
     ) -> Any:
         """A call that the memo does not know: nested arguments, new sizes, or a miss."""
         if is_tracing():  # a part of another program: its guards are that program's
@@ -165,7 +165,7 @@ class Compiled(Reports):
         return self._refusals.run(found, self.fn, args, kwargs)
 
     def _find_slowly(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: tuple[Any, ...], key: Hashable | None
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Sequence[Any], key: Hashable | None
     ) -> Found | NotServed:
         """The entry for a call, traced if need be, or why it is not (unless ``fullgraph`` was asked for)."""
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES

@@ -9,8 +9,7 @@ import attrs
 
 from guards.sets.coverage import Certificate
 from guards.sets.sources import Source
-from symshape.calls.arguments import Call, TensorKey, values_of
-from symshape.calls.floats import FloatLeaf
+from symshape.calls.arguments import Call, values_of
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError, UnsupportedError
 from symshape.frontends.compiled import Compiled, NotServed
@@ -49,8 +48,7 @@ class Storing(Compiled):
         self, fn: Callable[..., Any], call: Call, wanted: Policies, options: Options, *others: Any, variables: Any
     ) -> Program:
         """The program for a call: one that was stored, or else a new one, which is kept."""
-        given = any(isinstance(each, TensorKey) and each.kind is FloatLeaf for each in call.keys)
-        if variables or given:  # places that programs write are among the leaves, or floats that vary
+        if variables or call.has_floats:  # places that programs write are among the leaves, or floats that vary
             return capture(fn, call, wanted, options, *others, variables=variables)
         values = values_of(call.leaves, call.keys)
         ranks, self._ranks = self._ranks, None

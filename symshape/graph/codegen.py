@@ -14,6 +14,7 @@ import torch
 from guards.terms.generated import generated_function
 from guards.terms.straight_line import StraightLine, once
 from guards.terms.term import Op, Term
+from symshape.calls.floats import number_in
 from symshape.errors import assertion_error_of
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
@@ -99,6 +100,7 @@ class _Writer:
         self._computed = StraightLine(self._names, self.lines)
         self._last_use = self._last_uses()
         self._modes_now: tuple[Any, bool | None] = (None, None)
+        self._given = {each.value for each in graph.inputs}
 
     def source(self) -> str:
         """The source of ``run``."""
@@ -211,7 +213,7 @@ class _Writer:
         self._modes(node)
         arguments = [self._argument(arg) for arg in node.args]
         arguments += [f"{name}={self._argument(arg)}" for name, arg in node.kwargs.items()]
-        call = f"{self._object(_BINDINGS.get(node.op, node.op), 'op')}({', '.join(arguments)})"
+        call = f"{self._object(self._binding(node), 'op')}({', '.join(arguments)})"
         if node.untracked:
             call = f"{arguments[0]}.data"
         scalars = [binding for binding in node.bindings if binding.kind != "size"]
@@ -228,6 +230,12 @@ class _Writer:
             output = node.outputs[binding.output] if binding.kind == "size" else None
             if output is not None:
                 self.lines.append(f"{self._symbol(binding.symbol)} = {output.name}.size({binding.dim})")
+
+    def _binding(self, node: Node) -> Callable[..., Any]:
+        """What does the same as the op; the number in an argument may be given as a float."""
+        if node.op is _aten._local_scalar_dense.default and node.args[0] in self._given:
+            return number_in
+        return _BINDINGS.get(node.op, node.op)
 
     def _modes(self, node: Node) -> None:
         """Enters and leaves the modes in which the node ran, where they differ from those of the node before it."""

@@ -16,11 +16,13 @@ from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
+from symshape.calls.floats import given_leaves
 from symshape.calls.outputs import Build, finisher
 from symshape.calls.questions import Question, asking
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, Slot, State, slot_names
 from symshape.runtime.history import History
+from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.notes import Note
 from symshape.runtime.runners.protocol import Runner
 
@@ -101,6 +103,8 @@ class Entry:
         """Runs by ``runner`` from now on; the one before is not released, since the new one may be made around it."""
         self.runner = runner
         run = runner.run  # bound once: a warm call looks up one attribute
+        if self.program.call.has_floats and not isinstance(runner, EagerRunner):
+            run = given_leaves(run)
         self.run = run if self._around is None else self._around(run)
 
     def serve(self, leaves: Sequence[Any], values: tuple[int, ...]) -> Any:

@@ -14,7 +14,7 @@ import attrs
 from guards.terms import arithmetic
 from symshape.calls.arguments import Call, ConstantKey, Variables, skeleton, sources_of, take_apart, values_of
 from symshape.calls.call_key import read
-from symshape.calls.floats import ChangingFloats, without_leaves
+from symshape.calls.floats import ChangingFloats, with_leaves, without_leaves
 from symshape.calls.variables import Number, Variable
 from symshape.errors import InputError, SymShapeError, UnsupportedError
 from symshape.graph.codegen import Run
@@ -87,11 +87,16 @@ class Layout:
             raise AskAgain
         return given, named
 
-    def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The flat arguments of a call as programs are given them, and the values of the variables."""
+        return with_leaves(self.quick(args, kwargs))
+
+    def quick(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """What :meth:`leaves` answers, with a ``VaryingFloat`` for each argument that is a float and varies."""
         if is_tracing():  # nothing is served: the call is a part of another program
             return (*args, *kwargs.values())
-        args, kwargs = self.given(args, kwargs)
+        if self._floats.places:
+            return (*self._floats.flat(args, kwargs), *self.read())
         return (*args, *kwargs.values(), *self.read())
 
     def read(self) -> tuple[Any, ...]:

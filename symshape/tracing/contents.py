@@ -18,7 +18,8 @@ from guards.terms import fold
 from guards.terms.term import Term
 from meta_fns.core.sizes import product, static
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.steps import Lifted, Node, Step, Value, map_argument, values_in, written_values
+from symshape.graph.new_steps import NewSteps
+from symshape.graph.steps import Node, Step, Value, map_argument, values_in, written_values
 from symshape.tracing.lifting import outside_modes
 from symshape.tracing.symbolic import raising_branches
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -53,23 +54,20 @@ class Unknown(Exception):
 
 
 class Contents:
-    """Reads the graph backwards from a tensor, to what it was made of.
+    """Reads the graph of a trace backwards from a tensor, to what it was made of.
 
     Args:
         env: the environment of the trace.
-        steps: its steps so far.
-        lifted: its real tensors.
+        steps: its steps, which grow.
+        constants: the tensors that the program writes down, which become more.
     """
 
-    def __init__(self, env: ShapeEnv, steps: Sequence[Step], lifted: Mapping[int, Lifted]) -> None:
+    def __init__(self, env: ShapeEnv, steps: Sequence[Step], constants: Mapping[Value, torch.Tensor]) -> None:
         self._env = env
+        self._new = NewSteps(steps)
         self._makers: dict[Value, Node] = {}
         self._written: set[object] = set()
-        for step in steps:
-            if isinstance(step, Node):
-                self._makers.update((output, step) for output in step.outputs if output is not None)
-                self._written.update(value.storage for value in written_values(step))
-        self._constants = {each.value: each.tensor for each in lifted.values() if each.constant}
+        self._constants = constants
 
     def item(self, value: Value) -> Any:
         """The one number that a tensor holds, as a size, an int or a float.
@@ -77,6 +75,9 @@ class Contents:
         Raises:
             Unknown: it depends on data.
         """
+        for node in self._new.nodes():
+            self._makers.update((output, node) for output in node.outputs if output is not None)
+            self._written.update(written.storage for written in written_values(node))
         if value.storage in self._written:
             raise Unknown
         if value.spec.dtype is torch.bool and raising_branches.way_on() is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -20,14 +21,20 @@ class Lifting:
 
     Attributes:
         lifted: by ``id`` of the real tensor.
+        tensors: the same tensors, by their values.
+        constants: those among them that the program writes down.
+        in_memory: how many of them lie in each memory, by its address.
     """
 
     def __init__(self, new_value: Callable[[TensorSpec, object], Value], names: Mapping[int, str]) -> None:
         self.lifted: dict[int, Lifted] = {}
+        self.tensors: dict[Value, torch.Tensor] = {}
+        self.constants: dict[Value, torch.Tensor] = {}
+        self.in_memory: Counter[int] = Counter()
         self._new_value = new_value
         self._names = names
         self._storages: dict[int, object] = {}
-        self._constants: dict[int, list[SymbolicTensor]] = {}
+        self._made: dict[int, list[SymbolicTensor]] = {}
 
     def lift(self, tensor: torch.Tensor, constant: bool = False) -> Lifted:
         """The graph's name for a real tensor that the program reads."""
@@ -47,6 +54,10 @@ class Lifting:
             name = self._names.get(id(tensor)) or f"constant{len(self.lifted)}"
             value = self._new_value(TensorSpec.of(tensor), storage)
             found = self.lifted[id(tensor)] = Lifted(name, tensor, value, constant)
+            self.tensors[value] = tensor
+            self.in_memory[key] += 1
+            if constant:
+                self.constants[value] = tensor
         return found
 
     def constant(self, tensor: torch.Tensor, trace: Trace) -> SymbolicTensor:
@@ -57,13 +68,13 @@ class Lifting:
         made = SymbolicTensor.make(value.spec, value, trace)
         if kept.numel() <= _SMALL_CONSTANT:
             made._known = kept
-            self._constants.setdefault(id(value.storage), []).append(made)
+            self._made.setdefault(id(value.storage), []).append(made)
         return made
 
     def forget(self, written: Iterable[Value]) -> None:
         """Written memory holds no known constants any more, whichever tensor views it."""
         for value in written:
-            for tensor in self._constants.pop(id(value.storage), ()):
+            for tensor in self._made.pop(id(value.storage), ()):
                 tensor._known = None
 
 

@@ -24,6 +24,7 @@ from symshape.errors import UnsupportedError
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
+from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import BATCH_NORM, Input, Node, Step, Value, map_argument, written_values
 from symshape.tracing.lifting import Lifting, outside_modes
 
@@ -52,10 +53,14 @@ class DataTrace(Protocol):
 
 @attrs.frozen(eq=False)
 class _Root:
-    """A tensor that was there before the program: the position of an argument, or the tensor itself."""
+    """A tensor that was there before the program: the position of an argument, or the tensor itself.
+
+    ``is_given_tensor``: it is an argument, and no float.
+    """
 
     where: int | torch.Tensor
     dtype: torch.dtype
+    is_given_tensor: bool = False
 
 
 class ScalarData:
@@ -71,12 +76,13 @@ class ScalarData:
         self._arguments = arguments
         self._floats: dict[str, float] = {}
         self._roots: dict[Value, _Root] = {}
-        self._known: dict[Value, torch.Tensor] = {}
+        self._known: dict[int, dict[Value, torch.Tensor]] = {}  # by ids of storages
         self._lost: set[int] = set()  # ids of storages
+        self._written: set[int] = set()  # so too
         self._ran: list[Node] = []
         self._asked: dict[str, tuple[str, Number, Number, bool]] = {}
-        self._done = 0
-        self._memories: Mapping[int, int] = {}
+        self._new = NewSteps(trace.steps)
+        self._given = _memories(each for _, each in trace.originals.values())
 
     def is_argument(self, term: Number) -> bool:
         """Whether a number depends on data, and on that of float arguments alone."""
@@ -119,7 +125,9 @@ class ScalarData:
         """What every call is asked of comparisons, if there were any, and what this one answers."""
         if not self._asked:
             return {}
-        about = _Asked.of(self._ran, self._roots, [each[:3] for each in self._asked.values()])
+        values = self._trace.lifting.tensors.items()
+        written = [tensor for value, tensor in values if id(value.storage) in self._written]
+        about = _Asked.of(self._ran, self._roots, [each[:3] for each in self._asked.values()], written)
         question = Question(max((i for i in about.sources if type(i) is int), default=-1), DATA, about)
         answer = question.among(leaves)
         if answer != tuple(found for *_, found in self._asked.values()):
@@ -132,37 +140,33 @@ class ScalarData:
 
     def _catch_up(self) -> None:
         """Repeats the steps since the last time that compute single numbers, on copies."""
-        steps = self._trace.steps
-        lifted = {each.value: each.tensor for each in self._trace.lifting.lifted.values()}
-        self._memories = _memories([*lifted.values(), *(each for _, each in self._trace.originals.values())])
         with outside_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
-            for step in steps[self._done :]:
-                if isinstance(step, Node) and not self._runs(step, lifted):
-                    for value in written_values(step):
+            for node in self._new.nodes():
+                ran = self._runs(node)
+                for value in written_values(node):
+                    self._written.add(id(value.storage))
+                    if not ran:
                         self._lose(value.storage)
-        self._done = len(steps)
 
-    def _runs(self, node: Node, lifted: Mapping[Value, torch.Tensor]) -> bool:
+    def _runs(self, node: Node) -> bool:
         if not _is_plain(node):
             return False
         try:
-            args = map_argument(node.args, lambda leaf: self._real(leaf, lifted))
-            kwargs = {
-                name: map_argument(arg, lambda leaf: self._real(leaf, lifted)) for name, arg in node.kwargs.items()
-            }
+            args = map_argument(node.args, self._real)
+            kwargs = {name: map_argument(arg, self._real) for name, arg in node.kwargs.items()}
         except _Unknown:
             return False
         result = node.op(*args, **kwargs)
         for binding in node.bindings:
             self._floats[binding.symbol] = result
         results = (result,) if node.single else tuple(result or ())
-        self._known.update(
-            (output, made) for output, made in zip(node.outputs, results, strict=False) if output is not None
-        )
+        for output, made in zip(node.outputs, results, strict=False):
+            if output is not None:
+                self._know(output, made)
         self._ran.append(node)
         return True
 
-    def _real(self, leaf: Any, lifted: Mapping[Value, torch.Tensor]) -> Any:
+    def _real(self, leaf: Any) -> Any:
         """What stands for an argument of a node.  Raises ``_Unknown``."""
         if type(leaf) is FloatTerm:
             if leaf.symbols() or any(name not in self._floats for name in leaf.unbacked()):
@@ -173,39 +177,46 @@ class ScalarData:
                 raise _Unknown from None
         if type(leaf) is not Value:
             raise _Unknown
-        found = self._known.get(leaf)
-        return self._root(leaf, lifted) if found is None else found
+        found = self._known.get(id(leaf.storage), {}).get(leaf)
+        return self._root(leaf) if found is None else found
 
-    def _root(self, value: Value, lifted: Mapping[Value, torch.Tensor]) -> torch.Tensor:
+    def _root(self, value: Value) -> torch.Tensor:
         where: Any = None
-        tensor = lifted.get(value)
+        tensor = self._trace.lifting.tensors.get(value)
         if tensor is not None:
             where = tensor
         elif value in self._trace.originals:
             where, tensor = self._trace.originals[value]
         if tensor is None or not _is_number(value) or id(value.storage) in self._lost:
             raise _Unknown
-        if not _are_alone([tensor], self._memories):  # a write to another one would be one to it
+        if not _are_alone([tensor], self._in_memory):  # a write to another one would be one to it
             raise _Unknown
-        self._roots[value] = _Root(where, tensor.dtype)
-        self._known[value] = tensor.detach().clone()
-        return self._known[value]
+        self._roots[value] = _Root(where, tensor.dtype, type(where) is int and type(tensor) is not FloatLeaf)
+        return self._know(value, tensor.detach().clone())
+
+    def _in_memory(self, memory: int) -> int:
+        """How many of the tensors that there are lie in a memory: a write to one is one to all of them."""
+        return self._given[memory] + self._trace.lifting.in_memory[memory]
+
+    def _know(self, value: Value, tensor: torch.Tensor) -> torch.Tensor:
+        self._known.setdefault(id(value.storage), {})[value] = tensor
+        return tensor
 
     def _lose(self, storage: object) -> None:
         self._lost.add(id(storage))
-        self._known = {value: tensor for value, tensor in self._known.items() if value.storage is not storage}
+        self._known.pop(id(storage), None)
 
 
-def _memories(values: Iterable[Any]) -> Mapping[int, int]:
+def _memories(values: Iterable[Any]) -> Counter[int]:
     """How many of the tensors among certain values lie in each memory."""
     tensors = {id(each): each for each in values if isinstance(each, torch.Tensor) and each.layout is torch.strided}
     return Counter(each.untyped_storage()._cdata for each in tensors.values())
 
 
-def _are_alone(tensors: Iterable[torch.Tensor], memories: Mapping[int, int]) -> bool:
+def _are_alone(tensors: Iterable[torch.Tensor], count: Callable[[int], int]) -> bool:
     """Whether tensors of one number lie in memory of their own, in which no other one of those counted does."""
     memory = [(each.untyped_storage(), each.element_size()) for each in tensors]
-    return all(each.nbytes() == size and memories[each._cdata] == 1 for each, size in memory)
+    return all(each.nbytes() == size and count(each._cdata) == 1 for each, size in memory)
 
 
 def _is_number(value: Value) -> bool:
@@ -239,6 +250,7 @@ class _Asked:
         sources: what numbers are read from: positions among the leaves, or tensors.
         dtypes: of these.
         relations: of the comparisons.
+        written: where arguments are read, the tensors outside that the program writes: no argument may be one of them.
         run: computes the left and the right of each comparison from copies of what is read.
         key: what two of these share only if they ask the same; None if that is not known.
     """
@@ -246,14 +258,19 @@ class _Asked:
     sources: tuple[int | torch.Tensor, ...]
     dtypes: tuple[torch.dtype, ...]
     relations: tuple[str, ...]
+    written: tuple[torch.Tensor, ...]
     run: Run
     key: Hashable
 
     @classmethod
     def of(
-        cls, ran: Sequence[Node], roots: Mapping[Value, _Root], asked: Sequence[tuple[str, Number, Number]]
+        cls,
+        ran: Sequence[Node],
+        roots: Mapping[Value, _Root],
+        asked: Sequence[tuple[str, Number, Number]],
+        written: Sequence[torch.Tensor],
     ) -> _Asked:
-        """The comparisons, with the steps that their numbers need."""
+        """The comparisons, with the steps that their numbers need, in a program that writes certain tensors."""
         numbers = tuple(term for _, left, right in asked for term in (left, right))
         steps = tuple(_needed(ran, numbers))
         read = dict.fromkeys(value for node in steps for value in node.reads if value in roots)
@@ -263,7 +280,9 @@ class _Asked:
         sources = tuple(roots[value].where for value in read)
         dtypes = tuple(roots[value].dtype for value in read)
         relations = tuple(relation for relation, *_ in asked)
-        return cls(sources, dtypes, relations, run, _key(run, steps, sources, dtypes, relations))
+        outside = tuple(written) if any(roots[value].is_given_tensor for value in read) else ()
+        key = _key(run, steps, (*sources, *outside), dtypes, relations)
+        return cls(sources, dtypes, relations, outside, run, key)
 
     def __call__(self, leaves: Sequence[Any]) -> Hashable:
         """The answers; the name of what is raised where a number cannot be computed."""
@@ -271,8 +290,7 @@ class _Asked:
         for leaf, dtype in zip(given, self.dtypes, strict=True):
             if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.dim() or leaf.device.type != "cpu":
                 return ABSENT
-        mine = [each for each in given if type(each) is not FloatLeaf]
-        if mine and not _are_alone(mine, _memories((*mine, *leaves))):
+        if not self._are_apart(given, leaves):
             return ABSENT
         try:
             with torch.no_grad():
@@ -281,6 +299,19 @@ class _Asked:
             return type(error).__name__
         pairs = zip(self.relations, found[::2], found[1::2], strict=True)
         return tuple([_COMPARE[relation](left, right) for relation, left, right in pairs])
+
+    def _are_apart(self, given: Sequence[torch.Tensor], leaves: Sequence[Any]) -> bool:
+        """Whether what is read lies where nothing else does that the program may write."""
+        pairs = [pair for pair in zip(self.sources, given, strict=True) if type(pair[1]) is not FloatLeaf]
+        if not pairs:
+            return True
+        own, arguments = _memories(each for each in self.sources if type(each) is not int), _memories(leaves)
+        outside = _memories(self.written) if self.written else own
+        return _are_alone(
+            (leaf for where, leaf in pairs if type(where) is int), lambda memory: arguments[memory] + outside[memory]
+        ) and _are_alone(
+            (leaf for where, leaf in pairs if type(where) is not int), lambda memory: own[memory] + arguments[memory]
+        )
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is _Asked and self.key is not None and self.key == other.key)

@@ -26,6 +26,10 @@ class LiftingTrace(Trace, Protocol):
     def lifting(self) -> Lifting:
         """Real tensors and constants."""
 
+    @property
+    def contents(self) -> Contents:
+        """What tensors hold that the program made from sizes."""
+
 
 def special(
     trace: LiftingTrace, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
@@ -44,7 +48,7 @@ def special(
             if args[0]._known is not None:
                 return args[0]._known.item(), args
             with suppress(Unknown):
-                return outward(Contents(trace.env, trace.steps, trace.lifting.lifted).item(args[0]._value)), args
+                return outward(trace.contents.item(args[0]._value)), args
     else:  # a label for who watches the program run: the trace has it, the graph needs none
         with outside_modes():
             return op(*args, **kwargs), args

@@ -20,6 +20,7 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value
+from symshape.tracing.contents import Contents
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
@@ -41,8 +42,7 @@ from symshape.user_code import Location, user_location
 aten = torch.ops.aten
 _is_inference_mode = torch.is_inference_mode_enabled
 _nothing = nullcontext()
-_OWN_FRAMES = 3
-"""Of an op's call that are ours, for sure: those of ``_node``, ``_record`` and who calls it."""
+_OWN_FRAMES = 3  # of an op's call that are ours, for sure: those of ``_node``, ``_record`` and who calls it
 _QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
 
 
@@ -58,6 +58,7 @@ class Tracer:
         env: symbols, facts and guards.
         steps: nodes and assertions in order.
         lifting: real tensors and constants.
+        contents: what tensors hold that the program made from sizes.
         copies: reshapes that could have been views.
         arguments: the values of tensor arguments.
         originals: while the trace lasts, the tensors that were given, with their positions among the leaves.
@@ -77,6 +78,7 @@ class Tracer:
         self.env = env
         self.steps: list[Step] = []
         self.lifting = Lifting(self.new_value, {} if names is None else names)
+        self.contents = Contents(env, self.steps, self.lifting.constants)
         self.copies: list[Copied] = []
         self.arguments: set[Value] = set()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
@@ -90,12 +92,10 @@ class Tracer:
         self._op_arguments = OpArguments(self, self.lifting, generators)
         self._holding = Holding()
         self._counts = Counts()
-        self._count = 0
-        self._answered = 0
+        self._count = self._answered = 0
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
-        self._grad = torch.is_grad_enabled()
-        self._inference = _is_inference_mode()
+        self._grad, self._inference = torch.is_grad_enabled(), _is_inference_mode()
         self._default_dtype = torch.get_default_dtype()
         env.on_assertion = self._assert
 

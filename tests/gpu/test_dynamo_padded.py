@@ -12,7 +12,10 @@ from symshape import events
 from symshape.frontends import dynamo
 from symshape.runtime.runners.padded import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same
-from tests.symshape.frontends.test_dynamo_padded import SIZES, SMALL, compiled, poisoned, runners, tensors
+from tests.symshape.frontends.test_dynamo_padded import GRAPHS, SIZES, SMALL, compiled, poisoned, runners, tensors
+
+MARGINS = ("bert",)
+"""Attention with a mask: a margin comes with it where a capacity is no multiple of 8, so that programs differ there."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +44,17 @@ def test_inference(name: str, kernels: str) -> None:
                     assert_same(mine, theirs, f"call {number}", tolerance=2e-3)
     finally:
         unsubscribe()
-    assert not fallbacks
-    (runner,) = runners("inference")
-    assert not runner.refusals, runner.padding()
-    assert len(runner.served()) == len(SIZES)
+    assert all("no form in common" in each.reason for each in fallbacks if isinstance(each, events.RunnerFallback))
+    assert not fallbacks or name in MARGINS
+    found = runners("inference")
+    assert len(found) == GRAPHS.get(name, 1)
+    assert not any(runner.refusals for runner in found), [runner.padding() for runner in found]
+    assert sum(len(runner.served()) for runner in found) == len(SIZES)
     ways = {"eager": 1, "inductor": 2}[kernels]
-    assert all(bucket.captures <= ways for bucket in runner.buckets), "parameters stay, so nothing is captured again"
+    buckets = [bucket for runner in found for bucket in runner.buckets]
+    assert all(bucket.captures <= ways for bucket in buckets), "parameters stay, so nothing is captured again"
     parameters = {parameter.shape for parameter in model.parameters()}
-    assert not parameters & {buffer.shape for bucket in runner.buckets for buffer in bucket.buffers}
+    assert not parameters & {buffer.shape for bucket in buckets for buffer in bucket.buffers}
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -70,10 +76,12 @@ def test_training(name: str) -> None:
     text = str(symshape.backend_report())
     print(text)
     for part in ("forward", "backward"):
-        (graph,) = (each for each in dynamo.alive if each.origin.part == part)
-        (entry,) = graph.entries
-        served = isinstance(entry.runner, PaddedRunner) and entry.runner.buckets
-        assert served or "not padded" in text
+        graphs = [each for each in dynamo.alive if each.origin.part == part]
+        assert len(graphs) == GRAPHS.get(name, 1)
+        for graph in graphs:
+            (entry,) = graph.entries
+            served = isinstance(entry.runner, PaddedRunner) and entry.runner.buckets
+            assert served or "not padded" in text
 
 
 def test_parameters_that_moved_are_read_where_they_are() -> None:

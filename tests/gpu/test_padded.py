@@ -245,7 +245,10 @@ def test_faults_leak_nothing() -> None:
     model = _model()
     linear: Any = model[0]
     compiled = symshape.compile(
-        model, dynamic={"input": {0: "rows"}}, runner="padded", options=Options(max_cuda_graphs=3)
+        model,
+        dynamic={"input": {0: "rows"}},
+        runner="padded",
+        options=Options(max_cuda_graphs=3, free_traces=None),  # each new parameter is a trace
     )
 
     def some(number: int) -> int:

@@ -25,6 +25,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Slot, slot_names
 from symshape.graph.steps import Value
 from symshape.graph.to_fx import graph_to_fx
+from symshape.tracing.lifting import outside_modes
 
 __all__ = ["Artefact", "Artefacts"]
 
@@ -166,7 +167,8 @@ class Artefacts:
         # Without caches: an artefact from one comes without what it assumed of the sizes (seen on 2.13).
         # Random numbers come from eager's kernels: Inductor's own draw others from the same seed.
         options = {"force_disable_caches": True, "fallback_random": True}
-        with torch._guards.tracing(context), torch._inductor.config.patch(options):
+        # Outside of modes: torch's own runtime has one of its own around the first call of a graph (2.11).
+        with outside_modes(), torch._guards.tracing(context), torch._inductor.config.patch(options):
             call: Any = compile_fx(module, fakes)
         return Artefact(call, self._assumed(mode.shape_env, symbols, fixed), key)
 

@@ -19,7 +19,7 @@ from symshape.runtime.runners.artefacts import Artefact, Artefacts
 __all__ = ["Compiled", "Kernels"]
 
 _MAX_TEMPLATES = 3
-_MAX_ARTEFACTS = 2  # of a template: a compilation takes as long as thousands of calls
+_MAX_ARTEFACTS = 3  # of a template: a compilation takes as long as thousands of calls
 
 
 class Compiled:

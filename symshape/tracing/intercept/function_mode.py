@@ -26,6 +26,7 @@ from symshape.tracing.intercept import (
 )
 from symshape.tracing.intercept.autograd import Gradients
 from symshape.tracing.intercept.indexing import getitem, setitem
+from symshape.tracing.intercept.masks_of_true import ATTENTION, MasksOfTrue
 from symshape.tracing.intercept.repeats import REPEATED, RepeatingTrace, Repeats
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
@@ -255,6 +256,7 @@ class FunctionMode(TorchFunctionMode):
         super().__init__()
         self._chooses = chooses
         self._repeats = Repeats(trace)
+        self._masks = MasksOfTrue(trace)
         self._trace = trace
         self._gradients = autograd.of_real_tensors(gradients)
 
@@ -262,6 +264,8 @@ class FunctionMode(TorchFunctionMode):
         if func in _ATTENTION and args and isinstance(args[0], torch.Tensor):
             self._chooses(args[0].device)
         if func in REPEATED:
+            if func is ATTENTION:
+                args, kwargs = self._masks.left_out(args, kwargs)
             handler = _handlers.get(func, func) if args and type(args[0]) is SymbolicTensor else func
             return self._repeats.call(func, args, kwargs, handler)
         if args and type(args[0]) is SymbolicTensor:

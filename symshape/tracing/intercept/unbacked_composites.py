@@ -17,6 +17,8 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 aten = torch.ops.aten
 _plain_dropout: Callable[..., Any] = torch.nn.functional.dropout
 _plain_attention: Callable[..., Any] = torch._C._nn.scaled_dot_product_attention
+_SIZES_ARE_SYMBOLS = torch.torch_version.TorchVersion(torch.__version__) >= (2, 13)
+"""Whether matmul in C++ takes sizes as symbols, which fixes none of them."""
 
 
 def _is_unbacked(*tensors: Any) -> bool:
@@ -63,10 +65,23 @@ def attention(
     named = {"scale": scale, "enable_gqa": enable_gqa}
     plain = attn_mask is None and dropout_p == 0 and scale is None and not enable_gqa
     if not plain or not _is_unbacked(query, key, value) or not can_be_whole((query, key, value)):
-        return _plain_attention(*args, **named)
+        return _taken_apart(*args, **named)
     if query.dim() == 4 and not query._spec.canonical():
-        return _plain_attention(*args, **named)
+        return _taken_apart(*args, **named)
     return run_whole(aten.scaled_dot_product_attention.default, args)
+
+
+def _taken_apart(*args: Any, **named: Any) -> Any:
+    """Attention as C++ takes it apart; the matrix products in it as Python does where C++ asks for plain sizes.
+
+    Torch's dispatcher in Python serves that to torch's own tracers, too.  (A private name, checked on 2.11 to 2.13.)
+    """
+    if _SIZES_ARE_SYMBOLS:
+        return _plain_attention(*args, **named)
+    from torch._dispatch.python import enable_python_dispatcher
+
+    with enable_python_dispatcher():
+        return _plain_attention(*args, **named)
 
 
 HANDLERS: dict[Any, Callable[..., Any]] = {_plain_dropout: dropout, _plain_attention: attention}

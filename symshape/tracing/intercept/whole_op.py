@@ -20,15 +20,21 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 aten = torch.ops.aten
 
 
-def can_be_whole(args: Sequence[Any]) -> bool:
-    """Whether a composite of these arguments may stay one op: on the CPU, outside of autocast and transforms."""
+def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False) -> bool:
+    """Whether a composite of these arguments may stay one op: on the CPU, outside of autocast and transforms.
+
+    ``on_cuda``: also there, where no gradients are asked for (C++ may take it apart by looking at memory).
+    """
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
+    kind = tensors[0].device.type if tensors else "cpu"
+    tracked = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     return (
-        not torch.is_autocast_enabled("cpu")
+        (kind == "cpu" or (on_cuda and kind == "cuda" and not tracked))
+        and not torch.is_autocast_enabled(kind)
         and forward_ad._current_level < 0
         and any(type(each) is SymbolicTensor for each in tensors)
         and all(
-            each.device.type == "cpu"
+            each.device == tensors[0].device
             and (type(each) is SymbolicTensor or type(each) in TENSOR_TYPES)
             and not torch._C._functorch.is_functorch_wrapped_tensor(each)
             for each in tensors

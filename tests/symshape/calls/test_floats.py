@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from symshape.calls.floats import ChangingFloats, FloatLeaf, leaf_of, without_leaves
+from symshape.calls.call_key import FLAT
+from symshape.calls.floats import (
+    ChangingFloats,
+    FloatLeaf,
+    VaryingFloat,
+    leaf_of,
+    number_in,
+    with_leaves,
+    without_leaves,
+)
 
 
 def test_a_place_varies_from_its_second_value_on() -> None:
@@ -72,3 +81,22 @@ def test_dictionaries_of_every_kind(given: dict[str, Any]) -> None:
 def test_a_leaf_holds_every_float() -> None:
     for value in (0.1, -0.0, 5e-324, 1e308, float("inf"), float("nan")):
         assert repr(leaf_of(value).item()) == repr(value)
+        for given in (leaf_of(value), VaryingFloat(value)):
+            assert type(number_in(given)) is float
+            assert repr(number_in(given)) == repr(value)
+
+
+def test_a_quick_key_is_the_same_without_leaves() -> None:
+    floats = ChangingFloats(1)
+    for value in (0.1, 0.2):
+        floats.learn((3.0, value, [value]), {"scale": value, "bias": 1.0})
+    args, kwargs = (3.0, 0.7, 2), {"bias": 1.0, "scale": -0.0}
+    flat = floats.flat(args, kwargs)
+    assert [type(each) for each in flat] == [float, VaryingFloat, int, float, VaryingFloat]
+    given, named = floats.given(args, kwargs)
+    leaves = (*given, *named.values())
+    assert [type(each) for each in with_leaves(flat)] == [type(each) for each in leaves]
+    assert FLAT.makers[5](flat, kwargs) == FLAT.makers[5](leaves, kwargs) != FLAT.makers[5]((*args, 1.0, -0.0), kwargs)
+    assert floats.flat((3.0, 1, (0.5,)), {"scale": True}) == [3.0, 1, (0.5,), True], "no float is one"
+    plain = (1, 0.5, "x")
+    assert with_leaves(plain) is plain

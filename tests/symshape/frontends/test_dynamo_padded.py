@@ -22,6 +22,8 @@ from tests.training import TRAINED, loss_of
 SIZES = ((6, 23), (5, 17), (3, 9), (6, 24), (5, 18), (3, 12), (5, 21), (3, 10), (6, 19), (3, 11))
 """Batch and length, growing and shrinking, so that what a large call left would show in a small one."""
 PARTS = ("inference", "forward", "backward")
+GRAPHS = {"resnet": 1 if torch.torch_version.TorchVersion(torch.__version__) >= (2, 13) else 2}
+"""How many graphs Dynamo itself makes: before torch 2.13 it asks whether a size that is pooled is odd."""
 
 
 @pytest.fixture(autouse=True)
@@ -104,14 +106,16 @@ def test_inference(name: str) -> None:
             arguments = call(batch, length)
             for mine, theirs in zip(tensors(run(*arguments)), tensors(model(*arguments)), strict=True):
                 assert_same(mine, theirs, f"call {number}", tolerance=1e-4)
-    (runner,) = runners("inference")
-    assert not runner.refusals, runner.padding()
-    assert len(runner.served()) == len(SIZES), "every call went to a bucket"
-    assert len(runner.buckets) <= 5
-    (graph,) = dynamo.alive
-    assert (graph.calls, graph.stats().traces, graph.stats().fallbacks) == (len(SIZES), 1, 0)
+    found, number = runners("inference"), GRAPHS.get(name, 1)
+    assert (len(found), len(dynamo.alive)) == (number, number)
+    assert not any(runner.refusals for runner in found), [runner.padding() for runner in found]
+    assert sum(len(runner.served()) for runner in found) == len(SIZES), "every call went to a bucket"
+    buckets = [bucket for runner in found for bucket in runner.buckets]
+    assert len(buckets) <= 5 + 2 * (number - 1)
+    assert sum(graph.calls for graph in dynamo.alive) == len(SIZES)
+    assert all((graph.stats().traces, graph.stats().fallbacks) == (1, 0) for graph in dynamo.alive)
     parameters = {parameter.shape for parameter in model.parameters()}
-    copied = {buffer.shape for bucket in runner.buckets for buffer in bucket.buffers}
+    copied = {buffer.shape for bucket in buckets for buffer in bucket.buffers}
     assert not copied & parameters, "parameters are read where they are"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 import torch._dynamo  # what is watched, is watched by its guards
 from torch import nn
 
@@ -83,6 +84,18 @@ def test_a_call_of_new_sizes_takes_few_calls() -> None:
         counted = _counted(lambda: module(x))
     assert symshape.compiled_of(module).stats().traces == 1
     assert counted.total() <= 100, counted
+
+
+def test_a_float_that_varies_makes_no_tensor() -> None:
+    compiled = symshape.compile(lambda x, a: x * a)
+    plain = symshape.compile(lambda x: x * 2)
+    x = torch.ones(3)
+    for value in (0.1, 0.2, 0.3, 0.4):
+        compiled(x, value)
+        plain(x)
+    found = _counted(lambda: compiled(x, 0.7))
+    assert sum(found.values()) <= sum(_counted(lambda: plain(x)).values()) + 10, found
+    assert not {"C: tensor", "C: as_subclass", "leaf_of in floats.py"} & set(found)
 
 
 def test_the_state_of_a_watched_module_is_asked_for_in_one_pass() -> None:

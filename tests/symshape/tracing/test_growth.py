@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import symshape
-from tests.counting import undisturbed
+from tests.counting import calls, undisturbed
 
 
 class _Block(nn.Module):
@@ -62,3 +62,24 @@ def test_the_calls_of_a_trace_grow_as_its_ops_do() -> None:
     first, then = ((b[0] - a[0]) / (b[1] - a[1]) for a, b in ((few, some), (some, many)))  # of each op that is added
     assert 1 / 1.1 <= then / first <= 1.1, (first, then)
     assert few[0] / few[1] > 1.1 * then  # layers like those before are repeated
+
+
+def _counters(number: int) -> int:
+    """The functions called by a trace that reads and branches on so many counters, as optimisers' steps do."""
+    counters = [torch.tensor(float(i)) for i in range(number)]
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        for each in counters:
+            each.add_(1)
+            x = x + 1 if each.item() > number / 2 else x - torch.tensor(x.size(0)).item()
+        return x
+
+    compiled = symshape.compile(fn, fullgraph=True)
+    _, found = calls(lambda: compiled(torch.zeros(3)))
+    return found
+
+
+def test_what_a_number_holds_is_found_without_looking_over_all_steps() -> None:
+    _counters(2)
+    few, many = _counters(15), _counters(60)
+    assert many < 3.95 * few

@@ -115,6 +115,31 @@ def test_arguments_in_one_memory() -> None:
             assert torch.equal(compiled(torch.zeros(2), *made()), fn(torch.zeros(2), *made()))
 
 
+def _written_before_read(level: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    before = x.item() > -100
+    level.add_(5)
+    return x + (10 if x.item() > 3 else 20) + before
+
+
+def _read_after_another_is_written(level: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    x.add_(5)
+    return x + (10 if level.item() > 3 else 20)
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+@pytest.mark.parametrize("program", [_written_before_read, _read_after_another_is_written])
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x.view(()), lambda x: x.data], ids=["it", "view", "data"])
+@pytest.mark.parametrize("order", [(0, 1, 0, 1, 1), (1, 0, 1, 0, 0)])
+def test_an_argument_in_the_memory_of_a_tensor_outside(program: Any, view: Any, order: tuple[int, ...]) -> None:
+    mine, theirs = one(0.0), one(0.0)
+    compiled = symshape.compile(lambda x: program(mine, x))
+    for shared in order:
+        x, y = (view(mine), view(theirs)) if shared else (one(0.0), one(0.0))
+        assert torch.equal(compiled(x), program(theirs, y))
+        assert torch.equal(x, y)
+        assert torch.equal(mine, theirs)
+
+
 def test_a_traced_function_asks_nothing() -> None:
     with pytest.raises(DataDependentError):
         symshape.trace(lambda x, a: x if a.item() > 0.5 else -x, torch.ones(3), one(1.0))
