@@ -216,7 +216,7 @@ class Keeper:
         read = Read(stored)
         return read.program(self._fn, call, modes()) if read.admits(values) else None
 
-    @between_traces()
+    @between_traces
     def identity(self, call: Call) -> dict[str, Any]:
         """What ranks compare before they compile: name and code of the function, and what is given to it."""
         forward = getattr(self._fn, "forward", self._fn)
