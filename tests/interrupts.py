@@ -14,14 +14,13 @@ from typing import Any
 import torch
 
 from symshape.tracing import capture
-from symshape.tracing.mode import _metadata
-from symshape.tracing.symbolic import tensors
 
 ENTERED = (
     *("contextlib", "torch.utils._python_dispatch", "torch.utils._contextlib", "torch.overrides", "torch.autograd"),
     *("torch._dynamo.decorators", "torch._dynamo.eval_frame", "torch._functorch.pyfunctorch"),
 )
 """Modules whose functions enter and leave modes."""
+_CALLED_BY_C = "symshape.tracing.symbolic."
 _OF_MODULES = ("torch", "symshape", "guards", "meta_fns", "sys", "random", "builtins")
 _KINDS = (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor, torch.nn.Module, torch.nn.Linear)
 
@@ -66,12 +65,11 @@ def steps_of(call: Callable[[], Any], where: Sequence[str]) -> int:
 
 
 def _must_not_raise(frame: Any) -> bool:
-    """Whether torch's C++ asks a tensor here, from functions that end the process if an exception passes them."""
+    """Whether torch's C++ called this: some of its functions end the process if an exception passes them."""
     while frame is not None:
-        name = frame.f_code.co_name
-        if name == "__torch_dispatch__" and id(frame.f_locals.get("func")) in _metadata:
-            return True
-        if name == "__setattr__" and frame.f_globals["__name__"] == tensors.__name__:
+        if frame.f_code.co_name == "__torch_dispatch__" or str(frame.f_globals.get("__name__")).startswith(
+            _CALLED_BY_C
+        ):
             return True
         frame = frame.f_back
     return False
