@@ -16,10 +16,13 @@ from symshape.frontends.compiled import Compiled, NotServed
 from symshape.frontends.stats import Stats
 from symshape.graph.program import Program
 from symshape.options import Options
+from symshape.runtime.cache import Entry
+from symshape.runtime.runners.inductor import InductorRunner
 from symshape.runtime.trace_budget import Untraced
 from symshape.runtime.variables import AskAgain
 from symshape.store.certificates import Record
-from symshape.store.keeping import Keeper, NoStore, store_of
+from symshape.store.entry_stores import NoStore, store_of
+from symshape.store.keeping import Keeper
 from symshape.store.ranks import Ranks
 from symshape.tracing.capture import capture
 from symshape.tracing.symbolic_arguments import Policies
@@ -70,6 +73,12 @@ class Storing(Compiled):
         program = capture(fn, call, wanted, self._options, *others)
         self._keeper.keep(program, call)
         return program
+
+    def _entry(self, program: Program) -> Entry:
+        entry = super()._entry(program)
+        if isinstance(entry.runner, InductorRunner):
+            entry.runner.artefacts.shelf = self._keeper.shelf(program)
+        return entry
 
     def _with_ranks(
         self, ranks: Ranks, call: Call, values: Sequence[int], trace: Callable[[Sequence[Source]], Program]

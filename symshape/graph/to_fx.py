@@ -90,22 +90,22 @@ class _Writer:
                 readers[path] = node
             elif any(isinstance(slot.source, IntArg) and slot.source.arg == path for slot in self.slots):
                 readers[path] = self.graph.placeholder(name)
-        for position, lifted in enumerate(self.source.lifted):
-            if self.lifted_as_inputs and not lifted.constant:
-                self.values[lifted.value] = self.graph.placeholder(f"lifted_{position}")
-        for position, lifted in enumerate(self.source.lifted):
-            if lifted.value in self.values:
-                continue
-            name = f"lifted_{position}"
-            if isinstance(lifted.tensor, torch.nn.Parameter):
-                self.root.register_parameter(name, lifted.tensor)
-            else:
-                self.root.register_buffer(name, lifted.tensor)
-            node = self.graph.get_attr(name)
+        given = [self._lifted(f"lifted_{position}", each.tensor) for position, each in enumerate(self.source.lifted)]
+        for lifted, node in zip(self.source.lifted, given, strict=True):
             self.values[lifted.value] = (
                 self.graph.call_function(_aten.clone.default, (node,)) if lifted.constant else node
             )
         self._symbols(readers)
+
+    def _lifted(self, name: str, tensor: torch.Tensor) -> torch.fx.Node:
+        """Where a lifted tensor comes from."""
+        if self.lifted_as_inputs:
+            return self.graph.placeholder(name)
+        if isinstance(tensor, torch.nn.Parameter):
+            self.root.register_parameter(name, tensor)
+        else:
+            self.root.register_buffer(name, tensor)
+        return self.graph.get_attr(name)
 
     def _symbols(self, readers: Mapping[str, torch.fx.Node]) -> None:
         for slot in self.slots:

@@ -20,8 +20,9 @@ import attrs
 from symshape.store.entry_format import LARGEST, digest_of
 from symshape.store.refusals import EntryError
 
-ENTRY, CERTIFICATE, _UNFINISHED = ".entry", ".certificate", ".unfinished"
+ENTRY, CERTIFICATE, ARTEFACT, _UNFINISHED = ".entry", ".certificate", ".artefact", ".unfinished"
 """What the names of files end in: what a file is."""
+_PRUNED = ENTRY, ARTEFACT
 _FORSAKEN_AFTER = 3600.0
 """Seconds after which a file that was never finished belongs to nobody."""
 _HEX = frozenset("0123456789abcdef")
@@ -36,12 +37,14 @@ class Kept:
         digest: its name.
         bytes: how large it is.
         used: when it was last of use, in seconds since 1970.
+        kind: what its name ends in.
     """
 
     address: str
     digest: str
     bytes: int
     used: float
+    kind: str
 
 
 class DiskStore:
@@ -66,9 +69,9 @@ class DiskStore:
     def __repr__(self) -> str:
         return f"DiskStore({str(self.path)!r})"
 
-    def digests(self, address: str) -> list[str]:
+    def digests(self, address: str, kind: str = ENTRY) -> list[str]:
         """The files for an address, the one that was of use last first; none where the folder cannot be read."""
-        return [each.digest for each in sorted(self._in(address), key=lambda each: -each.used)]
+        return [each.digest for each in sorted(self._in(address, kind), key=lambda each: -each.used)]
 
     def read(self, address: str, digest: str, kind: str = ENTRY) -> bytes:
         """What is in a file.
@@ -96,8 +99,8 @@ class DiskStore:
         digest = digest_of(content)
         path = self._file(address, digest, kind)
         if path.exists():
-            if kind == ENTRY:
-                self.used(address, digest)
+            if kind in _PRUNED:
+                self.used(address, digest, kind)
             return digest
         for folder in (*reversed(path.parent.parents), path.parent):
             if not folder.exists():
@@ -115,13 +118,13 @@ class DiskStore:
                 unfinished.unlink()
             raise
         _settle(path.parent)
-        self._make_room(address, digest)
+        self._make_room(address, digest, kind)
         return digest
 
-    def used(self, address: str, digest: str) -> None:
+    def used(self, address: str, digest: str, kind: str = ENTRY) -> None:
         """Notes that a file was of use just now; nothing where the folder may not be written."""
         with contextlib.suppress(OSError):
-            os.utime(self._file(address, digest))
+            os.utime(self._file(address, digest, kind))
 
     def remove(self, address: str, digest: str, kind: str = ENTRY) -> None:
         """Takes a file away, if it is there and may be."""
@@ -146,12 +149,12 @@ class DiskStore:
                     with contextlib.suppress(OSError):
                         if time.time() - left.stat(follow_symlinks=False).st_mtime > unfinished_after:
                             os.unlink(left.path)
-        files = sorted(self.all(), key=lambda each: each.used)
+        files = sorted((each for kind in _PRUNED for each in self.all(kind)), key=lambda each: each.used)
         total, gone = sum(each.bytes for each in files), []
         for each in files:
             if total <= most:
                 break
-            self.remove(each.address, each.digest)
+            self.remove(each.address, each.digest, each.kind)
             total -= each.bytes
             gone.append(each)
         return gone
@@ -168,14 +171,14 @@ class DiskStore:
             if each.name.endswith(kind) and _is_name(digest, 64):
                 with contextlib.suppress(OSError):
                     found = each.stat(follow_symlinks=False)
-                    yield Kept(address, digest, found.st_size, found.st_mtime)
+                    yield Kept(address, digest, found.st_size, found.st_mtime, kind)
 
-    def _make_room(self, address: str, newest: str) -> None:
-        here = sorted(self._in(address), key=lambda each: each.used)
+    def _make_room(self, address: str, newest: str, kind: str) -> None:
+        here = sorted(self._in(address, kind), key=lambda each: each.used)
         for each in here[: max(0, len(here) - self.most_of_one)]:
             if each.digest != newest:
-                self.remove(address, each.digest)
-        if sum(each.bytes for each in self.all()) > self.most_bytes:
+                self.remove(address, each.digest, kind)
+        if sum(each.bytes for kind in _PRUNED for each in self.all(kind)) > self.most_bytes:
             self.prune(self.most_bytes * 9 // 10)
 
 
@@ -187,6 +190,13 @@ def default_path() -> Path:
     import platformdirs
 
     return platformdirs.user_cache_path("symshape", appauthor=False) / "entries"
+
+
+def data_path() -> Path:
+    """This user's folder for what is no cache."""
+    import platformdirs
+
+    return platformdirs.user_data_path("symshape", appauthor=False)
 
 
 def _entries_of(folder: Path) -> list[os.DirEntry[str]]:

@@ -82,7 +82,7 @@ class Stored:
 # -- writing
 
 
-@between_traces()
+@between_traces
 def to_bytes(
     program: Program, fn: Callable[..., Any], call: Call, address: str, environment: Mapping[str, Any]
 ) -> bytes:
@@ -253,7 +253,7 @@ class Read:
         leaves = len(list_of(fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]))
         return GraphIn(self._found["graph"], self._terms, tensors, leaves).graph()
 
-    @between_traces()
+    @between_traces
     def built(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> Built:
         """What can be known without the sizes of a call: all that costs much.
 
@@ -272,7 +272,7 @@ class Read:
         _check_symbols(graph, positions)
         return Built(state.state(), state.holds, graph, compile_graph(graph, positions))
 
-    @between_traces()
+    @between_traces
     def program(self, fn: Callable[..., Any], call: Call, modes: Modes, built: Built | None = None) -> Program:
         """The program for calls of this process; ``built`` if that was done before and still holds.
 

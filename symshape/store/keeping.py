@@ -11,8 +11,8 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -23,9 +23,10 @@ from symshape import events
 from symshape.calls.arguments import Call, sources_of, values_of
 from symshape.calls.modes import modes
 from symshape.dims import Dim, Policy
-from symshape.errors import InputError, MissError
+from symshape.errors import MissError
 from symshape.graph.program import Program
 from symshape.options import Options
+from symshape.store.artefacts import ArtefactShelf, shelf_of
 from symshape.store.call_structure import structure_to_json
 from symshape.store.certificates import (
     NotCertifiable,
@@ -39,75 +40,17 @@ from symshape.store.certificates import (
     why_not,
 )
 from symshape.store.code_digests import code_digest
-from symshape.store.disk import CERTIFICATE, DiskStore, default_path
+from symshape.store.disk import CERTIFICATE, DiskStore
 from symshape.store.entry_format import Built, Read, Stored, read_header, to_bytes
+from symshape.store.entry_stores import EntryStore
 from symshape.store.environment import environment
 from symshape.store.misses import BAKE, Asked, miss_error
 from symshape.store.refusals import Differs, EntryError, NotStorable
-from symshape.store.remote import SharedStore
 from symshape.tracing.capture import between_traces
 from symshape.user_code import name_of
 
 _MOST_READ = 256
 """Entries that are kept in memory, as they were read."""
-
-
-class EntryStore(Protocol):
-    """Where entries are kept: a folder, or something like one."""
-
-    def digests(self, address: str) -> list[str]:
-        """The names of the entries for an address, the most useful first."""
-
-    def read(self, address: str, digest: str) -> bytes:
-        """One of them."""
-
-    def write(self, address: str, content: bytes) -> str:
-        """Keeps one; answers its name."""
-
-    def used(self, address: str, digest: str) -> None:
-        """Notes that one was of use."""
-
-    def remove(self, address: str, digest: str) -> None:
-        """Takes one away."""
-
-
-class NoStore:
-    """Keeps nothing."""
-
-    def digests(self, address: str) -> list[str]:
-        """None."""
-        return []
-
-    def read(self, address: str, digest: str) -> bytes:
-        """Nothing is there."""
-        raise FileNotFoundError(digest)
-
-    def write(self, address: str, content: bytes) -> str:
-        """Writes nowhere."""
-        return ""
-
-    def used(self, address: str, digest: str) -> None:
-        """Nothing was."""
-
-    def remove(self, address: str, digest: str) -> None:
-        """Nothing is there."""
-
-
-def store_of(given: Any) -> EntryStore:
-    """The store that a caller means: ``True`` for the one of this user, a path, a URL, or a store.
-
-    Raises:
-        InputError: it is none of these.
-    """
-    if given is True:
-        return DiskStore(default_path())
-    if isinstance(given, str) and "://" in given:
-        return SharedStore(given, DiskStore(default_path()))
-    if isinstance(given, (str, Path)):
-        return DiskStore(given)
-    if all(hasattr(given, name) for name in ("digests", "read", "write", "used", "remove")):
-        return given  # type: ignore[no-any-return]
-    raise InputError(f"store must be True, a path or a store, not {given!r}")
 
 
 class Keeper:
@@ -130,6 +73,7 @@ class Keeper:
         self._told: set[str] = set()
         self._differs: Mapping[str, str] = {}
         self._ahead: dict[str, tuple[Read, Built]] = {}
+        self._digests_of: WeakKeyDictionary[Program, str] = WeakKeyDictionary()
         self._lock = threading.Lock()
         environment()  # takes some milliseconds once, better now than at the first call
 
@@ -179,6 +123,7 @@ class Keeper:
                 self._is_wrong(address, digest, EntryError(f"{type(error).__name__}: {error}"))
                 continue
             self._store.used(address, digest)
+            self._digests_of[program] = digest
             events.emit(events.Loaded(self._name, digest, len(program.graph.nodes)))
             return program
         if differs:
@@ -271,7 +216,7 @@ class Keeper:
         read = Read(stored)
         return read.program(self._fn, call, modes()) if read.admits(values) else None
 
-    @between_traces()
+    @between_traces
     def identity(self, call: Call) -> dict[str, Any]:
         """What ranks compare before they compile: name and code of the function, and what is given to it."""
         forward = getattr(self._fn, "forward", self._fn)
@@ -317,7 +262,13 @@ class Keeper:
         except OSError as error:
             self._tell(f"could not be written: {error}")
             return
+        self._digests_of[program] = digest
         events.emit(events.Stored(self._name, digest, len(content)))
+
+    def shelf(self, program: Program) -> ArtefactShelf | None:
+        """Where what is compiled for a program is kept: beside its entry, if it is one."""
+        digest = self._digests_of.get(program)
+        return None if digest is None else shelf_of(self._store, digest)
 
     # -- inside
     def _folder(self) -> DiskStore | None:
@@ -397,4 +348,4 @@ def _text(data: Any) -> str:
     return json.dumps(data, sort_keys=True)
 
 
-__all__ = ["EntryStore", "Keeper", "store_of"]
+__all__ = ["Keeper"]

@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -42,10 +43,11 @@ from symshape.tracing.state import flags, side_effects
 from symshape.tracing.state.changes import Changes, items_but, may_grow, variables_read, where_of
 from symshape.tracing.state.given import Given
 from symshape.tracing.state.gradients import Gradients
-from symshape.tracing.state.hooks import recorder_of, recording, tell
+from symshape.tracing.state.hooks import recorder_of, recording, tell, with_their_own_code
 from symshape.tracing.state.planting import Planted, is_planted_by_another
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
+from symshape.tracing.surroundings import Surroundings
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.promises import check_promises
@@ -56,6 +58,8 @@ from symshape.user_code import name_of, raised_at
 
 _tracing_lock = threading.RLock()
 """Held while a function is traced: torch's ``is_compiling`` flag is global."""
+P = ParamSpec("P")
+T = TypeVar("T")
 _MOST_WRITTEN = 65_536  # places; one that is forgotten is guarded until it is written again
 
 
@@ -67,11 +71,15 @@ def wait_for_traces() -> bool:
         return True
 
 
-@contextmanager
-def between_traces() -> Iterator[None]:
+def between_traces(function: Callable[P, T]) -> Callable[P, T]:
     """No other thread traces meanwhile: functions have their own code, and what stands in the world is the world's."""
-    with _tracing_lock:
-        yield
+
+    @wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _tracing_lock:
+            return function(*args, **kwargs)
+
+    return alone
 
 
 GivenUp = Callable[[State], object]
@@ -147,10 +155,11 @@ def _capture(
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
         recorder.is_same = Identity(tracer, call.leaves).is_same
         arguments = SymbolicArguments(tracer, call, policies, options)
+        around = Surroundings(lambda: given_up and given_up(_state(recorder, variables)), draws.put_back)
         try:
             with generators_put_back(), output_held(), refusals_noted() as refusals:
                 result, changes = contextvars.copy_context().run(
-                    _run, fn, call, tracer, arguments, recorder, draws, variables
+                    _run, fn, call, tracer, arguments, recorder, draws, variables, around
                 )
                 if refusals:  # caught by the program, which went another way than it goes in eager
                     raise refusals[0]
@@ -163,9 +172,8 @@ def _capture(
                 outputs += tuple(written)
                 settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
                 check_promises(tracer.env)
-        except BaseException:
-            if given_up is not None:
-                given_up(_state(recorder, variables))
+        except BaseException as error:
+            around.put_back(error)
             raise
     state = _state(recorder, variables)
     lifted = tuple(tracer.lifting.lifted.values())
@@ -228,6 +236,7 @@ def _run(
     recorder: Recorder,
     draws: Draws,
     variables: Sequence[Variable],
+    around: Surroundings,
 ) -> tuple[Any, Changes]:
     """The function's result on the symbolic arguments and what it wrote to records there; what else it did, undone."""
     args, kwargs, values = call.nest(arguments.leaves)
@@ -238,6 +247,7 @@ def _run(
     changes: list[Changes] = []
     found: list[Any] = []
     gradients = Gradients(tell)
+    around.afterwards(partial(_closed, tracer, arguments), partial(_world_as_it_was, recorder, planted, changes))
     tracer.env.data = ScalarData(tracer, arguments.floats) if recorder.serves else tracer.env.data
     try:
         with (
@@ -261,9 +271,7 @@ def _run(
         _explain(error)
         raise
     finally:
-        tracer.close()
-        lifted = (each.tensor for each in tracer.lifting.lifted.values())
-        problems += side_effects.undo_gradients((*arguments.tensors(), *lifted))
+        problems += _closed(tracer, arguments)
     if recorder.serves and not call.has_records:
         outcome = result = _to_arguments(changes[0], given, result)
     problems += changes[0].problems + given.changes(result) + changes[0].returned(result)
@@ -276,6 +284,21 @@ def _run(
 def _attends(device: torch.device) -> None:
     """Fused attention is about to choose a kernel, by flags that later calls are asked for."""
     tell(Recorder.ask, flags.of_attention(device))
+
+
+def _world_as_it_was(recorder: Recorder, planted: Planted, changes: Sequence[Changes]) -> None:
+    """What the context managers of a trace do to the world at their ends, unless they did."""
+    with_their_own_code(recorder)
+    if not changes:
+        side_effects.undo(recorder)
+    planted.put_back()
+
+
+def _closed(tracer: Tracer, arguments: SymbolicArguments) -> list[str]:
+    """Ends the use of symbolic tensors; what was wrong with gradients, in words."""
+    tracer.close()
+    lifted = (each.tensor for each in tracer.lifting.lifted.values())
+    return side_effects.undo_gradients((*arguments.tensors(), *lifted))
 
 
 def _to_arguments(changes: Changes, given: Given, result: Any) -> Any:

@@ -3,8 +3,10 @@
 Each figure is the CPU time of the first call (model built, nothing called before) of a process of its own; the median
 of several processes.  *first process*: traces and stores.  *second process*: is served from the store; what its call of
 ``symshape.compile`` takes stands beside it, since the entry is read there.  *Inductor*: ``torch.compile`` in a process
-that finds its caches filled by one before it (TORCHINDUCTOR_CACHE_DIR).  *second, runner inductor*: served from the
-store and run by ``runner="inductor"``, which compiles anew in each process.  Programs have symbolic sizes.
+that finds its caches filled by one before it (TORCHINDUCTOR_CACHE_DIR); what ``torch.compile`` itself takes, which
+imports most of the compiler, is not counted.  *second, runner inductor*: served from the store and run by
+``runner="inductor"``, whose code comes from the store too (and its built kernels from the same caches); all of its
+imports are counted.  Programs have symbolic sizes.
 """
 
 from __future__ import annotations
@@ -55,11 +57,16 @@ def first_call(name: str, who: str, folder: str) -> dict[str, Any]:
 
 
 def _process(name: str, who: str, folder: str) -> dict[str, Any]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "inductor")}
+    here = {"TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "inductor"), "SYMSHAPE_KEY": str(Path(folder) / "key")}
+    environment = {**os.environ, **here, "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "tests.bench.bench_store", name, who, folder]
     run = subprocess.run(words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return found
+
+
+def _artefacts(folder: str) -> list[Path]:
+    return sorted(Path(folder).glob("*/*.artefact"))
 
 
 def main(argv: Sequence[str] | None = None) -> Report:
@@ -83,8 +90,11 @@ def main(argv: Sequence[str] | None = None) -> Report:
             others = () if args.no_inductor or args.smoke else ("inductor", OURS)
             for who in others:  # fills its caches
                 run(name, who, folder)
+            compiled = _artefacts(folder)
             rounds = range(1 if args.smoke else args.processes)
             found = [{who: run(name, who, folder) for who in ("eager", "store", *others)} for _ in rounds]
+            assert _artefacts(folder) == compiled, "the second process compiles"
+            assert len(compiled) == (OURS in others), "the first process kept nothing"
         middle = {(who, what): statistics.median(each[who][what] for each in found)
                   for who in found[0] for what in ("compile", "first", "second")}  # fmt: skip
         inductor, ours = middle.get(("inductor", "first")), middle.get((OURS, "first"))

@@ -1,15 +1,15 @@
 """Inductor's artefacts of one graph: compiled when needed, each for as many sizes as Inductor's own guards allow.
 
 Inductor compiles for symbolic sizes of torch's ShapeEnv and may assume more of them than we do.  What it assumed is
-read back as terms and checked on every new tuple of sizes; sizes outside get an artefact of their own.  (Private names
-of torch used here were checked on 2.11 to 2.13.)
+read back as terms and checked on every new tuple of sizes; sizes outside get an artefact of their own.  A shelf keeps
+artefacts for other processes, with what was assumed.  (Private names of torch used here were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import attrs
 import torch
@@ -25,9 +25,9 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Slot, slot_names
 from symshape.graph.steps import Value
 from symshape.graph.to_fx import graph_to_fx
-from symshape.tracing.lifting import outside_modes
+from symshape.runtime.runners.inductor_code import Code, compiled, compiled_to_keep, loaded
 
-__all__ = ["Artefact", "Artefacts"]
+__all__ = ["Artefact", "Artefacts", "Saved", "Shelf"]
 
 _MAX_ARTEFACTS = 16
 _REMEMBERED = 4096  # tuples of sizes
@@ -43,13 +43,41 @@ class Artefact:
         exact: the integers it was compiled for.
     """
 
-    call: Callable[..., Any]
+    call: Code
     check: Check | None
     exact: tuple[int, ...]
 
     def serves(self, values: tuple[int, ...]) -> bool:
         """Whether the artefact is valid for these integers."""
         return values == self.exact if self.check is None else bool(self.check.check(values))
+
+
+@attrs.frozen
+class Saved:
+    """One compilation for other processes.
+
+    Attributes:
+        assumed: the conditions on the slots ``v0, v1, …`` that it is valid under, as texts; None for ``exact`` only.
+        exact: the integers it was compiled for.
+        content: the code (see :mod:`symshape.runtime.runners.inductor_code`).
+    """
+
+    assumed: tuple[str, ...] | None
+    exact: tuple[int, ...]
+    content: bytes
+
+
+class Shelf(Protocol):
+    """Where the artefacts of one graph are kept between processes."""
+
+    def saved(self) -> Iterable[Saved]:
+        """Those that are there, the one that was of use last first; nothing where they cannot be read."""
+
+    def keep(self, saved: Saved) -> None:
+        """Keeps one, if that can be done."""
+
+    def failed(self, saved: Saved, error: Exception) -> None:
+        """Is told that one could not be loaded."""
 
 
 class Artefacts:
@@ -61,6 +89,9 @@ class Artefacts:
         slots: the integers of a call, in order, in terms of the graph's symbols.
         failed: told when the compiler fails; nothing is compiled after that.
         limit: how often the graph is compiled at most.
+
+    Attributes:
+        shelf: where artefacts are looked for before one is compiled, and kept; None for nowhere.
     """
 
     def __init__(
@@ -76,6 +107,7 @@ class Artefacts:
         self._slots = slots
         self._failed = failed
         self._limit = limit
+        self.shelf: Shelf | None = None
         self._made: tuple[Artefact, ...] = ()
         self._memo: dict[tuple[int, ...], Artefact] = {}
         self._lock = threading.RLock()
@@ -83,7 +115,7 @@ class Artefacts:
         inputs = {each.position for each in graph.inputs}
         integers = {slot.source.arg for slot in slots if isinstance(slot.source, IntArg)}
         self._positions = [i for i, path in enumerate(paths) if i in inputs or path in integers]
-        self._lifted = [each.tensor for each in graph.lifted if not each.constant]
+        self._lifted = [each.tensor for each in graph.lifted]
         self._direct = {each.value: each.position for each in graph.inputs}
 
     def __len__(self) -> int:
@@ -140,7 +172,7 @@ class Artefacts:
                 if len(self._made) >= self._limit:
                     return None
                 try:
-                    found = self._compile(leaves, key)
+                    found = self._load(key) or self._compile(leaves, key)
                 except Exception as error:  # whatever a compiler may raise: the graph still runs op by op
                     self._closed = True
                     self._failed(error)
@@ -149,9 +181,19 @@ class Artefacts:
             self._remember(key, found)
             return found
 
+    def _load(self, key: tuple[int, ...]) -> Artefact | None:
+        """What the shelf has for these integers."""
+        for each in () if self.shelf is None else self.shelf.saved():
+            try:
+                check = None if each.assumed is None else self._check(each.assumed)
+                if key == each.exact if check is None else check.check(key):
+                    return Artefact(loaded(each.content), check, each.exact)
+            except Exception as error:  # whatever a file, or torch, may bring about: it is compiled, then
+                assert self.shelf is not None
+                self.shelf.failed(each, error)
+        return None
+
     def _compile(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact:
-        import torch._inductor.config
-        from torch._inductor.compile_fx import compile_fx
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -163,14 +205,29 @@ class Artefacts:
         fixed: dict[str, int] = {}
         fakes = [self._fake(mode, leaves[i], self._paths[i], symbols, fixed) for i in self._positions]
         fakes += [mode.from_tensor(tensor, static_shapes=True) for tensor in self._lifted]
-        context = torch._guards.TracingContext(mode)
-        # Without caches: an artefact from one comes without what it assumed of the sizes (seen on 2.13).
-        # Random numbers come from eager's kernels: Inductor's own draw others from the same seed.
-        options = {"force_disable_caches": True, "fallback_random": True}
-        # Outside of modes: torch's own runtime has one of its own around the first call of a graph (2.11).
-        with outside_modes(), torch._guards.tracing(context), torch._inductor.config.patch(options):
-            call: Any = compile_fx(module, fakes)
-        return Artefact(call, self._assumed(mode.shape_env, symbols, fixed), key)
+        shelf, content = self.shelf, None
+        if shelf is None:
+            code = compiled(module, fakes, mode)
+        else:
+            code, content = compiled_to_keep(module, fakes, mode)
+        assumed = _assumed(mode.shape_env, symbols, fixed)
+        try:
+            check = None if assumed is None else self._check(assumed)
+        except GuardsError:
+            assumed = check = None
+        if shelf is not None and content is not None:
+            shelf.keep(Saved(assumed, key, content))
+        return Artefact(code, check, key)
+
+    def _check(self, assumed: Sequence[str]) -> Check:
+        """Conditions on the slots as a check.
+
+        Raises:
+            GuardsError: one cannot be read.
+        """
+        names = slot_names(len(self._slots))
+        ranges = dict.fromkeys(names, (None, None))
+        return compile_check(GuardSet([Guard(parse(each)) for each in assumed], ranges=ranges), names)
 
     def _fake(self, mode: Any, leaf: Any, path: str, symbols: dict[str, str], fixed: dict[str, int]) -> Any:
         """A fake argument; sizes that are symbols of ours are symbols of torch's or fixed, remembered by slot."""
@@ -204,27 +261,24 @@ class Artefacts:
                 fixed[name] = size
         return fake
 
-    def _assumed(self, shape_env: Any, symbols: dict[str, str], fixed: dict[str, int]) -> Check | None:
-        """What torch's ShapeEnv recorded, as a check over our slots; None (exact sizes only) where it is unreadable."""
-        conditions = [Guard(parse(f"{name} == {value}")) for name, value in fixed.items()]
-        try:
-            conditions += [Guard(parse(_renamed(str(guard.expr), symbols))) for guard in shape_env.guards]
-            for symbol, bounds in shape_env.var_to_range.items():
-                name = symbols.get(str(symbol))
-                if name is None:
-                    continue
-                low, high = int(max(bounds.lower, -(2**62))), int(min(bounds.upper, 2**62))
-                conditions.append(Guard(parse(f"{low} <= {name}")))
-                conditions.append(Guard(parse(f"{name} <= {high}")))
-            if shape_env.replacements and any(str(s) not in symbols for s in shape_env.replacements):
-                return None
-            for symbol, value in shape_env.replacements.items():
-                conditions.append(Guard(parse(_renamed(f"{symbol} == {value}", symbols))))
-        except (GuardsError, KeyError, OverflowError, TypeError):
+
+def _assumed(shape_env: Any, symbols: dict[str, str], fixed: dict[str, int]) -> tuple[str, ...] | None:
+    """What torch's ShapeEnv recorded, as conditions on our slots; None (exact sizes only) where it is unreadable."""
+    conditions = [f"{name} == {value}" for name, value in fixed.items()]
+    try:
+        conditions += [_renamed(str(guard.expr), symbols) for guard in shape_env.guards]
+        for symbol, bounds in shape_env.var_to_range.items():
+            name = symbols.get(str(symbol))
+            if name is None:
+                continue
+            low, high = int(max(bounds.lower, -(2**62))), int(min(bounds.upper, 2**62))
+            conditions += [f"{low} <= {name}", f"{name} <= {high}"]
+        if shape_env.replacements and any(str(s) not in symbols for s in shape_env.replacements):
             return None
-        names = slot_names(len(self._slots))
-        ranges = dict.fromkeys(names, (None, None))
-        return compile_check(GuardSet(conditions, ranges=ranges), names)
+        conditions += [_renamed(f"{symbol} == {value}", symbols) for symbol, value in shape_env.replacements.items()]
+    except (KeyError, OverflowError, TypeError):
+        return None
+    return tuple(conditions)
 
 
 def _renamed(text: str, symbols: dict[str, str]) -> str:

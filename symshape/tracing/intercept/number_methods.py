@@ -139,6 +139,10 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
     return found
 
 
+METHODS = tuple((kind, name) for kind in _PLAIN for name in _methods(kind))
+"""Where there are methods of ours while a function is traced: classes and names."""
+
+
 @contextmanager
 def number_methods() -> Iterator[None]:
     """Inside, symbolic numbers of ours have the methods of the numbers that they stand for."""

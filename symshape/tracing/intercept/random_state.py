@@ -128,15 +128,19 @@ class Draws:
         finally:
             if self._shared and self._watched:
                 sys.setprofile(None)
-            for generator, state, _ in self._marked:
-                generator.set_state(state)
-            for generator, state in reversed(self._seeded):  # as it was before it was first seeded
-                generator.set_state(state)
+            self.put_back()
         if changed:
             raise UnsupportedError(
                 f"{self._name} draws numbers from {changed[0]}, which a graph would repeat for ever; draw them with "
                 "torch, or pass them as arguments"
             )
+
+    def put_back(self) -> None:
+        """Gives the generators the states that they had before."""
+        for generator, state, _ in self._marked:
+            generator.set_state(state)
+        for generator, state in reversed(self._seeded):  # as it was before it was first seeded
+            generator.set_state(state)
 
 
 def _other_sources() -> Iterator[tuple[str, Callable[[], Any]]]:

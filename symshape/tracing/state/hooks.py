@@ -54,9 +54,14 @@ def recording(recorder: Recorder) -> Iterator[None]:
         yield
     finally:
         _active = outer
-        for function, code in reversed(recorder.swapped):
-            function.__code__ = code
-        recorder.swapped.clear()
+        with_their_own_code(recorder)
+
+
+def with_their_own_code(recorder: Recorder) -> None:
+    """Gives the functions that were instrumented for a recording their own code again."""
+    for function, code in reversed(recorder.swapped):
+        function.__code__ = code
+    recorder.swapped.clear()
 
 
 def _is_recorded() -> bool:

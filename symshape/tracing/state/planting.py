@@ -25,13 +25,13 @@ class Planted:
 
     def __init__(self, variables: Sequence[Variable], stand_ins: Sequence[Any]) -> None:
         self._pairs = list(zip(variables, stand_ins, strict=True))
+        self._before: list[tuple[Variable, Any]] = []
 
     @contextmanager
     def in_the_world(self, recorder: Recorder) -> Iterator[None]:
         """Inside, the variables hold their stand-ins; afterwards what they held before."""
         global _planted_by
         outer, _planted_by = _planted_by, threading.get_ident()
-        before: list[tuple[Variable, Any]] = []
         try:
             for variable, stand_in in self._pairs:
                 place = variable.variable if isinstance(variable, Number) else variable
@@ -43,10 +43,15 @@ class Planted:
                 for path, each in containers_in(stand_in):
                     if path or not whole:
                         recorder.stand_ins[id(each)] = Inner(variable, path)
-                before.append((place, copy.copy(value) if whole else value))
+                self._before.append((place, copy.copy(value) if whole else value))
                 variable.write(stand_in)
             yield
         finally:
-            for variable, value in reversed(before):
-                variable.write(value)
+            self.put_back()
             _planted_by = outer
+
+    def put_back(self) -> None:
+        """Has the variables hold what they held before."""
+        for variable, value in reversed(self._before):
+            variable.write(value)
+        self._before.clear()

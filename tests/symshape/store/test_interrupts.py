@@ -1,14 +1,13 @@
 """An interrupt at any moment of a first call, a subscriber that raises, ``reset()`` under 16 threads: nothing breaks.
 
-The oracle is eager; an interrupt is raised at a function call of the program while it is traced, or of the store's, by
-its number.
+The oracle is eager; an interrupt is raised at a step of the program while it is traced, of what traces it, or of the
+store, by its number.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ import torch
 
 import symshape
 from symshape import events
+from tests.interrupts import ENTERED, Interrupt, World, others_may_trace, steps_of
 from tests.symshape.store.storing import compiled, counts, entries
 
 SCALE = 1.5
-_WHERE = (__name__, "torch.nn", "symshape.store")
-"""Modules at whose function calls an interrupt comes.  (What enters and leaves torch's modes is not among them: an
-interrupt in the midst of that leaves the mode as it is, as with any of torch's own.)"""
+_WHERE = (__name__, "torch.nn", "symshape", *ENTERED)
+"""Modules at whose steps an interrupt comes."""
 
 
 class _Model(torch.nn.Module):
@@ -32,39 +31,24 @@ class _Model(torch.nn.Module):
         self.k = 2.0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = torch.relu(self.inner(x)) * self.k * SCALE
+        with torch.no_grad():
+            shifted = x + 1
+        y = torch.relu(self.inner(x)) * self.k * SCALE + shifted
         return y if x.shape[0] > 3 else y + 1
 
 
-class _Interrupt:
-    """Raises KeyboardInterrupt at the function call with a number, counted from the start of a ``with``."""
+class _Counting(_Model):
+    """The same, and it writes, which no store keeps, and draws random numbers."""
 
-    def __init__(self, number: int) -> None:
-        self.left = number
-        self.raised = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.seen: list[int] = []
 
-    def __call__(self, frame: Any, event: str, arg: Any) -> None:
-        if event != "call" or not str(frame.f_globals.get("__name__")).startswith(_WHERE):
-            return
-        self.left -= 1
-        if self.left == 0:
-            self.raised = True
-            sys.setprofile(None)
-            raise KeyboardInterrupt
-
-    def of(self, call: Callable[[], Any]) -> Any:
-        sys.setprofile(self)
-        try:
-            return call()
-        finally:
-            sys.setprofile(None)
-
-
-def _calls(call: Callable[[], Any]) -> int:
-    """How many function calls something takes."""
-    counting = _Interrupt(10**9)
-    counting.of(call)
-    return 10**9 - counting.left
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.seen.append(self.calls)
+        return torch.nn.functional.dropout(super().forward(x), 0.25)
 
 
 def _whole(fn: Any, model: Any) -> None:
@@ -75,8 +59,16 @@ def _whole(fn: Any, model: Any) -> None:
     assert len(numbers) == len(set(numbers)) == fn.stats().entries == 2
 
 
+_LOST = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""An interrupt in what runs when an object dies is told and lost, in Python."""
+_SOME = (1, 3, 4, 6, 7)
+_ALL = pytest.param(range(1, 301), marks=pytest.mark.slow, id="all")
+
+
+@_LOST
+@pytest.mark.parametrize("parts", [pytest.param(_SOME, id="some"), _ALL])
 @pytest.mark.parametrize("what", ["trace", "load"])
-def test_an_interrupt_at_any_moment(what: str, tmp_path: Path) -> None:
+def test_an_interrupt_at_any_moment(what: str, parts: Sequence[int], tmp_path: Path) -> None:
     x = torch.randn(5, 4)
     if what == "load":
         compiled(_Model(), tmp_path)(x)
@@ -84,25 +76,66 @@ def test_an_interrupt_at_any_moment(what: str, tmp_path: Path) -> None:
     folder = tmp_path if what == "load" else tmp_path / "first"
     compiled(_Model(), tmp_path / "warm")(x)  # what is imported or made once
     fn = compiled(_Model(), folder)
-    number = _calls(lambda: fn(x))
-    assert number > 40
+    number = steps_of(lambda: fn(x), _WHERE)
+    assert number > 400
     interrupted = 0
-    for part in range(1, 9):
+    for part in parts:
         folder = tmp_path if what == "load" else tmp_path / str(part)
         model = _Model()
         fn = compiled(model, folder)
-        interrupt = _Interrupt(number * part // 9)
+        interrupt = Interrupt(number * part // (len(parts) + 3), _WHERE)
         try:
             interrupt.of(lambda fn=fn: fn(x))
         except KeyboardInterrupt:
             interrupted += 1
         assert _Model.forward.__code__ is forward
         assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+        assert others_may_trace()
         _whole(fn, model)
         again = compiled(_Model(), folder)  # what is stored is whole, too
         torch.testing.assert_close(again(x), again.fn(x))
         assert counts(again) == (0, 1)
-    assert interrupted > 5
+    assert interrupted > len(parts) // 2
+
+
+@_LOST
+@pytest.mark.parametrize("parts", [pytest.param((2, 4, 6), id="some"), _ALL])
+def test_the_world_is_as_it_was(parts: Sequence[int]) -> None:
+    x = torch.randn(5, 4)
+
+    def made() -> tuple[_Counting, Any]:
+        model = _Counting()
+        return model, symshape.compile(model, dynamic=True, fullgraph=True)
+
+    for _ in range(2):  # what is imported or made once
+        before = World()
+        _, fn = made()
+        fn(x)
+    may_change = set(World().differences(before))
+    _, fn = made()
+    number = steps_of(lambda: fn(x), _WHERE)
+    assert number > 1000
+    interrupted = 0
+    for part in parts:
+        model, fn = made()
+        before = World()
+        interrupt = Interrupt(number * part // (max(parts) + 2), _WHERE)
+        changed, state, where = set[str](), (0, list[int]()), ""
+        try:
+            interrupt.of(lambda fn=fn: fn(x))
+        except KeyboardInterrupt as error:  # its traceback is still there
+            interrupted += 1
+            changed, state, where = set(World().differences(before)), (model.calls, list(model.seen)), str(error)
+        assert not changed - may_change, f"left changed by an interrupt at {where}"
+        assert state == (0, []), f"written by a call with an interrupt at {where}"
+        calls = model.calls
+        for n in (5, 2):
+            torch.manual_seed(n)
+            result = fn(x[:n])
+            torch.manual_seed(n)
+            torch.testing.assert_close(result, _Counting.forward(model, x[:n]))
+        assert model.seen == list(range(1, calls + 5))
+    assert interrupted > len(parts) // 2
 
 
 @pytest.mark.parametrize("kind", [events.Stored, events.Loaded, events.Traced])

@@ -1,0 +1,147 @@
+"""Compiled code beside the entries: a file for each artefact of an entry, that this user alone can have written.
+
+An entry is data; an artefact is code (a pickle with sources in it), and to load one is to run it.  So each is signed
+with a key of this user's, which no store holds: files that came with a folder from elsewhere, or that others wrote,
+are passed over.  Artefacts are not exported, and no remote store has them: other machines compile their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from symshape import events
+from symshape.runtime.runners.artefacts import Saved
+from symshape.runtime.runners.inductor_code import made_for
+from symshape.store.constants import fields_of, integer_of, list_of, text_of
+from symshape.store.disk import ARTEFACT, DiskStore, data_path
+from symshape.store.entry_format import parsed_json
+from symshape.store.refusals import EntryError
+
+_FORMAT, _VERSION = "symshape artefact", 1
+_SIGNATURE = 65  # bytes: 64 of hexadecimal digits and a line's end
+_KEY = 32  # bytes
+_MOST = 1000  # conditions, integers
+
+
+@attrs.frozen
+class ArtefactShelf:
+    """The artefacts of one entry (see :class:`symshape.runtime.runners.artefacts.Shelf`).
+
+    Attributes:
+        store: the folder.
+        entry: the digest of the entry.
+    """
+
+    store: DiskStore
+    entry: str
+
+    def saved(self) -> Iterator[Saved]:
+        """Those that this user wrote, for the flags of the present, the one that was of use last first."""
+        address = self._address()
+        for digest in self.store.digests(address, ARTEFACT):
+            try:
+                found = _opened(self.store.read(address, digest, ARTEFACT), address)
+            except (EntryError, OSError) as error:
+                self._tell(f"has an artefact that cannot be used ({digest[:12]}): {error}")
+                continue
+            self.store.used(address, digest, ARTEFACT)
+            yield found
+
+    def keep(self, saved: Saved) -> None:
+        """Keeps one."""
+        address = self._address()
+        try:
+            self.store.write(address, _closed(saved, address), ARTEFACT)
+        except (EntryError, OSError) as error:
+            self._tell(f"an artefact could not be written: {error}")
+
+    def failed(self, saved: Saved, error: Exception) -> None:
+        """Says that one could not be loaded."""
+        self._tell(f"has an artefact that could not be loaded: {type(error).__name__}: {error}")
+
+    def _address(self) -> str:
+        return hashlib.sha256(f"{_FORMAT} {_VERSION} {self.entry} {made_for()}".encode()).hexdigest()[:32]
+
+    def _tell(self, what: str) -> None:
+        events.emit(events.StoreFailed(repr(self.store), what))
+
+
+def shelf_of(store: Any, entry: str) -> ArtefactShelf | None:
+    """Where the artefacts of an entry are: in the store's folder on this machine, if it is of this user's alone."""
+    here = getattr(store, "local", store)
+    return ArtefactShelf(here, entry) if isinstance(here, DiskStore) and not here.shared else None
+
+
+def _closed(saved: Saved, address: str) -> bytes:
+    header = {"format": _FORMAT, "version": _VERSION, "assumed": saved.assumed, "exact": saved.exact}
+    content = json.dumps(header).encode() + b"\n" + saved.content
+    return _signature(address, content) + content
+
+
+def _opened(found: bytes, address: str) -> Saved:
+    """A file's content.
+
+    Raises:
+        EntryError: it is not signed with this user's key for this address, or is no artefact.
+    """
+    content = found[_SIGNATURE:]
+    if not hmac.compare_digest(found[:_SIGNATURE], _signature(address, content)):
+        raise EntryError("it is not signed with this user's key")
+    header, _, code = content.partition(b"\n")
+    said, version, assumed, exact = fields_of(parsed_json(header), "format", "version", "assumed", "exact")
+    if (said, version) != (_FORMAT, _VERSION):
+        raise EntryError("it is no artefact of this version")
+    conditions = None if assumed is None else tuple(text_of(each, 10_000) for each in list_of(assumed, _MOST))
+    return Saved(conditions, tuple(integer_of(each) for each in list_of(exact, _MOST)), code)
+
+
+def _signature(address: str, content: bytes) -> bytes:
+    return hmac.new(_key(), address.encode() + content, hashlib.sha256).hexdigest().encode() + b"\n"
+
+
+def _key() -> bytes:
+    """This user's key: ``SYMSHAPE_KEY`` names the file, else it is in the user's own folder; made when first needed.
+
+    Raises:
+        OSError: it cannot be read or made.
+        EntryError: others may read or write the file, or it is no key.
+    """
+    named = os.environ.get("SYMSHAPE_KEY")
+    path = Path(named) if named else data_path() / "artefacts.key"
+    try:
+        return _read_key(path)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(8)}")
+        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(handle, "wb") as file:
+            file.write(secrets.token_bytes(_KEY))
+        try:
+            os.link(made, path)  # whoever was first made it
+        except FileExistsError:
+            pass
+        finally:
+            made.unlink()
+        return _read_key(path)
+
+
+def _read_key(path: Path) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise EntryError(f"{path} must be a file that its owner alone may read and write (chmod 600)")
+        key = file.read(_KEY + 1)
+    if len(key) != _KEY:
+        raise EntryError(f"{path} must have {_KEY} bytes")
+    return key

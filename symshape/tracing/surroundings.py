@@ -1,0 +1,139 @@
+"""What stands around a trace and is changed for its time: put back even where an interrupt cut a context manager short.
+
+Python delivers a signal between any two steps of Python code, inside ``__enter__`` and ``__exit__`` too, so that no
+``with`` alone keeps what it promises.  What all of them change is therefore noted before the first and compared after
+an exception.  (Private names of torch, read on 2.11 and 2.13.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._C._dynamo.guards import set_is_in_mode_without_ignore_compile_internals
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils import _python_dispatch
+
+from symshape.tracing.intercept.number_methods import METHODS
+from symshape.tracing.state import hooks, planting
+from symshape.tracing.symbolic.nodes import texts
+
+_MISSING = object()
+_AUTOCAST = ("cpu", "cuda")
+_PLACES: Sequence[tuple[Any, str]] = (
+    (torch.compiler, "_is_compiling_flag"),
+    (_python_dispatch, "_is_in_torch_dispatch_mode"),
+    (_python_dispatch, "_is_in_non_infra_torch_dispatch_mode"),
+    (_python_dispatch, "_is_in_any_mode_without_ignore_compile_internals"),
+    (torch.nn.functional, "scaled_dot_product_attention"),
+    (torch.overrides, "has_torch_function"),
+    (torch.autograd, "_engine_run_backward"),
+    (torch.utils.weak, "id"),
+    (torch.random, "default_generator"),
+    (torch.cuda, "default_generators"),
+    *((sys, name) for name in ("stdout", "stderr")),
+    *((texts._thread, name) for name in ("asked", "places")),
+    (hooks, "_active"),
+    (planting, "_planted_by"),
+    *METHODS,
+)
+_SWITCHES: Sequence[tuple[Callable[[], Any], Callable[[Any], object]]] = (
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    (torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled),
+    (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    (sys.getprofile, sys.setprofile),
+)
+
+
+class Surroundings:
+    """What stands around a trace, as it is now.
+
+    Args:
+        later: see :meth:`afterwards`.
+    """
+
+    def __init__(self, *later: Callable[[], object]) -> None:
+        dynamo = sys.modules.get("torch._dynamo.eval_frame")
+        places = (*_PLACES, (dynamo, "_stance")) if dynamo is not None else _PLACES
+        self._places = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name in places]
+        self._switches = [(read, write, read()) for read, write in _SWITCHES]
+        self._autocast = _autocast()
+        self._dispatch = _python_dispatch._get_current_dispatch_mode_stack()
+        self._function = _get_current_function_mode_stack()
+        self._later = [*later]
+
+    def afterwards(self, *put_back: Callable[[], object]) -> None:
+        """Has something more put back after the modes: what may be done twice, the last one that is told first."""
+        self._later += put_back
+
+    def put_back(self, error: BaseException) -> None:
+        """Puts back what ``error`` left changed, once more from the beginning if another interrupt comes."""
+        try:
+            self._put_back(error)
+        except BaseException:
+            self._put_back(error)
+            raise
+
+    def _put_back(self, error: BaseException) -> None:
+        _close_suspended(error)
+        self._settle_all()
+        for each in reversed(self._later):
+            each()
+        self._settle_all()  # what the program changed is put back to what it found, which may have been ours
+
+    def _settle_all(self) -> None:
+        _settle(self._dispatch, _python_dispatch._get_current_dispatch_mode_stack, _python_dispatch)
+        _settle(self._function, _get_current_function_mode_stack, torch.overrides)
+        for owner, name, value in self._places:
+            if vars(owner).get(name, _MISSING) is not value:
+                delattr(owner, name) if value is _MISSING else setattr(owner, name, value)
+        set_is_in_mode_without_ignore_compile_internals(
+            _python_dispatch._is_in_any_mode_without_ignore_compile_internals
+        )
+        for read, write, before in self._switches:
+            if read() != before:
+                write(before)
+        if _autocast() != self._autocast:
+            for device, (enabled, dtype) in zip(_AUTOCAST, self._autocast, strict=True):
+                torch.set_autocast_enabled(device, enabled)
+                torch.set_autocast_dtype(device, dtype)
+
+
+def _autocast() -> list[tuple[bool, torch.dtype]]:
+    return [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _AUTOCAST]
+
+
+def _settle(before: Sequence[Any], now: Callable[[], Sequence[Any]], stack: Any) -> None:
+    """Makes a stack of torch's modes what it was."""
+    found = now()
+    same = 0
+    while same < min(len(before), len(found)) and before[same] is found[same]:
+        same += 1
+    for _ in found[same:]:
+        stack._pop_mode()
+    for mode in before[same:]:
+        stack._push_mode(mode)
+
+
+def _close_suspended(error: BaseException) -> None:
+    """Ends context managers that were entered, but for which nobody knows that: the traceback alone holds them."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        waiting += [each.__cause__, each.__context__]
+        trace = each.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == contextlib.__file__:
+                with contextlib.suppress(RuntimeError):  # it runs
+                    trace.tb_frame.clear()
+            trace = trace.tb_next
