@@ -99,8 +99,9 @@ class MasksOfTrue:
         """The arguments of ``scaled_dot_product_attention``, without a mask that changes nothing."""
         named = {**dict(zip(_NAMES, args, strict=False)), **(kwargs or {})}
         mask = named.get("attn_mask")
-        plain = type(mask) is SymbolicTensor and mask._tracer is self._trace and mask._spec.dtype is torch.bool
-        if not plain or named.get("is_causal", False) is not False or not self._fits(mask, named):
+        if type(mask) is not SymbolicTensor or mask._tracer is not self._trace or mask._spec.dtype is not torch.bool:
+            return args, kwargs
+        if named.get("is_causal", False) is not False or not self._fits(mask, named):
             return args, kwargs
         self._catch_up()
         if not self._true(mask._value, _DEEPEST):

@@ -33,13 +33,14 @@ def _fits(name: str, args: Sequence[Any]) -> bool:
     """Whether the op is known to do the same as one: on plain tensors of one kind, batch and states agreeing."""
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     first = tensors[0]
-    if not can_be_whole(args, on_cuda=name in _LAYERS and _overload(name, args) is not getattr(aten, name).data) or any(
-        each.dtype not in (first.dtype, torch.int64) for each in tensors
-    ):
+    of_data = name in _LAYERS and _overload(name, args) is getattr(aten, name).data
+    if not can_be_whole(args, on_cuda=name in _LAYERS and not of_data):
+        return False
+    if any(each.dtype not in (first.dtype, torch.int64) for each in tensors):
         return False
     if name == "_pad_packed_sequence":
         return True
-    if name in _LAYERS and _overload(name, args) is getattr(aten, name).data:
+    if of_data:
         return first.dim() == 2
     states = [each for each in pytree.tree_leaves(args[1]) if isinstance(each, torch.Tensor)]
     dims = 2 if name in _CELLS else 3

@@ -17,7 +17,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 aten = torch.ops.aten
 _plain_dropout: Callable[..., Any] = torch.nn.functional.dropout
 _plain_attention: Callable[..., Any] = torch._C._nn.scaled_dot_product_attention
-_SIZES_ARE_SYMBOLS = torch.torch_version.TorchVersion(torch.__version__) >= (2, 13)
+_SIZES_ARE_SYMBOLS = torch.torch_version.TorchVersion(torch.__version__) >= "2.13"
 """Whether matmul in C++ takes sizes as symbols, which fixes none of them."""
 
 

@@ -22,7 +22,7 @@ from tests.training import TRAINED, loss_of
 SIZES = ((6, 23), (5, 17), (3, 9), (6, 24), (5, 18), (3, 12), (5, 21), (3, 10), (6, 19), (3, 11))
 """Batch and length, growing and shrinking, so that what a large call left would show in a small one."""
 PARTS = ("inference", "forward", "backward")
-GRAPHS = {"resnet": 1 if torch.torch_version.TorchVersion(torch.__version__) >= (2, 13) else 2}
+GRAPHS = {"resnet": 1 if torch.torch_version.TorchVersion(torch.__version__) >= "2.13" else 2}
 """How many graphs Dynamo itself makes: before torch 2.13 it asks whether a size that is pooled is odd."""
 
 
