@@ -22,23 +22,29 @@ COMPILE ?=
 
 BIN   := $(VENV)/bin
 PY    := $(BIN)/python
+BEGUN := $(VENV)/.symshape-begun
 INSTALLED := $(VENV)/.symshape-installed
+GUARDS := $(VENV)/.symshape-guards
 STAMP := $(VENV)/.symshape-compiled
 CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: help install setup browser jupyter demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
+.PHONY: help begin guards install setup browser jupyter demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+begin: $(BEGUN)  ## make .venv with what guards needs, to run and to be compiled
+
+guards: $(GUARDS)  ## compile guards, which needs nothing but that
 
 install: $(INSTALLED)  ## make .venv, without compiling guards
 
 setup: $(STAMP)  ## make .venv with everything in it (the other targets do it themselves)
 
 # Redone only when what is asked for changes. pip first: an old one may not read today's metadata.
-$(INSTALLED): pyproject.toml constraints.txt
+$(BEGUN): pyproject.toml constraints.txt
 	@echo "==> looking for Python 3.11 or newer"
 	@chosen=; for candidate in "$(PYTHON)" python3.13 python3.12 python3.11; do \
 	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then chosen="$$candidate"; break; fi; \
@@ -52,17 +58,29 @@ $(INSTALLED): pyproject.toml constraints.txt
 	fi
 	@echo "==> pip and setuptools, as pinned"
 	@"$(PY)" -m pip install --disable-pip-version-check --quiet $(PIP_ARGS) -c constraints.txt --upgrade pip setuptools
+	@echo "==> what guards needs, to run and to be compiled"
+	@"$(PY)" -m pip install --disable-pip-version-check --quiet $(PIP_ARGS) -c constraints.txt attrs mypy sympy z3-solver
+	@touch "$@"
+
+$(INSTALLED): $(BEGUN)
 	@echo "==> symshape with [$(EXTRAS)], as pinned in constraints.txt (torch is large: a few minutes the first time)"
 	@SYMSHAPE_COMPILE=0 "$(PY)" -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt --no-build-isolation -e ".[$(EXTRAS)]"
 	@"$(PY)" -c 'import importlib.metadata as m, torch; print("==> ready: symshape", m.version("symshape"), "on torch", torch.__version__)'
 	@touch "$@"
 
 # In place, so that what is edited is what is compiled. Without a C compiler guards runs as it is, at a third of the speed.
-$(STAMP): $(INSTALLED) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py symshape/tracing/state/*.cpp)
+# Guards apart, as it need not wait for torch (.ci/run compiles it while torch is installed).
+$(GUARDS): $(BEGUN) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py)
 	@echo "==> compiling guards with mypyc (a minute or two; COMPILE=0 leaves it out)"
-	@rm -rf build && find guards symshape -name "*.so" -delete
-	@SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
+	@rm -rf build && find guards -name "*.so" -delete
+	@SYMSHAPE_PART=guards SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
 	@grep "stays interpreted" build.log || true
+	@rm -f build.log
+	@touch "$@"
+
+$(STAMP): $(INSTALLED) $(GUARDS) $(wildcard symshape/tracing/state/*.cpp)
+	@find symshape -name "*.so" -delete
+	@SYMSHAPE_PART=metadata SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
 	@rm -f build.log
 	@touch "$@"
 
@@ -126,7 +144,7 @@ notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 	done
 
 clean:  ## caches and build products (keeps .venv)
-	@rm -rf build dist *.egg-info $(STAMP) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf build dist *.egg-info $(STAMP) $(GUARDS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find guards symshape -name "*.so" -delete
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 

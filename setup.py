@@ -76,6 +76,7 @@ COMPILED = (
 )
 HERE = Path(__file__).resolve().parent
 WANTED = os.environ.get("SYMSHAPE_COMPILE", "")
+PART = os.environ.get("SYMSHAPE_PART", "")
 BUILDING = {"build", "build_ext", "bdist_wheel", "editable_wheel", "install"}
 
 
@@ -84,6 +85,8 @@ def extensions() -> list[Extension]:
     if WANTED == "0" or BUILDING.isdisjoint(sys.argv):
         return []
     os.chdir(HERE)
+    if PART == "metadata":
+        return metadata()
     paths = [f"guards/{name}.py" for name in COMPILED]
     try:
         from mypyc.build import mypycify
@@ -94,7 +97,7 @@ def extensions() -> list[Extension]:
             raise
         _tell("mypyc refuses", error)
         return []
-    return [*made, docstrings(), *metadata()]
+    return [*made, docstrings(), *([] if PART == "guards" else metadata())]
 
 
 def metadata() -> list[Extension]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -52,6 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         skip = pytest.mark.skip(reason="needs CUDA")
         for item in needing:
             item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected and imported lives until the end: no collection of garbage looks through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _cuda() -> bool:

@@ -29,6 +29,7 @@ from guards.terms.term import Op, Term, among
 
 _LISTED = 64  # a range of at most so many values is tried value by value
 _FAR = 2**40  # a range that reaches this far is taken for unbounded
+_NEARINGS = 44  # searches for the two ends together; an end that is not found by then stays further out
 
 
 @attrs.frozen
@@ -124,9 +125,14 @@ def _tighten(rows: list[Term], left: Term, target: Term) -> tuple[Term, bool]:
     if start.model is None:
         return boolean.and_(left, *range_conditions(target.name, (low, high))), False
     inside = start.model[target.name]
+    nearings = iter(range(_NEARINGS))
+
+    def near(condition: Term) -> Search:
+        return ask(condition) if next(nearings, None) is not None else Search(None, None, "enough searches")
+
     if low is not None:
-        low = _end(low, inside, -1, lambda end: ask(boolean.le(target, end)), target)
-    high = _end(_FAR if high is None else high, inside, 1, lambda end: ask(boolean.ge(target, end)), target)
+        low = _end(low, inside, -1, lambda end: near(boolean.le(target, end)), target)
+    high = _end(_FAR if high is None else high, inside, 1, lambda end: near(boolean.ge(target, end)), target)
     pair = (low, None if high >= _FAR else high)
     bounds = [*range_conditions(target.name, pair)]
     if pair[0] is None or pair[1] is None or pair[1] - pair[0] >= _LISTED:

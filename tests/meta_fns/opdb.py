@@ -20,6 +20,7 @@ import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import attrs
@@ -148,6 +149,20 @@ def record(
 
     ``names`` picks OpInfos; ``step`` takes each ``step``-th of them from the ``first``.
     """
+    # In a thread for its short stack: op_db reads the whole stack for each list of samples, and torch writes it down
+    # for each seed, which under pytest takes four times as long as the samples themselves.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_record, names, tuple(dtypes), most, first, step, device).result()
+
+
+def _record(
+    names: Callable[[str], bool] | None,
+    dtypes: tuple[torch.dtype, ...],
+    most: int,
+    first: int,
+    step: int,
+    device: str,
+) -> list[Call]:
     from torch.testing._internal.common_methods_invocations import op_db
 
     calls: dict[OpOverload, dict[str, Call]] = defaultdict(dict)

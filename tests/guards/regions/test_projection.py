@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guards import GuardSet, parse
+from guards.regions import projection
+from guards.regions.satisfiability import Search, search
 
 FAR = 40  # too many values to be tried one by one in the elimination
 Range = tuple[int | None, int | None]
@@ -96,3 +99,22 @@ def test_most_are_exact() -> None:
         GuardSet.read(*(linear(rng, ["s0", "s1", "s2"]) for _ in range(2))).project("s0").exact for _ in range(60)
     )
     assert exact >= 55
+
+
+def test_ends_that_are_far_are_searched_for_with_bounded_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halving a range up to 10**30 is a hundred questions to Z3; the answer may be larger than the shadow instead."""
+    asked = 0
+
+    def counted(*args: Any) -> Search:
+        nonlocal asked
+        asked += 1
+        return search(*args)
+
+    monkeypatch.setattr(projection, "search", counted)
+    huge = 10**30
+    guards = GuardSet.read(f"s0*s1 + s1 <= {huge}", f"s0 <= {huge}", "s0*s0 >= s1", "s1 >= 3")
+    found = guards.project("s0")
+    assert 20 < asked <= 46
+    assert not found.exact
+    assert found.guard_set.holds({"s0": 2})
+    assert found.guard_set.holds({"s0": huge // 3 - 1})
