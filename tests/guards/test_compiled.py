@@ -53,48 +53,15 @@ def test_signatures_are_kept() -> None:
     assert list(inspect.signature(guards.prove).parameters) == ["query", "ranges", "assume"]
 
 
-def of_what_is_compiled() -> list[str]:
-    """The tests that ask something of the sources of compiled modules: those of rooms that have some, and all counts.
-
-    Modules that are never compiled run as their sources in every run. Calls inside compiled modules cannot be counted.
-    """
-    rooms = {source.parent.name for source in SOURCES}
-    return [
-        str(path.relative_to(ROOT))
-        for path in sorted((ROOT / "tests" / "guards").rglob("test_*.py"))
-        if path.parent.name in rooms
-        or path.parent.name == "guards"
-        or "tests.counting" in path.read_text(encoding="utf-8")
-    ]
-
-
-def run_interpreted(*paths: str, timeout: float) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths]
+@pytest.mark.skipif(not SOURCES, reason="nothing is compiled here: all tests ran interpreted")
+def test_sources_pass_the_same_tests() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "guards", "tests/guards"]
     environment = {**os.environ, "SYMSHAPE_INTERPRETED": "1"}
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS"):
         environment.pop(name, None)
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert " passed" in done.stdout
-
-
-@pytest.mark.skipif(not SOURCES, reason="nothing is compiled here: all tests ran interpreted")
-def test_sources_pass_the_same_tests() -> None:
-    """With the doctests of all of guards, which are read from sources."""
-    chosen = of_what_is_compiled()
-    assert {"tests/guards/terms/test_term.py", "tests/guards/sets/test_serialize.py"} <= set(chosen)
-    assert "tests/guards/dispatch/test_tree.py" not in chosen
-    run_interpreted("guards", *chosen, timeout=500)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not SOURCES, reason="nothing is compiled here: all tests ran interpreted")
-def test_what_is_never_compiled_passes_on_sources_too() -> None:
-    chosen = set(of_what_is_compiled())
-    every = {str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "guards").rglob("test_*.py")}
-    run_interpreted(*sorted(every - chosen), timeout=800)
 
 
 @pytest.mark.skipif(not SOURCES, reason="nothing is compiled here")
