@@ -26,7 +26,7 @@ from symshape.tracing.intercept import (
 )
 from symshape.tracing.intercept.autograd import Gradients
 from symshape.tracing.intercept.indexing import getitem, setitem
-from symshape.tracing.intercept.masks_of_true import ATTENTION, MasksOfTrue
+from symshape.tracing.intercept.known_masks import ATTENTION, KnownMasks
 from symshape.tracing.intercept.repeats import REPEATED, RepeatingTrace, Repeats
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
@@ -256,7 +256,7 @@ class FunctionMode(TorchFunctionMode):
         super().__init__()
         self._chooses = chooses
         self._repeats = Repeats(trace)
-        self._masks = MasksOfTrue(trace)
+        self._masks = KnownMasks(trace)
         self._trace = trace
         self._gradients = autograd.of_real_tensors(gradients)
 

@@ -1,4 +1,4 @@
-"""Masks that let everything through are left out; every other mask stays, whatever it looks like."""
+"""Masks that let everything through, or are causal, are left out; every other one stays, whatever it looks like."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ FAR = 2**63 - 1
 
 def _count(n: int) -> torch.Tensor:
     return torch.arange(n)
+
+
+def _packed(positions: torch.Tensor) -> torch.Tensor:
+    """Causal within each text, as transformers finds texts that lie in a row behind each other."""
+    b, n = positions.shape
+    number = (torch.diff(positions, prepend=positions[:, :1] - 1) != 1).cumsum(-1)
+    batch, rows, columns = torch.arange(b)[:, None, None], _count(n)[None, :, None], _count(n)[None, None]
+    return ((rows >= columns) & (number[batch, rows] == number[batch, columns]))[:, None]
 
 
 def _written(b: int, n: int) -> torch.Tensor:
@@ -41,8 +49,22 @@ TRUE: dict[str, Mask] = {
     "either": lambda b, n: (_count(n)[None] > 3) | (_count(n)[None] >= 0),
     "of two": lambda b, n: torch.arange(n, n + n)[:, None] > _count(n),
 }
+CAUSAL: dict[str, Mask] = {
+    "rows and columns": lambda b, n: _count(n)[:, None] >= _count(n),
+    "the other way round": lambda b, n: _count(n) <= _count(n)[:, None],
+    "not later": lambda b, n: ~(_count(n) > _count(n)[:, None]),
+    "before the next": lambda b, n: _count(n) < _count(n)[:, None] + 1,
+    "offsets": lambda b, n: ((_count(n) + 5)[None, None, :, None] >= (_count(n) + 5)).expand(b, -1, n, n),
+    "and all": lambda b, n: torch.ones((), dtype=torch.bool) & (_count(n)[:, None] - _count(n) >= 0),
+    "packed": lambda b, n: _packed(_count(n)[None].expand(b, n)),
+}
 OTHER: dict[str, Mask] = {
-    "causal": lambda b, n: _count(n)[:, None] >= _count(n),
+    "all but the next key": lambda b, n: _count(n)[:, None] + 1 >= _count(n),
+    "from the end": lambda b, n: _count(n)[:, None] <= _count(n),
+    "window": lambda b, n: (_count(n)[:, None] >= _count(n)) & (_count(n)[:, None] - _count(n) < 3),
+    "every second": lambda b, n: torch.arange(0, 2 * n, 2)[:, None] >= _count(n),
+    "causal in another order": lambda b, n: (_count(n)[:, None] >= _count(n).flip(0)) | (_count(n) < 1),
+    "causal among texts": lambda b, n: _packed((_count(n) % 4)[None].expand(b, n)),
     "all but the first key": lambda b, n: (_count(n) > 0).expand(n, n),
     "wraps around": lambda b, n: ((_count(n) + FAR) + 1 > 0).expand(n, n) | (_count(n) == 0),
     "wraps around twice": lambda b, n: (_count(n) + FAR >= 0).expand(n, n) | (_count(n) < 1),
@@ -64,16 +86,26 @@ def _trace(run: Callable[[torch.Tensor], torch.Tensor]) -> symshape.Traced:
     return symshape.trace(run, torch.randn(3, 2, 6, 8), dynamic={"x": {0: "batch", 2: "length"}})
 
 
-def _has_mask(traced: symshape.Traced) -> bool:
+def _kind(traced: symshape.Traced) -> str:
+    """What is left of the mask."""
     (attention,) = (node for node in traced.graph.nodes if "dot_product" in str(node.op))
-    return attention.kwargs.get("attn_mask") is not None
+    if attention.kwargs.get("attn_mask") is not None:
+        return "a mask"
+    return "causal" if attention.args[4:5] == (True,) else "nothing"
 
 
-@pytest.mark.parametrize("name", [*TRUE, *OTHER])
-def test_values_are_those_of_eager(name: str) -> None:
-    run = _masked({**TRUE, **OTHER}[name])
+@pytest.mark.parametrize(
+    ("left", "name"),
+    [
+        *(("nothing", name) for name in TRUE),
+        *(("causal", name) for name in CAUSAL),
+        *(("a mask", name) for name in OTHER),
+    ],
+)
+def test_values_are_those_of_eager(left: str, name: str) -> None:
+    run = _masked({**TRUE, **CAUSAL, **OTHER}[name])
     traced = _trace(run)
-    assert _has_mask(traced) == (name in OTHER)
+    assert _kind(traced) == left
     for batch, length in ((3, 6), (5, 9), (2, 17)):
         x = torch.randn(batch, 2, length, 8)
         torch.testing.assert_close(traced(x), run(x))
@@ -104,6 +136,20 @@ def test_a_mask_of_one_dimension_is_refused_as_in_eager() -> None:
     for call in (run, lambda x: symshape.trace(run, x)):
         with pytest.raises((RuntimeError, IndexError)):
             call(torch.randn(5, 2, 7, 8))
+
+
+def test_fewer_queries_than_keys() -> None:
+    """As many of each for certain, or the mask stays: attention would begin to count at the first key."""
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        last = x[:, :, 2:]
+        mask = _count(last.shape[2])[:, None] >= _count(x.shape[2])
+        return scaled_dot_product_attention(last, x, x, attn_mask=mask)
+
+    traced = _trace(run)
+    assert _kind(traced) == "a mask"
+    x = torch.randn(4, 2, 9, 8)
+    torch.testing.assert_close(traced(x), run(x))
 
 
 def test_causal_attention() -> None:

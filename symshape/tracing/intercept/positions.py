@@ -1,0 +1,399 @@
+"""What integer tensors hold that are made of positions: linear functions of the index, and comparisons of them.
+
+``torch.arange(n)`` holds ``i``, its difference from a transposed one ``i - j``.  What is found here is proven from the
+ops that made a tensor and from the facts of the trace; whatever was written in place, or made by another op, is not
+known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch._ops import OpOverload
+
+from guards.terms import arithmetic, boolean
+from guards.terms.term import Op, Term
+from symshape.graph.new_steps import NewSteps
+from symshape.graph.steps import Node, Value, written_values
+from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.tensors import Trace
+
+__all__ = ["Band", "Linear", "Positions", "term_of"]
+
+aten = torch.ops.aten
+_DEEPEST = 64  # ops
+_COUNTED = 2**53
+"""More than the elements of any tensor that memory holds."""
+_WRAPS = 2**63
+_ZERO = arithmetic.const(0)
+_SAME = frozenset((aten.clone.default, aten.detach.default, aten.alias.default))
+_VIEWED = frozenset(
+    (
+        *(aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.unsqueeze.default),
+        *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims),
+    )
+)
+_FILLED: Mapping[OpOverload, int] = {
+    aten.ones.default: 1,
+    aten.zeros.default: 0,
+    aten.new_ones.default: 1,
+    aten.new_zeros.default: 0,
+    aten.ones_like.default: 1,
+    aten.zeros_like.default: 0,
+}
+_FULL: Mapping[OpOverload, int] = {aten.full.default: 1, aten.new_full.default: 2, aten.full_like.default: 1}
+"""At which argument the number is that everything is filled with."""
+_ALL = frozenset((aten.logical_and.default, aten.bitwise_and.Tensor))
+_ANY = frozenset((aten.logical_or.default, aten.bitwise_or.Tensor))
+_NOT = frozenset((aten.logical_not.default, aten.bitwise_not.default))
+_COMPARED: Mapping[OpOverload, str] = {
+    getattr(getattr(aten, name), overload): name
+    for name in ("ge", "gt", "le", "lt", "eq", "ne")
+    for overload in ("Scalar", "Tensor")
+}
+
+
+@attrs.frozen
+class Linear:
+    """The element at index (i, j, ...) is ``start + i * steps[0] + j * steps[1] + ...``.
+
+    ``bound``: no element is farther from 0, whatever the sizes are; None where that is not known.
+    """
+
+    start: Term
+    steps: tuple[int, ...]
+    bound: int | None
+
+
+@attrs.frozen
+class Band:
+    """A bool tensor that is true where a linear one is not negative."""
+
+    of: Linear
+
+
+class _Unknown(Exception):
+    """Nothing is known."""
+
+
+def term_of(size: Any) -> Term:
+    """A size or an argument as a term."""
+    if type(size) is IntNode:
+        return size.term
+    return size if type(size) is Term else arithmetic.const(size)
+
+
+class Positions:
+    """The tensors of one trace.
+
+    Args:
+        trace: the trace, which grows.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._holds = trace.env.known
+        self._new = NewSteps(trace.steps)
+        self._makers: dict[Value, Node] = {}
+        self._written: set[object] = set()
+
+    def truth(self, value: Value) -> bool | Band | None:
+        """What a bool tensor holds: true everywhere, false everywhere, or a band; None where that is not known."""
+        for node in self._new.nodes():
+            self._makers.update((output, node) for output in node.outputs if output is not None)
+            self._written.update(written.storage for written in written_values(node))
+        try:
+            return _Question(self._holds, self._makers, self._written).truth(value, _DEEPEST)
+        except _Unknown:
+            return None
+
+    def equal(self, a: Any, b: Any) -> bool:
+        """Whether two sizes are equal for certain."""
+        return self._holds(boolean.eq(term_of(a), term_of(b)))
+
+
+class _Question:
+    """One walk back through the graph; all of its methods raise ``_Unknown`` where they do not know."""
+
+    def __init__(self, holds: Callable[[Term], bool], makers: Mapping[Value, Node], written: set[object]) -> None:
+        self._holds = holds
+        self._makers = makers
+        self._written = written
+        self._linear: dict[Value, Linear] = {}
+
+    def _maker(self, value: Any, dtype: torch.dtype, depth: int) -> Node:
+        if type(value) is not Value or value.spec.dtype is not dtype or not depth or value.storage in self._written:
+            raise _Unknown
+        node = self._makers.get(value)
+        if node is None:
+            raise _Unknown
+        return node
+
+    def _equal(self, a: Any, b: Any) -> bool:
+        return self._holds(boolean.eq(term_of(a), term_of(b)))
+
+    # -- bools
+    def truth(self, value: Any, depth: int) -> bool | Band:
+        """What a bool tensor holds."""
+        node = self._maker(value, torch.bool, depth)
+        op, args = node.op, node.args
+        if op in _FILLED or op in _FULL:
+            filled = _FILLED[op] if op in _FILLED else args[_FULL[op]]
+            if type(filled) not in (bool, int):
+                raise _Unknown
+            return bool(filled)
+        if op in _COMPARED and not node.kwargs:
+            return self._compared(_COMPARED[op], node, depth)
+        if op in _ALL or op in _ANY:
+            return self._joined(op in _ANY, node, depth)
+        found = self.truth(args[0], depth - 1)
+        if op in _NOT:
+            return Band(_less_one(_negated(found.of))) if type(found) is Band else not found
+        return Band(self._moved(node, found.of)) if type(found) is Band else self._still(node, found)
+
+    def _still(self, node: Node, found: bool) -> bool:
+        """The same value, in whatever order."""
+        self._moved(node, Linear(_ZERO, (0,) * len(node.args[0].spec.sizes), 0))
+        return found
+
+    def _joined(self, either: bool, node: Node, depth: int) -> bool | Band:
+        """``and``, or ``or``: the neutral value leaves the other one."""
+        found: bool | Band = not either
+        for each in node.args[:2]:
+            part = self.truth(each, depth - 1)
+            if part is either or found is either:
+                found = either
+            elif type(part) is Band:
+                if type(found) is Band:
+                    raise _Unknown
+                found = Band(self._spread(part.of, each.spec.sizes, _sizes(node)))
+        return found
+
+    def _compared(self, name: str, node: Node, depth: int) -> bool | Band:
+        left, right = (self._operand(each, _sizes(node), depth - 1) for each in node.args[:2])
+        if name in ("le", "lt"):
+            left, right = right, left
+        difference = _plus(left, _negated(right))
+        if name in ("gt", "lt"):
+            difference = _less_one(difference)
+        low, high = self._ends(difference, _sizes(node))
+        if name in ("eq", "ne"):
+            if self._holds(boolean.and_(boolean.eq(low, 0), boolean.eq(high, 0))):
+                return name == "eq"
+            if self._holds(boolean.gt(low, 0)) or self._holds(boolean.lt(high, 0)):
+                return name == "ne"
+            raise _Unknown
+        if self._holds(boolean.ge(low, 0)):
+            return True
+        return False if self._holds(boolean.lt(high, 0)) else Band(difference)
+
+    # -- integers
+    def _operand(self, value: Any, sizes: Sequence[Any], depth: int) -> Linear:
+        """A tensor or a number, as a tensor of these sizes."""
+        if type(value) in (int, Term):
+            return self._constant(_number(value), len(sizes))
+        return self._spread(self.linear(value, depth), value.spec.sizes, sizes)
+
+    def _constant(self, term: Term, dims: int) -> Linear:
+        if term.op is Op.CONST:
+            return Linear(term, (0,) * dims, abs(term.value))
+        near = self._holds(boolean.le(-_COUNTED, term)) and self._holds(boolean.le(term, _COUNTED))
+        return Linear(term, (0,) * dims, _COUNTED if near else None)
+
+    def linear(self, value: Any, depth: int) -> Linear:
+        """What an int64 tensor holds."""
+        known = self._linear.get(value)
+        if known is None:
+            known = self._linear[value] = self._made(self._maker(value, torch.int64, depth), depth)
+        return known
+
+    def _made(self, node: Node, depth: int) -> Linear:
+        op, args, dims = node.op, node.args, len(_sizes(node))
+        if op is aten.arange.default:
+            return self._counted(0)
+        if op in (aten.arange.start, aten.arange.start_step) and args[2:] in ((), (1,)):
+            return self._counted(args[0])
+        if op in _FILLED or op in _FULL:
+            return self._constant(_number(_FILLED[op] if op in _FILLED else args[_FULL[op]]), dims)
+        if op in (aten.add.Tensor, aten.sub.Tensor) and not node.kwargs:
+            left, right = (self._operand(each, _sizes(node), depth - 1) for each in args)
+            return _sum(left, _negated(right) if op is aten.sub.Tensor else right)
+        if op is aten.cat.default:
+            return self._behind_each_other(node, depth)
+        if op is aten.cumsum.default:
+            return self._summed(node, depth)
+        if op is aten.index.Tensor:
+            return self._indexed(node, depth)
+        return self._moved(node, self.linear(args[0], depth - 1))
+
+    def _counted(self, start: Any) -> Linear:
+        first = self._constant(_number(start), 1)
+        bound = None if first.bound is None else first.bound + _COUNTED  # as many elements lie in memory
+        return Linear(first.start, (1,), bound)
+
+    def _summed(self, node: Node, depth: int) -> Linear:
+        """Sums of zeros."""
+        source = node.args[0]
+        if node.kwargs:
+            raise _Unknown
+        if source.spec.dtype is torch.bool:
+            zero = self.truth(source, depth - 1) is False
+        else:
+            found = self.linear(source, depth - 1)
+            zero = not any(found.steps) and self._equal(found.start, 0)
+        if not zero:
+            raise _Unknown
+        return Linear(_ZERO, (0,) * len(_sizes(node)), 0)
+
+    def _indexed(self, node: Node, depth: int) -> Linear:
+        """Elements at places that are linear, too, all of them inside of the tensor."""
+        source, indices = node.args
+        held, sizes = self.linear(source, depth - 1), _sizes(node)
+        if len(indices) != len(held.steps):
+            raise _Unknown
+        found = attrs.evolve(held, steps=(0,) * len(sizes))
+        for step, size, index in zip(held.steps, source.spec.sizes, indices, strict=True):
+            place = self.linear(index, depth - 1)
+            low, high = self._ends(place, index.spec.sizes)
+            if not self._holds(boolean.ge(low, 0)) or not self._holds(boolean.lt(high, term_of(size))):
+                raise _Unknown
+            found = _plus(found, _scaled(self._spread(place, index.spec.sizes, sizes), step))
+        return attrs.evolve(found, bound=held.bound)
+
+    def _behind_each_other(self, node: Node, depth: int) -> Linear:
+        """Pieces of which each goes on where the one before ended."""
+        pieces, (at, *_) = node.args[0], (*node.args[1:], 0)
+        found = [self.linear(each, depth - 1) for each in pieces]
+        if any(each.steps != found[0].steps or each.bound is None for each in found):
+            raise _Unknown
+        step, place = found[0].steps[at], found[0].start
+        for piece, own in zip(pieces, found, strict=True):
+            if not self._equal(own.start, place):
+                raise _Unknown
+            place = arithmetic.add(place, arithmetic.scale(term_of(piece.spec.sizes[at]), step))
+        return attrs.evolve(found[0], bound=max(each.bound or 0 for each in found))
+
+    # -- shapes
+    def _ends(self, found: Linear, sizes: Sequence[Any]) -> tuple[Term, Term]:
+        """The least and the largest element, if there are any."""
+        low = high = found.start
+        for step, size in zip(found.steps, sizes, strict=True):
+            far = arithmetic.scale(arithmetic.sub(term_of(size), 1), step)
+            low, high = (arithmetic.add(low, far), high) if step < 0 else (low, arithmetic.add(high, far))
+        return low, high
+
+    def _spread(self, found: Linear, sizes: Sequence[Any], wanted: Sequence[Any]) -> Linear:
+        """Broadcast from some sizes to others."""
+        new = len(wanted) - len(sizes)
+        steps = [0] * new
+        for step, size, whole in zip(found.steps, sizes, wanted[new:], strict=True):
+            if step and not self._equal(size, whole):
+                step = 0 if self._equal(size, 1) else None
+            if step is None:
+                raise _Unknown
+            steps.append(step)
+        return attrs.evolve(found, steps=tuple(steps))
+
+    def _moved(self, node: Node, found: Linear) -> Linear:
+        """What a view or a copy of such a tensor holds."""
+        op, args = node.op, node.args
+        sizes, wanted = args[0].spec.sizes, _sizes(node)
+        if op in _SAME or op is aten._to_copy.default:
+            return found
+        if op is aten.expand.default:
+            return self._spread(found, sizes, wanted)
+        if op in _VIEWED:
+            return self._viewed(found, sizes, wanted)
+        steps = list(found.steps)
+        if op is aten.transpose.int:
+            steps[args[1]], steps[args[2]] = steps[args[2]], steps[args[1]]
+            return attrs.evolve(found, steps=tuple(steps))
+        if op is aten.permute.default:
+            return attrs.evolve(found, steps=tuple(steps[d] for d in args[1]))
+        if op is aten.t.default:
+            return attrs.evolve(found, steps=tuple(reversed(steps)))
+        if op is aten.slice.Tensor:
+            (at, begin, _, stride) = (*args[1:], *(0, None, None, 1)[len(args) - 1 :])
+            start = self._begin(found, sizes, at, 0 if begin is None else begin)
+            if type(stride) is not int:
+                raise _Unknown
+            steps[at] *= stride
+            return attrs.evolve(found, start=start, steps=tuple(steps))
+        if op is aten.select.int:
+            start = self._begin(found, sizes, args[1], args[2])
+            del steps[args[1]]
+            return attrs.evolve(found, start=start, steps=tuple(steps))
+        raise _Unknown
+
+    def _begin(self, found: Linear, sizes: Sequence[Any], at: int, begin: Any) -> Term:
+        """The first element from an index on; behind the end there is none."""
+        if not found.steps[at]:
+            return found.start
+        index = _number(begin)
+        if index.op is Op.CONST and index.value < 0:
+            index = arithmetic.add(term_of(sizes[at]), index)
+        if not self._holds(boolean.ge(index, 0)):
+            raise _Unknown
+        return arithmetic.add(found.start, arithmetic.scale(index, found.steps[at]))
+
+    def _viewed(self, found: Linear, sizes: Sequence[Any], wanted: Sequence[Any]) -> Linear:
+        """Dimensions of size 1 come and go."""
+        if not any(found.steps):
+            return attrs.evolve(found, steps=(0,) * len(wanted))
+        left = [
+            (step, size) for step, size in zip(found.steps, sizes, strict=True) if type(size) is not int or size != 1
+        ]
+        steps = []
+        for size in wanted:
+            if type(size) is int and size == 1:
+                steps.append(0)
+                continue
+            if not left or not self._equal(left[0][1], size):
+                raise _Unknown
+            steps.append(left.pop(0)[0])
+        if left:
+            raise _Unknown
+        return attrs.evolve(found, steps=tuple(steps))
+
+
+def _number(value: Any) -> Term:
+    if type(value) is bool or type(value) is int or (type(value) is Term and not value.is_bool):
+        return term_of(int(value) if type(value) is bool else value)
+    raise _Unknown
+
+
+def _sizes(node: Node) -> Sequence[Any]:
+    (output, *others) = node.outputs
+    if output is None or others:
+        raise _Unknown
+    return output.spec.sizes
+
+
+def _scaled(found: Linear, factor: int) -> Linear:
+    bound = None if found.bound is None else found.bound * abs(factor)
+    return Linear(arithmetic.scale(found.start, factor), tuple(step * factor for step in found.steps), bound)
+
+
+def _negated(found: Linear) -> Linear:
+    return _scaled(found, -1)
+
+
+def _less_one(found: Linear) -> Linear:
+    return attrs.evolve(found, start=arithmetic.sub(found.start, 1))
+
+
+def _plus(left: Linear, right: Linear) -> Linear:
+    """Element by element, both of the same sizes, as numbers without end."""
+    steps = tuple(a + b for a, b in zip(left.steps, right.steps, strict=True))
+    bound = None if left.bound is None or right.bound is None else left.bound + right.bound
+    return Linear(arithmetic.add(left.start, right.start), steps, bound)
+
+
+def _sum(left: Linear, right: Linear) -> Linear:
+    """The same as tensors add; unknown where 64 bits may wrap around."""
+    found = _plus(left, right)
+    if found.bound is None or found.bound >= _WRAPS:
+        raise _Unknown
+    return found
