@@ -22,9 +22,9 @@ __all__: list[str] = []
 
 
 def _of_one_kind(input: TensorSpec, others: Sequence[TensorSpec]) -> None:  # noqa: A002 - name of the schema
-    """Require what one dtype and device computes on the CPU, whose results' strides are known here."""
+    """Require what one dtype and device computes on the CPU or on CUDA, whose results' strides are known here."""
     need_dtype("input", input, FLOATS)
-    if input.device.type != "cpu":
+    if input.device.type not in ("cpu", "cuda"):
         raise UnsupportedOp("recurrent layers as one op on this device")
     for other in others:
         need_same("a state or a weight", other, "input", input)

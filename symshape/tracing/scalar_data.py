@@ -208,9 +208,18 @@ class ScalarData:
 
 
 def _memories(values: Iterable[Any]) -> Counter[int]:
-    """How many of the tensors among certain values lie in each memory."""
+    """How many of the tensors among certain values lie in each memory; those of ``torch.func`` may lie in any."""
     tensors = {id(each): each for each in values if isinstance(each, torch.Tensor) and each.layout is torch.strided}
+    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors.values())):
+        return _Anywhere()
     return Counter(each.untyped_storage()._cdata for each in tensors.values())
+
+
+class _Anywhere(Counter[int]):
+    """Others lie in each memory."""
+
+    def __missing__(self, memory: int) -> int:
+        return 2
 
 
 def _are_alone(tensors: Iterable[torch.Tensor], count: Callable[[int], int]) -> bool:

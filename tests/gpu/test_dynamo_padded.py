@@ -44,7 +44,8 @@ def test_inference(name: str, kernels: str) -> None:
                     assert_same(mine, theirs, f"call {number}", tolerance=2e-3)
     finally:
         unsubscribe()
-    assert all("no form in common" in each.reason for each in fallbacks if isinstance(each, events.RunnerFallback))
+    reasons = [each.reason for each in fallbacks if isinstance(each, events.RunnerFallback)]
+    assert all("no form in common" in each for each in reasons), "\n".join(reasons)
     assert not fallbacks or name in MARGINS
     found = runners("inference")
     assert len(found) == GRAPHS.get(name, 1)

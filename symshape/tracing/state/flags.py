@@ -18,11 +18,6 @@ import torch.backends.mha  # which torch does not import by itself
 Question = Callable[[], Any]
 
 
-def priorities_of_attention() -> str:
-    """The order in which fused attention tries its kernels."""
-    return str(torch._C._get_sdp_priority_order())
-
-
 def matmul_precision() -> str:
     """``torch.get_float32_matmul_precision``, which fails where its newer sisters were used."""
     try:
@@ -68,7 +63,7 @@ def _found(names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
 
 _read = dict(_found(_ANSWERS))
 _AUTOCAST = {f"get_autocast_dtype of {kind}": partial(torch.get_autocast_dtype, kind) for kind in ("cpu", "cuda")}
-_OWN = {each.__name__: each for each in (priorities_of_attention, matmul_precision, validation_of_distributions)}
+_OWN = {each.__name__: each for each in (matmul_precision, validation_of_distributions)}
 FLAGS: Mapping[str, Question] = {**_read, **_AUTOCAST, **_OWN}
 """The questions, by name: nothing that warns or takes long."""
 _names: dict[int, tuple[str, ...]] = {
@@ -77,18 +72,21 @@ _names: dict[int, tuple[str, ...]] = {
     id(torch.get_autocast_cpu_dtype): tuple(_AUTOCAST)[:1],
     id(torch.get_autocast_gpu_dtype): tuple(_AUTOCAST)[1:],
     id(torch.get_float32_matmul_precision): (matmul_precision.__name__,),
-    id(torch._C._get_sdp_priority_order): (priorities_of_attention.__name__,),
 }
 _setters = {id(function): name for name, function in _found(_SETS)}
 _changed_by_traces = {id(function): name for name, function in _found(_CHANGED_BY_TRACES)}
 _OF_ATTENTION = (
     *("_C._get_flash_sdp_enabled", "_C._get_math_sdp_enabled"),
-    *("_C._get_mem_efficient_sdp_enabled", "_C._get_cudnn_sdp_enabled", priorities_of_attention.__name__),
+    *("_C._get_mem_efficient_sdp_enabled", "_C._get_cudnn_sdp_enabled"),
 )
 
 
 def of_attention(device: torch.device) -> tuple[str, ...]:
-    """The names of the flags by which fused attention chooses its kernel: on the CPU two (``sdp_utils_cpp.cpp``)."""
+    """The names of the flags by which fused attention chooses its kernel: on the CPU two (``sdp_utils_cpp.cpp``).
+
+    The order in which it tries kernels is none of them: torch itself sets that at the first call on CUDA, and whichever
+    comes first computes the same.
+    """
     return _OF_ATTENTION[:2] if device.type == "cpu" else _OF_ATTENTION
 
 

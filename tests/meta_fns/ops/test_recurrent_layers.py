@@ -107,7 +107,7 @@ def test_layers_of_packed_sequences(name: str) -> None:
 
 
 def test_of_other_devices_nothing_is_claimed() -> None:
-    spec = TensorSpec.contiguous((5, 3, 8), torch.float32, torch.device("cuda"))
-    state = TensorSpec.contiguous((1, 3, 6), torch.float32, torch.device("cuda"))
+    spec = TensorSpec.contiguous((5, 3, 8), torch.float32, torch.device("xpu"))
+    state = TensorSpec.contiguous((1, 3, 6), torch.float32, torch.device("xpu"))
     with pytest.raises(UnsupportedOp):
         infer("aten.gru.input", (spec, state, [], True, 1, 0.0, False, False, False))
