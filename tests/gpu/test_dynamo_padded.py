@@ -14,8 +14,8 @@ from symshape.runtime.runners.padded import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same
 from tests.symshape.frontends.test_dynamo_padded import GRAPHS, SIZES, SMALL, compiled, poisoned, runners, tensors
 
-MARGINS = ("bert",)
-"""Attention with a mask: a margin comes with it where a capacity is no multiple of 8, so that programs differ there."""
+MARGINS = ("bert", "resnet")
+"""Whose programs differ beyond their integers where capacities are odd, or no multiple of 8 (a mask has a margin)."""
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +26,7 @@ def fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
+@pytest.mark.filterwarnings("ignore:TensorFloat32:UserWarning")  # Inductor's advice, while it compiles in float32
 @pytest.mark.parametrize("kernels", ["eager", "inductor"])
 @pytest.mark.parametrize("name", SMALL)
 def test_inference(name: str, kernels: str) -> None:

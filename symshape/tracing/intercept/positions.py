@@ -148,14 +148,14 @@ class _Question:
             return self._compared(_COMPARED[op], node, depth)
         if op in _ALL or op in _ANY:
             return self._joined(op in _ANY, node, depth)
+        if not args:
+            raise _Unknown
         found = self.truth(args[0], depth - 1)
         if op in _NOT:
-            return Band(_less_one(_negated(found.of))) if type(found) is Band else not found
-        return Band(self._moved(node, found.of)) if type(found) is Band else self._still(node, found)
-
-    def _still(self, node: Node, found: bool) -> bool:
-        """The same value, in whatever order."""
-        self._moved(node, Linear(_ZERO, (0,) * len(node.args[0].spec.sizes), 0))
+            return Band(_less_one(_negated(found.of))) if isinstance(found, Band) else not found
+        if isinstance(found, Band):
+            return Band(self._moved(node, found.of))
+        self._moved(node, Linear(_ZERO, (0,) * len(args[0].spec.sizes), 0))  # the same value, in whatever order
         return found
 
     def _joined(self, either: bool, node: Node, depth: int) -> bool | Band:
@@ -204,6 +204,8 @@ class _Question:
 
     def linear(self, value: Any, depth: int) -> Linear:
         """What an int64 tensor holds."""
+        if type(value) is not Value:
+            raise _Unknown
         known = self._linear.get(value)
         if known is None:
             known = self._linear[value] = self._made(self._maker(value, torch.int64, depth), depth)
@@ -229,9 +231,8 @@ class _Question:
         return self._moved(node, self.linear(args[0], depth - 1))
 
     def _counted(self, start: Any) -> Linear:
-        first = self._constant(_number(start), 1)
-        bound = None if first.bound is None else first.bound + _COUNTED  # as many elements lie in memory
-        return Linear(first.start, (1,), bound)
+        first = self._constant(_number(start), 1)  # and as many elements after it as lie in memory
+        return Linear(first.start, (1,), None if first.bound is None else first.bound + _COUNTED)
 
     def _summed(self, node: Node, depth: int) -> Linear:
         """Sums of zeros."""
@@ -289,11 +290,10 @@ class _Question:
         new = len(wanted) - len(sizes)
         steps = [0] * new
         for step, size, whole in zip(found.steps, sizes, wanted[new:], strict=True):
-            if step and not self._equal(size, whole):
-                step = 0 if self._equal(size, 1) else None
-            if step is None:
+            kept = not step or self._equal(size, whole)
+            if not kept and not self._equal(size, 1):
                 raise _Unknown
-            steps.append(step)
+            steps.append(step if kept else 0)
         return attrs.evolve(found, steps=tuple(steps))
 
     def _moved(self, node: Node, found: Linear) -> Linear:
@@ -307,15 +307,15 @@ class _Question:
         if op in _VIEWED:
             return self._viewed(found, sizes, wanted)
         steps = list(found.steps)
-        if op is aten.transpose.int:
-            steps[args[1]], steps[args[2]] = steps[args[2]], steps[args[1]]
+        if op in (aten.transpose.int, aten.t.default):
+            first, second = args[1:] or (0, -1)
+            steps[first], steps[second] = steps[second], steps[first]
             return attrs.evolve(found, steps=tuple(steps))
         if op is aten.permute.default:
             return attrs.evolve(found, steps=tuple(steps[d] for d in args[1]))
-        if op is aten.t.default:
-            return attrs.evolve(found, steps=tuple(reversed(steps)))
         if op is aten.slice.Tensor:
-            (at, begin, _, stride) = (*args[1:], *(0, None, None, 1)[len(args) - 1 :])
+            given = [*args[1:], *[0, None, None, 1][len(args) - 1 :]]
+            at, begin, stride = given[0], given[1], given[3]
             start = self._begin(found, sizes, at, 0 if begin is None else begin)
             if type(stride) is not int:
                 raise _Unknown

@@ -55,7 +55,7 @@ class Program:
             "last": lambda: t[..., -2:],
             "select": lambda: t.select(dim, rng.choice((0, 1, -1))),
             "unsqueeze": lambda: t.unsqueeze(dim),
-            "flip dims": lambda: t.transpose(0, -1),
+            "flip dims": lambda: t.t() if t.dim() <= 2 else t.transpose(0, -1),
             "permute": lambda: t.permute(tuple(reversed(range(t.dim())))),
             "expand": lambda: t.expand(*rng.choice(((a, b), (b, a), (a, a), (3, a, b)))),
             "view": lambda: t.reshape(rng.choice(((1, -1), (-1, 1), (1, -1, 1), (-1,)))),
