@@ -309,7 +309,8 @@ class _Question:
         steps = list(found.steps)
         if op in (aten.transpose.int, aten.t.default):
             first, second = args[1:] or (0, -1)
-            steps[first], steps[second] = steps[second], steps[first]
+            if steps:
+                steps[first], steps[second] = steps[second], steps[first]
             return attrs.evolve(found, steps=tuple(steps))
         if op is aten.permute.default:
             return attrs.evolve(found, steps=tuple(steps[d] for d in args[1]))
