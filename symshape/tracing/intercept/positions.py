@@ -37,12 +37,9 @@ _VIEWED = frozenset(
     )
 )
 _FILLED: Mapping[OpOverload, int] = {
-    aten.ones.default: 1,
-    aten.zeros.default: 0,
-    aten.new_ones.default: 1,
-    aten.new_zeros.default: 0,
-    aten.ones_like.default: 1,
-    aten.zeros_like.default: 0,
+    getattr(aten, name).default: number
+    for number, names in enumerate(("zeros new_zeros zeros_like", "ones new_ones ones_like"))
+    for name in names.split()
 }
 _FULL: Mapping[OpOverload, int] = {aten.full.default: 1, aten.new_full.default: 2, aten.full_like.default: 1}
 """At which argument the number is that everything is filled with."""
@@ -98,16 +95,23 @@ class Positions:
         self._new = NewSteps(trace.steps)
         self._makers: dict[Value, Node] = {}
         self._written: set[object] = set()
+        self._answers: dict[Value, bool | Band | None] = {}
 
     def truth(self, value: Value) -> bool | Band | None:
-        """What a bool tensor holds: true everywhere, false everywhere, or a band; None where that is not known."""
+        """What a bool tensor holds: true everywhere, false everywhere, or a band; None where that is not known.
+
+        Found once for each tensor: what it was made of may be written later without a change of what it holds.
+        """
         for node in self._new.nodes():
             self._makers.update((output, node) for output in node.outputs if output is not None)
             self._written.update(written.storage for written in written_values(node))
-        try:
-            return _Question(self._holds, self._makers, self._written).truth(value, _DEEPEST)
-        except _Unknown:
-            return None
+        if value not in self._answers:
+            try:
+                found = _Question(self._holds, self._makers, self._written).truth(value, _DEEPEST)
+            except _Unknown:
+                found = None
+            self._answers[value] = found
+        return None if value.storage in self._written else self._answers[value]
 
     def equal(self, a: Any, b: Any) -> bool:
         """Whether two sizes are equal for certain."""
@@ -197,10 +201,9 @@ class _Question:
         return self._spread(self.linear(value, depth), value.spec.sizes, sizes)
 
     def _constant(self, term: Term, dims: int) -> Linear:
-        if term.op is Op.CONST:
-            return Linear(term, (0,) * dims, abs(term.value))
         near = self._holds(boolean.le(-_COUNTED, term)) and self._holds(boolean.le(term, _COUNTED))
-        return Linear(term, (0,) * dims, _COUNTED if near else None)
+        bound = abs(term.value) if term.op is Op.CONST else _COUNTED if near else None
+        return Linear(term, (0,) * dims, bound)
 
     def linear(self, value: Any, depth: int) -> Linear:
         """What an int64 tensor holds."""
@@ -237,14 +240,12 @@ class _Question:
     def _summed(self, node: Node, depth: int) -> Linear:
         """Sums of zeros."""
         source = node.args[0]
-        if node.kwargs:
-            raise _Unknown
         if source.spec.dtype is torch.bool:
             zero = self.truth(source, depth - 1) is False
         else:
             found = self.linear(source, depth - 1)
             zero = not any(found.steps) and self._equal(found.start, 0)
-        if not zero:
+        if not zero or node.kwargs:
             raise _Unknown
         return Linear(_ZERO, (0,) * len(_sizes(node)), 0)
 
@@ -323,9 +324,8 @@ class _Question:
             steps[at] *= stride
             return attrs.evolve(found, start=start, steps=tuple(steps))
         if op is aten.select.int:
-            start = self._begin(found, sizes, args[1], args[2])
             del steps[args[1]]
-            return attrs.evolve(found, start=start, steps=tuple(steps))
+            return attrs.evolve(found, start=self._begin(found, sizes, args[1], args[2]), steps=tuple(steps))
         raise _Unknown
 
     def _begin(self, found: Linear, sizes: Sequence[Any], at: int, begin: Any) -> Term:
@@ -360,7 +360,7 @@ class _Question:
 
 
 def _number(value: Any) -> Term:
-    if type(value) is bool or type(value) is int or (type(value) is Term and not value.is_bool):
+    if type(value) in (bool, int) or (type(value) is Term and not value.is_bool):
         return term_of(int(value) if type(value) is bool else value)
     raise _Unknown
 

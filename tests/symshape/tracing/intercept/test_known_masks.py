@@ -159,3 +159,18 @@ def test_causal_attention() -> None:
 
     x = torch.randn(4, 2, 9, 8)
     torch.testing.assert_close(_trace(run)(x), run(x))
+
+
+def test_a_mask_that_is_written_between_two_layers() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        mask = _count(x.shape[2])[:, None] >= _count(x.shape[2])
+        x = scaled_dot_product_attention(x, x, x, attn_mask=mask)
+        mask[:, 0] = False
+        mask[0, 0] = True
+        return scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    traced = _trace(run)
+    masks = [node.kwargs.get("attn_mask") for node in traced.graph.nodes if "dot_product" in str(node.op)]
+    assert [each is None for each in masks] == [True, False]
+    x = torch.randn(4, 2, 11, 8)
+    torch.testing.assert_close(traced(x), run(x), equal_nan=True)
