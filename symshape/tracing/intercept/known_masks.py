@@ -1,8 +1,8 @@
 """Attention masks that are known from how the program made them: of nothing but true, or causal.
 
 Libraries leave such masks out in eager, where they look at what they hold, but make them where ``torch.compiler``
-traces.  With a mask attention runs on other kernels, which take longer; on CUDA one whose last dimension is not dense
-leaves the slowest alone.
+traces.  On CUDA attention runs on other kernels with a mask, which take longer, and one whose last dimension is not
+dense leaves the slowest alone.  On the CPU one kernel serves with a mask and without: there the program stays as it is.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 __all__ = ["ATTENTION", "KnownMasks"]
 
 ATTENTION: Any = torch._C._nn.scaled_dot_product_attention
+KERNELS_DIFFER_ON = {"cuda"}
+"""The types of devices on which masks are left out."""
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
@@ -39,6 +41,8 @@ class KnownMasks:
         named = {**dict(zip(_NAMES, args, strict=False)), **(kwargs or {})}
         mask = named.get("attn_mask")
         if type(mask) is not SymbolicTensor or mask._tracer is not self._trace or mask._spec.dtype is not torch.bool:
+            return args, kwargs
+        if mask._spec.device.type not in KERNELS_DIFFER_ON:
             return args, kwargs
         rows_and_columns = self._fitting(mask, named)
         if named.get("is_causal", False) is not False or rows_and_columns is None:

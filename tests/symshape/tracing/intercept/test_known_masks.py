@@ -9,9 +9,23 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import symshape
+from symshape.tracing.intercept import known_masks
 
 Mask = Callable[[int, int], torch.Tensor]
 FAR = 2**63 - 1
+
+
+@pytest.fixture(autouse=True)
+def _on_the_cpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_masks, "KERNELS_DIFFER_ON", {"cpu", "cuda"})
+
+
+def test_on_the_cpu_the_program_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert [_kind(_trace(_masked(each["ones" if each is TRUE else "offsets"]))) for each in (TRUE, CAUSAL)] == [
+        "a mask",
+        "a mask",
+    ]
 
 
 def _count(n: int) -> torch.Tensor:
