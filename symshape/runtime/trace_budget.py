@@ -270,9 +270,8 @@ class TraceBudget:
 
 _HELP = (
     "Said once for each compiled function. Programs that exist serve their sizes, and sizes that come often are traced "
-    "still.\n  What helps: that line without the size as a plain number or in a branch (attention on CUDA: with an "
-    "explicit mask); dynamic={...} with the dimension makes it an error. symshape.Options(free_traces=None) traces "
-    "every size."
+    "still.\n  What helps: that line without the size as a plain number or in a branch; dynamic={...} with the "
+    "dimension makes it an error. symshape.Options(free_traces=None) traces every size."
 )
 
 
