@@ -159,7 +159,7 @@ def test_it_warns_once_with_the_line_and_what_to_do(told: list[events.Event]) ->
         "test_trace_budget.py",
         "int(x.shape[0])",
         "free_traces",
-        "mask",
+        "plain number",
     ):
         assert part in text
     [paused] = [each for each in told if isinstance(each, events.TracingPaused)]
