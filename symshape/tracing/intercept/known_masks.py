@@ -18,7 +18,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 __all__ = ["ATTENTION", "KnownMasks"]
 
 ATTENTION: Any = torch._C._nn.scaled_dot_product_attention
-KERNELS_DIFFER_ON = {"cuda"}
+KERNELS_DIFFER_ON = frozenset({"cuda"})
 """The types of devices on which masks are left out."""
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 

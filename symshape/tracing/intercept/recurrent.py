@@ -34,7 +34,9 @@ def _fits(name: str, args: Sequence[Any]) -> bool:
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     first = tensors[0]
     of_data = name in _LAYERS and _overload(name, args) is getattr(aten, name).data
-    if not can_be_whole(args, on_cuda=name in _LAYERS and not of_data):
+    # On CUDA dropout between layers draws from cuDNN's own state, of which a graph there knows nothing.
+    on_cuda = name in _LAYERS and not of_data and not (args[5] and args[6])
+    if not can_be_whole(args, on_cuda=on_cuda):
         return False
     if any(each.dtype not in (first.dtype, torch.int64) for each in tensors):
         return False

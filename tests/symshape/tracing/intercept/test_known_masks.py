@@ -17,7 +17,7 @@ FAR = 2**63 - 1
 
 @pytest.fixture(autouse=True)
 def _on_the_cpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_masks, "KERNELS_DIFFER_ON", {"cpu", "cuda"})
+    monkeypatch.setattr(known_masks, "KERNELS_DIFFER_ON", frozenset({"cpu", "cuda"}))
 
 
 def test_on_the_cpu_the_program_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
