@@ -25,6 +25,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Slot, slot_names
 from symshape.graph.steps import Value
 from symshape.graph.to_fx import graph_to_fx
+from symshape.runtime.runners.assumptions import assumptions
 from symshape.runtime.runners.inductor_code import Code, compiled, compiled_to_keep, loaded
 
 __all__ = ["Artefact", "Artefacts", "Saved", "Shelf"]
@@ -210,7 +211,7 @@ class Artefacts:
             code = compiled(module, fakes, mode)
         else:
             code, content = compiled_to_keep(module, fakes, mode)
-        assumed = _assumed(mode.shape_env, symbols, fixed)
+        assumed = assumptions(mode.shape_env, symbols, fixed)
         try:
             check = None if assumed is None else self._check(assumed)
         except GuardsError:
@@ -260,36 +261,6 @@ class Artefacts:
             else:
                 fixed[name] = size
         return fake
-
-
-def _assumed(shape_env: Any, symbols: dict[str, str], fixed: dict[str, int]) -> tuple[str, ...] | None:
-    """What torch's ShapeEnv recorded, as conditions on our slots; None (exact sizes only) where it is unreadable."""
-    conditions = [f"{name} == {value}" for name, value in fixed.items()]
-    try:
-        conditions += [_renamed(str(guard.expr), symbols) for guard in shape_env.guards]
-        for symbol, bounds in shape_env.var_to_range.items():
-            name = symbols.get(str(symbol))
-            if name is None:
-                continue
-            low, high = int(max(bounds.lower, -(2**62))), int(min(bounds.upper, 2**62))
-            conditions += [f"{low} <= {name}", f"{name} <= {high}"]
-        if shape_env.replacements and any(str(s) not in symbols for s in shape_env.replacements):
-            return None
-        conditions += [_renamed(f"{symbol} == {value}", symbols) for symbol, value in shape_env.replacements.items()]
-    except (KeyError, OverflowError, TypeError):
-        return None
-    return tuple(conditions)
-
-
-def _renamed(text: str, symbols: dict[str, str]) -> str:
-    """A condition on torch's symbols, on slots instead.  Raises KeyError for a symbol that is no argument's."""
-    import re
-
-    def slot(match: re.Match[str]) -> str:
-        word = match[0]
-        return symbols[word] if re.fullmatch(r"[sz]\d+", word) else word
-
-    return re.sub(r"[A-Za-z_]\w*", slot, text)
 
 
 def _only_tensors(module: torch.fx.GraphModule) -> None:
