@@ -68,7 +68,7 @@ class History:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, deque[Moment]] = {}
+        self._kept: dict[str, deque[tuple[Any, ...]]] = {}  # the attributes of moments, which few are asked for
         self._lock = threading.RLock()  # an object that dies in between may have something to tell
 
     def note(
@@ -84,9 +84,12 @@ class History:
         milliseconds: float | None = None,
     ) -> None:
         """Something happened now."""
-        moment = Moment(call, time.monotonic(), kind, entry, values, slots, sizes, text, milliseconds)
+        moment = (call, time.monotonic(), kind, entry, values, slots, sizes, text, milliseconds)
         with self._lock:
-            self._kept.setdefault(kind, deque(maxlen=MOST)).append(moment)
+            kept = self._kept.get(kind)
+            if kept is None:
+                kept = self._kept[kind] = deque(maxlen=MOST)
+            kept.append(moment)
 
     def refused(self, call: int, values: tuple[int, ...], text: str, seconds: float) -> None:
         """A call could not be traced, and runs as it is."""
@@ -98,12 +101,12 @@ class History:
             text = miss.explain()
             with self._lock:
                 traces = self._kept["trace"]
-                traces[-1] = attrs.evolve(traces[-1], text=text)
+                traces[-1] = attrs.astuple(attrs.evolve(Moment(*traces[-1]), text=text), recurse=False)
 
     def moments(self) -> list[Moment]:
         """All that is remembered, in order."""
         with self._lock:
-            found = [moment for kept in self._kept.values() for moment in kept]
+            found = [Moment(*each) for kept in self._kept.values() for each in kept]
         return sorted(found, key=lambda moment: (moment.at, moment.kind != "trace"))
 
     def clear(self) -> None:

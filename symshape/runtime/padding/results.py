@@ -78,9 +78,15 @@ class Part:
             part = part if found[place] == cap else part.narrow(dim, 0, found[place])
         return part
 
-    def sizes_apart(self, found: Sequence[int]) -> tuple[int, ...] | None:
-        """The sizes of :meth:`apart`; None where they are those of the tensors."""
-        return None if self._apart is None else tuple([found[place] for place in self._apart])
+    @property
+    def merged(self) -> bool:
+        """Whether a dimension is made of several sizes."""
+        return self._apart is not None
+
+    def sizes_apart(self, found: Sequence[int]) -> tuple[int, ...]:
+        """The sizes of :meth:`apart`, where a dimension is made of several."""
+        assert self._apart is not None
+        return tuple([found[place] for place in self._apart])
 
 
 def aliased_storages(graph: Graph) -> frozenset[int]:
@@ -89,16 +95,16 @@ def aliased_storages(graph: Graph) -> frozenset[int]:
     return frozenset(id(value.storage) for value in roots)
 
 
-@attrs.frozen(eq=False)
 class Layout:
     """Sizes and strides, in elements, and the storage offset of a result in one call."""
 
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-    plain: bool = attrs.field(
-        init=False, default=attrs.Factory(lambda self: not self.offset and 0 not in self.strides, takes_self=True)
-    )
+    __slots__ = ("offset", "plain", "sizes", "strides")
+
+    def __init__(self, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> None:
+        self.sizes = sizes
+        self.strides = strides
+        self.offset = offset
+        self.plain = not offset and 0 not in strides
 
     def view(self, tensor: torch.Tensor, offset: int) -> torch.Tensor:
         """The same layout over a tensor's memory, from ``offset`` on."""

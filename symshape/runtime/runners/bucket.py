@@ -24,21 +24,23 @@ from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.rewriting import Again, rewriting
+from symshape.runtime.runners.true_sizes import TrueSizes
 from symshape.runtime.runners.variants import Variant, measured
 from symshape.runtime.runners.weights import weight_of
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Placement:
     """Where a call of certain sizes goes in a bucket.
 
     Attributes:
         inputs: the valid parts of the buffers.
-        sizes: the sizes to be written.
+        sizes: the sizes to be written: on the host at first, on the device from the second time on.
         answer: makes the results.
         back: for each input that the program writes to, its place, and what writes its new elements from the tensors.
         fill: which share of the capacities the sizes are.
         merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
+        known: whether the sizes were written before.
     """
 
     inputs: list[torch.Tensor]
@@ -47,6 +49,7 @@ class Placement:
     back: Sequence[tuple[int, Again]] = ()
     fill: float = 1.0
     merged: Sequence[tuple[int, tuple[int, ...]]] = ()
+    known: bool = False
 
 
 _data_ptr = torch.Tensor.data_ptr
@@ -95,7 +98,7 @@ class Bucket:
         self._numbers = made.results.numbers
         self._parts = [Part(axes, self._numbers) for axes in made.padded.axes]
         self._rewrites = [(each.place, rewriting(each, self._numbers)) for each in made.padded.rewrites]
-        self._true = self._numbers.places(made.padded.sizes)
+        self._true_sizes = TrueSizes(self._numbers.places(made.padded.sizes), device)
         self._specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
         self._bound = bound
         steady = bound.steady if bound is not None else ()
@@ -107,6 +110,8 @@ class Bucket:
         self._buffers: dict[int, torch.Tensor] = {}
         for place in self._moving:
             self._allocate(place)
+        self._moved = [(self._parts[place], self._buffers[place]) for place in self._moving]
+        self._merged = [(number, part) for number, (part, _) in enumerate(self._moved) if part.merged]
         self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
@@ -156,8 +161,7 @@ class Bucket:
     def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
         """Where a call with these sizes goes; with ``lend``, results are not copied."""
         found = self._numbers.at(values)
-        parts = [self._parts[place].apart(self._buffers[place], found) for place in self._moving]
-        shapes = [(number, self._parts[place].sizes_apart(found)) for number, place in enumerate(self._moving)]
+        parts = [part.apart(buffer, found) for part, buffer in self._moved]
         back: list[tuple[int, Again]] = [
             (position, partial(_copied, self._parts[position].at(found), place))
             for position, place in self._padded.written
@@ -165,14 +169,8 @@ class Bucket:
         back += [(place, again_at(found)) for place, again_at in self._rewrites]
         fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
         answer = self._results.at(values, found, lend)
-        merged = [(number, shape) for number, shape in shapes if shape is not None]
-        return Placement(parts, self._written(found), answer, back, fill, merged)
-
-    def _written(self, found: Sequence[int]) -> torch.Tensor:
-        """The sizes that the program reads, on its device; no one waits for the copy."""
-        on_cuda = self.sizes.device.type == "cuda" and self._sized
-        sizes = torch.tensor([found[place] for place in self._true], dtype=torch.int64, pin_memory=on_cuda)
-        return sizes.to(self.sizes.device, non_blocking=True) if on_cuda else sizes
+        merged = [(number, part.sizes_apart(found)) for number, part in self._merged]
+        return Placement(parts, self._true_sizes.of(found), answer, back, fill, merged)
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
@@ -204,14 +202,33 @@ class Bucket:
                 given += [inputs[place] for place in self._whole]
         for place, shape in placement.merged:
             given[place] = given[place].reshape(shape)
-        if self._sized and self._written_for is not placement:
+        new = self._sized and self._written_for is not placement
+        if new:
             self._written_for = None
-            torch._foreach_copy_([*targets, self.sizes], [*given, placement.sizes])
-            self._written_for = placement
-        elif len(given) == 1:
+            sizes = self._sizes_of(placement)
+            if sizes is not None:
+                targets, given = [*targets, self.sizes], [*given, sizes]
+        if len(given) == 1:
             targets[0].copy_(given[0])
         elif given:
             torch._foreach_copy_(targets, given)
+        if new:
+            self._written_for = placement
+
+    def _sizes_of(self, placement: Placement) -> torch.Tensor | None:
+        """The sizes on the program's device, to be written with the inputs; None where they are on their way.
+
+        Nobody waits for a copy from the host, which is all that sizes get that are seen once.
+        """
+        sizes = placement.sizes
+        if sizes.device == self.sizes.device:
+            return sizes
+        if placement.known:
+            placement.sizes = sizes.to(self.sizes.device, non_blocking=True)
+            return placement.sizes
+        placement.known = True
+        self.sizes.copy_(sizes, non_blocking=True)
+        return None
 
     def _loose(self, bound: BoundInputs) -> list[torch.Tensor]:
         """The buffers of the inputs that might be bound and are not."""
@@ -229,7 +246,7 @@ class Bucket:
                 self._bound.let_go()  # there is no call whose inputs could be read
                 self._loose(self._bound)
             self._written_for = None
-            self.sizes.copy_(self._written(self._numbers.at({**self.made.exact, **self.made.caps})))
+            self.sizes.copy_(self._true_sizes.of(self._numbers.at({**self.made.exact, **self.made.caps})))
             self._ready()()
 
     @contextmanager
