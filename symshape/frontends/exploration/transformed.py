@@ -16,7 +16,7 @@ from symshape.graph.text import describe, describe_spec, shown_argument
 from symshape.runtime.cache import Entry
 from symshape.runtime.padding.planning import Plan, candidates, plan
 from symshape.runtime.runners.cuda_graph import CudaGraphRunner
-from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.fusion import fuse, fuse_padded
 from symshape.runtime.runners.padded import PaddedRunner
 
 __all__ = ["of_entry", "of_program"]
@@ -54,7 +54,7 @@ def padded(program: Program, made: Plan, *, fused: bool = False) -> TransformedR
     refused = [f"{words[name]} keeps its value: {refusal}" for name, refusal in made.refusals.items()]
     if made.padded is None:
         return TransformedRecord("padded", "", [], [], refused)
-    graph = fuse(made.padded.graph) if fused else made.padded.graph
+    graph = fuse_padded(made.padded) if fused else made.padded.graph
     repairs: dict[tuple[str, str], list[str]] = {}
     for each in made.padded.repairs:
         repairs.setdefault((each.op, each.where), []).append(each.what)

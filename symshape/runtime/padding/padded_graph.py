@@ -73,6 +73,12 @@ class PaddedGraph:
     stored: tuple[torch.Tensor, ...] = ()
 
     @property
+    def known_sizes(self) -> dict[Value, Term]:
+        """What its inputs that hold true sizes stand for."""
+        holders = self.graph.inputs[len(self.axes) :]
+        return {each.value: term for each, term in zip(holders, self.sizes, strict=True)}
+
+    @property
     def roots(self) -> list[Value]:
         """Its inputs, parameters, buffers and constants."""
         return [*(each.value for each in self.graph.inputs), *(each.value for each in self.graph.lifted)]

@@ -19,7 +19,7 @@ from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.results import Answer, Lend, Part
 from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
-from symshape.runtime.runners.fusion import fuse
+from symshape.runtime.runners.fusion import fuse_padded
 from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
@@ -105,7 +105,7 @@ class Bucket:
         self._moving = [place for place in range(len(self._specs)) if place not in steady]
         self._whole: list[int] = []  # steady inputs that are copied all the same
         self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
-        self._run = compile_graph(fuse(graph) if device.type == "cuda" else graph, {})
+        self._run = compile_graph(fuse_padded(made.padded) if device.type == "cuda" else graph, {})
         self._arguments: list[Any] = [None] * len(self._specs) + [*self.sizes.unbind()]
         self._buffers: dict[int, torch.Tensor] = {}
         for place in self._moving:

@@ -1,7 +1,8 @@
 """Small exact rewrites of a graph before it is captured: fewer kernels, the same values up to rounding.
 
 ``relu(addmm(bias, x, w))`` becomes ``_addmm_activation``, whose epilogue adds the bias and clamps in the matmul's own
-kernel (cuBLASLt; torch falls back to the two ops where that does not apply).
+kernel (cuBLASLt; torch falls back to the two ops where that does not apply).  What is put behind
+padding is put there in one pass (:mod:`symshape.runtime.runners.appending`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import torch
 
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Step, Value, values_in
+from symshape.runtime.padding.padded_graph import PaddedGraph
+from symshape.runtime.runners.appending import append
 
 _aten = torch.ops.aten
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -39,6 +42,11 @@ def fuse(graph: Graph) -> Graph:
         return graph
     steps: list[Step] = [merged.get(id(step), step) for step in graph.steps if id(step) not in dropped]
     return attrs.evolve(graph, steps=tuple(steps))
+
+
+def fuse_padded(padded: PaddedGraph) -> Graph:
+    """The graph of a padded program with such kernels merged."""
+    return fuse(append(padded))
 
 
 def _is_plain_addmm(node: Node) -> bool:
