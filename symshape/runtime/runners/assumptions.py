@@ -45,14 +45,12 @@ def assumptions(shape_env: Any, symbols: Mapping[str, str], fixed: Mapping[str, 
 
 def _in_whole_numbers(condition: Any) -> Iterator[str]:
     """A condition of SymPy's as texts; one that compares a true quotient with a float as what implies it."""
-    from sympy.core.relational import Relational
-
-    if not isinstance(condition, Relational):
+    if getattr(condition, "rel_op", None) not in _NEAREST:
         yield str(condition)
         return
     told = condition.reversed if condition.lhs.is_number else condition
     bound = told.rhs
-    if told.lhs.func.__name__ != "IntTrueDiv" or not bound.is_number or told.rel_op not in _NEAREST:
+    if told.lhs.func.__name__ != "IntTrueDiv" or not bound.is_number:
         yield str(condition)
         return
     above, below = told.lhs.args
