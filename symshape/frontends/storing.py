@@ -86,11 +86,13 @@ class Storing(Compiled):
         """The program that all ranks compile together."""
         traced: list[Program] = []
 
-        def once(sources: Sequence[Source]) -> Program:
-            traced.append(trace([*self._keeper.changing(call, values), *sources]))
-            return traced[0]
+        def get(sources: Sequence[Source], others: Sequence[Sequence[int]]) -> Program:
+            found = self._keeper.find(call, values, others)
+            if found is None:
+                traced.append(trace([*self._keeper.changing(call, values), *sources]))
+            return traced[0] if found is None else found
 
-        program = ranks.meeting(name_of(self.fn)).program(self._keeper, call, values, once)
+        program = ranks.meeting(name_of(self.fn)).program(self._keeper, call, values, get)
         self._loaded += not traced
         return program
 

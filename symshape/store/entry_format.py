@@ -248,6 +248,14 @@ class Read:
                 return False
         return True
 
+    def compare(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> StateIn:
+        """What the entry read, found again.
+
+        Raises:
+            Differs: something of it is not what it was.
+        """
+        return StateIn(self.checks, self.objects, fn, leaves, self._found["documented"] is True)
+
     def graph(self, tensors: Callable[[int], torch.Tensor]) -> Graph:
         """Its operators, with the real tensors of these numbers."""
         leaves = len(list_of(fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]))
@@ -264,7 +272,7 @@ class Read:
         Raises:
             Differs: something that it read is not what it was.
         """
-        state = StateIn(self.checks, self.objects, fn, leaves, self._found["documented"] is True)
+        state = self.compare(fn, leaves)
         graph = self.graph(state.tensor)
         if device_names(_devices(graph)) != self._found["devices"]:
             raise Differs("the accelerator")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import attrs
 import torch
 
 from guards.sets.coverage import Certificate
@@ -45,6 +46,7 @@ from symshape.store.entry_format import Built, Read, Stored, read_header, to_byt
 from symshape.store.entry_stores import EntryStore
 from symshape.store.environment import environment
 from symshape.store.misses import BAKE, Asked, miss_error
+from symshape.store.own_devices import moved, with_own_devices
 from symshape.store.refusals import Differs, EntryError, NotStorable
 from symshape.tracing.capture import between_traces
 from symshape.user_code import name_of
@@ -97,8 +99,14 @@ class Keeper:
                     self._read[digest] = stored, _text(stored.header["structure"])
                     self._ahead[digest] = read, built
 
-    def find(self, call: Call, values: Sequence[int]) -> Program | None:
-        """A program for the call, if a stored one fits it and all that it read is what it was."""
+    def find(self, call: Call, values: Sequence[int], also: Sequence[Sequence[int]] = ()) -> Program | None:
+        """A program for the call, if a stored one fits it and all that it read is what it was.
+
+        Args:
+            call: the call.
+            values: its integers.
+            also: those of other ranks' calls, which the program must serve too.
+        """
         now = modes()
         self._differs = differs = {}
         surroundings = environment()
@@ -110,7 +118,7 @@ class Keeper:
         for digest in self._digests(address):
             try:
                 found = self._fitting(address, digest, structure, surroundings)
-                if found is None or not found.admits(values):
+                if found is None or not all(map(found.admits, (values, *also))):
                     continue
                 program = found.program(self._fn, call, now, self._built(digest))
             except Differs as error:
@@ -193,26 +201,34 @@ class Keeper:
         return record, proof
 
     def content_of(self, program: Program, call: Call) -> bytes:
-        """A program as an entry.
+        """A program as an entry; the entry that it was loaded from or kept as, if there is one.
 
         Raises:
             NotStorable: it cannot be one.
         """
         surroundings = environment()
-        return to_bytes(program, self._fn, call, self._address(surroundings), surroundings)
+        address, digest = self._address(surroundings), self._digests_of.get(program)
+        if digest is not None:
+            with contextlib.suppress(OSError):
+                return self._store.read(address, digest)
+        return to_bytes(program, self._fn, call, address, surroundings)
 
     def program_of(self, content: bytes, call: Call, values: Sequence[int]) -> Program | None:
-        """The program of an entry that comes from elsewhere; None if it is for other calls.
+        """The program of an entry that comes from elsewhere; None if it is for other calls, or for another device.
 
         Raises:
             Differs: something that it read is another here.
             EntryError: it is no entry.
         """
         stored = read_header(content)
-        if _text(stored.header["structure"]) != _text(structure_to_json(call, modes())):
+        theirs, mine = stored.header["structure"], structure_to_json(call, modes())
+        if _text(with_own_devices(theirs)) != _text(with_own_devices(mine)):
             return None
         if _text(stored.header["environment"]) != _text(dict(environment())):
             raise Differs("the version of Python, torch or symshape, or a flag of torch's,")
+        if _text(theirs) != _text(mine):
+            Read(attrs.evolve(stored, body=moved(stored.body, theirs, mine))).compare(self._fn, call.leaves)
+            return None
         read = Read(stored)
         return read.program(self._fn, call, modes()) if read.admits(values) else None
 
