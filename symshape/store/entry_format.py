@@ -55,12 +55,14 @@ class Built:
         state: what it read, in this process.
         holds: answers whether the objects that were described are still what they were then.
         graph: its operators.
-        run: what runs them.
+        specs: of what it returns.
+        run: what runs it.
     """
 
     state: State
     holds: Callable[[], bool]
     graph: Graph
+    specs: Any
     run: Run
 
 
@@ -278,7 +280,7 @@ class Read:
             raise Differs("the accelerator")
         positions = positions_among(self.slots)
         _check_symbols(graph, positions)
-        return Built(state.state(), state.holds, graph, compile_graph(graph, positions))
+        return Built(state.state(), state.holds, graph, _specs(graph), compile_graph(graph, positions))
 
     @between_traces
     def program(self, fn: Callable[..., Any], call: Call, modes: Modes, built: Built | None = None) -> Program:
@@ -298,7 +300,7 @@ class Read:
         symbols = {each.name: each for each in (_symbol(data, sources) for data in list_of(found["symbols"]))}
         run = without_autocast(built.run, modes)
         name, graph = text_of(self._stored.header["function"]), built.graph
-        parts = (slots, symbols, self.guards, graph, _specs(graph), built.state, modes, run, 0.0, questions)
+        parts = (slots, symbols, self.guards, graph, built.specs, built.state, modes, run, 0.0, questions)
         return Program(name, skeleton(call), *parts)
 
 

@@ -132,7 +132,8 @@ class Keeper:
                 continue
             self._store.used(address, digest)
             self._digests_of[program] = digest
-            events.emit(events.Loaded(self._name, digest, len(program.graph.nodes)))
+            if events.anybody():
+                events.emit(events.Loaded(self._name, digest, len(program.graph.nodes)))
             return program
         if differs:
             told = list(dict.fromkeys(differs.values()))[:8]
