@@ -13,7 +13,9 @@ from symshape.store.descriptions import flat_key
 from symshape.store.refusals import EntryError, NotStorable
 from symshape.store.trees import tree_to_json
 
-_QUESTIONS = ("attribute", "attributes", "hooked", "is_leaf", "is_inference", "_is_view", "is_conj", "is_neg")
+_QUESTIONS = (
+    "attribute", "attributes", "hooked", "number", "is_leaf", "is_inference", "_is_view", "is_conj", "is_neg"
+)  # fmt: skip
 
 
 def structure_to_json(call: Call, modes: Modes) -> Json:
@@ -51,7 +53,7 @@ def _key_to_json(key: LeafKey) -> Json:
 
 
 def questions_to_json(questions: Mapping[Question, Any]) -> Json:
-    """What a program asked of its arguments, with the answers.
+    """What a program asked of its arguments, with the answers; not what it asked of numbers in them.
 
     Raises:
         NotStorable: it asked which object one is.
@@ -59,7 +61,7 @@ def questions_to_json(questions: Mapping[Question, Any]) -> Json:
     found = []
     for each, answer in questions.items():
         if each.what == DATA:
-            raise NotStorable("a program that branches on numbers in its tensors")
+            continue
         if each.what == "is" or not (each.about is None or type(each.about) is str):
             raise NotStorable("a program that asks which object an argument is")
         found.append([each.position, each.what, each.about, flat_key(answer)])
@@ -78,13 +80,15 @@ def answered(data: Json, leaves: Sequence[Any]) -> dict[Question, Any] | None:
         if what not in _QUESTIONS and not (type(what) is str and what.startswith("is_") and what.isidentifier()):
             raise EntryError(f"unknown question: {str(what)[:80]}")
         question = Question(integer_of(position), what, None if about is None else text_of(about))
-        if question.position >= len(leaves):
+        if question.position >= len(leaves) or not answers(question, answer, leaves):
             return None
-        now = question.answer(leaves[question.position])
-        try:
-            if flat_key(now) != answer:
-                return None
-        except NotStorable:
-            return None
-        found[question] = now
+        found[question] = question.among(leaves)
     return found
+
+
+def answers(question: Question, answer: Json, leaves: Sequence[Any]) -> bool:
+    """Whether this is the answer to a question for the leaves of a call."""
+    try:
+        return bool(flat_key(question.among(leaves)) == answer)
+    except NotStorable:
+        return False

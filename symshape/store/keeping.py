@@ -192,6 +192,8 @@ class Keeper:
         sources = sources_of(call)
         contract = contract_of(sources, values_of(call.leaves, call.keys), policies)
         entries = entries_for(here, address, structure)
+        if any(each.asks_for_numbers for each in entries.values()):
+            raise NotCertifiable("the program branches on numbers in tensors, of which no proof about sizes knows")
         proof = certified(contract, sources, entries.values())
         record = Record(self._name, address, structure, tuple(sources), contract, tuple(sorted(entries)))
         if proof:

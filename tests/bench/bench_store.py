@@ -1,9 +1,9 @@
 """The first call of a second process: from the store, against eager's first call, a trace, and torch.compile, warm.
 
 Each figure is the CPU time of the first call (model built, nothing called before) of a process of its own; the median
-of several processes, kinds in turn, and beside it the ratio of the least.  *first process*: traces and stores.  *second
-process*: is served from the store; what its call of ``symshape.compile`` takes stands beside it, since the entry is read
-there.  *Inductor*: ``torch.compile`` in a process that finds its caches filled by one before it
+of several processes, kinds in turn, and beside it the ratio of the least.  *first process*: traces and stores.
+*second process*: is served from the store; what its call of ``symshape.compile`` takes stands beside it, since the
+entry is read there.  *Inductor*: ``torch.compile`` in a process that finds its caches filled by one before it
 (TORCHINDUCTOR_CACHE_DIR); what ``torch.compile`` itself takes, which imports most of the compiler, is not counted.
 *second, runner inductor*: served from the store and run by ``runner="inductor"``, whose code comes from the store too
 (and its built kernels from the same caches); all of its imports are counted.  Programs have symbolic sizes.
