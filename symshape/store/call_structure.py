@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, LeafKey, TensorKey, identity_of
+from symshape.calls.floats import FloatLeaf
 from symshape.calls.modes import Modes
 from symshape.calls.questions import DATA, Question
 from symshape.store.constants import Json, integer_of, list_of, text_of
@@ -13,6 +14,7 @@ from symshape.store.descriptions import flat_key
 from symshape.store.refusals import EntryError, NotStorable
 from symshape.store.trees import tree_to_json
 
+_FLOAT = f"{FloatLeaf.__module__}.{FloatLeaf.__qualname__}"
 _QUESTIONS = (
     "attribute", "attributes", "hooked", "number", "is_leaf", "is_inference", "_is_view", "is_conj", "is_neg"
 )  # fmt: skip
@@ -31,6 +33,24 @@ def structure_to_json(call: Call, modes: Modes) -> Json:
         "duplicates": list(call.duplicates),
         "shared": list(call.shared),
     }
+
+
+def varying_floats(call: Call, mine: Json, theirs: Json) -> list[int]:
+    """Which leaves of a call are floats that a program of another call reads when it runs; none if more differs.
+
+    Args:
+        call: the call.
+        mine: its structure.
+        theirs: that of the program's.
+    """
+    leaves, others = mine["leaves"], theirs["leaves"]
+    if len(leaves) != len(others):
+        return []
+    found = [i for i, (one, other) in enumerate(zip(leaves, others, strict=True)) if one != other]
+    if not all(type(call.leaves[i]) is float and others[i][-1:] == [_FLOAT] for i in found):
+        return []
+    instead = [others[i] if i in found else each for i, each in enumerate(leaves)]
+    return found if {**mine, "leaves": instead} == theirs else []
 
 
 def modes_to_json(modes: Modes) -> Json:

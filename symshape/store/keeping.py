@@ -28,7 +28,7 @@ from symshape.errors import MissError
 from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.store.artefacts import ArtefactShelf, shelf_of
-from symshape.store.call_structure import structure_to_json
+from symshape.store.call_structure import structure_to_json, varying_floats
 from symshape.store.certificates import (
     NotCertifiable,
     Record,
@@ -265,6 +265,22 @@ class Keeper:
                     found.add(position)
         return [sources[position] for position in sorted(found) if not isinstance(sources[position], IntArg)]
 
+    def varying_floats(self, call: Call) -> list[int]:
+        """The leaves of a call that are floats, and that a stored program for calls like it reads when it runs."""
+        if not any(type(each) is float for each in call.leaves):
+            return []
+        address = self._address(environment())
+        try:
+            mine: Any = structure_to_json(call, modes())
+        except NotStorable:
+            return []
+        for digest in self._digests(address):
+            with contextlib.suppress(EntryError, OSError, TypeError, KeyError, AttributeError):
+                theirs = json.loads(self._known(address, digest)[1])
+                if found := varying_floats(call, mine, theirs):
+                    return found
+        return []
+
     def keep(self, program: Program, call: Call) -> None:
         """Keeps a program that was traced for the call just now; tells why where that cannot be."""
         surroundings = environment()
@@ -319,8 +335,8 @@ class Keeper:
             self._tell(f"could not be read: {error}")
             return []
 
-    def _fitting(self, address: str, digest: str, structure: str, surroundings: Mapping[str, Any]) -> Read | None:
-        """An entry for calls of this structure."""
+    def _known(self, address: str, digest: str) -> tuple[Stored, str]:
+        """An entry, and the text of the structure of its calls."""
         with self._lock:
             known = self._read.get(digest)
         if known is None:
@@ -330,7 +346,11 @@ class Keeper:
                 if len(self._read) >= _MOST_READ:
                     self._read.clear()
                 self._read[digest] = known
-        stored, for_calls = known
+        return known
+
+    def _fitting(self, address: str, digest: str, structure: str, surroundings: Mapping[str, Any]) -> Read | None:
+        """An entry for calls of this structure."""
+        stored, for_calls = self._known(address, digest)
         if for_calls != structure or stored.header["address"] != address:
             return None
         if _text(stored.header["environment"]) != _text(dict(surroundings)):
