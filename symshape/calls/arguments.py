@@ -208,6 +208,8 @@ def duplicates(leaves: Sequence[Any]) -> tuple[int, ...]:
 
 def parameter_names(fn: Callable[..., Any], args: Sequence[Any]) -> list[str]:
     """A name for each positional argument."""
+    if not args:  # to look at a signature takes longer than all else here
+        return []
     target = fn.forward if isinstance(fn, torch.nn.Module) else fn
     try:
         parameters = list(inspect.signature(target).parameters.values())

@@ -7,7 +7,7 @@ from then on each call's float in it is given as a :class:`FloatLeaf`, so that o
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
 from operator import is_
 from typing import Any
 
@@ -101,10 +101,27 @@ class ChangingFloats:
             if len(seen) > self.most:
                 new.add(place)
                 del self._seen[place]
+        self._add(new)
+        return bool(new)
+
+    def vary(self, args: Sequence[Any], kwargs: Mapping[str, Any], numbers: Collection[int]) -> bool:
+        """Floats vary that are known to do so from elsewhere; answers whether there are more places now.
+
+        Args:
+            args: positional arguments, with the number of each leaf in its stead.
+            kwargs: by name, so too.
+            numbers: those of the floats.
+        """
+        arguments = [*enumerate(args), *kwargs.items()]
+        found = {place for name, value in arguments for place, leaf in _leaves_in(value, (name,)) if leaf in numbers}
+        new = found - self.places
+        self._add(new)
+        return bool(new)
+
+    def _add(self, new: Set[Place]) -> None:
         self.places |= new
         self._positions = tuple(place[0] for place in self.places if len(place) == 1 and type(place[0]) is int)
         self._keywords = frozenset(place[0] for place in self.places if len(place) == 1 and type(place[0]) is str)
-        return bool(new)
 
     def flat(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """The arguments in their order, with a ``VaryingFloat`` for each that is a float in one of these places."""
@@ -164,9 +181,13 @@ def _filled(container: Any, items: Sequence[Any]) -> Any:
 
 def _floats_in(value: Any, place: Place) -> Iterator[tuple[Place, Hashable]]:
     """The floats in an argument, each as what tells it from others, with their places."""
-    kind = type(value)
-    if kind is float:
-        yield place, digits(value)
-    elif kind in _CONTAINERS:
+    return ((where, digits(leaf)) for where, leaf in _leaves_in(value, place) if type(leaf) is float)
+
+
+def _leaves_in(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+    """What is in an argument and no container, with its places."""
+    if type(value) in _CONTAINERS:
         for key, each in _items(value):
-            yield from _floats_in(each, (*place, key))
+            yield from _leaves_in(each, (*place, key))
+    else:
+        yield place, value

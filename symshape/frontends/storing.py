@@ -9,6 +9,7 @@ import attrs
 
 from guards.sets.coverage import Certificate
 from guards.sets.sources import Source
+from symshape import events
 from symshape.calls.arguments import Call, values_of
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError, UnsupportedError
@@ -51,7 +52,9 @@ class Storing(Compiled):
         self, fn: Callable[..., Any], call: Call, wanted: Policies, options: Options, *others: Any, variables: Any
     ) -> Program:
         """The program for a call: one that was stored, or else a new one, which is kept."""
-        if variables or call.has_floats:  # places that programs write are among the leaves, or floats that vary
+        if variables:  # places that programs write are among the leaves
+            reason = f"a program that reads what changes from call to call ({variables[0].name})"
+            events.emit(events.NotStored(name_of(self.fn), reason))
             return capture(fn, call, wanted, options, *others, variables=variables)
         values = values_of(call.leaves, call.keys)
         ranks, self._ranks = self._ranks, None
@@ -61,6 +64,7 @@ class Storing(Compiled):
         if found is not None:
             self._loaded += 1
             return found
+        self._layout.vary(call, self._keeper.varying_floats(call))
         if self._options.on_miss == "error":
             raise self._keeper.miss(call, values)
         return self._trace(fn, call, wanted, self._keeper.changing(call, values), *others)
@@ -86,11 +90,13 @@ class Storing(Compiled):
         """The program that all ranks compile together."""
         traced: list[Program] = []
 
-        def once(sources: Sequence[Source]) -> Program:
-            traced.append(trace([*self._keeper.changing(call, values), *sources]))
-            return traced[0]
+        def get(sources: Sequence[Source], others: Sequence[Sequence[int]]) -> Program:
+            found = self._keeper.find(call, values, others)
+            if found is None:
+                traced.append(trace([*self._keeper.changing(call, values), *sources]))
+            return traced[0] if found is None else found
 
-        program = ranks.meeting(name_of(self.fn)).program(self._keeper, call, values, once)
+        program = ranks.meeting(name_of(self.fn)).program(self._keeper, call, values, get)
         self._loaded += not traced
         return program
 

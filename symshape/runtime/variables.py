@@ -5,7 +5,7 @@ So are floats among its arguments that change from call to call (``calls/floats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -159,6 +159,17 @@ class Layout:
         if self._floats.learn(*call.nest(call.leaves)):
             self.active = True
             raise AskAgain
+
+    def vary(self, call: Call, leaves: Collection[int]) -> None:
+        """Floats that are these leaves of a call vary: another process saw that.
+
+        Raises: AskAgain if there are now more that do.
+        """
+        if self._follows and leaves:
+            args, kwargs, _ = call.nest(range(len(call.leaves)))
+            if self._floats.vary(args, kwargs, leaves):
+                self.active = True
+                raise AskAgain
 
     def check(self, call: Call, clock: int) -> None:
         """Notes a trace of the call with this number.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, LeafKey, TensorKey, identity_of
+from symshape.calls.floats import FloatLeaf
 from symshape.calls.modes import Modes
 from symshape.calls.questions import DATA, Question
 from symshape.store.constants import Json, integer_of, list_of, text_of
@@ -13,7 +14,10 @@ from symshape.store.descriptions import flat_key
 from symshape.store.refusals import EntryError, NotStorable
 from symshape.store.trees import tree_to_json
 
-_QUESTIONS = ("attribute", "attributes", "hooked", "is_leaf", "is_inference", "_is_view", "is_conj", "is_neg")
+_FLOAT = f"{FloatLeaf.__module__}.{FloatLeaf.__qualname__}"
+_QUESTIONS = (
+    "attribute", "attributes", "hooked", "number", "is_leaf", "is_inference", "_is_view", "is_conj", "is_neg"
+)  # fmt: skip
 
 
 def structure_to_json(call: Call, modes: Modes) -> Json:
@@ -29,6 +33,24 @@ def structure_to_json(call: Call, modes: Modes) -> Json:
         "duplicates": list(call.duplicates),
         "shared": list(call.shared),
     }
+
+
+def varying_floats(call: Call, mine: Json, theirs: Json) -> list[int]:
+    """Which leaves of a call are floats that a program of another call reads when it runs; none if more differs.
+
+    Args:
+        call: the call.
+        mine: its structure.
+        theirs: that of the program's.
+    """
+    leaves, others = mine["leaves"], theirs["leaves"]
+    if len(leaves) != len(others):
+        return []
+    found = [i for i, (one, other) in enumerate(zip(leaves, others, strict=True)) if one != other]
+    if not all(type(call.leaves[i]) is float and others[i][-1:] == [_FLOAT] for i in found):
+        return []
+    instead = [others[i] if i in found else each for i, each in enumerate(leaves)]
+    return found if {**mine, "leaves": instead} == theirs else []
 
 
 def modes_to_json(modes: Modes) -> Json:
@@ -51,7 +73,7 @@ def _key_to_json(key: LeafKey) -> Json:
 
 
 def questions_to_json(questions: Mapping[Question, Any]) -> Json:
-    """What a program asked of its arguments, with the answers.
+    """What a program asked of its arguments, with the answers; not what it asked of numbers in them.
 
     Raises:
         NotStorable: it asked which object one is.
@@ -59,7 +81,7 @@ def questions_to_json(questions: Mapping[Question, Any]) -> Json:
     found = []
     for each, answer in questions.items():
         if each.what == DATA:
-            raise NotStorable("a program that branches on numbers in its tensors")
+            continue
         if each.what == "is" or not (each.about is None or type(each.about) is str):
             raise NotStorable("a program that asks which object an argument is")
         found.append([each.position, each.what, each.about, flat_key(answer)])
@@ -78,13 +100,15 @@ def answered(data: Json, leaves: Sequence[Any]) -> dict[Question, Any] | None:
         if what not in _QUESTIONS and not (type(what) is str and what.startswith("is_") and what.isidentifier()):
             raise EntryError(f"unknown question: {str(what)[:80]}")
         question = Question(integer_of(position), what, None if about is None else text_of(about))
-        if question.position >= len(leaves):
+        if question.position >= len(leaves) or not answers(question, answer, leaves):
             return None
-        now = question.answer(leaves[question.position])
-        try:
-            if flat_key(now) != answer:
-                return None
-        except NotStorable:
-            return None
-        found[question] = now
+        found[question] = question.among(leaves)
     return found
+
+
+def answers(question: Question, answer: Json, leaves: Sequence[Any]) -> bool:
+    """Whether this is the answer to a question for the leaves of a call."""
+    try:
+        return bool(flat_key(question.among(leaves)) == answer)
+    except NotStorable:
+        return False

@@ -256,7 +256,12 @@ def _describe_for(kind: type) -> Describe:
 
 def _is_open(kind: type, *also: type) -> bool:
     """Whether a class is of Python's, with nothing of C below it that hides what an object holds."""
-    return all(each in _BASES or each in also or not trusted.is_of_c(each) for each in kind.__mro__)
+    return all(each in _BASES or each in also or not _is_of_c(each) for each in kind.__mro__)
+
+
+def _is_of_c(kind: type) -> bool:
+    """Whether a class is written in C, with pybind11 too (process groups)."""
+    return trusted.is_of_c(kind) or kind.__module__ == "pybind11_builtins"
 
 
 @functools.cache

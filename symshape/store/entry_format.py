@@ -22,13 +22,16 @@ from guards.terms.term import Op, Term
 from symshape.calls.arguments import Call, skeleton, sources_of
 from symshape.calls.modes import Modes
 from symshape.calls.outputs import result_of
+from symshape.calls.questions import DATA, Question
 from symshape.dims import Policy
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Slot, Symbol, positions_among
 from symshape.graph.steps import Node, Value
-from symshape.store.call_structure import answered, questions_to_json, structure_to_json
+from symshape.store.call_structure import answered, answers, questions_to_json, structure_to_json
 from symshape.store.constants import Json, fields_of, integer_of, list_of, text_of
+from symshape.store.data_questions import question_from_json, question_to_json
+from symshape.store.descriptions import flat_key
 from symshape.store.environment import device_names
 from symshape.store.graph_reading import GraphIn, guard_set
 from symshape.store.graph_writing import GraphOut, guards_text
@@ -40,7 +43,7 @@ from symshape.tracing.capture import between_traces
 from symshape.tracing.state.snapshot import State
 from symshape.tracing.traced_modes import without_autocast
 
-FORMAT, VERSION = "symshape entry", 2
+FORMAT, VERSION = "symshape entry", 3
 LARGEST = 256 << 20
 """Bytes of a file."""
 _STRUCTURE = ("modes", "tree", "leaves", "duplicates", "shared")
@@ -55,13 +58,17 @@ class Built:
         state: what it read, in this process.
         holds: answers whether the objects that were described are still what they were then.
         graph: its operators.
-        run: what runs them.
+        specs: of what it returns.
+        run: what runs it.
+        data: what is asked of numbers, with the answers.
     """
 
     state: State
     holds: Callable[[], bool]
     graph: Graph
+    specs: Any
     run: Run
+    data: Sequence[tuple[Question, Json]]
 
 
 @attrs.frozen(eq=False)
@@ -125,6 +132,11 @@ def to_bytes(
         "symbols": [_symbol_to_json(each, program.slots) for each in program.symbols.values()],
         "conditions": guards_text(program.guards),
         "questions": questions_to_json(program.questions),
+        "data": [
+            [question_to_json(each.about, terms, state.number_of), flat_key(answer)]
+            for each, answer in program.questions.items()
+            if each.what == DATA
+        ],
         "documented": state.documented,
         "objects": state.objects,
         "checks": state.checks,
@@ -217,8 +229,8 @@ class Read:
     """
 
     def __init__(self, stored: Stored) -> None:
-        names = ("slots", "symbols", "conditions", "questions", "documented", "objects", "checks", "graph", "devices",
-                 "terms")  # fmt: skip
+        names = ("slots", "symbols", "conditions", "questions", "data", "documented", "objects", "checks", "graph",
+                 "devices", "terms")  # fmt: skip
         found = dict(zip(names, fields_of(parsed_json(stored.body), *names), strict=True))
         self._stored, self._found = stored, found
         self._terms = TermsIn(found["terms"])
@@ -248,10 +260,30 @@ class Read:
                 return False
         return True
 
+    def compare(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> StateIn:
+        """What the entry read, found again.
+
+        Raises:
+            Differs: something of it is not what it was.
+        """
+        return StateIn(self.checks, self.objects, fn, leaves, self._found["documented"] is True)
+
     def graph(self, tensors: Callable[[int], torch.Tensor]) -> Graph:
         """Its operators, with the real tensors of these numbers."""
-        leaves = len(list_of(fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]))
-        return GraphIn(self._found["graph"], self._terms, tensors, leaves).graph()
+        return GraphIn(self._found["graph"], self._terms, tensors, self._leaves()).graph()
+
+    @property
+    def asks_for_numbers(self) -> bool:
+        """Whether it serves calls only where numbers in tensors are as they were."""
+        return bool(self._found["data"])
+
+    def data(self, tensors: Callable[[int], torch.Tensor]) -> list[tuple[Question, Json]]:
+        """What it asked of numbers, with the answers."""
+        pairs = [list_of(each, 2) for each in list_of(self._found["data"], 64)]
+        return [(question_from_json(asked, self._terms, tensors, self._leaves()), answer) for asked, answer in pairs]
+
+    def _leaves(self) -> int:
+        return len(list_of(fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]))
 
     @between_traces
     def built(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> Built:
@@ -264,13 +296,14 @@ class Read:
         Raises:
             Differs: something that it read is not what it was.
         """
-        state = StateIn(self.checks, self.objects, fn, leaves, self._found["documented"] is True)
+        state = self.compare(fn, leaves)
         graph = self.graph(state.tensor)
         if device_names(_devices(graph)) != self._found["devices"]:
             raise Differs("the accelerator")
         positions = positions_among(self.slots)
         _check_symbols(graph, positions)
-        return Built(state.state(), state.holds, graph, compile_graph(graph, positions))
+        parts = (graph, _specs(graph), compile_graph(graph, positions), self.data(state.tensor))
+        return Built(state.state(), state.holds, *parts)
 
     @between_traces
     def program(self, fn: Callable[..., Any], call: Call, modes: Modes, built: Built | None = None) -> Program:
@@ -285,12 +318,15 @@ class Read:
             raise Differs("what it asked of its arguments")
         if built is None:
             built = self.built(fn, call.leaves)
+        if not all(answers(question, answer, call.leaves) for question, answer in built.data):
+            raise Differs("what it asked of numbers in its arguments")
+        questions |= {question: question.among(call.leaves) for question, _ in built.data}
         sources = sources_of(call)
         slots = tuple(Slot(source, term) for source, term in zip(sources, self.slots, strict=True))
         symbols = {each.name: each for each in (_symbol(data, sources) for data in list_of(found["symbols"]))}
         run = without_autocast(built.run, modes)
         name, graph = text_of(self._stored.header["function"]), built.graph
-        parts = (slots, symbols, self.guards, graph, _specs(graph), built.state, modes, run, 0.0, questions)
+        parts = (slots, symbols, self.guards, graph, built.specs, built.state, modes, run, 0.0, questions)
         return Program(name, skeleton(call), *parts)
 
 

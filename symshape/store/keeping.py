@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import attrs
 import torch
 
 from guards.sets.coverage import Certificate
@@ -27,7 +28,7 @@ from symshape.errors import MissError
 from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.store.artefacts import ArtefactShelf, shelf_of
-from symshape.store.call_structure import structure_to_json
+from symshape.store.call_structure import structure_to_json, varying_floats
 from symshape.store.certificates import (
     NotCertifiable,
     Record,
@@ -45,6 +46,7 @@ from symshape.store.entry_format import Built, Read, Stored, read_header, to_byt
 from symshape.store.entry_stores import EntryStore
 from symshape.store.environment import environment
 from symshape.store.misses import BAKE, Asked, miss_error
+from symshape.store.own_devices import moved, with_own_devices
 from symshape.store.refusals import Differs, EntryError, NotStorable
 from symshape.tracing.capture import between_traces
 from symshape.user_code import name_of
@@ -97,8 +99,14 @@ class Keeper:
                     self._read[digest] = stored, _text(stored.header["structure"])
                     self._ahead[digest] = read, built
 
-    def find(self, call: Call, values: Sequence[int]) -> Program | None:
-        """A program for the call, if a stored one fits it and all that it read is what it was."""
+    def find(self, call: Call, values: Sequence[int], also: Sequence[Sequence[int]] = ()) -> Program | None:
+        """A program for the call, if a stored one fits it and all that it read is what it was.
+
+        Args:
+            call: the call.
+            values: its integers.
+            also: those of other ranks' calls, which the program must serve too.
+        """
         now = modes()
         self._differs = differs = {}
         surroundings = environment()
@@ -110,7 +118,7 @@ class Keeper:
         for digest in self._digests(address):
             try:
                 found = self._fitting(address, digest, structure, surroundings)
-                if found is None or not found.admits(values):
+                if found is None or not all(map(found.admits, (values, *also))):
                     continue
                 program = found.program(self._fn, call, now, self._built(digest))
             except Differs as error:
@@ -124,7 +132,8 @@ class Keeper:
                 continue
             self._store.used(address, digest)
             self._digests_of[program] = digest
-            events.emit(events.Loaded(self._name, digest, len(program.graph.nodes)))
+            if events.anybody():
+                events.emit(events.Loaded(self._name, digest, len(program.graph.nodes)))
             return program
         if differs:
             told = list(dict.fromkeys(differs.values()))[:8]
@@ -183,6 +192,8 @@ class Keeper:
         sources = sources_of(call)
         contract = contract_of(sources, values_of(call.leaves, call.keys), policies)
         entries = entries_for(here, address, structure)
+        if any(each.asks_for_numbers for each in entries.values()):
+            raise NotCertifiable("the program branches on numbers in tensors, of which no proof about sizes knows")
         proof = certified(contract, sources, entries.values())
         record = Record(self._name, address, structure, tuple(sources), contract, tuple(sorted(entries)))
         if proof:
@@ -193,26 +204,34 @@ class Keeper:
         return record, proof
 
     def content_of(self, program: Program, call: Call) -> bytes:
-        """A program as an entry.
+        """A program as an entry; the entry that it was loaded from or kept as, if there is one.
 
         Raises:
             NotStorable: it cannot be one.
         """
         surroundings = environment()
-        return to_bytes(program, self._fn, call, self._address(surroundings), surroundings)
+        address, digest = self._address(surroundings), self._digests_of.get(program)
+        if digest is not None:
+            with contextlib.suppress(OSError):
+                return self._store.read(address, digest)
+        return to_bytes(program, self._fn, call, address, surroundings)
 
     def program_of(self, content: bytes, call: Call, values: Sequence[int]) -> Program | None:
-        """The program of an entry that comes from elsewhere; None if it is for other calls.
+        """The program of an entry that comes from elsewhere; None if it is for other calls, or for another device.
 
         Raises:
             Differs: something that it read is another here.
             EntryError: it is no entry.
         """
         stored = read_header(content)
-        if _text(stored.header["structure"]) != _text(structure_to_json(call, modes())):
+        theirs, mine = stored.header["structure"], structure_to_json(call, modes())
+        if _text(with_own_devices(theirs)) != _text(with_own_devices(mine)):
             return None
         if _text(stored.header["environment"]) != _text(dict(environment())):
             raise Differs("the version of Python, torch or symshape, or a flag of torch's,")
+        if _text(theirs) != _text(mine):
+            Read(attrs.evolve(stored, body=moved(stored.body, theirs, mine))).compare(self._fn, call.leaves)
+            return None
         read = Read(stored)
         return read.program(self._fn, call, modes()) if read.admits(values) else None
 
@@ -245,6 +264,22 @@ class Keeper:
                 if term.op is not Op.CONST or term.value != value:
                     found.add(position)
         return [sources[position] for position in sorted(found) if not isinstance(sources[position], IntArg)]
+
+    def varying_floats(self, call: Call) -> list[int]:
+        """The leaves of a call that are floats, and that a stored program for calls like it reads when it runs."""
+        if not any(type(each) is float for each in call.leaves):
+            return []
+        address = self._address(environment())
+        try:
+            mine: Any = structure_to_json(call, modes())
+        except NotStorable:
+            return []
+        for digest in self._digests(address):
+            with contextlib.suppress(EntryError, OSError, TypeError, KeyError, AttributeError):
+                theirs = json.loads(self._known(address, digest)[1])
+                if found := varying_floats(call, mine, theirs):
+                    return found
+        return []
 
     def keep(self, program: Program, call: Call) -> None:
         """Keeps a program that was traced for the call just now; tells why where that cannot be."""
@@ -300,8 +335,8 @@ class Keeper:
             self._tell(f"could not be read: {error}")
             return []
 
-    def _fitting(self, address: str, digest: str, structure: str, surroundings: Mapping[str, Any]) -> Read | None:
-        """An entry for calls of this structure."""
+    def _known(self, address: str, digest: str) -> tuple[Stored, str]:
+        """An entry, and the text of the structure of its calls."""
         with self._lock:
             known = self._read.get(digest)
         if known is None:
@@ -311,7 +346,11 @@ class Keeper:
                 if len(self._read) >= _MOST_READ:
                     self._read.clear()
                 self._read[digest] = known
-        stored, for_calls = known
+        return known
+
+    def _fitting(self, address: str, digest: str, structure: str, surroundings: Mapping[str, Any]) -> Read | None:
+        """An entry for calls of this structure."""
+        stored, for_calls = self._known(address, digest)
         if for_calls != structure or stored.header["address"] != address:
             return None
         if _text(stored.header["environment"]) != _text(dict(surroundings)):

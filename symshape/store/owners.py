@@ -9,6 +9,7 @@ import types
 from contextvars import ContextVar
 from typing import Any
 
+from symshape.store.reaching import GROUPS
 from symshape.store.refusals import NotStorable
 from symshape.tracing.state import direct, lookups
 from symshape.tracing.state.flags import FLAGS
@@ -68,6 +69,9 @@ def _of_answer(place: Answer) -> tuple[Any, Step]:
             return bound, ("context", None)
     if question is decimal_context:
         return None, ("decimal", None)
+    for name, answer in GROUPS.items():
+        if question is answer:
+            return None, ("process group", name)
     if FLAGS.get(place.name) is question:
         return None, ("flag", place.name)
     raise NotStorable(f"{place.name}, an answer that only this process can give")

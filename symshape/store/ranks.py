@@ -20,6 +20,7 @@ from symshape.calls.arguments import Call, sources_of
 from symshape.errors import RankError, SymShapeError
 from symshape.graph.program import Program
 from symshape.store.keeping import Keeper
+from symshape.store.own_devices import with_own_devices
 from symshape.store.refusals import Differs, EntryError, NotStorable
 
 _SOON, _LATE = 0.001, 0.05
@@ -27,8 +28,8 @@ _SOON, _LATE = 0.001, 0.05
 _LATE_A_RANK = 1e-4
 """Seconds, times the number of ranks, if that is later: what answers them all does one thing at a time."""
 
-Trace = Callable[[Sequence[Source]], Program]
-"""Traces with these integers as symbols."""
+Get = Callable[[Sequence[Source], Sequence[Sequence[int]]], Program]
+"""A stored program that serves these integers of other ranks too, or else one traced with these sources as symbols."""
 
 
 class Board(Protocol):
@@ -112,7 +113,7 @@ class Meeting:
         self._board, self._rank, self._size, self._timeout = board, rank, size, timeout
         self._key, self._name = key, name
 
-    def program(self, keeper: Keeper, call: Call, values: Sequence[int], trace: Trace) -> Program:
+    def program(self, keeper: Keeper, call: Call, values: Sequence[int], get: Get) -> Program:
         """The program for the first call of all ranks.
 
         Raises:
@@ -124,15 +125,18 @@ class Meeting:
             mine = {"unstorable": str(error)}
         self._say("has", {**mine, "values": list(values)})
         if self._rank == 0:
-            self._say("verdict", _verdict(self._hear_all("has", "has come to compile")), self._rank)
+            have = self._hear_all("has", "has come to compile")
+            self._say("verdict", _verdict(have), self._rank)
         verdict = self._hear("verdict", 0, "compares what the ranks have")
         if verdict["wrong"]:
             raise RankError(f"{self._name}: {verdict['wrong']}")
         sources = [each for i, each in enumerate(sources_of(call)) if i in verdict["changing"]]
         sources = [each for each in sources if not isinstance(each, IntArg)]
-        program = self._lead(keeper, call, sources, trace) if self._rank == 0 else None
-        if program is None:
-            program = self._follow(keeper, call, values, sources, trace)
+        if self._rank == 0:
+            others = {tuple(each["values"]) for each in have}
+            program = self._lead(keeper, call, lambda: get(sources, sorted(others)))
+        else:
+            program = self._follow(keeper, call, values, lambda: get(sources, ()))
         if self._rank == 0:
             outcomes = self._hear_all("outcome", "has loaded or compiled")
             wrong = [f"rank {rank}: {each}" for rank, each in enumerate(outcomes) if each]
@@ -142,10 +146,10 @@ class Meeting:
             raise RankError(f"{self._name}: {end['wrong']}")
         return program
 
-    def _lead(self, keeper: Keeper, call: Call, sources: Sequence[Source], trace: Trace) -> Program:
-        """Traces, and hands the entry to the others, or tells them why there is none."""
+    def _lead(self, keeper: Keeper, call: Call, get: Callable[[], Program]) -> Program:
+        """Loads or traces, and hands the entry to the others, or tells them why there is none."""
         try:
-            program = trace(sources)
+            program = get()
         except BaseException as error:
             self._say("entry", {"reason": f"{type(error).__name__}: {error}"})
             self._say("outcome", "")
@@ -158,12 +162,10 @@ class Meeting:
         self._say("outcome", "")
         return program
 
-    def _follow(
-        self, keeper: Keeper, call: Call, values: Sequence[int], sources: Sequence[Source], trace: Trace
-    ) -> Program:
-        """Loads what rank 0 compiled; traces where that does not fit."""
+    def _follow(self, keeper: Keeper, call: Call, values: Sequence[int], get: Callable[[], Program]) -> Program:
+        """Loads what rank 0 has; where that does not fit, what is stored, or traces."""
         entry = self._hear("entry", 0, "compiles")
-        program, reason = None, entry.get("reason", "rank 0's program is for other sizes")
+        program, reason = None, entry.get("reason", "rank 0's program is for other sizes, or for its own device")
         if "content" in entry:
             try:
                 program = keeper.program_of(entry["content"].encode(), call, values)
@@ -178,7 +180,7 @@ class Meeting:
         if program is None:
             events.emit(events.NotServed(self._name, reason))
             try:
-                program = trace(sources)
+                program = get()
             except BaseException:
                 self._say("outcome", "")
                 raise
@@ -250,6 +252,9 @@ def _odd(have: Sequence[dict[str, Any]], part: str, words: str) -> list[str]:
 
 
 def _odd_arguments(have: Sequence[dict[str, Any]]) -> list[str]:
+    have = [
+        {**each, "structure": with_own_devices(each["structure"])} if "structure" in each else each for each in have
+    ]
     texts = [json.dumps([each.get("structure"), each.get("unstorable")]) for each in have]
     usual = max(texts, key=texts.count)
     model = have[texts.index(usual)]

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from symshape.store.refusals import Differs
-from symshape.tracing.state import lookups, trusted
+from symshape.tracing.state import lookups, process_groups, trusted
 from symshape.tracing.state.flags import FLAGS
 from symshape.tracing.state.loads import decimal_context
 from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Keys, WeakAttribute, items_of
@@ -158,6 +158,14 @@ def _flags_of_hooks(owner: Any, _: Any) -> Any:
     return flags_of_hooks(owner) if isinstance(owner, torch.nn.Module) else MISSING
 
 
+GROUPS: dict[str, Callable[[], str]] = {"world": process_groups.world, "rank": process_groups.standing}
+"""What programs ask torch.distributed for that another process can be asked for, too."""
+
+
+def _group(_: Any, key: Any) -> Any:
+    return GROUPS[key]() if key in GROUPS else MISSING
+
+
 def _compiled(owner: Any, _: Any) -> Any:
     found = getattr(type(owner), "__symshape_compiled__", None)
     inner = owner.__symshape_compiled__ if found is not None else owner
@@ -215,6 +223,7 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
     "flag": (_flag, lambda o, key, v, name: Answer(FLAGS[key], v, name)),
     "environment": (_environment, lambda o, key, v, name: Answer(functools.partial(os.environ.get, key), v, name)),
     "context": (_context, lambda o, key, v, name: Answer(functools.partial(o.get, MISSING), v, name)),
+    "process group": (_group, lambda o, key, v, name: Answer(GROUPS[key], v, name)),
     "decimal": (_decimal, lambda o, key, v, name: Answer(decimal_context, v, name)),
     "flags of hooks": (_flags_of_hooks, None),
     "compiled": (_compiled, None),

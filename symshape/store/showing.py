@@ -25,6 +25,8 @@ def show(content: bytes) -> str:
     lines = [f"entry {stored.digest}", f"function: {header['function']}", "for calls with:"]
     lines += [f"  {each}" for each in list_of(header["slots"])]
     lines += ["guards:", *(f"  {each}" for each in list_of(header["guards"]))]
+    for question, answer in read.data(lambda _: torch.empty(0)):
+        lines += [f"numbers that it branches on, answered {json.dumps(answer)}:", text(question.about.graph)]
     lines += ["made by:", *(f"  {key}: {json.dumps(value)}" for key, value in sorted(header["environment"].items()))]
     lines += ["read:", *(f"  {each}" for each in _read_places(read.checks, read.objects))]
     try:
@@ -43,6 +45,7 @@ def checked(stored: Stored) -> Read:
     try:
         read = Read(stored)
         read.graph(lambda _: torch.empty(0))
+        read.data(lambda _: torch.empty(0))
     except NotImported:  # the rest of the graph was read before that
         pass
     except EntryError:

@@ -28,9 +28,10 @@ from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import BATCH_NORM, Input, Node, Step, Value, map_argument, written_values
 from symshape.tracing.lifting import Lifting, outside_modes
 
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
+COMPARE: dict[str, Callable[[float, float], bool]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
+"""The relations that are asked for."""
 _MOST = 4096
 """Comparisons of one trace that calls are asked for."""
 Number = FloatTerm | float
@@ -107,7 +108,7 @@ class ScalarData:
             self._catch_up()
             if any(name not in self._floats for each in terms for name in each.unbacked()):
                 return None
-            answer = _COMPARE[relation](self._value(left), self._value(right))
+            answer = COMPARE[relation](self._value(left), self._value(right))
             self._asked[key] = relation, left, right, answer
         return self._asked[key][-1]
 
@@ -127,7 +128,7 @@ class ScalarData:
             return {}
         values = self._trace.lifting.tensors.items()
         written = [tensor for value, tensor in values if id(value.storage) in self._written]
-        about = _Asked.of(self._ran, self._roots, [each[:3] for each in self._asked.values()], written)
+        about = Asked.of(self._ran, self._roots, [each[:3] for each in self._asked.values()], written)
         question = Question(max((i for i in about.sources if type(i) is int), default=-1), DATA, about)
         answer = question.among(leaves)
         if answer != tuple(found for *_, found in self._asked.values()):
@@ -149,7 +150,7 @@ class ScalarData:
                         self._lose(value.storage)
 
     def _runs(self, node: Node) -> bool:
-        if not _is_plain(node):
+        if not is_plain(node):
             return False
         try:
             args = map_argument(node.args, self._real)
@@ -233,7 +234,7 @@ def _is_number(value: Value) -> bool:
     return not spec.sizes and spec.device.type == "cpu" and not spec.dtype.is_complex
 
 
-def _is_plain(node: Node) -> bool:
+def is_plain(node: Node) -> bool:
     """Whether a node computes single numbers on the CPU, the same in each run, and nothing else."""
     op = node.op
     return (
@@ -250,7 +251,7 @@ def _is_plain(node: Node) -> bool:
 
 
 @attrs.frozen(eq=False)
-class _Asked:
+class Asked:
     """Comparisons of numbers in tensors, for the leaves of a call.
 
     Two are equal if they ask the same of the same.
@@ -260,7 +261,8 @@ class _Asked:
         dtypes: of these.
         relations: of the comparisons.
         written: where arguments are read, the tensors outside that the program writes: no argument may be one of them.
-        run: computes the left and the right of each comparison from copies of what is read.
+        graph: computes the left and the right of each comparison from copies of what is read.
+        run: what runs it.
         key: what two of these share only if they ask the same; None if that is not known.
     """
 
@@ -268,6 +270,7 @@ class _Asked:
     dtypes: tuple[torch.dtype, ...]
     relations: tuple[str, ...]
     written: tuple[torch.Tensor, ...]
+    graph: Graph
     run: Run
     key: Hashable
 
@@ -278,20 +281,32 @@ class _Asked:
         roots: Mapping[Value, _Root],
         asked: Sequence[tuple[str, Number, Number]],
         written: Sequence[torch.Tensor],
-    ) -> _Asked:
+    ) -> Asked:
         """The comparisons, with the steps that their numbers need, in a program that writes certain tensors."""
         numbers = tuple(term for _, left, right in asked for term in (left, right))
         steps = tuple(_needed(ran, numbers))
         read = dict.fromkeys(value for node in steps for value in node.reads if value in roots)
         inputs = tuple(Input(i, "", value) for i, value in enumerate(read))
         tree = pytree.tree_structure([0] * len(numbers))
-        run = compile_graph(Graph(inputs, (), steps, numbers, tree), {})
         sources = tuple(roots[value].where for value in read)
         dtypes = tuple(roots[value].dtype for value in read)
         relations = tuple(relation for relation, *_ in asked)
         outside = tuple(written) if any(roots[value].is_given_tensor for value in read) else ()
-        key = _key(run, steps, (*sources, *outside), dtypes, relations)
-        return cls(sources, dtypes, relations, outside, run, key)
+        return cls.in_graph(Graph(inputs, (), steps, numbers, tree), sources, dtypes, relations, outside)
+
+    @classmethod
+    def in_graph(
+        cls,
+        graph: Graph,
+        sources: tuple[int | torch.Tensor, ...],
+        dtypes: tuple[torch.dtype, ...],
+        relations: tuple[str, ...],
+        written: tuple[torch.Tensor, ...],
+    ) -> Asked:
+        """The comparisons of what a graph computes, whose inputs are the sources."""
+        run = compile_graph(graph, {})
+        key = _key(run, graph.nodes, (*sources, *written), dtypes, relations)
+        return cls(sources, dtypes, relations, written, graph, run, key)
 
     def __call__(self, leaves: Sequence[Any]) -> Hashable:
         """The answers; the name of what is raised where a number cannot be computed."""
@@ -307,7 +322,7 @@ class _Asked:
         except (ArithmeticError, ValueError) as error:
             return type(error).__name__
         pairs = zip(self.relations, found[::2], found[1::2], strict=True)
-        return tuple([_COMPARE[relation](left, right) for relation, left, right in pairs])
+        return tuple([COMPARE[relation](left, right) for relation, left, right in pairs])
 
     def _are_apart(self, given: Sequence[torch.Tensor], leaves: Sequence[Any]) -> bool:
         """Whether what is read lies where nothing else does that the program may write."""
@@ -323,7 +338,7 @@ class _Asked:
         )
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is _Asked and self.key is not None and self.key == other.key)
+        return self is other or (type(other) is Asked and self.key is not None and self.key == other.key)
 
     def __hash__(self) -> int:
         return hash(self.relations)

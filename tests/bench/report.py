@@ -9,6 +9,8 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,20 @@ import attrs
 RESULTS = Path(__file__).resolve().parent / "results"
 
 Cell = str | int | float | bool | None
+
+
+_writers: list[Callable[[Report], None]] = []
+"""What writes a report that is not whole yet: the runner's, while a benchmark runs."""
+
+
+@contextmanager
+def writing(write: Callable[[Report], None]) -> Iterator[None]:
+    """While it lasts, :meth:`Report.so_far` calls this with the report."""
+    _writers.append(write)
+    try:
+        yield
+    finally:
+        _writers.pop()
 
 
 class NotHere(Exception):
@@ -124,6 +140,12 @@ class Report:
     def note(self, sentence: str) -> None:
         """Record what a reader has to know to read the figures."""
         self.notes.append(sentence)
+
+    def so_far(self) -> None:
+        """Print and write what there is, in a long benchmark: a stop then loses nothing of it."""
+        print(f"\n{self.text()}", flush=True)
+        for write in _writers:
+            write(self)
 
     def text(self) -> str:
         """The whole report as text."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-from tests.bench.report import RESULTS, NotHere, Report
+from tests.bench.report import RESULTS, NotHere, Report, writing
 from tests.discovery import main_of, names, run_apart, split_names
 
 
@@ -47,18 +47,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run_one(name: str, arguments: list[str], *, out: Path | None, strict: bool) -> int:
     print(f"== bench {name} {' '.join(arguments)}".rstrip(), flush=True)
     start = perf_counter()
+    folder = out or (None if "--smoke" in arguments else RESULTS)
+
+    def write(report: Report) -> Path | None:
+        seconds = perf_counter() - start
+        return None if folder is None else report.write(folder, arguments=arguments, seconds=seconds)
+
     try:
-        report = main_of("bench", name)(arguments)
+        with writing(write):
+            report = main_of("bench", name)(arguments)
     except NotHere as reason:
         print(f"not run here: {reason}\n")
         return 0
-    seconds = perf_counter() - start
     if not isinstance(report, Report) or report.name != name:
         print(f"error: main of bench_{name} is to return a Report named {name!r}, not {report!r}", file=sys.stderr)
         return 1
-    print(f"\n{report.text()}\n\n{seconds:.1f} s")
-    folder = out or (None if "--smoke" in arguments else RESULTS)
-    if folder is not None:
-        print(f"written: {report.write(folder, arguments=arguments, seconds=seconds).name}")
+    print(f"\n{report.text()}\n\n{perf_counter() - start:.1f} s")
+    if (path := write(report)) is not None:
+        print(f"written: {path.name}")
     print(flush=True)
     return 1 if strict and not all(goal.met for goal in report.goals) else 0

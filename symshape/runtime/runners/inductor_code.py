@@ -7,12 +7,15 @@ Inductor keeps the built kernels in its own folder of caches (TORCHINDUCTOR_CACH
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
+import os
 import pickle
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -57,7 +60,20 @@ def compiled_to_keep(module: torch.fx.GraphModule, inputs: Sequence[Any], mode: 
         if write is not None:
             with contextlib.suppress(Exception):  # whatever does not go into a pickle
                 content = pickle.dumps(write())
+                _without_copy(content)
     return code, content
+
+
+def _without_copy(content: bytes) -> None:
+    """Removes AOTAutograd's own file of it, in torch's folder of caches: nobody looks for a key that is used once.
+
+    The file is called by the digest of what is in it, so that no other one is meant.
+    """
+    folder = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", os.devnull), "aotautograd")  # torch sets it
+    name = base64.b32encode(hashlib.sha256(content).digest())[:51].decode().lower()
+    for path in folder.glob(f"*/{name}"):
+        path.unlink()
+        path.parent.rmdir()
 
 
 def loaded(content: bytes) -> Code:

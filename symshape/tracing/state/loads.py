@@ -184,7 +184,7 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     """An attribute of a module of Python's."""
     attributes = owner.__dict__
     name = f"{owner.__name__}.{key}"
-    process_groups.notice(recorder, owner.__name__)
+    process_groups.notice(recorder, owner.__name__, key)
     if owner is sys and key in ("stdout", "stderr"):
         recorder.tells("writes to the screen")
     if owner is warnings and key in trusted.WARNING:
@@ -218,7 +218,7 @@ def of_flags(recorder: Recorder, owner: Any, key: str) -> None:
 
 def of_class(recorder: Recorder, owner: type, key: str) -> None:
     """An attribute of a class."""
-    process_groups.notice(recorder, owner.__module__)
+    process_groups.notice(recorder, owner.__module__, key)
     if key == "__subclasses__" or (key in trusted.CHANGING_METHODS and owner.__module__ == "datetime"):
         recorder.refuse(f"asks for {owner.__qualname__}.{key}, {NOT_TO_SEE}")
     if key in ("__dict__", "__mro__", "__bases__"):

@@ -39,7 +39,7 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
     if is_instrumented(code, recorder.hooks):  # made by a function that runs now
         return
     _notice(recorder, function)
-    process_groups.notice(recorder, function.__module__ or "")
+    process_groups.notice(recorder, function.__module__ or "", function.__name__)
     if function is os.getenv:
         recorder.touch(os.environ, "os.environ")
     if trusted.is_trusted(code.co_filename):

@@ -100,3 +100,12 @@ def test_a_quick_key_is_the_same_without_leaves() -> None:
     assert floats.flat((3.0, 1, (0.5,)), {"scale": True}) == [3.0, 1, (0.5,), True], "no float is one"
     plain = (1, 0.5, "x")
     assert with_leaves(plain) is plain
+
+
+def test_places_that_are_known_to_vary() -> None:
+    floats = ChangingFloats(4)
+    assert floats.vary((0, {"a": [1, 2]}), {"b": 3, "c": (4,)}, {2, 3})
+    assert floats.places == {(1, "a", 1), ("b",)}
+    assert not floats.vary((0, {"a": [1, 2]}), {"b": 3, "c": (4,)}, {2})
+    assert floats.flat((1, 2), {"b": 0.5, "c": 0.5})[2:] == [0.5, 0.5]
+    assert [type(each) for each in floats.flat((1, 2), {"b": 0.5, "c": 0.5})[2:]] == [VaryingFloat, float]

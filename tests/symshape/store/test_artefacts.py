@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,33 @@ def reasons() -> Iterator[list[str]]:
     unsubscribe()
 
 
+@contextmanager
+def _kept_bytes(patch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """What is compiled inside, as bytes."""
+    found: list[bytes] = []
+    compile_it = artefacts_of_runner.compiled_to_keep
+
+    def noting(*args: Any) -> Any:
+        code, content = compile_it(*args)
+        assert content is not None
+        found.append(content)
+        return code, content
+
+    patch.setattr(artefacts_of_runner, "compiled_to_keep", noting)
+    yield found
+
+
+def _copies_of(content: bytes) -> list[Path]:
+    """The files with these bytes among those that AOTAutograd wrote."""
+    files = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).glob("aotautograd/*/*")
+    found = []
+    for path in files:
+        with suppress(OSError):  # of another process, which is gone meanwhile
+            if path.stat().st_size == len(content) and path.read_bytes() == content:
+                found.append(path)
+    return found
+
+
 def _compiles_no_more(patch: pytest.MonkeyPatch) -> None:
     def refuses(*args: Any) -> Any:
         raise RuntimeError("compiles after all")
@@ -65,8 +94,9 @@ def test_another_process_compiles_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     def fn(x: torch.Tensor) -> torch.Tensor:
         return (x * weight.sum() + torch.tensor([1.0, 2.0, 3.0])).softmax(0)
 
-    with torch.no_grad():
+    with torch.no_grad(), _kept_bytes(monkeypatch) as made:
         compiled(fn, tmp_path / "store", runner="inductor")(torch.randn(8, 3))
+        assert not _copies_of(*made), "AOTAutograd's own file stays, which nobody reads"
         (kept,) = _files(tmp_path / "store")
         _compiles_no_more(monkeypatch)
         second = compiled(fn, tmp_path / "store", runner="inductor")

@@ -6,10 +6,7 @@ Ranks are threads here, with the store that process groups have in one process; 
 from __future__ import annotations
 
 import gc
-import json
-import os
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -22,8 +19,9 @@ import torch
 import torch.distributed as dist
 
 import symshape
-from symshape.store.ranks import Ranks
-from tests.discovery import REPOSITORY
+from symshape.store import descriptions, entry_format, keeping
+from symshape.store.ranks import Ranks, _verdict
+from tests.symshape.store.rank_programs import together
 from tests.symshape.store.storing import compiled, counts
 
 SCALE = 2.0
@@ -44,14 +42,16 @@ class Model(torch.nn.Module):
         return self.shift(self.inner(x)) * self.scale
 
 
-def _together(size: int, run: Callable[[int, Ranks], Any], timeout: float = 60.0) -> list[Any]:
+def _together(
+    size: int, run: Callable[[int, Ranks], Any], timeout: float = 60.0, store: Path | None = None
+) -> list[Any]:
     """What each rank's function answers or raises."""
     board = dist.HashStore()
     found: list[Any] = [None] * size
 
     def one(rank: int) -> None:
         try:
-            found[rank] = run(rank, Ranks(timeout=timeout, board=(board, rank, size)))
+            found[rank] = run(rank, Ranks(store, timeout=timeout, board=(board, rank, size)))
         except BaseException as error:
             found[rank] = error
 
@@ -193,6 +193,71 @@ def test_another_argument_is_named() -> None:
     _errors(found, 'rank 0 is given x as .*1, "contiguous".*, where rank 1 has .*2, "contiguous"')
 
 
+def test_a_second_group_traces_nothing(tmp_path: Path) -> None:
+    """Ranks with a store on disk, whose sizes differ: the first group traces one program, the second none."""
+
+    def run(rank: int, ranks: Ranks) -> Any:
+        return _run(Model(), torch.ones(3 + rank, 4), ranks)
+
+    assert _together(2, run, store=tmp_path) == [((1, 0), 1), ((0, 1), 1)]
+    assert _together(2, run, store=tmp_path) == [((0, 1), 1), ((0, 1), 1)]
+
+
+def test_a_stored_program_must_serve_all_ranks(tmp_path: Path) -> None:
+    """One rank's size is stored as a number; with another rank that has another size, it becomes dynamic."""
+    _together(1, lambda rank, ranks: _run(Model(), torch.ones(3, 4), ranks), store=tmp_path)
+    found = _together(2, lambda rank, ranks: _run(Model(), torch.ones(3 + rank, 4), ranks), store=tmp_path)
+    assert found == [((1, 0), 1), ((0, 1), 1)]
+
+
+def test_ranks_have_devices_of_their_own() -> None:
+    """Accelerators with other numbers are no difference; what is on one device and on two is."""
+
+    def has(*devices: str) -> dict[str, Any]:
+        leaves = [["tensor", "torch.float32", each, False, 2, "contiguous", "torch.Tensor"] for each in devices]
+        structure = {"modes": [True, False, "torch.float32", [], devices[0]], "leaves": leaves}
+        return {"name": "f", "code": "c", "structure": structure, "paths": ["x", "y"], "values": [3, 4]}
+
+    assert _verdict([has("cuda:0", "cuda:0"), has("cuda:1", "cuda:1")]) == {"wrong": "", "changing": []}
+    two = _verdict([has("cuda:0", "cuda:0"), has("cuda:1", "cuda:0"), has("cuda:2", "cuda:2")])
+    assert "rank 1 is given y as" in two["wrong"]
+    other = _verdict([has("cuda:0", "cuda:0"), has("cuda:1", "cuda:1"), has("cpu", "cpu")])
+    assert "rank 2 is given x as" in other["wrong"]
+
+
+def test_a_helper_on_another_device_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 1's tensors are on ``meta``, which stands for another accelerator: it traces for itself, or is told."""
+    names = {"cpu": "cuda:0", "meta": "cuda:1"}
+    real = keeping.structure_to_json
+
+    def numbered(call: Any, now: Any) -> Any:
+        found = real(call, now)
+        return {**found, "leaves": [[*each[:2], names[each[2]], *each[3:]] for each in found["leaves"]]}
+
+    monkeypatch.setattr(keeping, "structure_to_json", numbered)
+    monkeypatch.setattr(entry_format, "structure_to_json", numbered)
+    described = descriptions.Describing.of
+    here = {"cuda:0": "cpu", "cuda:1": "meta"}
+
+    def of(self: Any, value: Any) -> Any:
+        found = described(self, value)
+        return [names.get(each, each) if type(each) is str else each for each in found]
+
+    monkeypatch.setattr(descriptions.Describing, "of", of)
+
+    def run(rank: int, ranks: Ranks, other: bool) -> Any:
+        with torch.device(here[f"cuda:{rank}"]):
+            model, x = Model(), torch.ones(3, 4)
+        if other and rank:
+            model.shift = lambda x: x + 2
+        fn = compiled(model, ranks, dynamic=None)  # type: ignore[arg-type]
+        assert fn(x).shape == (3, 4)
+        return counts(fn)
+
+    assert _together(2, lambda rank, ranks: run(rank, ranks, False)) == [(1, 0), (1, 0)]
+    _errors(_together(2, lambda rank, ranks: run(rank, ranks, True)), "rank 1: the code of shift is not")
+
+
 def test_an_error_of_the_program_reaches_all() -> None:
     class Failing(Model):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -207,38 +272,29 @@ def test_without_a_process_group() -> None:
         compiled(lambda x: x, Ranks())(torch.ones(2))  # type: ignore[arg-type]
 
 
-def _processes(tmp_path: Path, scenario: str, size: int) -> list[dict[str, Any]]:
-    words = [sys.executable, "-m", "tests.symshape.store.rank_programs", str(tmp_path / "board"), scenario]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    running = [
-        subprocess.Popen(
-            [*words, str(rank), str(size)], cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(size)
-    ]
-    outputs = [each.communicate(timeout=300)[0] for each in running]
-    return [json.loads(each.splitlines()[-1]) if each else {} for each in outputs]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize(
     ("scenario", "error"),
     [
         ("same", ""), ("uneven", ""), ("late", ""), ("other value", ""), ("dead", "rank {last} never came"),
+        ("dead in the trace", "for rank 0, which should say that it compiles"),
         ("other code", "rank {last} has other code"), ("other helper", "rank {last}: the code of"),
         ("other argument", "rank {last} is given x"),
     ],
 )  # fmt: skip
-def test_processes_on_gloo(tmp_path: Path, scenario: str, error: str, size: int) -> None:
-    found = _processes(tmp_path, scenario, size)
+def test_processes_on_gloo(scenario: str, error: str, size: int) -> None:
+    found = together(scenario, size)
     if not error:
         assert [each["traces"] for each in found] == [1, *[0] * (size - 2), int(scenario == "other value")]
         assert {each["symbols"] for each in found} == {int(scenario == "uneven")}
         return
-    for each in found[: size - 1] if scenario == "dead" else found:
-        if size == 2 and scenario.startswith("other"):  # of two, neither is the odd one
+    gone = {"dead": size - 1, "dead in the trace": 0}.get(scenario)
+    for rank, each in enumerate(found):
+        if rank == gone:
+            assert each == {}
+        elif size == 2 and scenario.startswith("other"):  # of two, neither is the odd one
             assert re.search(r"rank [01]", each["error"])
         else:
             assert error.format(last=size - 1) in each["error"]
-        assert each["seconds"] < 90
+        assert rank == gone or each["seconds"] < 90

@@ -29,15 +29,15 @@ def _wrong(fn: Callable[..., Any], calls: list[torch.Tensor]) -> str:
     return "" if compiled.stats().traces == 1 else f"{compiled.stats().traces} traces"
 
 
-def _gradients(rank: int) -> str:
+def _gradients(rank: int, device: torch.device) -> str:
     """Training with DistributedDataParallel around a compiled module, whose ranks have batches of their own."""
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).to(device)
     parallel = torch.nn.parallel.DistributedDataParallel
     eager, inner = parallel(model), parallel(symshape.compile(model, dynamic=True))
     outer = symshape.compile(eager, dynamic=True)
     for step in range(3):
-        x = torch.randn(3 + rank + step, 4, generator=torch.Generator().manual_seed(7 * step + rank))
+        x = torch.randn(3 + rank + step, 4, generator=torch.Generator().manual_seed(7 * step + rank)).to(device)
         found = []
         for each in (eager, inner, outer):
             model.zero_grad()
@@ -50,8 +50,13 @@ def _gradients(rank: int) -> str:
 
 
 def rank_program(file: str, rank: int, size: int) -> dict[str, str]:
-    """What is wrong, by program: nothing, if all is right."""
+    """What is wrong on one rank of a new group, by program: nothing, if all is right."""
     dist.init_process_group("gloo", store=dist.FileStore(file, size), rank=rank, world_size=size)
+    return wrong_programs(rank, size, torch.device("cpu"))
+
+
+def wrong_programs(rank: int, size: int, device: torch.device) -> dict[str, str]:
+    """What is wrong on one rank of the group that is there, by program: nothing, if all is right."""
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("ignore", symshape.FallbackWarning)
 
@@ -63,8 +68,8 @@ def rank_program(file: str, rank: int, size: int) -> dict[str, str]:
     found = {}
     for name, fn in {**{each.__name__: each for each in PROGRAMS}, "uneven": uneven}.items():
         rows = [size + 3, size + 5, size + 4]
-        found[name] = _wrong(fn, [torch.arange(2.0 * n).reshape(n, 2) + rank for n in rows])
-    return {**found, "gradients": _gradients(rank)}
+        found[name] = _wrong(fn, [torch.arange(2.0 * n, device=device).reshape(n, 2) + rank for n in rows])
+    return {**found, "gradients": _gradients(rank, device)}
 
 
 def _child(file: str, rank: int, size: int) -> None:

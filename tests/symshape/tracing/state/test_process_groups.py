@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import symshape
 from symshape import events
-from tests.symshape.store.storing import compiled, told
+from tests.symshape.store.storing import compiled, counts, told
 
 if not dist.is_available():
     pytest.skip("this torch has no torch.distributed", allow_module_level=True)
@@ -60,9 +60,57 @@ def test_another_group_is_a_miss(fn: Callable[[torch.Tensor], torch.Tensor]) -> 
         assert torch.equal(f(torch.ones(2, 2)), torch.full((2, 2), 8.0))
 
 
-def test_what_hangs_on_the_rank_is_not_kept_for_other_ranks(tmp_path: Path) -> None:
+def _kept(fn: Callable[[], Any], folder: Path, groups: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Programs traced and loaded in new compilations, in each of these groups in turn; results are compared."""
+    found = []
+    for rank, size in groups:
+        with _group(rank, size):
+            made = fn()
+            again, x = compiled(made, folder), torch.arange(3.0)
+            torch.testing.assert_close(again(x), made(x))
+            found.append(counts(again))
+    return found
+
+
+def test_what_hangs_on_the_rank_is_kept_for_this_rank(tmp_path: Path) -> None:
+    found = _kept(lambda: asking, tmp_path, [(0, 2), (1, 2), (0, 2), (1, 2), (0, 3)])
+    assert found == [(1, 0), (1, 0), (0, 1), (0, 1), (1, 0)]
+
+
+def averaged(x: torch.Tensor) -> torch.Tensor:
+    return x / dist.get_world_size() if dist.is_initialized() else x
+
+
+def test_what_hangs_on_the_number_of_ranks_is_kept_for_all(tmp_path: Path) -> None:
+    assert _kept(lambda: averaged, tmp_path, [(0, 2), (1, 2), (0, 3)]) == [(1, 0), (0, 1), (1, 0)]
+    found = compiled(averaged, tmp_path)
+    assert torch.equal(found(torch.ones(3)), torch.ones(3))
+
+
+class OfGroup(torch.nn.Module):
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + dist.get_rank(self.group)
+
+
+class OfMesh(OfGroup):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.group.get_local_rank()  # type: ignore[no-any-return]
+
+
+def of_world(x: torch.Tensor) -> torch.Tensor:
+    return x + dist.get_rank(dist.group.WORLD)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: OfGroup(dist.new_group([0, 1])), lambda: OfMesh(dist.device_mesh.DeviceMesh("cpu", [0, 1])),
+    lambda: of_world,
+], ids=["group", "mesh", "world"])  # fmt: skip
+def test_what_hangs_on_other_groups_is_not_kept(make: Callable[[], Any], tmp_path: Path) -> None:
+    """No other process can tell that its own groups are alike."""
     with told() as seen:
-        for rank in (0, 1):
-            with _group(rank, 2):
-                assert torch.equal(compiled(asking, tmp_path)(torch.ones(3)), torch.full((3,), 2.0 + rank))
-    assert [type(each) for each in seen] == [events.NotStored] * 2
+        assert _kept(make, tmp_path, [(0, 2), (1, 2), (0, 2)]) == [(1, 0)] * 3
+    assert [type(each) for each in seen] == [events.NotStored] * 3
