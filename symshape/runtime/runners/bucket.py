@@ -111,7 +111,6 @@ class Bucket:
         for place in self._moving:
             self._allocate(place)
         self._moved = [(self._parts[place], self._buffers[place]) for place in self._moving]
-        self._merged = [(number, part) for number, (part, _) in enumerate(self._moved) if part.merged]
         self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
@@ -169,7 +168,7 @@ class Bucket:
         back += [(place, again_at(found)) for place, again_at in self._rewrites]
         fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
         answer = self._results.at(values, found, lend)
-        merged = [(number, part.sizes_apart(found)) for number, part in self._merged]
+        merged = [(number, part.sizes_apart(found)) for number, (part, _) in enumerate(self._moved) if part.merged]
         return Placement(parts, self._true_sizes.of(found), answer, back, fill, merged)
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
