@@ -119,6 +119,8 @@ def test_shown() -> None:
 
 
 def test_a_tensor_asked_for_an_attribute_that_it_lacks_dies_like_others() -> None:
+    """An error that its own frame names holds that frame, and with it the tensor, on Python 3.12."""
+
     def fn(x: torch.Tensor, ask: bool) -> torch.Tensor:
         def total() -> torch.Tensor:
             y = x * 2
