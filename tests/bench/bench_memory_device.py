@@ -8,8 +8,9 @@ process may use so many bytes and no more, and the largest batch that runs is lo
 *live*: bytes of the tensors that ops made, rounded alike, by a dispatch mode; not what kernels allocate.  *requested*,
 *allocated*: what the allocator was asked for, and what it handed out.
 *largest*: ``peak_memory().largest`` for the budget less what libraries keep and 1% for the pages of the allocator.
-A trial runs the module on the paths that it takes when it is compiled, which is what was traced; the last column is
-what fits on the paths of eager, where transformers makes other masks.
+A trial runs what was traced: the paths that transformers takes when it is compiled, and on a device without the masks
+that a trace leaves out there (true everywhere, or causal).  The last column is what fits on the paths of eager, where
+transformers makes other masks, and does not repeat the heads of keys.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 import attrs
 import torch
+from torch.overrides import TorchFunctionMode
 
 import symshape
 from symshape.cost.live_bytes import LiveBytes
@@ -170,6 +172,26 @@ def _clean(device: str) -> None:
         torch.cuda.empty_cache()
 
 
+class _WithoutKnownMasks(TorchFunctionMode):
+    """Attention without masks that are true everywhere or causal, as traces on a device have it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        mask = kwargs.get("attn_mask")
+        if func is torch.nn.functional.scaled_dot_product_attention and mask is not None and mask.dtype is torch.bool:
+            causal = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).tril()
+            if bool(mask.all()) or bool((mask == causal).all()):
+                kwargs |= {"attn_mask": None, "is_causal": not bool(mask.all())}
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def as_traced(device: str) -> Iterator[None]:
+    """The paths of a module that were traced."""
+    with compiling(), _WithoutKnownMasks() if device == "cuda" else contextlib.nullcontext():
+        yield
+
+
 def _fits(job: Job, batch: int, budget: int, paths: AbstractContextManager[None]) -> bool:
     """Whether a call of this size runs within the budget; on a CPU, by live bytes."""
     if job.device != "cuda":
@@ -218,7 +240,7 @@ def _sizes(traced: symshape.Traced, batch: int, sizes: Sizes) -> dict[str, int]:
 def _measure(job: Job, report: Report, memory: Table, fitting: Table) -> None:
     sizes, on_gpu = job.sizes, job.device == "cuda"
     for _ in range(2):  # libraries allocate what they keep, and the optimizer its state
-        with compiling():
+        with as_traced(job.device):
             job.run(job.call(2, sizes.length))
     job.module.zero_grad()
     _clean(job.device)
@@ -233,14 +255,14 @@ def _measure(job: Job, report: Report, memory: Table, fitting: Table) -> None:
     worst = 1.0
     for batch in sizes.batches:
         predicted = peak.at(**_sizes(traced, batch, sizes)).total + kept
-        live = _live(job, batch, compiling()) + kept
+        live = _live(job, batch, as_traced(job.device)) + kept
         allocated: int | None = None
         requested: int | None = None
         if on_gpu:
             _clean(job.device)
             call = job.call(batch, sizes.length)
             torch.cuda.reset_peak_memory_stats()
-            with compiling():
+            with as_traced(job.device):
                 job.run(call)
             torch.cuda.synchronize()
             allocated = torch.cuda.max_memory_allocated()
@@ -256,7 +278,7 @@ def _measure(job: Job, report: Report, memory: Table, fitting: Table) -> None:
     guess = peak.largest("batch", bytes=int(budget * (1 - PAGES)) - kept, **others)
     total = torch.cuda.get_device_properties(0).total_memory if on_gpu else budget
     with _limited(budget / total, job.device):
-        compiled = _found(job, guess, budget, compiling)
+        compiled = _found(job, guess, budget, lambda: as_traced(job.device))
         eager = _found(job, compiled, budget, contextlib.nullcontext)
     fitting.row(f"{job.name}, {kind}", guess, compiled, guess / compiled, eager, kept / 1e6, traced_s)
     report.goal(f"{job.name}, {kind}: predicted batch / found", guess / compiled, at_least=0.97, at_most=1.0)

@@ -158,12 +158,10 @@ class SymbolicTensor(torch.Tensor):
 
     def __getattr__(self, name: str) -> Any:
         """An attribute that tensors do not have: the argument's own, if it has one; later calls must have it alike."""
-        absent = AttributeError(f"{self._kind.__name__!r} object has no attribute {name!r}")
         internal = name.startswith(("__", "_dynamo")) or _is_own(name)
-        if internal or not _is_argument(self):
-            raise absent
-        if self._tracer.ask(self, "attribute", name) is ABSENT:
-            raise absent
+        if internal or not _is_argument(self) or self._tracer.ask(self, "attribute", name) is ABSENT:
+            # not kept in a variable: the error would hold this frame, and with it the caller's tensors
+            raise AttributeError(f"{self._kind.__name__!r} object has no attribute {name!r}")
         value = self._tracer.originals[self._value][1].__dict__[name]
         if type(value) in PLAIN or type(value) is float:
             return value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 
@@ -114,3 +116,28 @@ def test_shown() -> None:
     assert "aten.add.Tensor" in str(peak)
     assert "4*n" in peak._repr_html_()
     assert repr(peak) == "<PeakMemory of test_shown.<locals>.<lambda>: 8*n bytes>"
+
+
+def test_a_tensor_asked_for_an_attribute_that_it_lacks_dies_like_others() -> None:
+    """An error that its own frame names holds that frame, and with it the tensor, on Python 3.12."""
+
+    def fn(x: torch.Tensor, ask: bool) -> torch.Tensor:
+        def total() -> torch.Tensor:
+            y = x * 2
+            if ask:
+                getattr(y, "absent", None)
+            return y.sum()
+
+        return (x * total()) * 3 + 1
+
+    held = []
+    gc.disable()
+    try:
+        for ask in (False, True):
+            traced = symshape.trace(fn, torch.randn(8, 4), ask, dynamic={"x": {0: "n"}})
+            made = [each for node in traced.graph.nodes for each in node.outputs if each is not None]
+            held.append([each.held_until for each in made])
+    finally:
+        gc.enable()
+    assert held[0] == held[1]
+    assert held[0][0] is not None
