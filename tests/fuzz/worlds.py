@@ -323,7 +323,7 @@ CHANGES: tuple[Line, ...] = (
         "HELD", "HELD['w'] = torch.ones(3) * 2", "HELD['w'].data = torch.zeros(3)", "HELD['w'].resize_(3).fill_(5)"
     ),
     *_lines("HELD", "HELD['more'][0].mul_(2).add_(1)", "call(HELD['w'].reshape(1, 3), t(2))"),
-    *_lines("cached", "cached.cache_clear()", "cached(3).add_(1)"),
+    *_lines("cached", "cached.cache_clear()", "cached(3)"),
     *_lines("helper", "helper.__code__ = (lambda x, by=2, *, plus=1: x * 5).__code__", "helper.kept = torch.ones(2)"),
     *_lines(
         "W", "call(W.reshape(1, 3), t(2))", "call(t(2), W.reshape(1, 3), opts=W)", "W = nn.Parameter(W.detach() + 1)"
