@@ -40,7 +40,19 @@ CONFINED = {
 # The floors of each package, bottom-up: a folder (or a module that stands alone) imports from those before it only. The
 # files directly in a folder stand above the folder's own sub-folders.
 FLOORS = {
-    "guards": ("errors", "terms", "domains", "text", "facts", "deciders", "asking", "regions", "sets", "dispatch"),
+    "guards": (
+        "errors",
+        "budget",
+        "terms",
+        "domains",
+        "text",
+        "facts",
+        "deciders",
+        "asking",
+        "regions",
+        "sets",
+        "dispatch",
+    ),
     "meta_fns": ("errors", "core", "padding", "ops", "cost"),
     "symshape": (
         *("errors", "options", "dims", "events", "user_code", "data"),

@@ -25,6 +25,7 @@ class Climb:
         fails, holds: points at which the condition is false, and true: they exclude the answers True and False.
         eliminated: the form that linear elimination has tried in vain to prove.
         reason: why nobody knows, as far as a rung could tell.
+        cut_short: whether that is so because the whole question, of which this one is a part, may not work any more.
         rung: the name of the rung on which it ended.
     """
 
@@ -32,6 +33,7 @@ class Climb:
         "asked",
         "component",
         "condition",
+        "cut_short",
         "eliminated",
         "fails",
         "holds",
@@ -51,6 +53,7 @@ class Climb:
         self.holds: Values | None = None
         self.eliminated: Term | None = None
         self.reason = ""
+        self.cut_short = False
         self.rung = "unknown"
 
     def settle(self, value: bool | None) -> bool:

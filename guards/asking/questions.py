@@ -54,8 +54,8 @@ def ask(facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bo
     answer = ask_component(component, condition, effort, only)
     if len(facts._answers) >= _ANSWERS_LIMIT:
         facts._answers.clear()
-    if answer is None:
-        facts._answers[condition] = (found or 0) | _SOUGHT[effort, only]
+    if answer is None:  # the component keeps what was sought in vain, unless the search was cut short
+        facts._answers[condition] = (found or 0) | component.memo.answers.get(condition, 0)
     else:
         facts._answers[condition] = _YES if answer else _NO
     return answer
@@ -82,6 +82,8 @@ def ask_component(component: Component, condition: Term, effort: Effort, only: b
         climb = climb_up(component, condition, effort, only)
         answer = climb.value
         COUNTS[climb.rung] += 1
+        if climb.cut_short and answer is None:
+            return None
     if answer is None:
         for value in wanted:
             for less in range(effort + 1):

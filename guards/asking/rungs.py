@@ -7,6 +7,7 @@ asked, is in :mod:`guards.asking.ladder`.
 from __future__ import annotations
 
 from guards.asking.climb import Climb
+from guards.budget import current, whole_question
 from guards.deciders import case_split, chains, linear_refutation
 from guards.deciders.factoring import refutes as refuted_by_factors
 from guards.deciders.local_search import hunt, placed
@@ -225,15 +226,18 @@ def factor(climb: Climb) -> bool:
 
 
 def ask_z3(climb: Climb) -> bool:
-    """Z3, within a limit that counts its steps."""
-    for answer in climb.possible():
-        outcome = solve_formula(climb.component, climb.counterexamples(answer))
-        if isinstance(outcome, Proved):
-            return climb.settle(answer)
-        if isinstance(outcome, Refuted):
-            climb.exclude(answer, outcome.model)
-        else:
-            climb.reason = outcome.reason
+    """Z3, within limits that count its steps: one for each try, and what the whole question has left."""
+    around = current()
+    with whole_question():
+        for answer in climb.possible():
+            outcome = solve_formula(climb.component, climb.counterexamples(answer))
+            if isinstance(outcome, Proved):
+                return climb.settle(answer)
+            if isinstance(outcome, Refuted):
+                climb.exclude(answer, outcome.model)
+            else:
+                climb.reason = outcome.reason
+    climb.cut_short = around is not None and around.steps <= 0
     return not climb.possible()
 
 

@@ -8,6 +8,7 @@ from guards.asking.assumptions import check_names, facts_from
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.asking.reading import parse
+from guards.budget import whole_question
 from guards.deciders import linear_refutation
 from guards.deciders.witnesses import points
 from guards.domains.interval_arithmetic import Pair
@@ -31,6 +32,7 @@ def _size(term: Term) -> int:
 # -- simplifying ------------------------------------------------------------------------------------------------------
 
 
+@whole_question()
 def simplify(term: Term | str, facts: Facts | None = None) -> Term:
     """A term that is equal wherever the facts hold, and no larger.
 
@@ -141,6 +143,7 @@ def _drop(monomial: Term, atom: Term) -> Term:
 # -- bounds -----------------------------------------------------------------------------------------------------------
 
 
+@whole_question()
 def bounds(
     term: Term | str,
     *,

@@ -3,17 +3,20 @@
 Each thread has one solver in a context of its own, made when first needed. The facts of the component in use stay
 asserted in it; a question is pushed and popped. What that leaves open is tried once more from scratch with Z3's
 solver for nonlinear integers. Limits are counts of Z3's own steps, so the answer is the same on every machine; a clock
-stands behind them for the few questions on which Z3 works without counting.
+stands behind them for the few questions on which Z3 works without counting. What Z3 works is charged to the budget of
+the whole question that is being answered (:mod:`guards.budget`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import attrs
 
+from guards.budget import SPENT, current
 from guards.deciders.z3_lowering import Lowering, degree, is_linear, more_parts_than
 from guards.deciders.z3_translation import Closed, FromZ3
 from guards.facts.completion import completed, with_defaults
@@ -28,6 +31,8 @@ LIMIT = 400_000  # of Z3's steps for a question in the incremental solver
 LIMIT_ALONE = 1_000_000  # and for the second try
 LIMIT_TOGETHER = 2_000_000  # and where many are asked of one solver
 EMERGENCY = 1_000  # ms: parts of Z3 5 (its Diophantine cuts) do not count their steps; all others end long before
+STOPPED = 500_000  # steps charged where that clock ended a try
+_RENEWED = 1 << 31  # steps after which a context is made anew: Z3 tells no more than 2**32
 _STEEPEST = 3  # degree up to which the incremental solver is asked; beyond, such cuts are what it spends its time on
 _LARGEST = 3_000  # nodes of a formula; larger ones are not sent
 
@@ -55,11 +60,49 @@ Outcome = Proved | Refuted | Unknown
 PROVED = Proved()
 
 
+class _Meter:
+    """The work of Z3 in one context, charged to the question that is open.
+
+    Attributes:
+        worked: steps in the context so far.
+    """
+
+    __slots__ = ("_idle", "_limited", "worked")
+
+    def __init__(self, context: z3.Context) -> None:
+        import z3
+
+        self.worked = 0
+        self._idle = z3.Tactic("skip", ctx=context).solver()  # it tells the context's steps, and has none of its own
+        self._limited: tuple[Callable[[], z3.Solver | None], int] = (lambda: None, 0)  # setting a limit takes time
+
+    def check(self, solver: z3.Solver, limit: int, *assumptions: z3.BoolRef) -> z3.CheckSatResult | None:
+        """What Z3 says within the limit and within what the question has left; None where it has nothing left."""
+        budget = current()
+        if budget is not None:
+            if budget.steps <= 0:
+                return None
+            limit = min(limit, budget.steps)
+        if self._limited[1] != limit or self._limited[0]() is not solver:
+            solver.set("rlimit", limit)
+            self._limited = ref(solver), limit
+        try:
+            found = solver.check(*assumptions)
+        finally:
+            before, self.worked = self.worked, int(self._idle.statistics().get_key_value("rlimit count"))
+            if budget is not None:
+                budget.steps -= max(self.worked - before, 1)
+        if budget is not None and str(found) == "unknown" and "timeout" in solver.reason_unknown():
+            budget.steps -= STOPPED
+        return found
+
+
 class _Solver(threading.local):
     """The solver of this thread and the component whose facts it holds."""
 
     def __init__(self) -> None:
         self.context: z3.Context | None = None
+        self.meter: _Meter | None = None
         self.solver: z3.Solver | None = None
         self.component: Component | None = None
         self.lowering: Lowering | None = None
@@ -69,10 +112,12 @@ class _Solver(threading.local):
     def use(self, component: Component) -> None:
         import z3
 
+        if self.meter is not None and self.meter.worked > _RENEWED:
+            self.__init__()  # type: ignore[misc]
         if self.solver is None:
             self.context = z3.Context()
+            self.meter = _Meter(self.context)
             self.solver = z3.SimpleSolver(ctx=self.context)
-            self.solver.set("rlimit", LIMIT)
             self.solver.set("timeout", EMERGENCY)
             self.solver.push()
         elif self.component is component:
@@ -98,10 +143,9 @@ class _Solver(threading.local):
         import z3
 
         solver = z3.SolverFor("QF_NIA", ctx=self.context)
-        solver.set("rlimit", LIMIT_ALONE)
         solver.set("timeout", EMERGENCY)
         solver.add(*self.facts, *constraints)
-        return _run(solver)
+        return _run(solver, LIMIT_ALONE)
 
 
 _here = _Solver()
@@ -111,13 +155,16 @@ _LIMITS = {
 }
 
 
-def _run(solver: z3.Solver) -> tuple[str, Any]:
+def _run(solver: z3.Solver, limit: int) -> tuple[str, Any]:
     import z3
 
+    assert _here.meter is not None
     try:
-        status = solver.check()
+        status = _here.meter.check(solver, limit)
     except z3.Z3Exception as error:
         return "unknown", str(error)
+    if status is None:
+        return "unknown", SPENT
     if status == z3.unsat:
         return "unsat", None
     if status == z3.sat:
@@ -149,7 +196,7 @@ def solve_formula(component: Component, formula: Term) -> Outcome:
             solver.push()
             try:
                 solver.add(*constraints)
-                status, found = _run(solver)
+                status, found = _run(solver, LIMIT)
                 model = None if status != "sat" else _values(component, formula, found)
             finally:
                 solver.pop()
@@ -208,7 +255,7 @@ class Together:
         self._context = z3.Context()
         linear = all(map(is_linear, (*always, *switched)))
         self._solver = z3.SolverFor("QF_LIA", ctx=self._context) if linear else z3.SimpleSolver(ctx=self._context)
-        self._solver.set("rlimit", LIMIT_TOGETHER)
+        self._meter = _Meter(self._context)
         self._solver.set("timeout", EMERGENCY)
         self._lowering = Lowering(z3, self._context, None)
         self._on = [z3.Bool(f"on!{index}", self._context) for index in range(len(switched))]
@@ -232,13 +279,15 @@ class Together:
         off = self._off.get(condition)
         try:
             if off is not None:
-                found = self._solver.check(*on, off)
+                found = self._meter.check(self._solver, LIMIT_TOGETHER, *on, off)
             else:
                 lowered, *definitions = self._lowered(condition)
                 self._solver.push()
-                self._solver.add(*definitions, z3.Not(lowered))
-                found = self._solver.check(*on)
-                self._solver.pop()
+                try:
+                    self._solver.add(*definitions, z3.Not(lowered))
+                    found = self._meter.check(self._solver, LIMIT_TOGETHER, *on)
+                finally:
+                    self._solver.pop()
         except z3.Z3Exception:
             return None
         return True if found == z3.unsat else False if found == z3.sat else None

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from guards.asking.ladder import Effort
+from guards.budget import about, whole_question
 from guards.dispatch.tree import Miss
 from guards.regions.minimising import needed
 from guards.regions.nearest import Nearest, nearest
@@ -44,6 +45,7 @@ class Explanation:
         return self.text
 
 
+@whole_question()
 def explain(
     guard_set: GuardSet, values: Mapping[str, int], sources: Sources | None = None, *, entry: str = "the entry"
 ) -> Explanation | None:
@@ -61,6 +63,7 @@ def explain(
     violated = guard_set.violations(values, sources)
     if not violated:
         return None
+    about(len(guard_set.conditions))
     free = dict.fromkeys(guard_set.ranges, (None, None))
     failed = {violation.guard.term for violation in violated}
     given = [guard.term for guard in guard_set.conditions if guard.term not in failed]
@@ -163,6 +166,7 @@ class Distinction:
         return self.text
 
 
+@whole_question()
 def distinguish(first: GuardSet, second: GuardSet, sources: Sources | None = None) -> Distinction:
     """What distinguishes two guard sets, for instance those of two entries of one cache.
 
@@ -173,6 +177,7 @@ def distinguish(first: GuardSet, second: GuardSet, sources: Sources | None = Non
     second holds for s0 = 1; no values satisfy both
     """
     names = spelled(sources or {})
+    about(len(first.conditions) + len(second.conditions))
     own = [_not_implied(a, b) for a, b in ((first, second), (second, first))]
     points = [a.difference(b) if asked else None for a, b, asked in ((first, second, own[1]), (second, first, own[0]))]
     found = [None if s is None else search([g.term for g in s], s.ranges).model for s in points]
@@ -220,6 +225,7 @@ class Conflict:
         return self.text
 
 
+@whole_question()
 def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | None = None) -> Conflict | None:
     """The shortest chain of guards that contradicts what was declared; None unless a contradiction is proven.
 
@@ -235,6 +241,7 @@ def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | N
     declared a.size(0) <= 8 contradicts the program: a.size(0) == b.size(0) by model.py:3 (`a + b`), and
     b.size(0) == 16 by model.py:9 (`b.view(16)`)
     """
+    about(len(declared.conditions) + len(program.conditions))
     sizes = {name: universe(limits) for name, limits in (*program.ranges.items(), *declared.ranges.items())}
     wide = dict.fromkeys(sizes, (None, None))
     sure = {condition for name, limits in sizes.items() for condition in range_conditions(name, limits)}

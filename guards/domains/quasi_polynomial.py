@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from guards.budget import current
 from guards.domains.interval_arithmetic import Pair
 from guards.domains.polynomial import Poly, period, polynomial, product, quotient, value_at, weighted_sum
 from guards.domains.polynomial_signs import sign_runs
@@ -28,7 +29,7 @@ Run = tuple[int | None, Any]  # up to which value, inclusive, and what is there:
 
 
 class TooMany(Exception):
-    """A function that has more pieces than one wants to look at."""
+    """A function that has more pieces than one wants to look at, or than the question has left to look at."""
 
 
 @attrs.frozen
@@ -142,7 +143,8 @@ def _made(functions: Sequence[Pieces], modulus: int, each: Callable[..., list[Ru
     domain, most = functions[0].domain, functions[0].most
     classes = []
     count = 0
-    if modulus > most:
+    budget = current()
+    if modulus > most or (budget is not None and budget.runs <= 0):
         raise TooMany
     for rest, cut in enumerate(_aligned(functions, modulus)):
         runs: list[Run] = []
@@ -159,6 +161,8 @@ def _made(functions: Sequence[Pieces], modulus: int, each: Callable[..., list[Ru
         if count > most:
             raise TooMany
         classes.append(tuple(runs))
+    if budget is not None:
+        budget.runs -= max(count, modulus)
     return Pieces(domain, modulus, tuple(classes), most)
 
 

@@ -21,8 +21,8 @@ from math import lcm
 
 from guards.domains.interval_arithmetic import EVERYTHING, meet
 from guards.domains.linear_form import bounded_by
+from guards.facts.component import new_symbol
 from guards.terms import arithmetic, boolean, division, fold
-from guards.terms.arithmetic import symbol
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.case_distinction import cases
 from guards.terms.term import Op, Term, among, postorder, same_form
@@ -194,7 +194,7 @@ def _by_remainder(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | Non
     if not 1 < number <= _BRANCHES:
         return None
     made = []
-    k = symbol(f"_k{next(fresh)}_")
+    k = new_symbol(f"{number}:{next(fresh)}")
     for rest in range(number):
         rows = tuple(_put(row, {s: arithmetic.scale(k, number) + rest}) for row in case)
         if not among(FALSE, rows):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
+from guards.budget import about, whole_question
 from guards.deciders.z3_solver import Proved, Together
 from guards.domains.interval_arithmetic import SIZES
 from guards.domains.linear_form import bounded_by
@@ -33,6 +34,7 @@ def _weight(term: Term) -> tuple[int, ...]:
     return (len(term.symbols) > 1 and kind != 0, term.depth > 2, kind, term.depth, len(term.symbols))
 
 
+@whole_question()
 def needed(
     conditions: Sequence[Term], ranges: Ranges, effort: Effort = Effort.FULL, given: Sequence[Term] = ()
 ) -> list[int]:
@@ -47,6 +49,7 @@ def needed(
     >>> needed([gt(s0 + s1, 2), ge(s0, 3), ge(s1, 0)], {"s0": (0, None), "s1": (0, None)})
     [1]
     """
+    about(len(conditions) + len(given))
     everything = list(range(len(conditions)))
     if empty_range(ranges) or among(FALSE, conditions):
         return everything

@@ -12,6 +12,7 @@ from itertools import combinations
 
 import attrs
 
+from guards.budget import spent, whole_question
 from guards.domains.interval import Interval
 from guards.domains.interval_arithmetic import SIZES
 from guards.facts.definedness import guarded, satisfied
@@ -40,6 +41,7 @@ class Nearest:
     certain: bool
 
 
+@whole_question()
 def nearest(conditions: Sequence[Term], ranges: Ranges, values: Mapping[str, int]) -> Nearest | None:
     """The nearest point of the region to ``values``, which names every symbol; None when none was found.
 
@@ -82,7 +84,7 @@ def _nearest_in(rows: Sequence[Term], values: Mapping[str, int]) -> Nearest | No
             if any(row.symbols.isdisjoint(free) for row in failing):
                 continue  # a failing condition would stay as it is
             looked += 1
-            if looked > _SUBSETS:
+            if looked > _SUBSETS or spent():
                 certain = False
                 break
             bound = _distance(best.values, values) if best else None
@@ -92,7 +94,7 @@ def _nearest_in(rows: Sequence[Term], values: Mapping[str, int]) -> Nearest | No
                 best = Nearest(found, tuple(s.name for s in free), certain)
         if best is not None:
             return attrs.evolve(best, certain=certain)
-        if looked > _SUBSETS:
+        if looked > _SUBSETS or spent():
             break
     return _anywhere(rows, values)
 

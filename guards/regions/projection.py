@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from guards.budget import whole_question
 from guards.domains.interval_arithmetic import SIZES, Pair
 from guards.domains.linear_form import bounded_by
 from guards.domains.quasi_polynomial import TooMany, pieces_of
@@ -48,6 +49,7 @@ class Shadow:
 NOTHING = Shadow((FALSE,), True)
 
 
+@whole_question()
 def project(conditions: Sequence[Term], ranges: Ranges, name: str) -> Shadow:
     """The shadow of a region on the symbol ``name``.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from guards.budget import about, whole_question
 from guards.domains.interval_arithmetic import SIZES, Pair
 from guards.errors import GuardsError
 from guards.facts.definedness import guarded, satisfied
@@ -49,6 +50,7 @@ class Grid:
         return "\n".join([*reversed(named), f"{self.second} upwards, {self.first} from left to right: {spread}"])
 
 
+@whole_question()
 def grid(
     conditions: Sequence[Term],
     ranges: Ranges,
@@ -92,6 +94,7 @@ def grid(
     if among(FALSE, asked) or known.contradictory:
         return Grid(first, second, xs, ys, _all(False, xs, ys))
     left, exact = eliminate(asked, {symbol(first), symbol(second)})
+    about(len(xs) * len(ys))
     cells = tuple(tuple(_cell(left, exact, asked, {first: x, second: y}) for x in xs) for y in ys)
     return Grid(first, second, xs, ys, cells)
 

@@ -13,6 +13,7 @@ from math import log2
 
 import attrs
 
+from guards.budget import about, whole_question
 from guards.domains.interval_arithmetic import SIZES, meet
 from guards.domains.quasi_polynomial import TooMany, pieces_of
 from guards.facts.facts import Facts
@@ -67,6 +68,7 @@ def _runs(conditions: Sequence[Term], ranges: Ranges) -> dict[str, list[_Run]]:
     return found
 
 
+@whole_question()
 def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0) -> list[Values]:
     """Up to ``count`` different points of the region, far from each other; fewer only where no more were found.
 
@@ -85,6 +87,7 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
     ranges = {**named, **ranges}
     if not ranges:
         return [{}]
+    about(2 * count)
     facts = facts_of(ranges, conditions)
     if facts.contradictory:
         return []

@@ -13,6 +13,7 @@ import attrs
 
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
+from guards.budget import SPENT, about, current, whole_question
 from guards.deciders.witnesses import points
 from guards.deciders.z3_solver import Outcome, Proved, Refuted, solve_formula
 from guards.domains.interval_arithmetic import SIZES, Pair
@@ -114,6 +115,7 @@ def components(conditions: Sequence[Term]) -> list[list[int]]:
     return sorted(sorted(group) for group in groups.values())
 
 
+@whole_question()
 def search(conditions: Sequence[Term], ranges: Ranges) -> Search:
     """A point of the region, which gives a value to every symbol, or that there is none.
 
@@ -127,6 +129,9 @@ def search(conditions: Sequence[Term], ranges: Ranges) -> Search:
     """
     if empty_range(ranges) or among(FALSE, conditions):
         return NOWHERE
+    budget = current()
+    if budget is None or not budget.search():
+        return Search(None, None, SPENT)
     model = {name: _default(limits) for name, limits in ranges.items()}
     undecided = ""
     for group in components(conditions):
@@ -202,6 +207,7 @@ def solve_alone(bare: Facts, whole: Term) -> Outcome:
     return solve_formula(component, component.canonical(whole))
 
 
+@whole_question()
 def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term) -> Search:
     """A point of the region at which ``condition`` fails; ``satisfiable`` is False when the region implies it.
 
@@ -223,6 +229,7 @@ def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term) -> Sear
     return search([*conditions, boolean.not_(wanted)], ranges)
 
 
+@whole_question()
 def core(conditions: Sequence[Term], ranges: Ranges) -> list[int] | None:
     """The indices of conditions that nothing satisfies together, though something satisfies any fewer of them.
 
@@ -234,6 +241,7 @@ def core(conditions: Sequence[Term], ranges: Ranges) -> list[int] | None:
     >>> core([ge(s0, 2), eq(s1, 5), gt(s0, s1), lt(s0, 3)], {})
     [1, 2, 3]
     """
+    about(len(conditions))
     candidates = [group for group in components(conditions) if _unsatisfiable(conditions, group, ranges)]
     if not candidates:
         return [] if empty_range(ranges) else None

@@ -12,6 +12,7 @@ from math import lcm, prod
 from guards.asking.assumptions import condition_of
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
+from guards.budget import whole_question
 from guards.domains.linear_form import bounded_by
 from guards.domains.quasi_polynomial import MOST, TooMany, pieces_of
 from guards.domains.value_sets import MOST_ATOMS, condition
@@ -29,6 +30,7 @@ _DEPTH = 6  # cases within cases
 _ANSWERS = 8  # different solutions for different remainders
 
 
+@whole_question()
 def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) -> Term:
     """The values of ``symbol`` for which a condition holds, as a condition in which the symbol stands alone.
 

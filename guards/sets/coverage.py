@@ -13,6 +13,7 @@ import attrs
 
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
+from guards.budget import about, spent, whole_question
 from guards.domains.interval_arithmetic import SIZES, Pair
 from guards.domains.linear_form import bounded_by
 from guards.facts.definedness import guarded
@@ -52,6 +53,7 @@ class Certificate:
         return self.reason
 
 
+@whole_question()
 def certify(contract: GuardSet | Mapping[str, Pair], guard_sets: Sequence[GuardSet]) -> Certificate:
     """Proves that every point of the contract satisfies one of the guard sets, or finds one that satisfies none.
 
@@ -70,6 +72,7 @@ def certify(contract: GuardSet | Mapping[str, Pair], guard_sets: Sequence[GuardS
         return Certificate(True, None, 0, "no call can miss: the contract allows none")
     start = facts_of(ranges, terms)
     entries = [[guarded(guard.term, start) for guard in guards.conditions] for guards in guard_sets]
+    about(sum(map(len, entries)))
     return _Cover(terms, ranges, entries).run(start)
 
 
@@ -104,6 +107,8 @@ class _Cover:
                 missed = self._outside(cuts, left)
                 if missed is not None:
                     return self._missed(missed)
+                if spent():
+                    return self._undecided(self.open)
                 continue
             pending.append((facts.assume(boolean.not_(cut)), (*cuts, boolean.not_(cut)), left))
             pending.append((facts.assume(cut), (*cuts, cut), left))

@@ -14,6 +14,7 @@ import attrs
 
 from guards.asking.assumptions import check_names, condition_of, pair_of
 from guards.asking.ladder import Effort
+from guards.budget import about, whole_question
 from guards.domains.interval_arithmetic import SIZES, Pair, meet
 from guards.facts.definedness import guarded, satisfied
 from guards.regions.minimising import needed
@@ -189,6 +190,7 @@ class GuardSet:
         """
         return search(self._terms(), self.ranges).satisfiable
 
+    @whole_question()
     def implies(self, other: GuardSet) -> bool | None:
         """Whether every point of this set is one of ``other``; symbols that this set does not know are sizes.
 
@@ -198,6 +200,7 @@ class GuardSet:
         (True, False)
         """
         ranges = {name: SIZES for name in other.ranges if name not in self.ranges}
+        about(len(other.conditions))
         undecided = False
         for guard in other.conditions:
             found = implied(self._terms(), {**self.ranges, **ranges}, guard.term).satisfiable
@@ -206,6 +209,7 @@ class GuardSet:
             undecided = undecided or found is None
         return None if undecided else True
 
+    @whole_question()
     def equivalent(self, other: GuardSet) -> bool | None:
         """Whether both sets hold for the same values.
 

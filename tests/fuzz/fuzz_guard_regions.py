@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import product
 
+from guards import budget
 from guards.asking.assumptions import facts_from
 from guards.dispatch.explanation import distinguish, explain, explain_conflict
 from guards.errors import CannotSolve
@@ -253,7 +255,30 @@ def minimised_together(rng: random.Random) -> str:
         minimising._MANY = many
 
 
+@contextmanager
+def limited(**limits: int) -> Iterator[None]:
+    """What a question may work, other than it is else (``steps``, ``searches``, ``runs``, ``steps_each`` ...)."""
+    before = {name.upper(): getattr(budget, name.upper()) for name in limits}
+    for name, limit in limits.items():
+        setattr(budget, name.upper(), limit)
+    try:
+        yield
+    finally:
+        for name, limit in before.items():
+            setattr(budget, name, limit)
+
+
+def hurried(rng: random.Random) -> str:
+    """Another case where questions may work little: their answers are few, and right."""
+    steps, searches, runs = rng.choice([0, 300, 3_000]), rng.choice([0, 1, 2, 5]), rng.choice([0, 20, 200])
+    chosen = rng.choice([each for each in CASES if each is not hurried])
+    with limited(steps=steps, searches=searches, runs=runs, steps_each=0, searches_each=0):
+        chosen(rng)
+    return "hurried"
+
+
 CASES = (
+    hurried,
     solved,
     minimised_together,
     relations,
@@ -285,5 +310,6 @@ def main(argv: Sequence[str] | None = None) -> Outcome:
         "exchanged",
         "conflict",
         "solved",
+        "hurried",
     )
     return run_fuzzer("guard_regions", __doc__, argv, case, count=5_000, smoke=250, must_see=seen)

@@ -195,6 +195,12 @@ def _look_at(value: Any) -> Any:
         return look(value.get())
     if isinstance(value, random.Random):
         return hash(value.getstate())
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, io.StringIO):
+        return value.getvalue()
+    if isinstance(value, types.ModuleType):
+        return look({key: each for key, each in vars(value).items() if key[0] != "_"})
     if isinstance(value, types.FunctionType):
         held = [look(each.cell_contents) for each in value.__closure__ or ()]
         return value.__qualname__, look(vars(value)), look(value.__defaults__), held
@@ -211,6 +217,7 @@ def _process_kept() -> Iterator[None]:
     try:
         yield
     finally:
+        torch.set_grad_enabled(True)
         for name in ("_global_forward_hooks", "_global_forward_pre_hooks"):
             getattr(nn_module, name).clear()
         if environ is None:

@@ -47,6 +47,32 @@ THINGS = {
     "        held = value\n    return get, put\nget_cell, put_cell = make_cell()",
     "helper": "def helper(x, by=2, *, plus=1):\n    return x * by + plus",
     "partial": "part = functools.partial(torch.mul, other=3)",
+    "BAG": "class Bag:\n    def __init__(self, *items):\n        self.items = list(items)\n"
+    "    def __getitem__(self, i):\n        return self.items[i]\n"
+    "    def __iter__(self):\n        return iter(self.items)\n"
+    "    def __bool__(self):\n        return len(self.items) > 2\n"
+    "    def __contains__(self, item):\n        return item in self.items\n"
+    "    def __float__(self):\n        return float(self.items[-1])\n"
+    "    def __getattr__(self, name):\n        if name[0] == '_' or name == 'items':\n"
+    "            raise AttributeError(name)\n        return self.items[0] + len(name)\n"
+    "    def __rmul__(self, other):\n        return other * self.items[1]\nBAG = Bag(2, 3)",
+    "THIN": "@dataclass(slots=True)\nclass Thin:\n    gain: float = 2.0\nTHIN = Thin()",
+    "scaled": "class Scaled:\n    by = 2\n    def __init__(self, fn):\n        self.fn = fn\n        self.calls = 0\n"
+    "    def __call__(self, x):\n        return self.fn(x) * self.by\n"
+    "@Scaled\ndef scaled(x):\n    return x + 1",
+    "MANY": "MANY = list(range(1200))",
+    "USER": "USER = collections.UserDict(a=2)",
+    "PROXY": "BEHIND = {'a': 2}\nPROXY = types.MappingProxyType(BEHIND)",
+    "BYTES": "BYTES = bytearray(b'23')",
+    "NPGEN": "NPGEN = np.random.default_rng(1)",
+    "DICE": "class Dice:\n    rng = random.Random(3)\n    def __call__(self):\n        return self.rng.random()\n"
+    "DICE = Dice()",
+    "TICKS": "TICKS = itertools.count(2)",
+    "OUT": "OUT = io.StringIO()",
+    "ELSEWHERE": "ELSEWHERE = types.ModuleType('fuzzed_elsewhere')\nELSEWHERE.K = 2\n"
+    "sys.modules['fuzzed_elsewhere'] = ELSEWHERE",
+    "HELD": "HELD = {'w': torch.ones(3), 'more': [torch.zeros(3)]}",
+    "cached": "@functools.lru_cache\ndef cached(n):\n    return torch.full((3,), float(n))",
     "NET": "class Leaf(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.weight = nn.Parameter(torch.ones(3))\n        self.scale = 2.0\n        self.calls = 0\n"
     "    def forward(self, x):\n        return x * self.weight * self.scale\n"
@@ -62,12 +88,13 @@ THINGS = {
 """Definitions by name; a line says which it needs."""
 
 PRELUDE = (
-    "import collections, contextvars, functools, os, random\nfrom collections import deque\n"
-    "from dataclasses import dataclass, field\n"
+    "import collections, contextvars, copy, functools, io, itertools, os, random, sys, types\n"
+    "from collections import deque\nfrom dataclasses import dataclass, field\nfrom decimal import Decimal\n"
     "import numpy as np\nimport torch\nimport torch.nn.functional as F\nimport torch.utils.checkpoint\n"
     "from torch import nn\n\n"
     "def t(n, by=1.0, grad=False):\n"
     "    return ((torch.arange(n * 3.0) - 1.25) * by).reshape(n, 3).requires_grad_(grad)\n"
+    "\n@dataclass(frozen=True)\nclass Frozen:\n    value: object\n    note: object = field(default=0, compare=False)\n"
 )
 
 
@@ -108,6 +135,20 @@ BODY: tuple[Line, ...] = (
         "if isinstance(opts, list):\n    opts.append(1)",
     ),
     *_lines("", 'x = x + int(os.environ.get("WORLD_FUZZ", 1))'),
+    *_lines("", "if type(x) is torch.Tensor:\n    x = x + 1", "if isinstance(x, nn.Parameter):\n    x = x * 2"),
+    *_lines("", "z = copy.deepcopy(y)\nz.mul_(3)\nx = x + z.sum()", "x = x * {y: 3}[y]", "x = x + (id(x) == id(y))"),
+    *_lines("", "x = x + y.nbytes", "x = x + round(x.shape[0] + 7, -1)", "x = x + int(x.shape[0] / 3) + y.stride()[0]"),
+    *_lines("", "z = x.reshape(-1)\nif not x.requires_grad:\n    z[:1] = 7", "x = x + y.unfold(1, 2, 1).sum()"),
+    *_lines("", "x = torch.roll(x, 1, 0)", "x = x + y.conj().is_conj()", "if y.is_inference():\n    x = x * 9"),
+    *_lines("", "torch._check(x.shape[0] != 6, lambda: f'six, not {x.shape[0]} and {y.shape}')"),
+    *_lines(
+        "", "torch.set_grad_enabled(False)", "if getattr(y, 'tagged', 0):\n    x = x + y.tagged", "y.tagged = len(y)"
+    ),
+    *_lines("", "if isinstance(opts, Frozen):\n    x = x * opts.value + opts.note", "x = x + (opts == 1 and 3)"),
+    *_lines(
+        "", "if opts is not None and hasattr(opts, '__next__'):\n    x = x + next(opts)", "x = x + len(repr(opts))"
+    ),
+    *_lines("", "if isinstance(opts, (range, frozenset)):\n    x = x * sum(opts)", "y = y.clone()\ny.data.mul_(k + 1)"),
     *_lines("SCALE", "x = x * SCALE", "if SCALE > 2:\n    x = x + 1"),
     *_lines("SCALE", 'x = x * globals()["SCALE"]'),
     *_lines("FLAG", "x = x + 1 if FLAG else x - 1"),
@@ -157,6 +198,31 @@ BODY: tuple[Line, ...] = (
     *_lines("helper", "x = helper(x)", "x = helper(x, plus=3)"),
     *_lines("helper", "helper.calls = getattr(helper, 'calls', 0) + 1"),
     *_lines("partial", "x = part(x)"),
+    *_lines(
+        "BAG", "x = x + BAG[0]", "for each in BAG:\n    x = x + each", "if BAG:\n    x = x * 2", "x = x * float(BAG)"
+    ),
+    *_lines(
+        "BAG", "if 3 in BAG:\n    x = -x", "x = x + BAG.abc", "x = x.shape[0] * BAG + x", "BAG.items.append(x.shape[0])"
+    ),
+    *_lines("THIN", "x = x * THIN.gain", "THIN.gain += 1", "x = x + (THIN == Thin())"),
+    *_lines("scaled", "x = scaled(x)", "scaled.calls += 1", "x = x + scaled.calls"),
+    *_lines("MANY", "x = x + MANY[1100]", "x = x + sum(MANY) % 7", "MANY[1100] += 1"),
+    *_lines("USER", "x = x * USER['a']", "USER['n'] = USER.get('n', 0) + 1", "x = x + len(USER)"),
+    *_lines("PROXY", "x = x * PROXY['a']", "x = x + sum(PROXY.values())"),
+    *_lines("BYTES", "x = x + BYTES[0]", "BYTES.append(1)", "x = x + len(BYTES)"),
+    *_lines("NPGEN", "x = x + NPGEN.random()", "x = x + NPGEN.integers(9)"),
+    *_lines("DICE", "x = x + DICE()", "TICK = DICE\nx = x * TICK()"),
+    *_lines("TICKS", "x = x + next(TICKS)"),
+    *_lines("OUT", "print('row', file=OUT)", "OUT.write(str(x.shape[0]))", "x = x + len(OUT.getvalue())"),
+    *_lines("ELSEWHERE", "from fuzzed_elsewhere import K\nx = x + K", "x = x + sys.modules['fuzzed_elsewhere'].K"),
+    *_lines(
+        "HELD", "x = x + HELD['w']", "HELD['w'].add_(1)", "x = x + HELD['more'][0].sum()", "HELD['last'] = x.detach()"
+    ),
+    *_lines("ARRAY", "x = x + torch.tensor(ARRAY)", "x = x * float(ARRAY.sum())"),
+    *_lines("cached", "x = x + cached(2)", "x = x + cached(x.shape[0])"),
+    *_lines("helper", "helper.kept = x.detach()", "if hasattr(helper, 'kept'):\n    x = x + helper.kept.sum()"),
+    *_lines("SLOT", "SLOT.other = x.detach()"),
+    *_lines("NET", "x = x * getattr(NET.parts[0].weight, 'gain', 2)", "x = x + (x.data_ptr() == NET.seen.data_ptr())"),
     *_lines("NET", "x = NET(x)", "x = NET.parts[0](x)", "x = x + NET.seen", "x = x * NET.parts[1].scale"),
     *_lines("NET", "x = NET.eval()(x)", "x = x + len(NET.parts)", "NET.seen.add_(1)", "NET.flag = not NET.flag"),
     *_lines(
@@ -240,6 +306,31 @@ CHANGES: tuple[Line, ...] = (
     *_lines("PAIR", "PAIR.right[0] = 9", "PAIR = Pair(4, [5])", "PAIR = PAIR._replace(left=2.0)"),
     *_lines("memo", "FACTOR = 3\nmemo.cache_clear()", "memo(3)"),
     *_lines("OPEN", "OPEN.depth = 4", "OPEN = Open()"),
+    *_lines("BAG", "BAG.items.append(9)", "BAG.items[0] = 7", "BAG = Bag(4, 5, 6)", "Bag.__bool__ = lambda self: True"),
+    *_lines("BAG", "Bag.__getitem__ = lambda self, i: 6", "Bag.__float__ = lambda self: 2.5"),
+    *_lines("THIN", "THIN.gain = 3.0", "THIN = Thin(4.0)", "THIN.gain = 2"),
+    *_lines("scaled", "scaled.by = 3", "Scaled.by = 4", "scaled.fn = lambda x: x - 1"),
+    *_lines("MANY", "MANY[1100] = 5", "MANY.append(1)", "MANY = list(range(1300))"),
+    *_lines("USER", "USER['a'] = 9", "USER.data['a'] = 8", "USER = collections.UserDict(a=2.0)"),
+    *_lines("PROXY", "BEHIND['a'] = 9", "BEHIND['b'] = 1"),
+    *_lines("BYTES", "BYTES[0] = 9", "BYTES = bytearray(b'4')"),
+    *_lines("NPGEN", "NPGEN = np.random.default_rng(2)", "NPGEN.random()"),
+    *_lines("DICE", "DICE.rng.seed(5)", "Dice.rng = random.Random(9)"),
+    *_lines("TICKS", "TICKS = itertools.count(5, 2)", "next(TICKS)"),
+    *_lines("OUT", "OUT.write('more')", "OUT = io.StringIO()"),
+    *_lines("ELSEWHERE", "ELSEWHERE.K = 3"),
+    *_lines(
+        "HELD", "HELD['w'] = torch.ones(3) * 2", "HELD['w'].data = torch.zeros(3)", "HELD['w'].resize_(3).fill_(5)"
+    ),
+    *_lines("HELD", "HELD['more'][0].mul_(2).add_(1)", "call(HELD['w'].reshape(1, 3), t(2))"),
+    *_lines("cached", "cached.cache_clear()", "cached(3)"),
+    *_lines("helper", "helper.__code__ = (lambda x, by=2, *, plus=1: x * 5).__code__", "helper.kept = torch.ones(2)"),
+    *_lines(
+        "W", "call(W.reshape(1, 3), t(2))", "call(t(2), W.reshape(1, 3), opts=W)", "W = nn.Parameter(W.detach() + 1)"
+    ),
+    *_lines("NET", "call(NET.seen.reshape(1, 3), t(2))", "call(NET.parts[0].weight.reshape(1, 3), t(1))"),
+    *_lines("NET", "NET.parts[0].weight.gain = 3", "nn.modules.module.register_module_forward_hook(double_hook)"),
+    *_lines("NET", "nn.modules.module.register_module_forward_pre_hook(plus_hook)", "NET = copy.deepcopy(NET)"),
     *_lines("", "torch.manual_seed(2)", "random.seed(2)", "np.random.seed(2)"),
     *_lines("", 'os.environ["WORLD_FUZZ"] = "3"'),
 )
@@ -257,6 +348,30 @@ CALLS = (
     *("call(t(3, grad=True), t(2))", "call(t(3).double(), t(2).double())", "call(t(3, -1.0), t(2))"),
     *('call(t(3), t(2), opts={"by": 3})', "call(t(4), t(2), opts=[1, 2])", "call(t(3), t(2), opts=(1,))"),
     *("with torch.no_grad(): call(t(3), t(2))", "with torch.inference_mode(): call(t(4), t(3))"),
+    *(
+        "call(t(3), t(2), opts=iter([1, 2, 3]))",
+        "call(t(3), t(2), opts=Frozen(2))",
+        "call(t(3), t(2), opts=Frozen(2.0))",
+    ),
+    *(
+        "call(t(3), t(2), opts=Frozen(2, 3))",
+        "call(t(3), t(2), opts=frozenset({1}))",
+        "call(t(3), t(2), opts=frozenset({1.0}))",
+    ),
+    *(
+        "call(t(3), t(2), opts=Decimal('1.0'))",
+        "call(t(3), t(2), opts=Decimal('1.00'))",
+        "call(t(3), t(2), opts={1: 2})",
+    ),
+    *("call(t(3), t(2), opts={True: 2})", "call(t(3), t(2), opts=range(3))", "call(t(3), t(2), opts=range(0, 3, 1))"),
+    *(
+        "call(t(3), t(2), -0.0)",
+        "call(t(3), t(2), 0.0)",
+        "call(nn.Parameter(t(3)), t(2))",
+        "call(t(3), t(2), opts=-0.0)",
+    ),
+    *("a = t(3); a.tagged = 4; call(t(2), a)", "with torch.inference_mode(): a = t(2)\ncall(t(4), a)"),
+    *("call(t(3), torch.ones(1, 3).expand(2, 3))", "call(t(3), torch._neg_view(t(2)))"),
     *("in_thread(t(4), t(3), 2)", "in_thread(t(2), t(2))", "call(t(7), t(3), -1)", "call(t(8), t(8), 2)"),
 )
 """Calls; ``in_thread`` in a thread of its own."""

@@ -109,7 +109,7 @@ class Recorder:
         stand_ins: by id, those others, and what writes into the containers for which they stand.
         fresh: whether what is loaded was made by the program.
         alone: whether no other thread runs code of Python's.
-        memos: functions with a memo (``lru_cache``), with what it had counted, and their names.
+        memos: functions with a memo (``lru_cache``), with what it had counted and kept, and their names.
         refusals: what was read that cannot be seen into, in words.
         asker: the file of the code that reads now.
         flags: torch's flags as they were before the trace.
@@ -154,7 +154,7 @@ class Recorder:
         self.stand_ins: dict[int, Variable] = {}
         self.fresh = False
         self.alone = True
-        self.memos: list[tuple[Any, Any, str]] = []
+        self.memos: list[tuple[Any, Any, tuple[Any, ...], str]] = []
         self.refusals: list[str] = []
         self.asker = ""
         self.flags = flags.now()

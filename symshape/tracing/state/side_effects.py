@@ -20,6 +20,7 @@ from symshape.calls.alike import NOTHING
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, of_slot, same_order
+from symshape.tracing.state.memos import take_back
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, Keys, same, same_item
 from symshape.tracing.state.recorder import Namespace, Recorder
 from symshape.tracing.state.stores import is_alone
@@ -33,10 +34,12 @@ def undo(recorder: Recorder) -> Changes:
     """Puts back what a trace changed; answers what that was."""
     found = Changes(recorder)
     recorder.alone = recorder.alone and is_alone()
-    for memo, before, name in recorder.memos:
+    for memo, before, keys, name in recorder.memos:
         now = memo.cache_info()
         if now.misses != before.misses:  # it may hold symbolic tensors now, and who has them cannot be seen
-            memo.cache_clear()
+            made = take_back(memo, keys)
+            if made:
+                found.problems.append(f"makes {made} that the memo of {name} keeps; call {name} once before")
         if now.hits != before.hits:  # what it answered without computing it, it answers until it is cleared
             question = _filled(memo)
             recorder.place(Answer(question, question(), f"the memo of {name}"))

@@ -20,6 +20,7 @@ from symshape.tracing.state import flags, lookups, process_groups, trusted
 from symshape.tracing.state.classes import class_as_it_is, special_methods, touch_member
 from symshape.tracing.state.instrument import instrumented, is_instrumented
 from symshape.tracing.state.loads import of_object
+from symshape.tracing.state.memos import answers_of, objects_of
 from symshape.tracing.state.modules import refuse_untraceable
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Container, items_of
 from symshape.tracing.state.recorder import NOT_TO_SEE, SYMBOLIC, TABLES, Handler, Recorder
@@ -99,7 +100,9 @@ def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
 
 def touch_memo(recorder: Recorder, value: Any, name: str) -> None:
     """A function with a memo: what it answers from the memo was computed by nobody that we saw."""
-    recorder.memos.append((value, value.cache_info(), name))
+    recorder.memos.append((value, value.cache_info(), tuple(answers_of(value) or ()), name))
+    for each in objects_of(value):
+        recorder.touch(each, f"what {name} answers")
     recorder.touch(value.__wrapped__, name)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guards import Term, parse
+from guards import GuardSet, Term, parse
 from guards.facts.definedness import guarded, satisfied
 from guards.regions.elimination import eliminate
 from guards.terms.arithmetic import symbol
@@ -85,3 +85,15 @@ def test_elimination_keeps_every_point(seed: int) -> None:
         said = left is not FALSE and satisfied(left, {"s0": a, "s1": b})
         assert said or not inside, (rows, left, a, b)
         assert said == inside or not exact, (rows, left, a, b)
+
+
+@pytest.mark.parametrize(
+    "text", ["w % 3 + w // 3 == {} + 1", "min(w, 7) % 4 == {} % 3", "w // 4 * {} == 12", "w % 6 > {}"]
+)
+@pytest.mark.parametrize("name", ["a", "_k0_", "_k1_"])
+def test_symbols_made_on_the_way_have_names_of_their_own(text: str, name: str) -> None:
+    guards = GuardSet(text.format(name), ranges={"w": (0, 30), name: (-5, 20)})
+    found = guards.project(name)
+    wanted = {value for value in range(-5, 21) if any(guards.holds({name: value, "w": w}) for w in range(31))}
+    assert found.exact
+    assert {value for value in range(-9, 30) if found.guard_set.holds({name: value})} == wanted

@@ -422,3 +422,55 @@ def test_a_scaler_of_gradients_keeps_no_notes_of_a_trace_that_failed() -> None:
             warnings.simplefilter("ignore", symshape.FallbackWarning)
             assert torch.equal(compiled(torch.ones(n, 3)), plain(torch.ones(n, 3)))
     assert torch.equal(model.weight, expected.weight)
+
+
+class Settings:
+    def __init__(self) -> None:
+        self.gain = 2.0
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+@pytest.mark.parametrize("size", [None, 8])
+@pytest.mark.parametrize("make", [Settings, lambda: [2.0]])
+def test_an_object_that_a_memo_makes_once_is_not_frozen(size: int | None, make: Callable[[], Any]) -> None:
+    settings = functools.lru_cache(size)(lambda: make())
+
+    def gain() -> Any:
+        return vars(settings()) if isinstance(settings(), Settings) else settings()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * next(iter(gain().values() if isinstance(gain(), dict) else gain()))
+
+    x = torch.ones(2)
+    with pytest.raises(symshape.UnsupportedError, match=r"makes a (Settings|list) that the memo of .* keeps"):
+        symshape.compile(fn, fullgraph=True)(x)
+    assert settings.cache_info().currsize == 0
+    compiled = symshape.compile(fn)
+    for value in (2.0, 5.0, 7.0):
+        assert torch.equal(compiled(x), x * value)
+        mine = gain()
+        mine["gain" if isinstance(mine, dict) else 0] = value + (3 if value == 2 else 2)
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_what_a_memo_kept_before_a_trace_stays(size: int | None) -> None:
+    table = functools.lru_cache(size)(lambda n: torch.full((2,), float(n)))
+    kept = table(2).add_(1)
+    compiled = symshape.compile(lambda x: x + table(2) + table(3), fullgraph=True)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 7.0))
+    assert table(2) is kept
+    assert type(table(3)) is torch.Tensor
+
+
+@pytest.mark.parametrize("read", ["it().gain", "getattr(it(), 'ga' + 'in')", "it().__dict__['gain']", "it().many[0]"])
+@pytest.mark.parametrize("size", [None, 8])
+def test_what_a_memo_answers_is_read_like_any_object(size: int | None, read: str) -> None:
+    it = functools.lru_cache(size)(Settings)
+    it().many = [2.0]  # type: ignore[attr-defined]
+    names: dict[str, Any] = {"it": it}
+    exec(f"def fn(x):\n    return x * {read}\n", names)
+    compiled = symshape.compile(names["fn"], fullgraph=True)
+    x = torch.ones(2)
+    for value in (2.0, 5.0, 5.0, 7.0):
+        it().gain = it().many[0] = value  # type: ignore[attr-defined]
+        assert torch.equal(compiled(x), x * value)
