@@ -38,7 +38,7 @@ def undo(recorder: Recorder) -> Changes:
         if now.misses != before.misses:  # it may hold symbolic tensors now, and who has them cannot be seen
             memo.cache_clear()
         if now.hits != before.hits:  # what it answered without computing it, it answers until it is cleared
-            question = _filled(memo)
+            question, recorder.from_memos = _filled(memo), True
             recorder.place(Answer(question, question(), f"the memo of {name}"))
     back: list[Callable[[], object]] = []
     by_owner: dict[int, list[Any]] = {}
