@@ -67,7 +67,7 @@ charge_all(
     _FILL,
     """
     full full_like new_full new_ones new_zeros _new_zeros_with_same_feature_meta ones ones_like scalar_tensor zeros
-    zeros_like arange eye linspace logspace tril_indices triu_indices fill zero
+    zeros_like arange eye linspace logspace fft_fftfreq fft_rfftfreq tril_indices triu_indices fill zero
     """,
 )
 charge_all(

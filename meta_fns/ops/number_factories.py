@@ -96,6 +96,43 @@ def logspace(
     return linspace(start, end, steps, dtype=dtype, layout=layout, device=device)
 
 
+@rule("aten.fft_fftfreq.default")
+def fft_fftfreq(
+    n: Size,
+    d: float = 1.0,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """The frequencies of a Fourier transform of ``n`` samples: ``(n,)``."""
+    check(n >= 0, lambda: f"n must not be negative, got {n}")
+    return _frequencies(n, dtype, device, layout)
+
+
+@rule("aten.fft_rfftfreq.default")
+def fft_rfftfreq(
+    n: Size,
+    d: float = 1.0,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: Device = None,
+    pin_memory: bool | None = None,
+) -> TensorSpec:
+    """The frequencies that are not negative: ``(n // 2 + 1,)``."""
+    check(n >= 0, lambda: f"n must not be negative, got {n}")
+    return _frequencies(n // 2 + 1, dtype, device, layout)
+
+
+def _frequencies(count: Size, dtype: torch.dtype | None, device: Device, layout: torch.layout | None) -> TensorSpec:
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    if not dtype.is_floating_point:  # complex ones pass the check of torch's, but there is no kernel
+        raise DtypeError(f"frequencies need a floating-point dtype, got {dtype}")
+    return fresh((count,), dtype, device, layout)
+
+
 def _triangle(row: int, col: int, offset: int, lower: bool) -> int:
     """How many elements of a ``(row, col)`` matrix lie on or below (above) a diagonal."""
     if row == 0 or col == 0:

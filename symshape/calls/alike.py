@@ -39,6 +39,13 @@ class Nothing:
 NOTHING = Nothing()
 """The value of a place that holds none."""
 
+
+class Nest:
+    """A way in which arguments nest: the last leaf of calls whose arguments nest so, equal to nothing else."""
+
+    __slots__ = ()
+
+
 PLAIN: frozenset[type] = frozenset(
     {
         *(bool, int, str, bytes, type(None), types.EllipsisType, Nothing),
@@ -218,7 +225,12 @@ def alike_nesting(tree: pytree.TreeSpec) -> Hashable:
     """A key that two nestings share only if they are made of alike containers with alike keys."""
     if tree.is_leaf():
         return None
-    return (tree.type, alike(tree.context, _equal), *[alike_nesting(child) for child in tree.children()])
+    return (tree.type, alike_context(tree.context), *[alike_nesting(child) for child in tree.children()])
+
+
+def alike_context(context: Any) -> Hashable:
+    """A key that two containers' contexts, as torch's flattening answers them, share only if they are alike."""
+    return alike(context, _equal)
 
 
 def _equal(value: Any) -> Hashable:

@@ -8,7 +8,7 @@ must be equal.  Whatever makes a key of a tensor, quickly or slowly, makes it of
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -174,12 +174,25 @@ def take_apart(
             return Call(leaves, tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(leaves), shared)
         except InputError:
             return take_apart(fn, args, kwargs, variables)  # for the argument's name in the message
-    flat, tree = pytree.tree_flatten_with_path(whole)
+    flat, tree = list(_with_paths(whole, ())), pytree.tree_structure(whole)
     names = parameter_names(fn, args)
     texts = tuple(_path_text(path, names, variables.names) for path, _ in flat)
     leaves = tuple(owner_of(leaf) for _, leaf in flat)
     keys = tuple(leaf_key(leaf, path) for (_, leaf), path in zip(flat, texts, strict=True))
     return Call(leaves, tree, texts, keys, duplicates(leaves), shared)
+
+
+def _with_paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The leaves of a nested value, each with the way to it; torch's own function refuses classes without keys."""
+    node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
+    if node is None:
+        yield path, value
+    elif node.flatten_with_keys_fn is not None:
+        for key, each in node.flatten_with_keys_fn(value)[0]:
+            yield from _with_paths(each, (*path, key))
+    else:
+        for i, each in enumerate(node.flatten_fn(value)[0]):
+            yield from _with_paths(each, (*path, pytree.SequenceKey(i)))
 
 
 def identity_of(key: LeafKey) -> Same | None:

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.alike import Nothing, Same, digits
+from symshape.calls.alike import Nest, Nothing, Same, digits
 from symshape.calls.arguments import (
     CONTIGUOUS,
     EQUAL,
@@ -31,13 +31,14 @@ from symshape.calls.arguments import (
     tensor_integers,
     values_of,
 )
+from symshape.calls.containers import apart
 from symshape.calls.floats import FloatLeaf, VaryingFloat
 from symshape.calls.modes import modes
 from symshape.calls.records import Record, contents, is_class, is_part, is_record
 
 _MOST = 16
 """Calls with more flat arguments have no quick key."""
-_PLAIN = (int, bool, str, type(None), Nothing)
+_PLAIN = (int, bool, str, type(None), Nothing, Nest)
 _CONSTANTS = frozenset(
     (bool, str, bytes, type(None), Nothing, torch.dtype, torch.device, torch.layout, torch.memory_format)
 )
@@ -248,7 +249,15 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], con
     elif is_record(kind):
         _read_record(leaf, leaves, parts, values, containers)
     else:
-        raise _Unusual
+        found = apart(leaf)
+        if found is None:
+            raise _Unusual
+        part, items = found
+        parts.append(part)
+        if not isinstance(leaf, tuple):
+            containers.append(id(leaf))
+        for each in items:
+            _read(each, leaves, parts, values, containers)
 
 
 def _read_record(record: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]) -> None:

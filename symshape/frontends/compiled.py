@@ -36,6 +36,7 @@ from symshape.graph.program import Program, State
 from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.rebinding import Rebinding
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, constants_for, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
@@ -86,6 +87,7 @@ class Compiled(Reports):
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
+        self._rebinding = Rebinding(self._cache, self._layout, self._entry)
         self._lock = threading.RLock()
         self._capture: Capture = capture
         self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
@@ -176,10 +178,8 @@ class Compiled(Reports):
         leaves, structure, values = reading
         asked = self._with_answers(structure, leaves)
         found: tuple[Branch, Entry] | NotServed | None = self._cache.find(asked, values)
-        if found is None:
-            found = self._not_paying(asked, values, key)
-        if found is None:
-            found = self._miss_or_refusal(structure, values, args, kwargs, variables, key)
+        found = found or self._rebinding.find(asked, values) or self._not_paying(asked, values, key)
+        found = found or self._miss_or_refusal(structure, values, args, kwargs, variables, key)
         if isinstance(found, NotServed):
             return found
         branch, entry = found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -73,6 +74,15 @@ def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = F
     run: Run = generated_function(source, "run", "symshape graph", writer.namespace)
     run.__symshape_source__ = source  # type: ignore[attr-defined]
     return run
+
+
+def with_lifted(run: Run, tensors: Sequence[torch.Tensor]) -> Run:
+    """What :func:`compile_graph` made, on other lifted tensors in the order of the graph's; nothing is compiled."""
+    assert isinstance(run, FunctionType)
+    names = {**run.__globals__, "lifted": list(tensors), run.__name__: None}  # not the old one, with its tensors
+    made = FunctionType(run.__code__, names, run.__name__)
+    made.__dict__.update(run.__dict__)
+    return made
 
 
 def _failed(assertion: Assertion, values: Mapping[str, int]) -> None:

@@ -249,7 +249,7 @@ class EntryCache:
         self, branch: Branch, leaves: Sequence[Any], key: Hashable, entry: Entry, values: tuple[int, ...]
     ) -> None:
         """Lets :meth:`find_exact` answer ``entry`` for the key of these leaves, unless the entry has left meanwhile."""
-        if not self._exact.lasts(leaves):
+        if not self._exact.lasts(leaves) or entry.program.given is not None:
             return
         with self.lock:
             outer, self._busy = self._busy, True  # as in a change, without a generator's frame

@@ -12,9 +12,20 @@ from typing import Any
 import attrs
 
 from guards.terms import arithmetic
-from symshape.calls.arguments import Call, ConstantKey, Variables, skeleton, sources_of, take_apart, values_of
+from symshape.calls.alike import Nest
+from symshape.calls.arguments import (
+    NO_VARIABLES,
+    Call,
+    ConstantKey,
+    Variables,
+    skeleton,
+    sources_of,
+    take_apart,
+    values_of,
+)
 from symshape.calls.call_key import read
 from symshape.calls.floats import ChangingFloats, with_leaves, without_leaves
+from symshape.calls.nests import Nests
 from symshape.calls.variables import Number, Variable
 from symshape.errors import InputError, SymShapeError, UnsupportedError
 from symshape.graph.codegen import Run
@@ -48,7 +59,7 @@ class Layout:
 
     Attributes:
         variables: the places.
-        active: whether there are any, or floats that vary.
+        active: whether there are any, or floats that vary, or arguments that nest.
     """
 
     def __init__(self, constants: int | None = None) -> None:
@@ -56,6 +67,7 @@ class Layout:
         self.active = False
         self._follows = constants is not None
         self._floats = ChangingFloats(constants or 1)
+        self._nests = Nests()
         self._names: tuple[str, ...] = ()
         self._mark = ""
         self._traces = 0
@@ -81,6 +93,8 @@ class Layout:
             AskAgain: more floats vary now than did then (another thread has come upon them).
         """
         if not self._floats.places:
+            if not self.variables and self._nests.learn(args, kwargs):
+                self.active = True
             return args, kwargs
         given, named = self._floats.given(args, kwargs)
         if flat and any(type(one) is not type(now) for one, now in zip(flat, (*given, *named.values()), strict=False)):
@@ -97,6 +111,8 @@ class Layout:
             return (*args, *kwargs.values())
         if self._floats.places:
             return (*self._floats.flat(args, kwargs), *self.read())
+        if not self.variables:
+            return self._nests.flat(args, kwargs) or (*args, *kwargs.values())
         return (*args, *kwargs.values(), *self.read())
 
     def read(self) -> tuple[Any, ...]:
@@ -111,6 +127,8 @@ class Layout:
 
     def of(self, leaves: Sequence[Any], arguments: int) -> Variables:
         """The variables among the flat leaves of a call with so many arguments."""
+        if leaves and type(leaves[-1]) is Nest:  # it was read before there were variables
+            return NO_VARIABLES
         values = tuple(leaves[arguments:-1])
         return Variables(self._names[: len(values)], values)
 

@@ -185,8 +185,8 @@ def _capture(
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
     new = _variables(recorder, writes, variables)
     questions = {**tracer.questions, **tracer.env.data.questions(call.leaves)}
-    symbols = dict(tracer.env.symbols)
-    parts = (skeleton(call), slots, symbols, guards, graph, specs, state, now, run, milliseconds)
+    tracer.lifting.let_go()
+    parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, milliseconds)
     return Program(name_of(fn), *parts, questions, writes, new, given)
 
 
@@ -203,8 +203,9 @@ def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tupl
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
     """What later calls compare: what was read, but for variables."""
     known = {each.where for each in variables}
+    pinned = None if recorder.from_memos else frozenset(recorder.pinned)
     if not known:
-        return State(recorder.places, recorder.containers, recorder.begun)
+        return State(recorder.places, recorder.containers, recorder.begun, pinned)
     places = [each for each in recorder.places if where_of(each) not in known]
     containers = [each for each in recorder.containers if (id(each.owner), "") not in known]
     containers = [each for each in containers if id(each.owner) not in recorder.stand_ins]
@@ -212,7 +213,8 @@ def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
     for each in containers:
         if id(each.owner) in with_variables:
             places += items_but(each, known)
-    return State(places, [each for each in containers if id(each.owner) not in with_variables], recorder.begun)
+    containers = [each for each in containers if id(each.owner) not in with_variables]
+    return State(places, containers, recorder.begun, pinned)
 
 
 def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:

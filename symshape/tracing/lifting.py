@@ -71,6 +71,10 @@ class Lifting:
             self._made.setdefault(id(value.storage), []).append(made)
         return made
 
+    def let_go(self) -> None:
+        """The trace is over: what is kept of it, for its sizes, keeps no tensor alive."""
+        self.lifted, self.tensors, self.constants, self._made = {}, {}, {}, {}
+
     def forget(self, written: Iterable[Value]) -> None:
         """Written memory holds no known constants any more, whichever tensor views it."""
         for value in written:

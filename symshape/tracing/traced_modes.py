@@ -68,7 +68,14 @@ def without_autocast(run: Run, modes: Modes) -> Run:
             return run(leaves, values)
 
     run_without.__symshape_source__ = run.__symshape_source__  # type: ignore[attr-defined]
+    run_without.__wrapped__ = run  # type: ignore[attr-defined]
     return run_without
+
+
+def as_generated(run: Run) -> Run:
+    """The run of a program as the graph's code has it, before :func:`without_autocast`."""
+    found: Run = getattr(run, "__wrapped__", run)
+    return found
 
 
 _DEVICES = ("cpu", "cuda")

@@ -7,6 +7,7 @@ artefacts for other processes, with what was assumed.  (Private names of torch u
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -118,6 +119,14 @@ class Artefacts:
         self._positions = [i for i, path in enumerate(paths) if i in inputs or path in integers]
         self._lifted = [each.tensor for each in graph.lifted]
         self._direct = {each.value: each.position for each in graph.inputs}
+
+    def rebound(self, graph: Graph) -> Artefacts:
+        """The same code for a graph that differs from this one in nothing but the tensors that it reads."""
+        made = copy.copy(self)
+        made._graph = graph
+        made._lifted = [each.tensor for each in graph.lifted]
+        made._lock = threading.RLock()
+        return made
 
     def __len__(self) -> int:
         return len(self._made)

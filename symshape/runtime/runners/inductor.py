@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,13 @@ class InductorRunner:
         """The flat outputs of one call."""
         artefact = self.artefacts.get(leaves, values)
         return self._eager(leaves, values) if artefact is None else self.artefacts.run(artefact, leaves)
+
+    def rebound(self, program: Program, eager: Runner) -> InductorRunner:
+        """The same code for a program that differs from this one's in nothing but the tensors outside its arguments."""
+        made = copy.copy(self)
+        made._eager = eager.run
+        made.artefacts = self.artefacts.rebound(program.graph)
+        return made
 
     def release(self) -> None:
         """Forgets what was compiled and compiles no more."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from operator import is_
 from typing import Any
 
@@ -40,20 +41,22 @@ class Kernels:
 
     Args:
         pad: makes the padded program of a region, equal parts apart.
-        patience: after how many calls it starts to compile, in a thread of its own; None: at once, and calls wait.
+        patience: after how many calls it starts to compile, in a thread of its own; one at a time.
 
     Attributes:
         busy: whether something is being compiled in the background.
         reason: why a program runs eager's kernels for good, the first time that this was so; empty where none does.
     """
 
-    def __init__(self, pad: Pad, patience: int | None = None) -> None:
+    def __init__(self, pad: Pad, patience: int = 1) -> None:
         self._pad = pad
         self._patience = patience
         self._calls = 0
         self._templates: list[tuple[Template, Artefacts]] = []
         self._closed = False
         self._lock = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._waits = False
         self.busy = False
         self.reason = ""
 
@@ -66,10 +69,24 @@ class Kernels:
         """Whether it is time to ask for a compiled program; ``seen``: the state at the last question.  Counts calls."""
         if self._closed or seen == self.state:
             return False
-        if self._patience is None:
-            return True
         self._calls += 1
-        return self._calls >= self._patience and not self.busy
+        return self._waits or (self._calls >= self._patience and not self.busy)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Inside, whoever asks for a compiled program waits for it, however few calls there were."""
+        with self._lock:
+            outer, self._waits = self._waits, True
+            try:
+                yield
+            finally:
+                self._waits = outer
+
+    def wait(self) -> None:
+        """Returns once nothing is being compiled in the background."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
 
     def compiled(self, padded: PaddedGraph, buffers: Sequence[torch.Tensor], sizes: torch.Tensor) -> Compiled | None:
         """A bucket's program, compiled; None where it is not ready, or Inductor or the program's form forbid it."""
@@ -79,7 +96,7 @@ class Kernels:
             if artefacts is None:
                 return None
             values = tuple(size for tensor in leaves for size in tensor.size())
-            if self._patience is not None and artefacts.known(values) is None:
+            if not self._waits and artefacts.known(values) is None:
                 self._start(artefacts, leaves, values)
                 return None
             artefact = artefacts.get(leaves, values)
@@ -109,15 +126,18 @@ class Kernels:
         if self.busy or artefacts.full:
             return
         self.busy = True
+        grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()  # each thread has its own
 
         def work() -> None:
             try:
-                artefacts.get(leaves, values)
+                with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+                    artefacts.get(leaves, values)
             finally:
                 self.busy = False
 
         context = contextvars.copy_context()  # the user's settings of the compiler
-        threading.Thread(target=context.run, args=(work,), name="symshape-inductor", daemon=True).start()
+        self._thread = threading.Thread(target=context.run, args=(work,), name="symshape-inductor", daemon=True)
+        self._thread.start()
 
     def _artefacts(self, padded: PaddedGraph) -> Artefacts | None:
         if self._closed:

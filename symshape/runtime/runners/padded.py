@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import attrs
@@ -196,7 +197,8 @@ class PaddedRunner:
             if bucket is None:
                 return Warmed(sizes, reason=self._why_not())
             try:
-                bucket.warm_up()
+                with nullcontext() if self._kernels is None else self._kernels.waiting():
+                    bucket.warm_up()
             except torch.OutOfMemoryError as error:
                 self._finder.give_up(bucket, f"out of memory: {error}")
                 return Warmed(sizes, reason="out of memory")
@@ -269,7 +271,7 @@ def _kernels(program: Program, device: torch.device, options: Options) -> Kernel
     if options.kernels == "eager" or program.graph.mutates_inputs or program.graph.uses_randomness:
         return None  # what has effects is not run again and again to be timed
     aliased = aliased_storages(program.graph)
-    patience = _PATIENCE if options.kernels == "auto" else None
+    patience = _PATIENCE if options.kernels == "auto" else 1
     return Kernels(lambda region: pad(program.graph, region, device, aliased, apart=True), patience)
 
 

@@ -16,6 +16,8 @@ aten = torch.ops.aten
 OPS = {
     torch.linspace: aten.linspace.default,
     torch.logspace: aten.logspace.default,
+    torch.fft.fftfreq: aten.fft_fftfreq.default,
+    torch.fft.rfftfreq: aten.fft_rfftfreq.default,
 }
 """The functions of torch, and the op that each is."""
 

@@ -98,7 +98,7 @@ def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
     recorder.namespace(name, value).open = True
     for key, item in list(dict.items(value)):
         recorder.place(Cell(value, key, item, f"{name}[{key!r}]"))
-        recorder.touch(item, f"{name}[{key!r}]")
+        recorder.touch(item, f"{name}[{key!r}]", True)
 
 
 def load_module(recorder: Recorder, module: Any, name: str) -> None:
@@ -249,7 +249,7 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
     if key in attributes:
         recorder.entry(attributes, key, name, before)
     elif key == "__dict__":
-        recorder.touch(attributes, owner.__name__)
+        recorder.touch(attributes, owner.__name__, True)
     elif key in _SET_OF_FUNCTIONS:
         read_slot(recorder, owner, key, name)
     elif not hasattr(types.FunctionType, key):
@@ -276,7 +276,7 @@ def of_object(recorder: Recorder, owner: Any, key: str) -> None:
     if attributes is None or (member.first and key != "__dict__"):
         return
     if key == "__dict__":
-        recorder.touch(attributes, name)
+        recorder.touch(attributes, name, True)
         return
     before = recorder.namespaces.get(id(attributes))
     if before is None:
@@ -329,11 +329,11 @@ def _of_module(recorder: Recorder, owner: torch.nn.Module, key: str, found: Any,
 
 
 def _whole_module(recorder: Recorder, name: str, module: torch.nn.Module) -> None:
-    recorder.touch(module, name)
+    recorder.touch(module, name, True)  # a root, or an item of the tables below
     for each in TABLES:
         table = module.__dict__.get(each)
         if table is not None:
-            recorder.touch(table, name)
+            recorder.touch(table, name, True)
 
 
 def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
@@ -342,7 +342,7 @@ def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
     noted = recorder.slots.get((id(owner), key))
     if noted is None or noted.value is value:
         recorder.place(Attribute(owner, key, value, name))
-        recorder.touch(value, name)
+        recorder.touch(value, name, True)
     else:
         recorder.touch_made(value, name)
 

@@ -41,6 +41,17 @@ class Metadata:
         self.quick = self._quick()
         return True
 
+    def like(self, of: Callable[[Any], Any]) -> Metadata:
+        """The same of other tensors, which ``would_hold``."""
+        made = Metadata(())
+        made.tensors, made._then = tuple(map(of, self.tensors)), self._then
+        made.quick = bool if made.tensors else made.quick
+        return made
+
+    def would_hold(self, of: Callable[[Any], Any]) -> bool:
+        """Whether other tensors in place of these have the metadata that these had."""
+        return [of_tensor(of(tensor)) for tensor in self.tensors] == self._then
+
     def changed(self) -> list[torch.Tensor]:
         """The tensors that have other metadata now."""
         return [tensor for tensor, then in zip(self.tensors, self._then, strict=True) if of_tensor(tensor) != then]

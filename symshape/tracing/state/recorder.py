@@ -33,6 +33,8 @@ TABLES = ("_parameters", "_buffers", "_modules")
 """The dictionaries of a module of torch's."""
 SYMBOLIC = (SymbolicTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 is_symbolic: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(lambda kind: issubclass(kind, SYMBOLIC))
+FOLLOWED = (torch.Tensor, torch.nn.Module, list, dict)
+"""Classes of objects of which it is noted how the program came by them: see ``replacement``."""
 NOT_TO_SEE = "of which symshape cannot see what it gives; pass what it gives as an argument"
 
 
@@ -110,12 +112,14 @@ class Recorder:
         fresh: whether what is loaded was made by the program.
         alone: whether no other thread runs code of Python's.
         memos: functions with a memo (``lru_cache``), with what it had counted and kept, and their names.
+        from_memos: whether one of them answered what it had computed before.
         refusals: what was read that cannot be seen into, in words.
         asker: the file of the code that reads now.
         flags: torch's flags as they were before the trace.
         on_generator: told of each random generator that is loaded.
         is_same: what ``is`` means.
         known: by id, what was loaded.
+        pinned: ids of tensors, modules, lists and dictionaries that were reached by a way which no place says.
         told: by id of an object and name: the objects of which that load tells nothing more when it is repeated.
         members: by id of a class and name: what objects of the class find in it.
         seen: the places noted, by the ids of their owners, which are kept alive.
@@ -155,12 +159,14 @@ class Recorder:
         self.fresh = False
         self.alone = True
         self.memos: list[tuple[Any, Any, tuple[Any, ...], str]] = []
+        self.from_memos = False
         self.refusals: list[str] = []
         self.asker = ""
         self.flags = flags.now()
         self.on_generator: Callable[[torch.Generator], object] = lambda _: None
         self.is_same: Callable[[Any, Any], bool] = lambda one, other: one is other
         self.known: dict[int, Any] = {}
+        self.pinned: set[int] = set()
         self.told: dict[tuple[int, str], Any] = {}
         self.members: dict[tuple[int, str], Member] = {}
         self.seen: dict[tuple[int, Any], Any] = {}
@@ -193,8 +199,16 @@ class Recorder:
             self.refuse(f"{what}, which a graph would not do again; keep that out of the function")
 
     # -- values
-    def touch(self, value: Any, name: str) -> None:
-        """A value that was there before the trace, or may have been, was loaded: what it leads to is looked at."""
+    def touch(self, value: Any, name: str, placed: bool = False) -> None:
+        """A value that was there before the trace, or may have been, was loaded: what it leads to is looked at.
+
+        Args:
+            value: what was loaded.
+            name: for people.
+            placed: whether a place or a container says where it was found, so that another there would be seen.
+        """
+        if not placed and isinstance(value, FOLLOWED):
+            self.pinned.add(id(value))
         if id(value) in self.known:
             return
         handler = self._handler_for(type(value))
@@ -271,7 +285,7 @@ class Recorder:
             if not self.alone:
                 self._read[id(owner), key] = value
             if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
-                self.touch(value, name)
+                self.touch(value, name, True)
         else:
             self.touch_made(value, name)
 
@@ -300,7 +314,7 @@ class Recorder:
                 found = Cell(cell, name, value, name)
                 self.cells.append(found)
                 self.place(found)
-                self.touch(value, name)
+                self.touch(value, name, True)
 
 
 Handler = Callable[[Recorder, Any, str], None]

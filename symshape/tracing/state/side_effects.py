@@ -41,7 +41,7 @@ def undo(recorder: Recorder) -> Changes:
             if made:
                 found.problems.append(f"makes {made} that the memo of {name} keeps; call {name} once before")
         if now.hits != before.hits:  # what it answered without computing it, it answers until it is cleared
-            question = _filled(memo)
+            question, recorder.from_memos = _filled(memo), True
             recorder.place(Answer(question, question(), f"the memo of {name}"))
     back: list[Callable[[], object]] = []
     by_owner: dict[int, list[Any]] = {}

@@ -27,27 +27,42 @@ class State:
         places: what was read.
         containers: lists, dictionaries, sets … that were read.
         begun: the functions that ran.
+        metadata: of the tensors among them, if that is known.
+        pinned: ids of objects that may not be exchanged for others like them (see ``replacement``); None for all.
     """
 
-    __slots__ = ("_checker", "_known", "_metadata", "_quick", "_quick_tensors", "begun", "containers", "places")
+    __slots__ = (
+        *("_checker", "_known", "_metadata", "_quick", "_quick_tensors"),
+        *("begun", "containers", "pinned", "places"),
+    )
 
     def __init__(
         self,
         places: Iterable[Place] = (),
         containers: Iterable[Container] = (),
         begun: Iterable[weakref.ref[types.FunctionType]] = (),
+        pinned: frozenset[int] | None = None,
+        metadata: Metadata | None = None,
     ) -> None:
         self.places = list(places)
         self.containers = list(containers)
         self.begun = list(begun)
+        self.pinned = pinned
         self._known: set[tuple[int, Any]] | None = None
-        tensors = (each.value for each in self.places if isinstance(each.value, torch.Tensor))
-        filled = (each.items for each in self.containers if each.items)
-        items = (item for each in filled for item in each if isinstance(item, torch.Tensor))
-        self._metadata = Metadata(list({id(each): each for each in (*tensors, *items)}.values()))
+        self._metadata = Metadata(self._tensors()) if metadata is None else metadata
         self._checker: Checker | None = None
         self._quick: Callable[[], bool] = bool  # a no
         self._quick_tensors: Callable[[], bool] = bool
+
+    def _tensors(self) -> list[torch.Tensor]:
+        tensors = (each.value for each in self.places if isinstance(each.value, torch.Tensor))
+        filled = (each.items for each in self.containers if each.items)
+        items = (item for each in filled for item in each if isinstance(item, torch.Tensor))
+        return list({id(each): each for each in (*tensors, *items)}.values())
+
+    def like(self, places: Iterable[Place], containers: Iterable[Container], of: Callable[[Any], Any]) -> State:
+        """The same state of other objects; ``of`` answers what stands for a tensor, with the metadata that it had."""
+        return State(places, containers, self.begun, self.pinned, self._metadata.like(of))
 
     @property
     def empty(self) -> bool:
@@ -72,7 +87,13 @@ class State:
         known = self._compared()
         places = [each for each in other.places if (id(each.owner), each.key) not in known]
         containers = [each for each in other.containers if (id(each.owner), "") not in known]
-        return State((*self.places, *places), (*self.containers, *containers))
+        pinned = None if self.pinned is None or other.pinned is None else self.pinned | other.pinned
+        begun = [*self.begun, *other.begun]
+        return State((*self.places, *places), (*self.containers, *containers), begun, pinned)
+
+    def metadata_holds(self, of: Callable[[Any], Any]) -> bool:
+        """Whether what stands for each tensor now has the metadata that the tensor had."""
+        return self._metadata.would_hold(of)
 
     # -- the question of each call
     def unchanged(self) -> bool:

@@ -137,14 +137,15 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
         recorder.containers.append(Container(value, items, name))
     if isinstance(value, bytearray):
         return
+    placed = not recorder.fresh
     table = recorder.names.get(id(value))  # of a module: its entries are called like attributes
     if table is not None:
         for key, item in zip(items[::2], items[1::2], strict=True):
-            recorder.touch(item, f"{table}.{key}" if table else key)
+            recorder.touch(item, f"{table}.{key}" if table else key, placed)
     else:
         for i, item in enumerate(items):
             if type(item) not in PLAIN:
-                recorder.touch(item, f"{name}[{i}]")
+                recorder.touch(item, f"{name}[{i}]", placed)
     if not trusted.is_of_c(type(value)):
         touch_instance(recorder, value, name)
 
@@ -168,7 +169,7 @@ def touch_context_variable(recorder: Recorder, value: Any, name: str) -> None:
     """A context variable: asked again."""
     ask = functools.partial(value.get, MISSING)
     recorder.place(Answer(ask, ask(), name))
-    recorder.touch(ask(), name)
+    recorder.touch(ask(), name, True)
 
 
 def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
@@ -242,7 +243,7 @@ def touch_object(recorder: Recorder, value: Any, name: str) -> None:
     touch_instance(recorder, value, name)
     attributes = lookups.attributes_of(value)
     if attributes is not None and trusted.is_whole(type(value)):
-        recorder.touch(attributes, name)
+        recorder.touch(attributes, name, True)
 
 
 def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
@@ -288,7 +289,7 @@ def hook_table(recorder: Recorder, name: str, hooks: Any) -> None:
     recorder.known.setdefault(id(hooks), hooks)
     recorder.containers.append(Container(hooks, items_of(hooks) if hooks else (), name))
     for hook in hooks.values():
-        recorder.touch(hook, name)
+        recorder.touch(hook, name, True)
 
 
 def _touch_descriptor(recorder: Recorder, value: Any, name: str) -> None:

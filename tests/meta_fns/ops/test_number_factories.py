@@ -20,3 +20,12 @@ def test_arange() -> None:
         check_call("aten.arange.start_step", start, end, step, dtype=dtype)
         check_call("aten.arange.start", start, end, dtype=dtype)
         check_call("aten.arange.default", end, dtype=dtype)
+
+
+def test_frequencies() -> None:
+    for n in range(9):
+        for dtype in (None, torch.float64, torch.float16, torch.int64, torch.complex64, torch.bool):
+            for apart in ((), (0.1,), (2,)):
+                check_call("aten.fft_fftfreq.default", n, *apart, dtype=dtype)
+                check_call("aten.fft_rfftfreq.default", n, *apart, dtype=dtype)
+    check_call("aten.fft_fftfreq.default", -1)

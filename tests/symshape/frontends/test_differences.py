@@ -85,7 +85,7 @@ class TestExplanations:
         f(x)
         module.train()
         assert "training has changed" in f.explain_miss()
-        module.linear.weight = nn.Parameter(torch.ones(3, 3))
+        module.linear.weight = nn.Parameter(torch.ones(3, 3), requires_grad=False)
         f(x)
         assert "linear.weight has changed" in f.explain_miss()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +48,15 @@ def _call(compiled: Any, model: nn.Module, batch: int, length: int) -> None:
         assert_same(compiled(x), model(x), f"({batch}, {length})", tolerance=1e-4)
 
 
+def _settled(compiled: Any, model: nn.Module, batch: int, length: int) -> None:
+    """A call, and another when what it had compiled in the background is there."""
+    _call(compiled, model, batch, length)
+    kernels = _runner(compiled)._kernels
+    assert kernels is not None
+    kernels.wait()
+    _call(compiled, model, batch, length)
+
+
 def _runner(compiled: Any) -> PaddedRunner:
     (entry,) = compiled.entries
     assert isinstance(entry.runner, PaddedRunner)
@@ -58,7 +67,7 @@ def test_one_compilation_serves_all_buckets(seen: list[events.Event]) -> None:
     model = Small()
     compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
     for batch, length in ((3, 7), (2, 40), (5, 11), (3, 8), (9, 2), (70, 33), (2, 37), (12, 11)):
-        _call(compiled, model, batch, length)
+        _settled(compiled, model, batch, length)
     chosen = [each for each in seen if isinstance(each, events.VariantChosen)]
     assert len(chosen) == len(_runner(compiled).buckets) >= 5
     assert all(each.milliseconds.keys() == {"eager", "inductor"} for each in chosen)
@@ -78,7 +87,7 @@ def test_a_compiler_that_fails_leaves_eagers_kernels(seen: list[events.Event], m
     model = Small()
     compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
     for batch, length in ((3, 7), (2, 40), (3, 8)):
-        _call(compiled, model, batch, length)
+        _settled(compiled, model, batch, length)
     reasons = [each.reason for each in seen if isinstance(each, events.RunnerFallback)]
     assert reasons == ["RuntimeError: no compiler here"]
     assert [each.kernels for bucket in _runner(compiled).buckets for each in bucket.variants] == ["eager", "eager"]
@@ -96,24 +105,49 @@ def test_a_program_without_a_common_form_says_so(seen: list[events.Event], monke
     assert "no form in common" in symshape.compiled_of(compiled).report()
 
 
-def test_in_the_background_calls_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("symshape.runtime.runners.padded._PATIENCE", 3)
+def test_in_the_background_calls_do_not_wait(monkeypatch: pytest.MonkeyPatch, seen: list[events.Event]) -> None:
+    may, compiling = threading.Event(), artefacts.Artefacts._compile
+
+    def late(*args: Any) -> Any:
+        assert threading.current_thread().name == "symshape-inductor"
+        assert not torch.is_grad_enabled(), "as in the call: else it would be compiled for training"
+        assert may.wait(240)
+        return compiling(*args)
+
+    monkeypatch.setattr(artefacts.Artefacts, "_compile", late)
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="auto"))
-    for _ in range(4):
-        _call(compiled, model, 3, 7)
-    kernels = _runner(compiled)._kernels
-    assert kernels is not None
-    until = time.monotonic() + 240
-    while kernels.busy and time.monotonic() < until:
-        _call(compiled, model, 3, 7)
-        time.sleep(0.05)
-    assert not kernels.busy
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
+    for batch, length in ((3, 7), (3, 7), (2, 40)):  # another bucket: it asks for nothing more meanwhile
+        _call(compiled, model, batch, length)
+        assert _runner(compiled)._kernels.busy  # type: ignore[union-attr]
+    assert [len(bucket.variants) for bucket in _runner(compiled).buckets] == [1, 1]
+    may.set()
     for batch, length in ((3, 7), (2, 40)):
-        _call(compiled, model, batch, length)
-        _call(compiled, model, batch, length)
+        _settled(compiled, model, batch, length)
     assert [len(bucket.variants) for bucket in _runner(compiled).buckets] == [2, 2]
-    assert len(kernels) == 1
+    assert len(_runner(compiled)._kernels) == 1  # type: ignore[arg-type]
+    assert len([each for each in seen if isinstance(each, events.VariantChosen)]) == 2
+
+
+@pytest.mark.parametrize(("kernels", "calls"), [("auto", 3), ("inductor", 1)])
+def test_who_compiles_and_when(kernels: Any, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("symshape.runtime.runners.padded._PATIENCE", 3)
+    threads: list[str] = []
+
+    def told(*_: Any) -> None:
+        threads.append(threading.current_thread().name)
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(artefacts.Artefacts, "_compile", told)
+    model = Small()
+    for number in (calls - 1, calls):
+        compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels=kernels))
+        for _ in range(number):
+            _settled(compiled, model, 3, 7) if number == calls else _call(compiled, model, 3, 7)
+        if number:
+            runner = _runner(compiled)
+            runner.warm_up({**runner.buckets[0].made.caps, **runner.buckets[0].made.exact, "s0": 2, "s1": 40})
+    assert threads == [*([] if calls == 1 else [threading.current_thread().name]), "symshape-inductor"]
 
 
 def test_what_has_effects_is_not_timed() -> None:

@@ -494,7 +494,7 @@ def test_compiled_modules_are_watched_and_seen() -> None:
     assert torch.equal(compiled(x), module(x))
     module[3].register_forward_hook(lambda *_: torch.zeros(2, 3))
     assert torch.equal(compiled(x), module(x))
-    assert len(symshape.compiled_of(compiled)._cache.branches) == 4
+    assert len(symshape.compiled_of(compiled)._cache.branches) == 3  # a weight like the one before takes its place
 
 
 class TestClasses:

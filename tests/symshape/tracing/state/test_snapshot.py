@@ -117,7 +117,8 @@ def test_a_changed_global(fn: Any, owner: Any, key: Any, value: Any) -> None:
     assert traced.check(x)
     assert_same(fn, compiled, x)
     at_most = 3 if isinstance(value, float) else 2  # a float that changed is read at each call from then on
-    assert 2 <= compiled.stats().traces <= at_most
+    at_least = 1 if isinstance(value, torch.Tensor) else 2  # one like the tensor before takes its place
+    assert at_least <= compiled.stats().traces <= at_most
 
 
 def test_a_changed_variable_around_the_function() -> None:

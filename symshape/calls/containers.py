@@ -1,0 +1,99 @@
+"""Containers among the arguments beside tuples, lists and plain dictionaries, as the quick reading of a call sees them.
+
+Named tuples, the dictionaries of ``collections``, deques and whatever is registered with
+``torch.utils._pytree``: each class has one function that takes an instance apart, found once for the class.  What it
+answers holds as much as torch's own flattening does, so that calls with equal parts nest alike.
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch.utils import _pytree as pytree
+
+from symshape.calls.alike import PLAIN, Same, alike_context
+from symshape.calls.records import is_record
+
+Apart = tuple[tuple[Any, ...], Iterable[Any]]
+"""What must be equal besides the items, and the items."""
+Take = Callable[[Any], Apart | None]
+
+_takes: weakref.WeakKeyDictionary[type, Take] = weakref.WeakKeyDictionary()
+
+
+def apart(value: Any) -> Apart | None:
+    """A container taken apart, or None for what is none, or hangs on something that only the slow reading can tell."""
+    kind = type(value)
+    take = _takes.get(kind)
+    if take is None:
+        take = _takes[kind] = _take_of(kind)
+    return take(value)
+
+
+def _take_of(kind: type) -> Take:
+    if is_record(kind):  # whatever else may have registered it
+        return _nothing
+    if pytree.is_namedtuple_class(kind):  # torch's flattening asks this first, too
+        return _named
+    return _BY_CLASS.get(kind) or (_registered if kind in pytree.SUPPORTED_NODES else _nothing)
+
+
+def _nothing(value: Any) -> None:
+    """No container; its class may be registered as one later on."""
+    if type(value) in pytree.SUPPORTED_NODES and not is_record(type(value)):
+        del _takes[type(value)]
+
+
+def _named(value: Any) -> Apart:
+    return (type(value), len(value)), value
+
+
+def _deque(value: Any) -> Apart:
+    return (collections.deque, value.maxlen, len(value)), value
+
+
+def _keys(table: dict[Any, Any]) -> tuple[Any, ...] | None:
+    """The keys of a dictionary, with their classes, which ``==`` does not tell; None for keys of other classes."""
+    found: list[Any] = []
+    for key in table:
+        kind = type(key)
+        if kind is not str:
+            if kind not in PLAIN:
+                return None
+            found.append(kind)
+        found.append(key)
+    return tuple(found)
+
+
+def _dictionary(value: Any) -> Apart | None:
+    keys = _keys(value)
+    return None if keys is None else ((type(value), "of", *keys), value.values())
+
+
+def _with_default(value: Any) -> Apart | None:
+    keys, default = _keys(value), value.default_factory
+    if keys is None or not (default is None or isinstance(default, (type, types.FunctionType))):
+        return None
+    return (type(value), default and Same(default), *keys), value.values()
+
+
+def _registered(value: Any) -> Apart | None:
+    node = pytree.SUPPORTED_NODES.get(type(value))
+    if node is None:  # no longer
+        del _takes[type(value)]
+        return None
+    found, context = node.flatten_fn(value)
+    items = list(found)
+    return (type(value), len(items), alike_context(context)), items
+
+
+_BY_CLASS: dict[type, Take] = {
+    dict: _dictionary,
+    collections.OrderedDict: _dictionary,
+    collections.defaultdict: _with_default,
+    collections.deque: _deque,
+}

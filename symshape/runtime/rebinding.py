@@ -1,0 +1,179 @@
+"""Programs whose parameters were exchanged for others like them: the same program on the new ones, without a trace.
+
+Where a call finds a program for its sizes, but not for the state of the world, what differs is looked at.  If that is
+nothing but objects in place of objects (``tracing/state/replacement.py``), all programs of that state go over to the
+new ones, and the old ones are let go.  Objects that come back (averaged weights, adapters that take turns) get entries
+of their own beside the others, so that each later turn is a hit.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from symshape.calls.questions import DATA
+from symshape.calls.variables import Inner, Variable
+from symshape.graph.codegen import with_lifted
+from symshape.graph.program import Program
+from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.runners.eager import EagerRunner
+from symshape.runtime.runners.inductor import InductorRunner
+from symshape.runtime.runners.protocol import Runner
+from symshape.runtime.runners.settling import SettlingRunner
+from symshape.runtime.variables import Layout
+from symshape.tracing.capture import between_traces
+from symshape.tracing.state.replacement import Replacement, replaced, replacement
+from symshape.tracing.state.snapshot import State
+from symshape.tracing.traced_modes import as_generated, without_autocast
+
+_MOST_BRANCHES = 4  # that are looked at: the differences of each take as long to find as comparing it
+_MOST_PAST = 64
+
+Found = tuple[Branch, Entry]
+
+
+class Rebinding:
+    """Goes over to exchanged objects for one compiled function.
+
+    Args:
+        cache: the function's entries.
+        layout: the places that are read at each call.
+        entry: makes an entry of a program, with the runner that was asked for.
+    """
+
+    def __init__(self, cache: EntryCache, layout: Layout, entry: Callable[[Program], Entry]) -> None:
+        self._cache, self._layout, self._entry = cache, layout, entry
+        self._past: deque[weakref.ref[Any]] = deque(maxlen=_MOST_PAST)
+
+    def find(self, structure: Hashable, values: tuple[int, ...]) -> Found | None:
+        """The entry for a call that no entry served, if nothing but objects like each other was exchanged."""
+        candidates = [each for each in self._cache.branches if _serves(each, structure, values)][:_MOST_BRANCHES]
+        return self._over(candidates, structure, values) if candidates else None
+
+    @between_traces
+    def _over(self, candidates: Iterable[Branch], structure: Hashable, values: tuple[int, ...]) -> Found | None:
+        cache = self._cache
+        with cache.lock:
+            for branch in candidates:
+                state = branch.state
+                found = replacement(state) if isinstance(state, State) else None
+                if found is None or not isinstance(state, State) or not branch.families:
+                    continue
+                over = {each: _rebound(each.program, found, self._layout.variables) for each in branch.entries()}
+                programs = {entry: program for entry, program in over.items() if program is not None}
+                if len(programs) < len(over):
+                    continue
+                if self._comes_back(found):
+                    self._beside(branch, programs)
+                else:
+                    _move(branch, replaced(state, found), programs, self._entry)
+                self._past += [weakref.ref(old) for old in list(found.changed.values())[:1] if _is_weak(old)]
+                return cache.find(structure, values)
+        return None
+
+    def _comes_back(self, found: Replacement) -> bool:
+        past = {id(now) for each in self._past if (now := each()) is not None}
+        return any(id(found.of(old)) in past for old in found.changed.values())
+
+    def _beside(self, branch: Branch, programs: dict[Entry, Program]) -> None:
+        for structure, family in list(branch.families.items()):
+            for old in family.entries:
+                new = self._entry(programs[old])
+                compiled = _on_the_same_code(old.runner, programs[old])
+                if compiled is not None:
+                    new.use(compiled)
+                self._cache.publish(structure, new)
+
+
+def _serves(branch: Branch, structure: Hashable, values: tuple[int, ...]) -> bool:
+    family = branch.families.get(structure)
+    return not branch.stateless and family is not None and family.tree.lookup(values) is not None
+
+
+def _is_weak(value: Any) -> bool:
+    return isinstance(value, (torch.Tensor, torch.nn.Module))
+
+
+def _move(branch: Branch, state: State, programs: dict[Entry, Program], make: Callable[[Program], Entry]) -> None:
+    """Takes the entries of a branch over to another state; first what they run, then what is compared."""
+    runners = {entry: _runner(entry, program, make) for entry, program in programs.items()}
+    left = [entry.runner for entry in programs]
+    for entry, program in programs.items():
+        entry.program = program
+        entry.use(runners[entry])
+    branch.state = state
+    state.unchanged()  # makes what compares it, which the next call would wait for
+    for each in left:
+        each.release()
+
+
+def _runner(entry: Entry, program: Program, make: Callable[[Program], Entry]) -> Runner:
+    """What runs an entry's program once its objects were exchanged."""
+    old, eager = entry.runner, EagerRunner(program)
+    if isinstance(old, EagerRunner):
+        eager.instead = old.instead
+        return eager
+    compiled = _on_the_same_code(old, program)
+    if compiled is not None:
+        return compiled
+    here = weakref.ref(entry)
+
+    def settled() -> Runner:
+        made = make(program).runner
+        served = here()
+        if served is not None and served.program is program:
+            served.use(made)
+        return made
+
+    return SettlingRunner(eager, entry.runner_name, settled)
+
+
+def _on_the_same_code(old: Runner, program: Program) -> Runner | None:
+    return old.rebound(program, EagerRunner(program)) if isinstance(old, InductorRunner) else None
+
+
+# -- a program
+def _rebound(program: Program, found: Replacement, variables: Sequence[Variable]) -> Program | None:
+    """The program on the new objects; None where it holds an old one in a way that has no place for another."""
+    state = program.state
+    if not isinstance(state, State) or _holds(program, found, variables):
+        return None
+    lifted = [attrs.evolve(each, tensor=found.of(each.tensor)) for each in program.graph.lifted]
+    tensors = [each.tensor for each in lifted]
+    if _memories(tensors) != _memories(program.lifted_tensors):
+        return None
+    graph = attrs.evolve(program.graph, lifted=tuple(lifted))
+    run = without_autocast(with_lifted(as_generated(program.run), tensors), program.modes)
+    return attrs.evolve(program, graph=graph, run=run, state=replaced(state, found))
+
+
+def _holds(program: Program, found: Replacement, variables: Sequence[Variable]) -> bool:
+    """Whether a program writes to an object that was exchanged, returns it, or was told which one it is."""
+    writes = [*program.writes, *(() if program.given is None else program.given.writes)]
+    written = [*(each.variable for each in writes), *program.variables, *variables]
+    if any(_owner(each) in found.changed for each in written):
+        return True
+    if program.given is not None and not found.changed.keys().isdisjoint(program.given.outside):
+        return True
+    if any(each.what == DATA for each in program.questions):  # which read the very tensors
+        return True
+    constants = [*program.graph.outputs, *(leaf for each in writes for leaf in each.leaves)]
+    constants += [each.about.get() for each in program.questions if each.what == "is"]
+    return found.touches(constants)
+
+
+def _owner(variable: Any) -> Any:
+    while isinstance(variable, Inner):
+        variable = variable.variable
+    return variable.where[0]
+
+
+def _memories(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """For each tensor, the first that lies in the same memory."""
+    first: dict[int, int] = {}
+    return [first.setdefault(each.untyped_storage()._cdata, i) for i, each in enumerate(tensors)]
