@@ -41,7 +41,8 @@ class State:
         self.containers = list(containers)
         self.begun = list(begun)
         self._known: set[tuple[int, Any]] | None = None
-        tensors = (each.value for each in self.places if isinstance(each.value, torch.Tensor))
+        kept = {id(each.value): each.value for each in self.places}
+        tensors = (each for each in kept.values() if isinstance(each, torch.Tensor))
         filled = (each.items for each in self.containers if each.items)
         items = (item for each in filled for item in each if isinstance(item, torch.Tensor))
         self._metadata = Metadata(list({id(each): each for each in (*tensors, *items)}.values()))
