@@ -7,8 +7,9 @@ Every size of every input is symbolic in both, parameters are static in both, no
 - *ops alone*: the traced ATen ops one by one, the same list for both, on symbolic inputs made before; sizes among the
   arguments are made before, too.
 
-Figures are CPU time.  Each round starts in a fresh environment, in turn between the two; the median is over rounds after the first, so caches
-that outlive an environment (SymPy's, FakeTensor's, our terms) are warm.  A figure per op divides by eager's ATen ops.
+Figures are CPU time.  Each round starts in a fresh environment, in turn between the two; the median is over rounds
+after the first, so caches that outlive an environment (SymPy's, FakeTensor's, our terms, compiled source) are warm.
+A figure per op divides by eager's ATen ops.
 """
 
 from __future__ import annotations
