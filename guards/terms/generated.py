@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import linecache
 import weakref
-from types import FunctionType
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any
 
 _serial = itertools.count()
@@ -25,9 +26,21 @@ def generated_function(source: str, name: str, label: str, namespace: dict[str, 
     (8, '<example ...>')
     """
     filename = f"<{label} {next(_serial)}>"
-    exec(compile(source, filename, "exec"), namespace)
+    exec(_in_file(_compiled(source), filename), namespace)
     function = namespace[name]
     assert isinstance(function, FunctionType)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
     return function
+
+
+@lru_cache(maxsize=16)
+def _compiled(source: str) -> CodeType:
+    """The code of a source, which layers and instances of one class have in common."""
+    return compile(source, "<generated>", "exec")
+
+
+def _in_file(code: CodeType, filename: str) -> CodeType:
+    """The same code as that of another file."""
+    inner = tuple([_in_file(each, filename) if isinstance(each, CodeType) else each for each in code.co_consts])
+    return code.replace(co_filename=filename, co_consts=inner)

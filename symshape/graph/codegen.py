@@ -19,7 +19,16 @@ from symshape.calls.floats import number_in
 from symshape.errors import assertion_error_of
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Assertion, Binding, Node, Value, map_argument, values_in, written_values
+from symshape.graph.steps import (
+    Assertion,
+    Binding,
+    Node,
+    Value,
+    map_argument,
+    values_in,
+    writes_nothing,
+    written_values,
+)
 
 Run = Callable[[Sequence[Any], Sequence[int]], list[Any]]
 """``run(leaves, values)``: the flat outputs for the call's leaves and the call's integers."""
@@ -100,6 +109,7 @@ class _Writer:
 
     def __init__(self, graph: Graph, positions: Mapping[str, int], boxed: bool = False) -> None:
         self.graph = graph
+        self._nodes = graph.nodes
         self.boxed = boxed
         self.positions = positions
         self.namespace: dict[str, Any] = {"math": math, "failed": _failed, "clone": _aten.clone.default, "_once": once}
@@ -125,7 +135,7 @@ class _Writer:
                 self.lines.append("del " + ", ".join(dead))
         result = ", ".join(self._argument(output) for output in self.graph.outputs)
         self.lines.append(f"return [{result}]")
-        if not any(node.grad is not None or node.inference is not None for node in self.graph.nodes):
+        if not any(node.grad is not None or node.inference is not None for node in self._nodes):
             return "def run(leaves, values):\n" + "\n".join(f"    {line}" for line in self.lines) + "\n"
         self.namespace.update(set_grad=torch._C._set_grad_enabled, is_grad=torch.is_grad_enabled)
         self.namespace.update(inference=torch._C._InferenceMode)
@@ -142,12 +152,15 @@ class _Writer:
         last: dict[Value, int] = {}
         for position, step in enumerate(self.graph.steps):
             if isinstance(step, Node):
-                for value in (*step.reads, *step.outputs):
-                    if value is not None and value not in kept:
-                        last[value] = position
+                for value in step.reads:
+                    last[value] = position
+                for output in step.outputs:
+                    if output is not None:
+                        last[output] = position
         found: dict[int, list[str]] = {}
         for value, position in last.items():
-            found.setdefault(position, []).append(value.name)
+            if value not in kept:
+                found.setdefault(position, []).append(f"v{value.index}")
         return found
 
     def _prologue(self) -> None:
@@ -155,7 +168,8 @@ class _Writer:
             self.lines.append(f"{each.value.name} = leaves[{each.position}]")
         if self.boxed:
             self.lines.append("leaves.clear()")
-        written = {id(value.storage) for node in self.graph.nodes for value in written_values(node)}
+        writing = [node for node in self._nodes if not writes_nothing(node)]
+        written = {id(value.storage) for node in writing for value in written_values(node)}
         returned = {id(value.storage) for value in values_in(self.graph.outputs)}
         if self.graph.lifted:  # one statement: Python's compiler takes its time over each
             self.lines.append(f"{', '.join(each.value.name for each in self.graph.lifted)}, = lifted")
@@ -167,7 +181,8 @@ class _Writer:
         used: set[Term] = set()
         for step in self.graph.steps:
             if isinstance(step, Node):
-                numbers.update(step.numbers)
+                if step.numbers:
+                    numbers.update(step.numbers)
             else:
                 numbers.add(step.guard.term)
                 used.update(step.message.symbols())
@@ -203,10 +218,13 @@ class _Writer:
         return self._computed.name(term)
 
     def _argument(self, arg: Any) -> str:
-        if type(arg) is Value:
-            return arg.name
-        if type(arg) is Term:
+        kind = type(arg)
+        if kind is Value:
+            return f"v{arg.index}"
+        if kind is Term:
             return self._term(arg)
+        if kind is int or arg is None:
+            return repr(arg)
         if type(arg) is FloatTerm:
             names = {symbol.name: self._symbol(symbol.name) for symbol in arg.symbols()}
             names |= {name: self._symbol(name) for name in arg.unbacked()}
@@ -220,9 +238,11 @@ class _Writer:
         return self._object(arg, "c")
 
     def _node(self, node: Node) -> None:
-        self._modes(node)
+        if (node.grad, node.inference) != self._modes_now:
+            self._modes(node)
         arguments = [self._argument(arg) for arg in node.args]
-        arguments += [f"{name}={self._argument(arg)}" for name, arg in node.kwargs.items()]
+        if node.kwargs:
+            arguments += [f"{name}={self._argument(arg)}" for name, arg in node.kwargs.items()]
         call = f"{self._object(self._binding(node), 'op')}({', '.join(arguments)})"
         if node.untracked:
             call = f"{arguments[0]}.data"

@@ -17,7 +17,7 @@ import attrs
 import torch
 
 from symshape.errors import DataDependentError
-from symshape.graph.steps import Node, Step, Value, values_in, written_values
+from symshape.graph.steps import Node, Step, Value, values_in, writes_nothing, written_values
 from symshape.user_code import Location, at
 
 _aten = torch.ops.aten
@@ -55,7 +55,7 @@ def settle(copies: Sequence[Copied], steps: list[Step], outputs: Any, looked_at:
     shown = {id(value.storage) for value in results}
     written: dict[int, int] = {}  # by storage, the last step that writes to it
     for position, step in enumerate(steps):
-        if isinstance(step, Node) and step.op._schema.is_mutable:
+        if isinstance(step, Node) and not writes_nothing(step):
             written.update((id(value.storage), position) for value in written_values(step))
     seen, returned = _laying_out(looked_at, steps), _laying_out(results, steps)
     for each in copies:

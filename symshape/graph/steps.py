@@ -118,7 +118,7 @@ class Node:
         _sort_out(self.args, reads, numbers)
         if self.kwargs:
             _sort_out(self.kwargs.values(), reads, numbers)
-        self.reads, self.numbers = tuple(reads), tuple(numbers)
+        self.reads, self.numbers = tuple(reads), tuple(numbers) if numbers else ()
 
     @property
     def origin(self) -> Origin:
@@ -162,18 +162,41 @@ BATCH_NORM = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "at
 """Ops that write to running statistics, which their schemas hide."""
 
 
+@attrs.frozen(eq=False)
+class _Writes:
+    """What an op writes to: the positions and names of arguments; whether running statistics besides."""
+
+    op: Any  # kept alive: it is known by its id (hashing an overload runs Python code)
+    arguments: tuple[tuple[int, str], ...]
+    of_batch_norm: bool
+
+
+_writes: dict[int, _Writes] = {}
+
+
+def _writes_of(op: Any) -> _Writes:
+    schema = op._schema
+    arguments = enumerate(schema.arguments) if schema.is_mutable else ()
+    written = tuple((i, each.name) for i, each in arguments if each.alias_info and each.alias_info.is_write)
+    found = _Writes(op, written, schema.name in BATCH_NORM)
+    if type(op) is OpOverload:  # others die with their programs
+        _writes[id(op)] = found
+    return found
+
+
+def writes_nothing(node: Node) -> bool:
+    """Whether a node writes to no value, whatever its arguments are."""
+    found = _writes.get(id(node.op)) or _writes_of(node.op)
+    return not found.arguments and not found.of_batch_norm
+
+
 def written_values(node: Node) -> Iterator[Value]:
     """The values that a node writes to, by its schema (and batch norm's running statistics)."""
-    schema = node.op._schema
-    if schema.name in BATCH_NORM and node.args[5] is not False:  # not False: training
+    writes = _writes.get(id(node.op)) or _writes_of(node.op)
+    if writes.of_batch_norm and node.args[5] is not False:  # not False: training
         yield from (value for value in node.args[3:5] if isinstance(value, Value))
-    if not schema.is_mutable:
-        return
-    for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        arg = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
-        yield from values_in(arg)
+    for position, name in writes.arguments:
+        yield from values_in(node.args[position] if position < len(node.args) else node.kwargs.get(name))
 
 
 def _sort_out(args: Iterable[Any], values: list[Value], numbers: list[Term | FloatTerm]) -> None:
@@ -184,6 +207,8 @@ def _sort_out(args: Iterable[Any], values: list[Value], numbers: list[Term | Flo
             values.append(arg)
         elif kind is Term or kind is FloatTerm:
             numbers.append(arg)
+        elif kind is int or kind is float or kind is bool or arg is None:
+            continue
         elif kind is tuple or kind is list or isinstance(arg, (tuple, list)):
             _sort_out(arg, values, numbers)
 

@@ -42,4 +42,5 @@ class Holding:
 
     def made(self, value: Value) -> None:
         """A value was made: what dies from now on died after it."""
-        self._last_made[0] = max(self._last_made[0], value.index)
+        if value.index > self._last_made[0]:
+            self._last_made[0] = value.index

@@ -7,8 +7,9 @@ Every size of every input is symbolic in both, parameters are static in both, no
 - *ops alone*: the traced ATen ops one by one, the same list for both, on symbolic inputs made before; sizes among the
   arguments are made before, too.
 
-Each round starts in a fresh environment, in turn between the two; the median is over rounds after the first, so caches
-that outlive an environment (SymPy's, FakeTensor's, our terms) are warm.  A figure per op divides by eager's ATen ops.
+Figures are CPU time.  Each round starts in a fresh environment, in turn between the two; the median is over rounds
+after the first, so caches that outlive an environment (SymPy's, FakeTensor's, our terms, compiled source) are warm.
+A figure per op divides by eager's ATen ops.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import gc
 import statistics
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ from tests.bench.report import Report, bench_parser
 from tests.models import MODELS, Arguments, Model
 
 Round = Callable[[], float]
-"""One measurement in a fresh environment: seconds."""
+"""One measurement in a fresh environment: seconds of CPU time."""
 
 
 class _Counter(TorchDispatchMode):
@@ -81,9 +82,9 @@ def their_trace(model: torch.nn.Module, call: Arguments) -> Round:
         fakes = {name: fake(mode, tensor, True) for name, tensor in call.items()}
         state = {name: fake(mode, each, False) for name, each in (*model.named_parameters(), *model.named_buffers())}
         with torch.no_grad(), mode, compiling():
-            start = perf_counter()
+            start = process_time()
             torch.func.functional_call(model, state, kwargs=fakes)
-            return perf_counter() - start
+            return process_time() - start
 
     return measure
 
@@ -93,9 +94,9 @@ def our_trace(model: torch.nn.Module, call: Arguments) -> Round:
 
     def measure() -> float:
         with torch.no_grad():
-            start = perf_counter()
+            start = process_time()
             symshape.trace(model, **call)
-            return perf_counter() - start
+            return process_time() - start
 
     return measure
 
@@ -156,9 +157,9 @@ def seconds_of(prepared: Sequence[tuple[Node, tuple[Any, ...], dict[str, Any]]],
     seconds = 0.0
     for node, args, kwargs in prepared:
         args, kwargs = filled(args, kwargs, values)
-        start = perf_counter()
+        start = process_time()
         result = node.op(*args, **kwargs)
-        seconds += perf_counter() - start
+        seconds += process_time() - start
         bind(node, result, values)
     return seconds
 

@@ -41,7 +41,7 @@ def is_of_data(number: Any) -> bool:
 def _attribute(number: Any, name: str) -> Any:
     """An attribute that torch's class lacks: that of the number, which a guard fixes."""
     kind = _PLAIN[type(number)]
-    if not is_ours(number) or not hasattr(kind, name):
+    if not hasattr(kind, name) or not is_ours(number):  # C++ asks each number for what no number has
         raise AttributeError(f"{type(number).__name__!r} object has no attribute {name!r}")
     if name in ("real", "numerator") and kind is int:
         return number

@@ -11,7 +11,7 @@ that read no data, wrote to nothing, left no assertion and made no symbol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from meta_fns import TensorSpec
 from meta_fns.core import registry
 from symshape.calls.arguments import TENSOR_TYPES
 from symshape.graph.reshape_copies import Copied
-from symshape.graph.steps import Lifted, Node, Value, written_values
+from symshape.graph.steps import Lifted, Node, Value, writes_nothing, written_values
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 from symshape.user_code import user_location
@@ -268,7 +268,7 @@ class Repeats:
         start = len(trace.steps)
         for node in known.nodes:
             args = values.filled(node.args)
-            kwargs = {name: values.of(arg) for name, arg in node.kwargs.items()} if node.kwargs else {}
+            kwargs = dict(zip(node.kwargs, values.filled(node.kwargs.values()), strict=True)) if node.kwargs else {}
             values.made += [each for each in trace.written_again(node, args, kwargs, location) if each is not None]
         results: list[Any] = []
         shown: dict[int, SymbolicTensor] = {}
@@ -311,16 +311,16 @@ class _Values:
         operand = self._operands[slot]
         return operand._value if type(operand) is SymbolicTensor else self._lifting.lift(operand).value
 
-    def filled(self, args: Sequence[Any]) -> tuple[Any, ...]:
+    def filled(self, args: Iterable[Any]) -> tuple[Any, ...]:
         """Arguments with values in place of slots."""
-        return tuple([self.of(arg) for arg in args])
-
-    def of(self, arg: Any) -> Any:
-        """An argument with values in place of slots."""
-        kind = type(arg)
-        if kind is _Slot:
-            return self.value(arg.number)
-        return self.filled(arg) if kind is tuple else arg
+        found: list[Any] = []
+        for arg in args:
+            kind = type(arg)
+            if kind is _Slot:
+                found.append(self.value(arg.number))
+            else:
+                found.append(self.filled(arg) if kind is tuple else arg)
+        return tuple(found)
 
 
 def _is_simple(node: Node) -> bool:
@@ -332,7 +332,7 @@ def _is_simple(node: Node) -> bool:
     if rule is None or rule.data_dependent:
         return False
     plain = node.grad is None and node.inference is None and not node.untracked and node.leaves is None
-    return plain and not node.bindings and next(written_values(node), None) is None
+    return plain and not node.bindings and (writes_nothing(node) or next(written_values(node), None) is None)
 
 
 def _with_slots(arg: Any, slots: Mapping[Value, int]) -> Any:

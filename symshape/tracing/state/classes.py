@@ -48,7 +48,9 @@ def class_entry(recorder: Recorder, home: type, key: str, name: str) -> None:
 
 def touch_member(recorder: Recorder, found: Any, name: str) -> None:
     """A method, property or other descriptor of a class."""
-    if isinstance(found, (staticmethod, classmethod)):
+    if type(found) is types.FunctionType:
+        recorder.touch(found, name)
+    elif isinstance(found, (staticmethod, classmethod)):
         recorder.touch(found.__func__, name)
     elif isinstance(found, property):
         for each in (found.fget, found.fset):
@@ -77,8 +79,8 @@ def special_methods(recorder: Recorder, kind: type) -> None:
 def class_as_it_is(recorder: Recorder, home: type, everything: bool) -> None:
     """The functions of a class stay (``everything``, or those that Python calls by itself), and none is added."""
     before = recorder.class_namespace(home)
+    functions = lookups.FUNCTIONS if everything else types.FunctionType
     for key, value in before.before.items():
-        special = key.startswith("__") and key.endswith("__")
-        if isinstance(value, types.FunctionType if not everything else lookups.FUNCTIONS) and (special or everything):
+        if (everything or (key.startswith("__") and key.endswith("__"))) and isinstance(value, functions):
             recorder.place(Cell(recorder.class_namespace(home).owner, key, value, f"{home.__qualname__}.{key}"))
     recorder.place(Keys(before.owner, tuple(before.before), f"the names in {home.__qualname__}"))

@@ -111,7 +111,7 @@ def _load_attr(owner: Any, name: str) -> Any:
     active = _active
     if active is None or active.busy or active.thread != threading.get_ident():
         return getattr(owner, name)
-    if (id(owner), name) not in active.told:
+    if type(owner) not in loads.QUIET and (id(owner), name) not in active.told:
         active.busy, active.asker = True, sys._getframe(1).f_code.co_filename
         try:
             loads.load_attr(active, owner, name)
@@ -143,6 +143,9 @@ def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
 
 
 def _read(owner: Any, name: str) -> None:
+    active = _active
+    if active is None or (id(owner), name) in active.told:
+        return
     tell(loads.load_attr, owner, name)
 
 

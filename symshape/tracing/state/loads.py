@@ -51,25 +51,15 @@ _WALKS = frozenset(
 _STATE_OF_A_GENERATOR = frozenset({"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"})
 _SET_OF_FUNCTIONS = frozenset(trusted.words("__name__ __qualname__ __module__ __doc__ __annotations__"))
 """What functions say of themselves, and can be told anew."""
-_QUIET = frozenset(
-    {
-        torch.SymInt,
-        torch.SymFloat,
-        torch.SymBool,
-        str,
-        int,
-        float,
-        bool,
-        list,
-        dict,
-        tuple,
-        set,
-        torch.Size,
-        type(None),
-        bytes,
-        slice,
-    }
+QUIET: frozenset[type] = frozenset(
+    (
+        *(torch.SymInt, torch.SymFloat, torch.SymBool, torch.Size, type(None)),
+        *(str, int, float, bool, list, dict, tuple, set, bytes, slice),
+    )
 )
+"""Classes of whose objects no attribute tells anything."""
+_TOLD_EACH_TIME = frozenset(map(id, (sys, warnings, decimal)))
+"""Modules of which a load tells something whenever it is repeated: by whom it is made, or what holds by then."""
 
 
 def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builtins: dict[str, Any]) -> None:
@@ -111,7 +101,7 @@ def load_module(recorder: Recorder, module: Any, name: str) -> None:
 def load_attr(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute is about to be read."""
     kind = type(owner)
-    if kind in _QUIET:
+    if kind in QUIET:
         return
     reader = _readers.get(kind)
     if reader is None:
@@ -200,6 +190,8 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
         before.before[key] = attributes[key]  # operators are found when they are first asked for, and kept
     if key in attributes:
         recorder.entry(attributes, key, name, before)
+        if recorder.alone and (id(attributes), key) in recorder.seen and id(owner) not in _TOLD_EACH_TIME:
+            recorder.told[id(owner), key] = owner
     elif type(owner) is not types.ModuleType:  # torch.backends and its like: flags behind descriptors
         of_flags(recorder, owner, key)
     else:
@@ -232,11 +224,15 @@ def of_class(recorder: Recorder, owner: type, key: str) -> None:
 def of_super(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute found after a class in the order of a method's look-up."""
     start, kind = owner.__thisclass__, owner.__self_class__
+    if (id(start), id(kind), key) in recorder.supers:
+        return
     order = kind.__mro__
     for each in order[order.index(start) + 1 :]:
         if key in each.__dict__:
             if each is torch.nn.Module:
                 stores.by_module_method(recorder, owner.__self__, key)
+            else:
+                recorder.supers[id(start), id(kind), key] = start, kind
             class_entry(recorder, each, key, f"{each.__qualname__}.{key}")
             return
 
@@ -259,43 +255,53 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
 def of_object(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of an object of a class of Python's."""
     kind = type(owner)
-    logs = key in trusted.LOGGING and issubclass(kind, (logging.Logger, logging.LoggerAdapter))
-    if logs:
-        recorder.tells("logs, or asks what is logged")
     member = recorder.members.get((id(kind), key)) or _member(recorder, kind, key)
-    if id(owner) not in recorder.known:  # made while tracing: what it holds was loaded, or made, as well
+    if member.logs:
+        recorder.tells("logs, or asks what is logged")
+    itself = id(owner)
+    if itself not in recorder.known:  # made while tracing: what it holds was loaded, or made, as well
         return
-    name = recorder.names.get(id(owner), kind.__name__)
+    name = recorder.names.get(itself, kind.__name__)
     full = f"{name}.{key}" if name else key
     if member.is_slot:
         read_slot(recorder, owner, key, full)
         return
-    if isinstance(member.found, functools.cached_property):
+    if member.is_cached:
         stores.attribute(recorder, owner, key)
     attributes = lookups.attributes_of(owner)
     if attributes is None or (member.first and key != "__dict__"):
         return
     if key == "__dict__":
         recorder.touch(attributes, name, True)
+        if recorder.alone:
+            recorder.told[itself, key] = owner
         return
     before = recorder.namespaces.get(id(attributes))
     if before is None:
         before = recorder.namespace(name, attributes, not trusted.is_machinery(kind.__module__))
     if key in attributes:
         recorder.entry(attributes, key, full, before)
-    elif isinstance(owner, torch.nn.Module):
+    elif member.of_module:
         if not _of_module(recorder, owner, key, member.found, name, before):
             return
     else:
         recorder.absent(name or kind.__name__, attributes, key, before)
-    if recorder.alone and not logs and (id(attributes), key) in recorder.seen:
-        recorder.told[id(owner), key] = owner
+    if recorder.alone and not member.logs and (id(attributes), key) in recorder.seen:
+        recorder.told[itself, key] = owner
 
 
 def _member(recorder: Recorder, kind: type, key: str) -> Member:
     found = look_up(recorder, kind, key, kind.__qualname__)
     first = found is not MISSING and hasattr(type(found), "__set__")
-    member = Member(kind, found, first, first and isinstance(found, types.MemberDescriptorType))
+    member = Member(
+        kind,
+        found,
+        first,
+        first and isinstance(found, types.MemberDescriptorType),
+        isinstance(found, functools.cached_property),
+        issubclass(kind, torch.nn.Module),
+        key in trusted.LOGGING and issubclass(kind, (logging.Logger, logging.LoggerAdapter)),
+    )
     recorder.members[id(kind), key] = member
     return member
 

@@ -78,7 +78,7 @@ def functions_of(kind: type, everything: bool, tell: Callable[[Any, str], None])
     """
     wanted = _USED.__contains__ if is_of_library(kind) else _is_special
     for key, value in list(kind.__dict__.items()):
-        if isinstance(value, FUNCTIONS) and (everything or wanted(key)):
+        if (everything or wanted(key)) and isinstance(value, FUNCTIONS):
             tell(value, f"{kind.__qualname__}.{key}")
 
 

@@ -23,7 +23,7 @@ import torch
 
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
-from symshape.tracing.state import flags
+from symshape.tracing.state import compiled, flags
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Container, Place, WeakAttribute, same
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -51,11 +51,14 @@ class Namespace:
         given: whether it is of an object among the arguments.
     """
 
-    __slots__ = ("before", "given", "kind", "name", "open", "own", "owner")
+    __slots__ = ("_untouched", "before", "given", "kind", "name", "open", "own", "owner")
 
     def __init__(self, name: str, owner: Any, own: bool, kind: type | None = None) -> None:
         self.name, self.owner, self.own, self.kind = name, owner, own, kind
+        self._untouched: Callable[[None], bool] | None = None
         if type(owner) is dict:
+            if compiled.VERSIONS is not None:  # first: what another thread writes meanwhile is seen
+                self._untouched = compiled.VERSIONS((owner,)).unchanged
             self.before = owner.copy()
         else:
             self.before = dict(dict.items(owner) if isinstance(owner, dict) else owner)  # past its own __getitem__
@@ -63,6 +66,8 @@ class Namespace:
 
     def unchanged(self) -> bool:
         """Whether the very same names, in their order, stand for the very same values."""
+        if self._untouched is not None and self._untouched(None):  # it was not written at all
+            return True
         owner, before = self.owner, self.before
         if len(owner) != len(before):
             return False
@@ -78,12 +83,18 @@ class Member:
         found: as it stands there; ``MISSING`` if nothing does.
         first: whether it is asked before the object's own attributes.
         is_slot: whether the object has a place for it, outside of its own attributes.
+        is_cached: whether it is a ``functools.cached_property``, which stores what it finds.
+        of_module: whether the class is of torch's modules.
+        logs: whether it logs, or tells what is logged.
     """
 
     kind: type
     found: Any
     first: bool
     is_slot: bool
+    is_cached: bool
+    of_module: bool
+    logs: bool
 
 
 class Recorder:
@@ -122,6 +133,8 @@ class Recorder:
         pinned: ids of tensors, modules, lists and dictionaries that were reached by a way which no place says.
         told: by id of an object and name: the objects of which that load tells nothing more when it is repeated.
         members: by id of a class and name: what objects of the class find in it.
+        supers: by ids of the class after which is looked and of the object's class, and name: these classes, where
+            that look-up tells nothing more when it is repeated.
         seen: the places noted, by the ids of their owners, which are kept alive.
         kinds: the classes of which special methods were noted.
         functions: by id of their code, the functions that may begin.
@@ -169,6 +182,7 @@ class Recorder:
         self.pinned: set[int] = set()
         self.told: dict[tuple[int, str], Any] = {}
         self.members: dict[tuple[int, str], Member] = {}
+        self.supers: dict[tuple[int, int, str], tuple[type, type]] = {}
         self.seen: dict[tuple[int, Any], Any] = {}
         self.kinds: set[int] = set()
         self.functions: dict[int, list[types.FunctionType]] = {}
@@ -209,11 +223,12 @@ class Recorder:
         """
         if not placed and isinstance(value, FOLLOWED):
             self.pinned.add(id(value))
-        if id(value) in self.known:
+        key = id(value)
+        if key in self.known:
             return
         handler = self._handler_for(type(value))
         if handler is not None:
-            self.known[id(value)] = value
+            self.known[key] = value
             handler(self, value, name)
 
     @contextmanager
@@ -273,17 +288,18 @@ class Recorder:
 
     def entry(self, owner: Any, key: Any, name: str, namespace: Namespace) -> None:
         """An entry of a dictionary was read; it is no place if the trace itself wrote there before it read."""
-        if (id(owner), key) in self.seen:
+        where = (id(owner), key)
+        if where in self.seen:
             if not self.alone:
                 self._still(owner, key, name)
             return
         value = owner.get(key, MISSING)
         if namespace.before.get(key, MISSING) is value:
-            self.seen[id(owner), key] = owner
+            self.seen[where] = owner
             if not is_symbolic(type(value)):
                 self.places.append(Cell(owner, key, value, name))
             if not self.alone:
-                self._read[id(owner), key] = value
+                self._read[where] = value
             if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
                 self.touch(value, name, True)
         else:
@@ -297,8 +313,8 @@ class Recorder:
 
     def absent(self, name: str, owner: Any, key: str, namespace: Namespace) -> None:
         """A name was looked for in a dictionary and was not there."""
-        if key not in namespace.before and (id(owner), key) not in self.seen:
-            self.seen[id(owner), key] = owner
+        if key not in namespace.before and (where := (id(owner), key)) not in self.seen:
+            self.seen[where] = owner
             self.places.append(Cell(owner, key, MISSING, f"{name}.{key}" if name else key))
 
     def enter(self, code: types.CodeType) -> None:

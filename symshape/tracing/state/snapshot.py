@@ -55,7 +55,8 @@ class State:
         self._quick_tensors: Callable[[], bool] = bool
 
     def _tensors(self) -> list[torch.Tensor]:
-        tensors = (each.value for each in self.places if isinstance(each.value, torch.Tensor))
+        kept = {id(each.value): each.value for each in self.places}
+        tensors = (each for each in kept.values() if isinstance(each, torch.Tensor))
         filled = (each.items for each in self.containers if each.items)
         items = (item for each in filled for item in each if isinstance(item, torch.Tensor))
         return list({id(each): each for each in (*tensors, *items)}.values())

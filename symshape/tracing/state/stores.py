@@ -49,6 +49,7 @@ def forget(recorder: Recorder) -> None:
     """A class, or what nobody tells of, is about to be written: every load is looked at again."""
     recorder.told.clear()
     recorder.members.clear()
+    recorder.supers.clear()
 
 
 def entry(recorder: Recorder, namespace: dict[str, Any], key: str) -> None:

@@ -98,8 +98,11 @@ BUILTINS = frozenset(vars(builtins))
 
 def hides(function: Any) -> str:
     """What a function of Python's reads that changes by itself; nothing if empty."""
-    module = getattr(function, "__module__", None) or ""
-    name = getattr(function, "__name__", "")
+    return _hides(getattr(function, "__module__", None) or "", getattr(function, "__name__", ""))
+
+
+@functools.lru_cache(maxsize=4096)
+def _hides(module: str, name: str) -> str:
     if name in _OF_THE_SYSTEM_BUT_STAYING or module == "posixpath":
         return ""
     if module.partition(".")[0] in _CHANGING or f"{module}.{name}" in _CHANGING_NAMES:

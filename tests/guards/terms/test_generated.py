@@ -6,6 +6,7 @@ import gc
 import inspect
 import linecache
 import traceback
+from types import CodeType
 
 import pytest
 
@@ -54,3 +55,14 @@ def test_nothing_is_left_of_source_that_does_not_run() -> None:
     with pytest.raises(KeyError):
         generated_function("x = 1\n", "f", "test", {})
     assert not {name for name in set(linecache.cache) - before if name.startswith("<test")}
+
+
+def test_the_same_source_is_compiled_once_and_runs_in_each_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "def scaled(values):\n    return [factor * each for each in values]\n"
+    one = generated_function(source, "scaled", "test", {"factor": 2})
+    monkeypatch.setattr("builtins.compile", None)  # which is not asked again
+    other = generated_function(source, "scaled", "test", {"factor": 3})
+    assert (one((1, 2)), other((1, 2))) == ([2, 4], [3, 6])
+    inner = [each for each in other.__code__.co_consts if isinstance(each, CodeType)]
+    assert [each.co_filename for each in inner] == [other.__code__.co_filename]
+    assert other.__code__.co_filename != one.__code__.co_filename

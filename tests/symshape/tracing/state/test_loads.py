@@ -17,6 +17,7 @@ from torch import nn
 
 import symshape
 from symshape import UnsupportedError
+from symshape.tracing.state import loads
 from tests.symshape.tracing.state.recorded import names, recorded, seen
 
 NUMBER: Any = 3
@@ -253,3 +254,56 @@ def _memo() -> int:
 def test_what_is_refused_by_name(fn: Any, match: str) -> None:
     with pytest.raises(UnsupportedError, match=match):
         recorded(fn)
+
+
+def test_a_look_up_after_a_class_is_told_once_until_a_class_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Base:
+        def scale(self) -> int:
+            return 2
+
+    class Child(Base):
+        def scale(self) -> int:
+            return super().scale() + 1
+
+    child, plain, told = Child(), Base.scale, []
+    entry = loads.class_entry
+    monkeypatch.setattr(loads, "class_entry", lambda *args: told.append(args[2]) or entry(*args))
+
+    def often(x: torch.Tensor) -> torch.Tensor:
+        return x * (child.scale() + child.scale() + child.scale())
+
+    compiled = symshape.compile(often)
+    assert torch.equal(compiled(torch.ones(3)), 9 * torch.ones(3))
+    assert told.count("scale") == 1
+    monkeypatch.setattr(Base, "scale", lambda self: 10)
+    assert torch.equal(compiled(torch.ones(3)), 33 * torch.ones(3))  # what was told once is still compared
+
+    def between(x: torch.Tensor) -> torch.Tensor:
+        first = child.scale()
+        Base.scale = lambda self: 5  # type: ignore[method-assign]
+        second = child.scale()
+        Base.scale = plain  # type: ignore[method-assign]
+        return x * first * second
+
+    monkeypatch.setattr(Base, "scale", plain)
+    for _ in range(2):
+        assert torch.equal(symshape.compile(between)(torch.ones(3)), between(torch.ones(3)))
+
+
+def test_names_of_a_module_that_the_program_writes_between_two_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = types.ModuleType("settings")
+    settings.factor = 2  # type: ignore[attr-defined]
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        first = settings.factor + settings.factor
+        settings.factor = 7  # type: ignore[attr-defined]
+        second = settings.factor
+        settings.factor = 2  # type: ignore[attr-defined]
+        return x * first * second
+
+    compiled = symshape.compile(fn)
+    for value in (2, 3):
+        settings.factor = value  # type: ignore[attr-defined]
+        wanted = fn(torch.ones(3))
+        settings.factor = value  # type: ignore[attr-defined]
+        assert torch.equal(compiled(torch.ones(3)), wanted)
