@@ -80,14 +80,14 @@ def _features(rng: random.Random, i: str) -> list[Feature]:
         Feature(
             "number in a tensor",
             {"v": n(MAY), "w": n(MAY)},
-            f"B{i} = torch.tensor(<v>)",
-            used=f"if B{i}.item() > <w>:\n    y = y * 2\nelse:\n    y = y - 1",
+            f"NUMBER{i} = torch.tensor(<v>)",
+            used=f"if NUMBER{i}.item() > <w>:\n    y = y * 2\nelse:\n    y = y - 1",
         ),
         Feature(
             "number in a buffer",
             {"v": n(), "w": n(MAY)},
-            made=f"self.register_buffer('b{i}', torch.tensor(<v>))",
-            used=f"rate{i} = (self.b{i} * <w>).abs().item()\ny = y * rate{i} if rate{i} > 1.0 else y + rate{i}",
+            made=f"self.register_buffer('number{i}', torch.tensor(<v>))",
+            used=f"rate{i} = (self.number{i} * <w>).abs().item()\ny = y * rate{i} if rate{i} > 1.0 else y + rate{i}",
         ),
         Feature("property", {"v": n()}, over=f"@property\ndef p{i}(self):\n    return <v>", used=f"y = y + self.p{i}"),
         Feature(
