@@ -88,7 +88,7 @@ class Compiled(Reports):
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
         self._rebinding = Rebinding(self._cache, self._layout, self._entry)
-        self._lock = threading.RLock()
+        self._lock, self._check = threading.RLock(), check_call
         self._capture: Capture = capture
         self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
         self._times: deque[float] = deque(maxlen=512)
@@ -264,7 +264,7 @@ class Compiled(Reports):
             found = self._cache.find(self._with_answers(structure, full.leaves), values)
             if found is not None:  # another thread was first
                 return found
-            check_call(self.fn, args, kwargs)
+            self._check(self.fn, args, kwargs)
             wanted, history = self._changing.policies(full, values)
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
             with self._layout.traced(full, self._cache.clock):

@@ -15,6 +15,7 @@ from symshape.dims import Dim, Policy
 from symshape.errors import InputError, UnsupportedError
 from symshape.frontends.compiled import Compiled, NotServed
 from symshape.frontends.stats import Stats
+from symshape.frontends.trace import check_call
 from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.runtime.cache import Entry
@@ -46,6 +47,7 @@ class Storing(Compiled):
         if self._options.on_miss == "error":
             self._keeper.certificates()
         self._capture = self._find_or_trace
+        self._check = lambda *_: None  # a stored program is for calls that are right
         self._loaded = 0
 
     def _find_or_trace(
@@ -55,6 +57,7 @@ class Storing(Compiled):
         if variables:  # places that programs write are among the leaves
             reason = f"a program that reads what changes from call to call ({variables[0].name})"
             events.emit(events.NotStored(name_of(self.fn), reason))
+            check_call(fn, *call.nest(call.leaves)[:2])
             return capture(fn, call, wanted, options, *others, variables=variables)
         values = values_of(call.leaves, call.keys)
         ranks, self._ranks = self._ranks, None
@@ -74,6 +77,7 @@ class Storing(Compiled):
     ) -> Program:
         if self._dynamic is None:
             wanted = {**dict.fromkeys(changing, Policy.AUTO), **wanted}
+        check_call(fn, *call.nest(call.leaves)[:2])
         program = capture(fn, call, wanted, self._options, *others)
         self._keeper.keep(program, call)
         return program

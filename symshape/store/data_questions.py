@@ -5,7 +5,7 @@ A question has a small graph that computes the two sides of each comparison from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import torch
@@ -106,7 +106,7 @@ def _check(graph: Graph, dtypes: Sequence[Any], relations: int) -> None:
     _check_known(graph.outputs, known)
 
 
-def _check_known(numbers: Sequence[Any], known: Collection[str]) -> None:
+def _check_known(numbers: Sequence[Any], known: Set[str]) -> None:
     for each in numbers:
         if isinstance(each, FloatTerm):
             if each.symbols() or not each.unbacked() <= known:

@@ -353,7 +353,7 @@ class Keeper:
         stored, for_calls = self._known(address, digest)
         if for_calls != structure or stored.header["address"] != address:
             return None
-        if _text(stored.header["environment"]) != _text(dict(surroundings)):
+        if stored.header["environment"] != surroundings:
             return None
         ahead = self._ahead.get(digest)
         return Read(stored) if ahead is None else ahead[0]

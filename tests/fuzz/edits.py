@@ -77,6 +77,18 @@ def _features(rng: random.Random, i: str) -> list[Feature]:
             over=f"def m{i}(self, y):\n<d>    return y - <v>",
             used=f"y = self.m{i}(y)",
         ),
+        Feature(
+            "number in a tensor",
+            {"v": n(MAY), "w": n(MAY)},
+            f"NUMBER{i} = torch.tensor(<v>)",
+            used=f"if NUMBER{i}.item() > <w>:\n    y = y * 2\nelse:\n    y = y - 1",
+        ),
+        Feature(
+            "number in a buffer",
+            {"v": n(), "w": n(MAY)},
+            made=f"self.register_buffer('number{i}', torch.tensor(<v>))",
+            used=f"rate{i} = (self.number{i} * <w>).abs().item()\ny = y * rate{i} if rate{i} > 1.0 else y + rate{i}",
+        ),
         Feature("property", {"v": n()}, over=f"@property\ndef p{i}(self):\n    return <v>", used=f"y = y + self.p{i}"),
         Feature(
             "static method",
