@@ -7,7 +7,8 @@ process may use so many bytes and no more, and the largest batch that runs is lo
 *prediction*: bytes of the formula, allocations rounded up to 512 bytes, plus what libraries keep once they are warm.
 *live*: bytes of the tensors that ops made, rounded alike, by a dispatch mode; not what kernels allocate.  *requested*,
 *allocated*: what the allocator was asked for, and what it handed out.
-*largest*: ``peak_memory().largest`` for the budget less what libraries keep and 1% for the pages of the allocator.
+*largest*: ``peak_memory().largest`` for the budget less what libraries keep and 2.5% for the pages of the allocator and
+what kernels take for themselves, which a trace does not see (a convolution's backward of a ViT: 6% of its peak).
 A trial runs what was traced: the paths that transformers takes when it is compiled, and on a device without the masks
 that a trace leaves out there (true everywhere, or causal).  The last column is what fits on the paths of eager, where
 transformers makes other masks, and does not repeat the heads of keys.
@@ -33,8 +34,8 @@ from symshape.tracing.traced_modes import compiling
 from tests.bench.report import NotHere, Report, Table, bench_parser
 
 ALIGNMENT = 512
-PAGES = 0.01
-"""The part of a budget that is left to the allocator's pages."""
+ROOM = 0.025
+"""The part of a budget that is left to the allocator's pages, and to what kernels take for themselves."""
 
 Call = dict[str, torch.Tensor]
 
@@ -275,7 +276,7 @@ def _measure(job: Job, report: Report, memory: Table, fitting: Table) -> None:
     report.goal(f"{job.name}, {kind}: worst ratio of memory", worst, at_most=1.1 if job.training else 1.05)
     budget = sizes.budget
     others = {name: size for name, size in _sizes(traced, 1, sizes).items() if name != "batch"}
-    guess = peak.largest("batch", bytes=int(budget * (1 - PAGES)) - kept, **others)
+    guess = peak.largest("batch", bytes=int(budget * (1 - ROOM)) - kept, **others)
     total = torch.cuda.get_device_properties(0).total_memory if on_gpu else budget
     with _limited(budget / total, job.device):
         compiled = _found(job, guess, budget, lambda: as_traced(job.device))
