@@ -77,9 +77,9 @@ class Options:
         verify: the fraction of calls (0 to 1) for which eager runs too and is compared; a difference raises
             :class:`symshape.VerificationError`. 0.01 costs about two eager calls in a hundred.
         kernels: whose kernels padded programs run.  ``"eager"``: eager's.  ``"inductor"``: Inductor compiles a program
-            with symbolic capacities, and again where what it assumed does not hold (six times at most), in a thread
-            beside the calls, which run eager's kernels until it is done (``warm_up`` waits); each bucket runs what is
-            faster there, timed.  ``"auto"``: the same, once there were 256 calls.
+            with symbolic capacities at the first call, which waits, and again where what it assumed does not hold (nine
+            times at most); each bucket runs what is faster there, timed.
+            ``"auto"``: the same, but calls wait for no compiler: only ``warm_up`` compiles.
         store: where programs are kept between processes: ``True`` for this user's folder of caches, a path, or a store.
             Of use with ``symshape.compile``.
         on_miss: ``"trace"``: a call that no program serves is traced.  ``"error"``: it raises

@@ -117,9 +117,6 @@ def run(stream: Stream, ran: dict[str, Ran], count: int, unseen: int, seed: int,
     """All passes, peers in turn, a different one first each time; with ``show``, time so far on stderr now and then."""
     names = list(ran)
     for number, (phase, by_peer) in enumerate(passes(stream, count, unseen, names, seed)):
-        if number == count:
-            for each in ran.values():
-                each.peer.settle()
         if show and number % 20 == 0:
             spent = ", ".join(
                 f"{name} {sum(sum(ms) for ms in each.ms.values()) / 1e3:.1f}" for name, each in ran.items()

@@ -6,7 +6,6 @@ size, so that the first pass shows what it costs.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -32,9 +31,6 @@ class Peer:
         """The results of one call; a later call may overwrite them."""
         return self.run(*arguments)
 
-    def settle(self) -> None:
-        """The first pass is over: what is prepared in the background is waited for, outside of the passes."""
-
     def buckets(self) -> int | None:
         """How many programs or graphs it keeps for ranges of sizes; None where that means nothing."""
         return None
@@ -53,23 +49,12 @@ class Ours(Peer):
             raise NotHere(f"Options has no {', '.join(sorted(options.keys() - known))}")
         self.compiled: Any = symshape.compile(stream.run, dynamic=True, runner=runner, options=Options(**options))
         self.run = self.compiled
-        self.waits = options.get("kernels") == "inductor"
-        self.settled = ""
         self.fallbacks: Counter[str] = Counter()
         events.subscribe(self._note)
 
     def _note(self, event: events.Event) -> None:
         if isinstance(event, events.RunnerFallback):
             self.fallbacks[f"{event.used} instead of {event.wanted}: {event.reason}"[:200]] += 1
-
-    def settle(self) -> None:
-        if not self.waits:
-            return
-        start = time.perf_counter()
-        for entry in self.compiled.entries:
-            for bucket in getattr(entry.runner, "buckets", ()):
-                entry.runner.warm_up({**bucket.made.exact, **bucket.made.caps})
-        self.settled = f"{time.perf_counter() - start:.0f} s of waiting for compilations after the first pass"
 
     def buckets(self) -> int | None:
         kept = [getattr(each.runner, "buckets", None) for each in self.compiled.entries]
@@ -79,8 +64,7 @@ class Ours(Peer):
         names = "; ".join(f"{each.runner_name} ({each.runner.describe()})" for each in self.compiled.entries)
         fallen = [f"{count} times {reason}" for reason, count in self.fallbacks.most_common(4)]
         refused = [line[:300] for line in self.compiled.report().splitlines() if "refused" in line]
-        told = [f"{self.compiled.stats().traces} traces, runners {names}", self.settled]
-        return [*filter(None, told), *fallen, *dict.fromkeys(refused)]
+        return [f"{self.compiled.stats().traces} traces, runners {names}", *fallen, *dict.fromkeys(refused)]
 
 
 class TorchCompile(Peer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,54 +38,45 @@ class Compiled:
 class Kernels:
     """What Inductor made of the padded programs of one traced program.
 
+    A compiler shares much with the rest of its process: the flags of FX and Dynamo, random states, the device while a
+    graph is captured.  So nothing is compiled beside other work, in a thread: whoever asks waits.
+
     Args:
         pad: makes the padded program of a region, equal parts apart.
-        patience: after how many calls it starts to compile, in a thread of its own; one at a time.
+        in_calls: whether calls compile; else :meth:`waiting` does, and calls take what is there.
 
     Attributes:
-        busy: whether something is being compiled in the background.
         reason: why a program runs eager's kernels for good, the first time that this was so; empty where none does.
     """
 
-    def __init__(self, pad: Pad, patience: int = 1) -> None:
+    def __init__(self, pad: Pad, in_calls: bool = True) -> None:
         self._pad = pad
-        self._patience = patience
-        self._calls = 0
+        self._compiles = in_calls
         self._templates: list[tuple[Template, Artefacts]] = []
         self._closed = False
         self._lock = threading.RLock()
-        self._thread: threading.Thread | None = None
-        self._waits = False
-        self.busy = False
         self.reason = ""
 
     @property
     def state(self) -> int:
         """Another number when more may be had than before."""
-        return -1 if self._closed else 2 * len(self._templates) + self.busy
+        return -1 if self._closed else 2 * (len(self._templates) + len(self)) + self._compiles
 
     def due(self, seen: int | None) -> bool:
-        """Whether it is time to ask for a compiled program; ``seen``: the state at the last question.  Counts calls."""
+        """Whether it is time to ask for a compiled program; ``seen``: the state at the last question."""
         if self._closed or seen == self.state:
             return False
-        self._calls += 1
-        return self._waits or (self._calls >= self._patience and not self.busy)
+        return self._compiles or len(self) > 0
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Inside, whoever asks for a compiled program waits for it, however few calls there were."""
+        """Inside, what is asked for is compiled."""
         with self._lock:
-            outer, self._waits = self._waits, True
+            outer, self._compiles = self._compiles, True
             try:
                 yield
             finally:
-                self._waits = outer
-
-    def wait(self) -> None:
-        """Returns once nothing is being compiled in the background."""
-        thread = self._thread
-        if thread is not None:
-            thread.join()
+                self._compiles = outer
 
     def compiled(self, padded: PaddedGraph, buffers: Sequence[torch.Tensor], sizes: torch.Tensor) -> Compiled | None:
         """A bucket's program, compiled; None where it is not ready, or Inductor or the program's form forbid it."""
@@ -96,10 +86,7 @@ class Kernels:
             if artefacts is None:
                 return None
             values = tuple(size for tensor in leaves for size in tensor.size())
-            if not self._waits and artefacts.known(values) is None:
-                self._start(artefacts, leaves, values)
-                return None
-            artefact = artefacts.get(leaves, values)
+            artefact = artefacts.get(leaves, values) if self._compiles else artefacts.known(values)
             return None if artefact is None else Compiled(artefacts, artefact, leaves)
 
     def fail(self, error: Exception) -> None:
@@ -122,23 +109,6 @@ class Kernels:
     def __len__(self) -> int:
         return sum(len(artefacts) for _, artefacts in self._templates)
 
-    def _start(self, artefacts: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]) -> None:
-        if self.busy or artefacts.full:
-            return
-        self.busy = True
-        grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()  # each thread has its own
-
-        def work() -> None:
-            try:
-                with torch.inference_mode(inference), torch.set_grad_enabled(grad):
-                    artefacts.get(leaves, values)
-            finally:
-                self.busy = False
-
-        context = contextvars.copy_context()  # the user's settings of the compiler
-        self._thread = threading.Thread(target=context.run, args=(work,), name="symshape-inductor", daemon=True)
-        self._thread.start()
-
     def _artefacts(self, padded: PaddedGraph) -> Artefacts | None:
         if self._closed:
             return None
@@ -147,6 +117,8 @@ class Kernels:
             self._tell(f"computed apart, the program at {dict(padded.region.caps)} is another one")
             return None
         found = next((artefacts for template, artefacts in self._templates if template.serves(own)), None)
+        if found is None and not self._compiles:
+            return None
         if found is None and len(self._templates) < _MAX_TEMPLATES:
             template = generalise(own, self._pad)
             if template is not None:

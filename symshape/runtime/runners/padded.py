@@ -34,7 +34,6 @@ from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.overlaps import overlap, overlaps_itself
 from symshape.runtime.runners.protocol import Runner, Unfit
 
-_PATIENCE = 256  # calls before a program is compiled in the background
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 
 
@@ -271,8 +270,8 @@ def _kernels(program: Program, device: torch.device, options: Options) -> Kernel
     if options.kernels == "eager" or program.graph.mutates_inputs or program.graph.uses_randomness:
         return None  # what has effects is not run again and again to be timed
     aliased = aliased_storages(program.graph)
-    patience = _PATIENCE if options.kernels == "auto" else 1
-    return Kernels(lambda region: pad(program.graph, region, device, aliased, apart=True), patience)
+    in_calls = options.kernels == "inductor"
+    return Kernels(lambda region: pad(program.graph, region, device, aliased, apart=True), in_calls)
 
 
 def _repairs(made: Plan) -> int:

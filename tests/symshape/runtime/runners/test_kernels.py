@@ -48,15 +48,6 @@ def _call(compiled: Any, model: nn.Module, batch: int, length: int) -> None:
         assert_same(compiled(x), model(x), f"({batch}, {length})", tolerance=1e-4)
 
 
-def _settled(compiled: Any, model: nn.Module, batch: int, length: int) -> None:
-    """A call, and another when what it had compiled in the background is there."""
-    _call(compiled, model, batch, length)
-    kernels = _runner(compiled)._kernels
-    assert kernels is not None
-    kernels.wait()
-    _call(compiled, model, batch, length)
-
-
 def _runner(compiled: Any) -> PaddedRunner:
     (entry,) = compiled.entries
     assert isinstance(entry.runner, PaddedRunner)
@@ -67,7 +58,7 @@ def test_one_compilation_serves_all_buckets(seen: list[events.Event]) -> None:
     model = Small()
     compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
     for batch, length in ((3, 7), (2, 40), (5, 11), (3, 8), (9, 2), (70, 33), (2, 37), (12, 11)):
-        _settled(compiled, model, batch, length)
+        _call(compiled, model, batch, length)
     chosen = [each for each in seen if isinstance(each, events.VariantChosen)]
     assert len(chosen) == len(_runner(compiled).buckets) >= 5
     assert all(each.milliseconds.keys() == {"eager", "inductor"} for each in chosen)
@@ -87,7 +78,7 @@ def test_a_compiler_that_fails_leaves_eagers_kernels(seen: list[events.Event], m
     model = Small()
     compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
     for batch, length in ((3, 7), (2, 40), (3, 8)):
-        _settled(compiled, model, batch, length)
+        _call(compiled, model, batch, length)
     reasons = [each.reason for each in seen if isinstance(each, events.RunnerFallback)]
     assert reasons == ["RuntimeError: no compiler here"]
     assert [each.kernels for bucket in _runner(compiled).buckets for each in bucket.variants] == ["eager", "eager"]
@@ -105,49 +96,40 @@ def test_a_program_without_a_common_form_says_so(seen: list[events.Event], monke
     assert "no form in common" in symshape.compiled_of(compiled).report()
 
 
-def test_in_the_background_calls_do_not_wait(monkeypatch: pytest.MonkeyPatch, seen: list[events.Event]) -> None:
-    may, compiling = threading.Event(), artefacts.Artefacts._compile
-
-    def late(*args: Any) -> Any:
-        assert threading.current_thread().name == "symshape-inductor"
-        assert not torch.is_grad_enabled(), "as in the call: else it would be compiled for training"
-        assert may.wait(240)
-        return compiling(*args)
-
-    monkeypatch.setattr(artefacts.Artefacts, "_compile", late)
+def test_calls_that_wait_for_no_compiler(seen: list[events.Event]) -> None:
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
-    for batch, length in ((3, 7), (3, 7), (2, 40)):  # another bucket: it asks for nothing more meanwhile
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="auto"))
+    for batch, length in ((3, 7), (2, 40), (3, 7)):
         _call(compiled, model, batch, length)
-        assert _runner(compiled)._kernels.busy  # type: ignore[union-attr]
-    assert [len(bucket.variants) for bucket in _runner(compiled).buckets] == [1, 1]
-    may.set()
-    for batch, length in ((3, 7), (2, 40)):
-        _settled(compiled, model, batch, length)
-    assert [len(bucket.variants) for bucket in _runner(compiled).buckets] == [2, 2]
-    assert len(_runner(compiled)._kernels) == 1  # type: ignore[arg-type]
-    assert len([each for each in seen if isinstance(each, events.VariantChosen)]) == 2
+    runner = _runner(compiled)
+    assert [len(bucket.variants) for bucket in runner.buckets] == [1, 1]
+    assert runner.warm_up({**runner.buckets[0].made.exact, **runner.buckets[0].made.caps}).ready
+    assert [len(bucket.variants) for bucket in runner.buckets] == [2, 1]
+    for batch, length in ((2, 40), (3, 7), (5, 11)):  # what is there serves them all, and buckets made later
+        _call(compiled, model, batch, length)
+    assert [len(bucket.variants) for bucket in runner.buckets] == [2, 2, 2]
+    assert len(runner._kernels) == 1  # type: ignore[arg-type]
+    assert len([each for each in seen if isinstance(each, events.VariantChosen)]) == 3
+    assert not [each for each in seen if isinstance(each, events.RunnerFallback)]
 
 
-@pytest.mark.parametrize(("kernels", "calls"), [("auto", 3), ("inductor", 1)])
-def test_who_compiles_and_when(kernels: Any, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("symshape.runtime.runners.padded._PATIENCE", 3)
-    threads: list[str] = []
+@pytest.mark.parametrize(("kernels", "asked"), [("auto", [False, True]), ("inductor", [True])])
+def test_who_compiles(kernels: Any, asked: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled_now: list[bool] = []
 
     def told(*_: Any) -> None:
-        threads.append(threading.current_thread().name)
+        assert threading.current_thread() is threading.main_thread()
+        compiled_now.append(True)
         raise RuntimeError("no compiler here")
 
     monkeypatch.setattr(artefacts.Artefacts, "_compile", told)
     model = Small()
-    for number in (calls - 1, calls):
-        compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels=kernels))
-        for _ in range(number):
-            _settled(compiled, model, 3, 7) if number == calls else _call(compiled, model, 3, 7)
-        if number:
-            runner = _runner(compiled)
-            runner.warm_up({**runner.buckets[0].made.caps, **runner.buckets[0].made.exact, "s0": 2, "s1": 40})
-    assert threads == [*([] if calls == 1 else [threading.current_thread().name]), "symshape-inductor"]
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels=kernels))
+    _call(compiled, model, 3, 7)
+    assert bool(compiled_now) is asked[0]
+    runner = _runner(compiled)
+    runner.warm_up({**runner.buckets[0].made.exact, **runner.buckets[0].made.caps})
+    assert compiled_now == [True]
 
 
 def test_what_has_effects_is_not_timed() -> None:
