@@ -214,7 +214,8 @@ def covered(rng: random.Random) -> str:
 
 
 def exchanged(rng: random.Random) -> str:
-    a, b = some_set(rng), some_set(rng)
+    a = some_set(rng)
+    b = some_set(rng) if rng.random() < 0.7 else GuardSet(a.guards[1:], a.ranges)  # two at random seldom agree
     if from_json(to_json(a)) != a:
         raise Counterexample(f"JSON gives back another set\n{shown(a)}\n{to_json(a)}")
     apart = distinguish(a, b)

@@ -108,7 +108,7 @@ def _edit(rng: random.Random, program: Program, folder: str, reasons: list[str])
 
 def main(argv: Sequence[str] | None = None) -> Outcome:
     _counts.clear()
-    args = fuzz_parser(__doc__, count=1000, smoke=3).parse_args(argv)
+    args = fuzz_parser(__doc__, count=1000, smoke=6).parse_args(argv)
     outcome = fuzz("store", case, args, must_see=("edited",), counts=_counts)
     cannot, served = _counts["edits that cannot matter"], _counts["served after an edit that cannot matter"]
     with contextlib.suppress(ZeroDivisionError):
