@@ -52,7 +52,9 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
     around = _prepared(own)
     if around and (torch.is_grad_enabled() or "DistributedDataParallel" not in around):
         (kind, *_) = sorted(around)
+        instead = f"compile the module inside of it instead: {kind}(symshape.compile(module))"
+        if kind == "FSDPModule":  # a module that is sharded itself becomes one
+            instead = "compile a module inside of it instead: fully_shard(m), where m.inner = symshape.compile(module)"
         raise UnsupportedError(
-            f"{_shown(module, name)} is a {kind}, which readies its exchange with other ranks at each call; "
-            f"compile the module inside of it instead: {kind}(symshape.compile(module))"
+            f"{_shown(module, name)} is a {kind}, which readies its exchange with other ranks at each call; {instead}"
         )
