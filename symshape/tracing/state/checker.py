@@ -53,7 +53,7 @@ class Checker:
         self._dicts = _dicts(places)
         self._whole = Comparison(places, lasting=not self._dicts)
         self._watched: _Watched | None = None
-        self._noted: list[int] | None = None  # versions of the dictionaries halfway through the wait
+        self._noted: dict_versions.Written | None = None  # since halfway through the wait
         self._wait = self._left = _FIRST_WAIT
         self._lock = threading.Lock()
         self.quick: Callable[[], bool] = bool if self._dicts else self._whole.quick  # bool() is a no
@@ -95,7 +95,7 @@ class Checker:
         self._left -= 1
         if self._left == self._wait // 2:
             if dict_versions.ready():
-                self._noted = dict_versions.versions(self._dicts)
+                self._noted = dict_versions.noted(self._dicts)
             else:
                 self._left = self._wait
         return self._watch(self._noted) if self._noted is not None and self._left <= 0 else True
@@ -105,10 +105,9 @@ class Checker:
         self.quick = bool
         self._wait = self._left = min(self._wait * _LONGER, _LONGEST_WAIT)
 
-    def _watch(self, noted: list[int]) -> bool:
+    def _watch(self, written: dict_versions.Written) -> bool:
         """Watches the dictionaries that nobody wrote lately; answers for all places as they are under the watch."""
-        now = dict_versions.versions(self._dicts)
-        quiet = [each for each, then, version in zip(self._dicts, noted, now, strict=True) if then == version]
+        quiet = [each for each, was_written in zip(self._dicts, written(), strict=True) if not was_written]
         if not dict_versions.sees_classes():
             of_classes = {id(each) for place in self._places.cells for each in dicts_of_classes(place)}
             quiet = [each for each in quiet if id(each) not in of_classes]

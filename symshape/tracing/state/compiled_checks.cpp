@@ -12,7 +12,10 @@
 #include <Python.h>
 #include <c10/core/TensorImpl.h>
 
+#include <algorithm>
 #include <new>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -179,18 +182,127 @@ PyType_Spec SPEC = {"symshape.tracing.state.compiled_checks.Metadata", sizeof(Me
 
 PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "compiled_checks", "Whether tensors still have their metadata.", -1};
 
-#if PY_VERSION_HEX < 0x030C0000  // later versions of Python may write attributes past the number of a dictionary
-
-/* Whether dictionaries were written at all: CPython numbers every change, and no number comes twice. */
+/* Whether dictionaries were written at all.  CPython 3.11 numbers every change, and no number comes twice; later
+   versions may write attributes past the number, and call a watcher before each change instead. */
 struct Versions {
     PyObject_HEAD
     PyObject *dicts;  // a tuple
-    std::vector<uint64_t> *numbers;
+    std::vector<uint64_t> *noted;  // 3.11: the number of each; later: 1 for those that were written
+    bool written;  // whether any was, where a watcher tells
 };
+
+#if PY_VERSION_HEX < 0x030C0000
+
+bool can_watch()
+{
+    return true;
+}
 
 inline uint64_t number_of(PyObject *dict)
 {
     return reinterpret_cast<PyDictObject *>(dict)->ma_version_tag;
+}
+
+bool begin(Versions *self)
+{
+    for (size_t i = 0; i < self->noted->size(); i++)
+        (*self->noted)[i] = number_of(PyTuple_GET_ITEM(self->dicts, i));
+    return true;
+}
+
+void end(Versions *) {}
+
+inline bool any_written(const Versions *self)
+{
+    const uint64_t *numbers = self->noted->data();
+    PyObject *const *dicts = &PyTuple_GET_ITEM(self->dicts, 0);
+    uint64_t different = 0;
+    for (size_t i = 0; i < self->noted->size(); i++)
+        different |= numbers[i] ^ number_of(dicts[i]);
+    return different != 0;
+}
+
+inline bool is_written(const Versions *self, size_t i)
+{
+    return (*self->noted)[i] != number_of(PyTuple_GET_ITEM(self->dicts, i));
+}
+
+#else
+
+using Watchers = std::vector<std::pair<Versions *, size_t>>;
+
+int watcher = -1;
+auto *const watched = new std::unordered_map<PyObject *, Watchers>();  // outlives the interpreter's last objects
+
+int note_write(PyDict_WatchEvent, PyObject *dict, PyObject *, PyObject *)
+{
+    const auto found = watched->find(dict);
+    if (found != watched->end())
+        for (const auto &[self, i] : found->second) {
+            self->written = true;
+            (*self->noted)[i] = 1;
+        }
+    return 0;
+}
+
+bool can_watch()
+{
+    watcher = PyDict_AddWatcher(note_write);
+    if (watcher < 0)
+        PyErr_Clear();  // an interpreter has eight of them
+    return watcher >= 0;
+}
+
+bool begin(Versions *self)
+{
+    for (size_t i = 0; i < self->noted->size(); i++) {
+        PyObject *dict = PyTuple_GET_ITEM(self->dicts, i);
+        (*watched)[dict].emplace_back(self, i);
+        if (PyDict_Watch(watcher, dict) < 0)
+            return false;
+    }
+    return true;
+}
+
+void end(Versions *self)
+{
+    PyObject *error = PyErr_GetRaisedException();
+    for (size_t i = 0; i < self->noted->size(); i++) {
+        PyObject *dict = PyTuple_GET_ITEM(self->dicts, i);
+        const auto found = watched->find(dict);
+        if (found == watched->end())
+            continue;
+        Watchers &left = found->second;
+        left.erase(std::remove_if(left.begin(), left.end(), [self](const auto &each) { return each.first == self; }),
+                   left.end());
+        if (!left.empty())
+            continue;
+        watched->erase(found);
+        if (PyDict_Unwatch(watcher, dict) < 0)  // the interpreter ends and has no watchers any more
+            PyErr_Clear();
+    }
+    PyErr_SetRaisedException(error);
+}
+
+inline bool any_written(const Versions *self)
+{
+    return self->written;
+}
+
+inline bool is_written(const Versions *self, size_t i)
+{
+    return (*self->noted)[i] != 0;
+}
+
+#endif
+
+int versions_clear(PyObject *object)
+{
+    auto *self = reinterpret_cast<Versions *>(object);
+    if (self->dicts && self->noted)
+        end(self);
+    Py_CLEAR(self->dicts);
+    return 0;
 }
 
 PyObject *versions_new(PyTypeObject *type, PyObject *args, PyObject *)
@@ -198,19 +310,22 @@ PyObject *versions_new(PyTypeObject *type, PyObject *args, PyObject *)
     PyObject *dicts;
     if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &dicts))
         return nullptr;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(dicts); i++)
+        if (!PyDict_Check(PyTuple_GET_ITEM(dicts, i))) {
+            PyErr_SetString(PyExc_TypeError, "only dictionaries can be watched");
+            return nullptr;
+        }
     auto *self = reinterpret_cast<Versions *>(type->tp_alloc(type, 0));
     if (!self)
         return nullptr;
     self->dicts = Py_NewRef(dicts);
-    self->numbers = new (std::nothrow) std::vector<uint64_t>(PyTuple_GET_SIZE(dicts));
-    for (Py_ssize_t i = 0; self->numbers && i < PyTuple_GET_SIZE(dicts); i++) {
-        PyObject *dict = PyTuple_GET_ITEM(dicts, i);
-        if (!PyDict_Check(dict)) {
-            PyErr_SetString(PyExc_TypeError, "only dictionaries have a number for each change");
-            Py_DECREF(self);
-            return nullptr;
-        }
-        (*self->numbers)[i] = number_of(dict);
+    self->written = false;
+    self->noted = new (std::nothrow) std::vector<uint64_t>(PyTuple_GET_SIZE(dicts));
+    if (!self->noted)
+        PyErr_NoMemory();
+    if (!self->noted || !begin(self)) {
+        Py_DECREF(self);
+        return nullptr;
     }
     return reinterpret_cast<PyObject *>(self);
 }
@@ -218,28 +333,16 @@ PyObject *versions_new(PyTypeObject *type, PyObject *args, PyObject *)
 PyObject *versions_unchanged(PyObject *object, PyObject *)
 {
     const auto *self = reinterpret_cast<Versions *>(object);
-    if (!self->dicts || !self->numbers)
-        Py_RETURN_FALSE;
-    const uint64_t *numbers = self->numbers->data();
-    PyObject *const *dicts = &PyTuple_GET_ITEM(self->dicts, 0);
-    uint64_t different = 0;
-    for (size_t i = 0; i < self->numbers->size(); i++)
-        different |= numbers[i] ^ number_of(dicts[i]);
-    return PyBool_FromLong(different == 0);
+    return PyBool_FromLong(self->dicts && !any_written(self));
 }
 
-PyObject *versions_numbers(PyObject *object, PyObject *)
+PyObject *versions_written(PyObject *object, PyObject *)
 {
     const auto *self = reinterpret_cast<Versions *>(object);
-    const size_t size = self->numbers ? self->numbers->size() : 0;
+    const size_t size = self->noted->size();
     PyObject *found = PyList_New(size);
-    for (size_t i = 0; found && i < size; i++) {
-        PyObject *number = PyLong_FromUnsignedLongLong((*self->numbers)[i]);
-        if (!number)
-            Py_CLEAR(found);
-        else
-            PyList_SET_ITEM(found, i, number);
-    }
+    for (size_t i = 0; found && i < size; i++)
+        PyList_SET_ITEM(found, i, PyBool_FromLong(!self->dicts || is_written(self, i)));
     return found;
 }
 
@@ -250,30 +353,24 @@ int versions_traverse(PyObject *object, visitproc visit, void *arg)
     return 0;
 }
 
-int versions_clear(PyObject *object)
-{
-    Py_CLEAR(reinterpret_cast<Versions *>(object)->dicts);
-    return 0;
-}
-
 void versions_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     versions_clear(object);
-    delete reinterpret_cast<Versions *>(object)->numbers;
+    delete reinterpret_cast<Versions *>(object)->noted;
     type->tp_free(object);
     Py_DECREF(type);
 }
 
 PyMethodDef VERSIONS_METHODS[] = {
     {"unchanged", versions_unchanged, METH_O, "Whether none of the dictionaries was written; the argument is ignored."},
-    {"numbers", versions_numbers, METH_NOARGS, "The number of each dictionary as it was."},
+    {"written", versions_written, METH_NOARGS, "Of each dictionary, whether it was written."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyType_Slot VERSIONS_SLOTS[] = {
-    {Py_tp_doc, const_cast<char *>("The numbers of a tuple of dictionaries at one moment.")},
+    {Py_tp_doc, const_cast<char *>("A tuple of dictionaries, watched for writes from now on.")},
     {Py_tp_new, reinterpret_cast<void *>(versions_new)},
     {Py_tp_methods, VERSIONS_METHODS},
     {Py_tp_traverse, reinterpret_cast<void *>(versions_traverse)},
@@ -287,20 +384,13 @@ PyType_Spec VERSIONS_SPEC = {"symshape.tracing.state.compiled_checks.Versions", 
 
 bool add_versions(PyObject *module)
 {
+    if (!can_watch())
+        return PyModule_AddObjectRef(module, "Versions", Py_None) == 0;
     PyObject *type = PyType_FromSpec(&VERSIONS_SPEC);
     const bool added = type && PyModule_AddObjectRef(module, "Versions", type) == 0;
     Py_XDECREF(type);
     return added;
 }
-
-#else
-
-bool add_versions(PyObject *module)
-{
-    return PyModule_AddObjectRef(module, "Versions", Py_None) == 0;
-}
-
-#endif
 
 }  // namespace
 

@@ -1,13 +1,14 @@
 """Whether dictionaries were written at all: thousands are asked in microseconds.
 
-CPython numbers every change of a dictionary (3.11), or tells a watcher of it (3.12 and later).  On 3.11 our own loop in
-C++ compares the numbers (``compiled``).  Elsewhere torch's guard managers, built by hand, are the only ones to tell:
-one guard for each dictionary, in a tree of managers all of which are *tag safe*, is checked in one loop in C++.
-Either way 310 dictionaries take 1 µs, 2,410 three or four.  A written dictionary is seen whoever wrote it; so is one
-that was written back (its number differs), which is why a change only asks for another look.
+CPython numbers every change of a dictionary (3.11), or tells a watcher of it (3.12 and later).  Our own C++
+(``compiled``) compares the numbers in one loop, or asks the flag that its watcher sets.  Where it was not built, torch's
+guard managers serve, built by hand: one guard for each dictionary, in a tree of managers all of which are *tag safe*.
+310 dictionaries take 1 µs, 2,410 three or four; with a watcher any number takes .1.  A written dictionary is seen
+whoever wrote it; so is one that was written back, which is why a change only asks for another look.
 
 The names are private ones of torch, checked on 2.11 to 2.13; no other file touches them.  ``ready`` tries them out on
-small dictionaries first, and answers no where they are missing or do not see a change.
+small dictionaries first, and answers no where they are missing or do not see a change: from Python 3.12 on torch's do
+not see that an empty dictionary is updated, so that without our own C++ everything is compared there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from symshape.tracing.state import compiled
 
 _FAN = 16  # torch looks a new child up among all of its siblings
 _SAYS = ["a dictionary was written"]
+Written = Callable[[], list[bool]]
+"""Of each of some dictionaries, whether it was written since they were noted."""
 
 
 class _World:
@@ -91,14 +94,15 @@ def _batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (values[i : i + _FAN] for i in range(0, len(values), _FAN))
 
 
-def versions(dicts: Sequence[dict[Any, Any]]) -> list[int]:
-    """A number for each dictionary that differs after every write.  Units: 0.1 µs a dictionary."""
+def noted(dicts: Sequence[dict[Any, Any]]) -> Written:
+    """What tells of each dictionary whether it was written since now.  Units: 0.1 µs a dictionary."""
     if compiled.VERSIONS is not None:
-        numbers: list[int] = compiled.VERSIONS(tuple(dicts)).numbers()
-        return numbers
+        written: Written = compiled.VERSIONS(tuple(dicts)).written
+        return written
     from torch._C._dynamo.guards import dict_version
 
-    return list(map(dict_version, dicts))
+    numbers = list(map(dict_version, dicts))
+    return lambda: [dict_version(each) != number for each, number in zip(dicts, numbers, strict=True)]
 
 
 def ready() -> bool:
@@ -117,7 +121,8 @@ def _works() -> bool:
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     try:
-        return all(map(_sees, _WRITES)) and not _sees(lambda owner, attributes: (owner.a, attributes.get("b")))
+        seen = all(map(_sees, _WRITES)) and all(map(_sees_filled, (dict, OrderedDict)))
+        return seen and not _sees(lambda owner, attributes: (owner.a, attributes.get("b")))
     except Exception:  # torch's private names: whatever differs
         return False
 
@@ -138,12 +143,12 @@ def _sees_in_class(write: Callable[[Any], Any]) -> bool:
     (attributes,) = (each for each in gc.get_referents(Base.__dict__) if type(each) is dict)
     for _ in range(20):  # so that the interpreter specialises
         _ = (Derived.a, Derived().a)
-    before = versions([attributes])
+    written = noted([attributes])
     watch = DictWatch([{"other": 1}, attributes])
-    if not (watch.unchanged() and watch.unchanged()):
+    if any(written()) or not (watch.unchanged() and watch.unchanged()):
         return False
     write(Base)
-    return not watch.unchanged() and versions([attributes]) != before
+    return not watch.unchanged() and written() == [True]
 
 
 def _sees(write: Callable[[Any, Any], Any]) -> bool:
@@ -154,13 +159,23 @@ def _sees(write: Callable[[Any, Any], Any]) -> bool:
             owner.a = value
         attributes: Any = owner.__dict__ if kind is dict else kind(a=19)
         watched = [{"other": 1}, attributes]
-        before = versions(watched)
+        written = noted(watched)
         watch = DictWatch(watched)
-        if not (watch.unchanged() and watch.unchanged() and watch.unchanged()):
+        if any(written()) or not (watch.unchanged() and watch.unchanged() and watch.unchanged()):
             return False
         write(owner if kind is dict else _Items(attributes), attributes)
-        found.add(not watch.unchanged() and not watch.unchanged() and versions(watched) != before)
+        found.add(not watch.unchanged() and not watch.unchanged() and written() == [False, True])
     return found == {True}
+
+
+def _sees_filled(kind: type[dict[str, int]]) -> bool:
+    """Whether it is seen that an empty dictionary takes over another's items, of which CPython 3.12 tells as a copy."""
+    empty = kind()
+    watch = DictWatch([{"other": 1}, empty])
+    if not (watch.unchanged() and watch.unchanged()):
+        return False
+    empty.update({"a": 1})
+    return not watch.unchanged()
 
 
 class _Items:

@@ -55,13 +55,17 @@ def _try_out() -> None:
 def numbers(request: pytest.FixtureRequest) -> Iterator[None]:
     """By whose loop dictionaries are watched."""
     if request.param == "ours" and compiled.VERSIONS is None:
-        pytest.skip("not compiled for this torch, or no Python with numbers")
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param != "ours":
-            patch.setattr(compiled, "VERSIONS", None)
+        pytest.skip("not compiled for this torch, or no watcher is left")
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            if request.param != "ours":
+                patch.setattr(compiled, "VERSIONS", None)
+            _try_out()
+            if request.param != "ours" and sys.version_info >= (3, 12) and not dict_versions.ready():
+                pytest.skip("torch does not see that an empty dictionary is updated")
+            yield
+    finally:
         _try_out()
-        yield
-    _try_out()
 
 
 Step = tuple[Callable[[], Any], Callable[[], Any]]
