@@ -144,18 +144,23 @@ class Compiled(Reports):
         """A call that the memo does not know: nested arguments, new sizes, or a miss."""
         if is_tracing():  # a part of another program: its guards are that program's
             return self.fn(*args, **kwargs)
+        known: list[Branch] = []
         try:
-            found = self._declined(key) or self._find_slowly(args, kwargs, flat, key)
+            found = self._declined(key) or self._find_slowly(args, kwargs, flat, key, known)
         except AskAgain:
             self._cache.clock -= 1  # the same call
             return self(*args, **kwargs)
         if isinstance(found, NotServed):
             return self._run_itself(found, args, kwargs)
         entry, values, leaves = found
-        self._cache.seen(entry, values).calls += 1
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         run = functools.partial(self._annotator.run, entry) if profiling else entry.run
-        return serve(self.fn, entry, run, leaves, values, args, kwargs)
+        try:
+            return serve(self.fn, entry, run, leaves, values, args, kwargs)
+        finally:  # only now: a device is at work meanwhile
+            for branch in known:
+                self._cache.remember(branch, flat, key, entry, values)
+            self._cache.seen(entry, values).calls += 1
 
     def _declined(self, key: Hashable | None) -> NotServed | None:
         """Why a call with this key is not traced, if it was asked about before."""
@@ -167,9 +172,17 @@ class Compiled(Reports):
         return self._refusals.run(found, self.fn, args, kwargs)
 
     def _find_slowly(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Sequence[Any], key: Hashable | None
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        flat: Sequence[Any],
+        key: Hashable | None,
+        known: list[Branch] | None = None,
     ) -> Found | NotServed:
-        """The entry for a call, traced if need be, or why it is not (unless ``fullgraph`` was asked for)."""
+        """The entry for a call, traced if need be, or why it is not (unless ``fullgraph`` was asked for).
+
+        It is remembered for its key, or, where ``known`` is given, its branch goes there if it is to be remembered.
+        """
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
         args, kwargs = self._layout.given(args, kwargs, flat)
         reading = self._read(args, kwargs, variables)
@@ -184,7 +197,10 @@ class Compiled(Reports):
             return found
         branch, entry = found
         if key is not None:
-            self._cache.remember(branch, flat, key, entry, values)
+            if known is None:
+                self._cache.remember(branch, flat, key, entry, values)
+            else:
+                known.append(branch)
         entry.last_used = self._cache.clock
         return entry, values, leaves
 

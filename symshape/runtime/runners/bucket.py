@@ -34,22 +34,26 @@ class Placement:
     """Where a call of certain sizes goes in a bucket.
 
     Attributes:
+        values: the sizes of the call, by symbol.
+        numbers: what the bucket computes from them.
         inputs: the valid parts of the buffers.
         sizes: the sizes to be written: on the host at first, on the device from the second time on.
-        answer: makes the results.
-        back: for each input that the program writes to, its place, and what writes its new elements from the tensors.
-        fill: which share of the capacities the sizes are.
         merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
+        lend: how results are answered that are not copied.
         known: whether the sizes were written before.
+        answer: makes the results; None before the first call, which makes it while the device is at work.
+        back: for each input that the program writes to, its place, and what writes its new elements from the tensors.
     """
 
+    values: Mapping[str, int]
+    numbers: tuple[int, ...]
     inputs: list[torch.Tensor]
     sizes: torch.Tensor
-    answer: Answer
-    back: Sequence[tuple[int, Again]] = ()
-    fill: float = 1.0
     merged: Sequence[tuple[int, tuple[int, ...]]] = ()
+    lend: Lend | None = None
     known: bool = False
+    answer: Answer | None = None
+    back: Sequence[tuple[int, Again]] = ()
 
 
 _data_ptr = torch.Tensor.data_ptr
@@ -111,6 +115,7 @@ class Bucket:
         for place in self._moving:
             self._allocate(place)
         self._moved = [(self._parts[place], self._buffers[place]) for place in self._moving]
+        self._merged = [number for number, (part, _) in enumerate(self._moved) if part.merged]
         self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
@@ -158,18 +163,30 @@ class Bucket:
         return exact and all(values[name] <= cap for name, cap in self.made.caps.items())
 
     def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
-        """Where a call with these sizes goes; with ``lend``, results are not copied."""
+        """Where a call with these sizes goes; with ``lend``, results are not copied.
+
+        Only what the device has to be given: the rest is made when it is at work.
+        """
         found = self._numbers.at(values)
         parts = [part.apart(buffer, found) for part, buffer in self._moved]
+        merged = [(number, self._moved[number][0].sizes_apart(found)) for number in self._merged]
+        return Placement(values, found, parts, self._true_sizes.of(found), merged, lend)
+
+    def fill(self, placement: Placement) -> float:
+        """Which share of the capacities the sizes of a call are."""
+        return prod(placement.values[name] / cap for name, cap in self.made.caps.items() if cap)
+
+    def _answering(self, placement: Placement) -> Answer:
+        """What makes the results of calls at this place, and, from now on, what writes to their arguments."""
+        found = placement.numbers
         back: list[tuple[int, Again]] = [
             (position, partial(_copied, self._parts[position].at(found), place))
             for position, place in self._padded.written
         ]
         back += [(place, again_at(found)) for place, again_at in self._rewrites]
-        fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
-        answer = self._results.at(values, found, lend)
-        merged = [(number, part.sizes_apart(found)) for number, (part, _) in enumerate(self._moved) if part.merged]
-        return Placement(parts, self._true_sizes.of(found), answer, back, fill, merged)
+        placement.back = back
+        placement.answer = answer = self._results.at(placement.values, found, placement.lend)
+        return answer
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
@@ -179,7 +196,7 @@ class Bucket:
             try:
                 tensors = self._ready()()
                 self.wrote = bool(self._padded.stored)
-                results = placement.answer(tensors, leaves)
+                results = (placement.answer or self._answering(placement))(tensors, leaves)
                 for position, again in placement.back:  # only now: what is answered may lie in what is written
                     self.wrote = True
                     again(inputs[position], tensors)

@@ -152,7 +152,7 @@ class PaddedRunner:
 
     def _pays(self, bucket: Bucket, placement: Placement) -> bool:
         judge = self._judge
-        if judge is None or not bucket.variants or judge.prefers(bucket.variants, placement.fill):
+        if judge is None or not bucket.variants or judge.prefers(bucket.variants, bucket.fill(placement)):
             return True
         if judge.device_bound(bucket.variants):
             self._finder.refine()
