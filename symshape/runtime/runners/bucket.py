@@ -41,6 +41,7 @@ class Placement:
         merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
         lend: how results are answered that are not copied.
         known: whether the sizes were written before.
+        fill: which share of the capacities the sizes are.
         answer: makes the results; None before the first call, which makes it while the device is at work.
         back: for each input that the program writes to, its place, and what writes its new elements from the tensors.
     """
@@ -52,6 +53,7 @@ class Placement:
     merged: Sequence[tuple[int, tuple[int, ...]]] = ()
     lend: Lend | None = None
     known: bool = False
+    fill: float = 1.0
     answer: Answer | None = None
     back: Sequence[tuple[int, Again]] = ()
 
@@ -69,6 +71,7 @@ class Bucket:
         recording: what runs the program; None until it is captured.
         captures: how often it was captured.
         milliseconds: how long the last capture took.
+        planned_ms: how long it took to plan and make it, before the first capture.
         variants: the ways to run the program, the fastest first; empty before the first capture.
         wrote: whether the call of this moment has written to arguments or buffers already.
         lease: its place in the store.
@@ -127,7 +130,7 @@ class Bucket:
         self.variants: tuple[Variant, ...] = ()
         self.recording: Recording | None = None
         self.captures = 0
-        self.milliseconds = 0.0
+        self.milliseconds = self.planned_ms = 0.0
         self.wrote = False
         self._addresses: list[int] = []
         self.lease: Lease
@@ -170,11 +173,10 @@ class Bucket:
         found = self._numbers.at(values)
         parts = [part.apart(buffer, found) for part, buffer in self._moved]
         merged = [(number, self._moved[number][0].sizes_apart(found)) for number in self._merged]
-        return Placement(values, found, parts, self._true_sizes.of(found), merged, lend)
-
-    def fill(self, placement: Placement) -> float:
-        """Which share of the capacities the sizes of a call are."""
-        return prod(placement.values[name] / cap for name, cap in self.made.caps.items() if cap)
+        placement = Placement(values, found, parts, self._true_sizes.of(found), merged, lend)
+        if self._timed:
+            placement.fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
+        return placement
 
     def _answering(self, placement: Placement) -> Answer:
         """What makes the results of calls at this place, and, from now on, what writes to their arguments."""

@@ -25,9 +25,13 @@ from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
 
 Found = tuple[Bucket, Placement]
+Step = Callable[[int], int]
+Lost = Callable[[float], float]
+"""``lost(share)``: the milliseconds that a call takes longer than it would at this share of the capacities."""
 
 _REMEMBERED = 4096  # calls, by their sizes
 _AGAIN = 4  # calls, for each bucket that may be kept, after which sizes without one of their own ask for it again
+_NEARER = 0.9  # of the capacities are left at finer steps: else there is nothing to gain
 _PATIENCE = 512  # calls after which a bucket for which there was no memory is tried again; doubled each time
 
 current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
@@ -77,8 +81,10 @@ class BucketFinder:
         self._planned: list[dict[str, int]] = []
         self._failed: OrderedDict[Any, tuple[int, int]] = OrderedDict()
         self._weights: OrderedDict[Any, Weight] = OrderedDict()
-        self._step = step_up
         self._choices: OrderedDict[Any, Choice] = OrderedDict()
+        self._nearer: OrderedDict[Any, tuple[Any, float]] = OrderedDict()
+        self._lost: OrderedDict[Any, float] = OrderedDict()
+        self._steps: tuple[Step, ...] = (step_up,)  # the finer ones first
         self._padded = sorted(candidates(program))
         self.refusals: dict[str, Refusal] = {}
         self.failures = 0
@@ -88,6 +94,41 @@ class BucketFinder:
         key = (values, self._stream())
         found = self._calls.get(key)
         return self._find(key) if found is None else found
+
+    def nearer(self, values: tuple[int, ...], found: Found, lost: Lost) -> Found | None:
+        """A bucket nearer to the sizes of a call, made once calls have lost without it what making it takes.
+
+        So a stream never takes more than twice as long as if it had been known from the beginning which ones pay.
+        """
+        key = (values, self._stream())
+        bucket, placement = found
+        near = self._nearer.get(key)
+        if near is None:
+            near = self._near(placement.values, bucket, key[1])
+            _remember(self._nearer, key, near)
+        itself, share = near
+        if share > _NEARER:
+            return None
+        so_far = self._lost.get(itself, 0.0) + lost(share)
+        cost = bucket.planned_ms + bucket.milliseconds
+        if so_far < cost:
+            _remember(self._lost, itself, so_far)
+            return None
+        made = self._planned_bucket(placement.values, key[1], fine_step_up)
+        _remember(self._lost, itself, 0.0 if made is not None else -_AGAIN * cost)
+        if made is None:
+            return None
+        self._steps = (fine_step_up, step_up)
+        self._calls.clear()  # others may have a nearer place now, too
+        self._nearer.clear()
+        return self.find(values)
+
+    def _near(self, sizes: Mapping[str, int], bucket: Bucket, stream: int) -> tuple[Any, float]:
+        """The key of the nearer bucket, and its share of this one's capacities; 1 where there is none."""
+        chosen, caps = self._choose(sizes, fine_step_up), bucket.made.caps
+        if self._planned or chosen.caps.keys() != caps.keys():
+            return None, 1.0
+        return self._key(stream, chosen), prod(chosen.caps.values()) / max(1, prod(caps.values()))
 
     def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
         """The bucket of its own for these sizes, now if need be and if there is room."""
@@ -125,37 +166,37 @@ class BucketFinder:
 
     def _own(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
         """The bucket made for these sizes, now if need be and if there is room."""
-        chosen = self._choose(sizes)
-        if not chosen.caps:
-            return None
-        key = self._key(stream, chosen)
-        found: Bucket | None = self._store.peek(key)
-        if found is not None or not self._may_try(key):
-            return found
+        key: Any = None
+        for step in self._steps:
+            chosen = self._choose(sizes, step)
+            if not chosen.caps:
+                return None
+            key = self._key(stream, chosen)
+            found: Bucket | None = self._store.peek(key)
+            if found is not None:
+                return found
+        return self._planned_bucket(sizes, stream, step_up)
+
+    def _planned_bucket(self, sizes: Mapping[str, int], stream: int, step: Step) -> Bucket | None:
+        """A new bucket for these sizes, if there is room."""
+        key = self._key(stream, self._choose(sizes, step))
         start = time.perf_counter()
-        if not self._store.admits(key, stream, self._weights.get(key)):  # before the work of planning it
-            return None
-        made = plan(
-            self._program,
-            sizes,
-            self.refusals,
-            self._planned,
-            self._step,
-            any_randomness=self._any_randomness,
-        )
+        if not self._may_try(key) or not self._store.admits(key, stream, self._weights.get(key)):
+            return None  # before the work of planning it
+        made = plan(self._program, sizes, self.refusals, self._planned, step, any_randomness=self._any_randomness)
         self._tell(made)
         return None if made.padded is None else self._made(made, stream, start)
 
-    def _choose(self, sizes: Mapping[str, int]) -> Choice:
+    def _choose(self, sizes: Mapping[str, int], step: Step) -> Choice:
         """The capacities for these sizes; those that are plain steps are looked up without asking the guards again."""
         if self._planned:
-            return choose(self._program, sizes, self.refusals, self._planned, self._step)
+            return choose(self._program, sizes, self.refusals, self._planned, step)
         padded = [name for name in self._padded if name not in self.refusals]
-        steps = {name: self._step(sizes[name]) for name in padded}
-        key = tuple(steps.get(name, value) for name, value in sizes.items())
+        steps = {name: step(sizes[name]) for name in padded}
+        key = step, *[steps.get(name, value) for name, value in sizes.items()]
         found = self._choices.get(key)
         if found is None or len(found.caps) != len(steps):
-            found = choose(self._program, sizes, self.refusals, (), self._step)
+            found = choose(self._program, sizes, self.refusals, (), step)
             if found.caps == steps:  # no guard had a say in which steps these are, whatever the sizes below them
                 _remember(self._choices, key, found)
         return found
@@ -192,7 +233,7 @@ class BucketFinder:
             leave=partial(self._forget, bucket),
             evicted=partial(self._note, "dropped", sizes=bucket.words, text="others were wanted more"),
         )
-        milliseconds = (time.perf_counter() - start) * 1e3
+        bucket.planned_ms = milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.BucketMade(dict(made.caps), dict(made.exact), milliseconds))
         self._note("bucket made", sizes=bucket.words, milliseconds=milliseconds)
         return bucket
@@ -210,14 +251,7 @@ class BucketFinder:
                 self._store.remove(self._key(bucket.lease.pool, bucket.made))
         self._calls.clear()
         self._guests.clear()
-
-    def refine(self) -> None:
-        """From now on capacities are nearer to the sizes: less is padded, in more buckets."""
-        if self._step is not fine_step_up:
-            self._step = fine_step_up
-            self._choices.clear()
-            self._calls.clear()
-            self._guests.clear()
+        self._nearer.clear()
 
     def give_up(self, bucket: Bucket, reason: str) -> None:
         """Lets a bucket go for which there is no memory; it is tried again after a while."""
@@ -241,6 +275,9 @@ class BucketFinder:
         self._calls.clear()
         self._guests.clear()
         self._failed.clear()
+        self._nearer.clear()
+        self._lost.clear()
+        self._steps = (step_up,)
 
     def _key(self, stream: int, chosen: Choice | Plan) -> Any:
         return self._number, stream, tuple(sorted(chosen.exact.items())), tuple(sorted(chosen.caps.items()))

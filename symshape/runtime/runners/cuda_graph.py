@@ -80,8 +80,8 @@ class Repeats:
 class CudaGraphRunner:
     """Runs a program through CUDA graphs, one for each exact set of sizes.
 
-    ``patient`` runs a set of sizes once without a graph before capturing it, so that sizes seen only once cost no
-    capture.
+    ``patient`` captures the sizes of the first call at once (it was traced, which took longer), and runs others once
+    without a graph before capturing them, so that sizes seen only once cost no capture.
 
     Raises:
         Unfit: the program cannot be captured (no CUDA, data-dependent sizes, random numbers, gradients …).
@@ -172,8 +172,10 @@ class CudaGraphRunner:
         if self._released or key.sizes in self._refused:
             return None
         if self._seen is not None and key.sizes not in self._seen:
+            first = not self._seen
             _remember(self._seen, key.sizes)
-            return None
+            if not first:
+                return None
         weight = self._weight(values)
         if not self._store.admits(key, key.stream, weight):
             return None

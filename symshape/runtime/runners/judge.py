@@ -56,8 +56,16 @@ class Judge:
         return max(self.padded, variants[0].milliseconds or 0.0) <= max(self.eager, _device(variants) * fill)
 
     def device_bound(self, variants: Sequence[Variant]) -> bool:
-        """Whether eager waits for the device rather than the host at these capacities: then padding costs time."""
-        return self.eager is not None and _device(variants) > self.eager
+        """Whether a padded call waits for the device rather than the host at these capacities."""
+        return self.padded is not None and (variants[0].milliseconds or 0.0) > self.padded
+
+    def lost(self, variants: Sequence[Variant], fill: float, share: float) -> float:
+        """The milliseconds that a call takes longer than a padded one would at this share of the capacities."""
+        if self.eager is None or self.padded is None:
+            return 0.0
+        fastest = variants[0].milliseconds or 0.0
+        now = min(max(self.eager, _device(variants) * fill), max(self.padded, fastest))
+        return max(0.0, now - max(self.padded, fastest * share))
 
     def __str__(self) -> str:
         if self.eager is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import attrs
@@ -24,7 +25,7 @@ from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
 from symshape.runtime.runners.borrowing import lend
 from symshape.runtime.runners.bucket import Bucket, Placement
-from symshape.runtime.runners.bucket_finder import BucketFinder
+from symshape.runtime.runners.bucket_finder import BucketFinder, Found
 from symshape.runtime.runners.capture import CaptureFailed
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
@@ -131,7 +132,7 @@ class PaddedRunner:
                     self._finder.clear()
                 elif found is None:
                     serves = self._otherwise.run
-                elif not (self._writes and self._overlap(leaves)) and self._pays(*found):
+                elif not (self._writes and self._overlap(leaves)) and (found := self._paying(tuple(values), found)):
                     bucket, placement = found
                     bucket.lease.last_used = now
                     try:
@@ -150,13 +151,16 @@ class PaddedRunner:
                         self._fell_back(f"for one call: {error}")
         return serves(leaves, values)
 
-    def _pays(self, bucket: Bucket, placement: Placement) -> bool:
-        judge = self._judge
-        if judge is None or not bucket.variants or judge.prefers(bucket.variants, bucket.fill(placement)):
-            return True
+    def _paying(self, values: tuple[int, ...], found: Found) -> Found | None:
+        """The bucket for a call, or a nearer one if that pays; None where eager is faster."""
+        judge, (bucket, placement) = self._judge, found
+        if judge is None or not bucket.variants:
+            return found
         if judge.device_bound(bucket.variants):
-            self._finder.refine()
-        return False
+            nearer = self._finder.nearer(values, found, partial(judge.lost, bucket.variants, placement.fill))
+            if nearer is not None:
+                return nearer
+        return found if judge.prefers(bucket.variants, placement.fill) else None
 
     def _timed(self, bucket: Bucket, placement: Placement, leaves: Sequence[Any]) -> list[Any]:
         """The results of a padded call; the first few that capture nothing are timed for the judge."""

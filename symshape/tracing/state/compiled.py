@@ -22,4 +22,4 @@ _CHECKS = _checks()
 METADATA: Any = getattr(_CHECKS, "Metadata", None)
 """``METADATA(tensors).same()``: whether a tuple of tensors still have their metadata; a TypeError for some kinds."""
 VERSIONS: Any = getattr(_CHECKS, "Versions", None)
-"""``VERSIONS(dicts)`` watches a tuple of dictionaries: ``unchanged(None)`` if none was written, ``written()`` of each."""
+"""``VERSIONS(dicts)`` watches a tuple of dictionaries; ``unchanged(None)``: none was written; ``written()``: which."""

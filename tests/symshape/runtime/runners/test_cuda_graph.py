@@ -113,10 +113,10 @@ def test_a_graph_that_nobody_uses_leaves_for_one_that_is_wanted(captures: list[t
     assert captures == [(3,), (4,), (5,)]
 
 
-def test_patience_waits_for_the_second_time(captures: list[tuple[int, ...]]) -> None:
+def test_patience_waits_for_the_second_time_but_for_the_first_sizes(captures: list[tuple[int, ...]]) -> None:
     program = symshape.trace(lambda x: x * 2, torch.ones(3)).program
     runner = CudaGraphRunner(program, EagerRunner(program), GraphStore(4), patient=True)
-    for n, already in ((3, 0), (4, 0), (3, 1), (3, 1), (4, 2)):
+    for n, already in ((3, 1), (4, 1), (5, 1), (3, 1), (4, 2), (4, 2), (5, 3)):
         x = torch.randn(n)
         assert torch.equal(runner.run([x], (n,))[0], x * 2)
         assert len(captures) == already

@@ -76,8 +76,28 @@ def test_the_faster_one_serves(
 
 def test_finer_steps_are_wanted_where_the_device_is_busy(clock: Clock) -> None:
     judge = _judge(clock, [1.0] * 3, 0.2)
-    assert judge.device_bound(_variants(eager=10.0))
-    assert not judge.device_bound(_variants(eager=0.5))
+    assert judge.device_bound(_variants(eager=0.5))
+    assert not judge.device_bound(_variants(eager=0.1))
+    assert not Judge().device_bound(_variants(eager=10.0))
+
+
+@pytest.mark.parametrize(
+    ("eager", "padded", "variants", "fill", "share", "lost"),
+    [
+        (1.0, 0.2, {"eager": 10.0}, 0.5, 0.6, 0.0),  # eager's kernels need 5 ms for what is full, the nearer ones 6
+        (1.0, 0.2, {"eager": 10.0}, 0.7, 0.6, 1.0),
+        (9.0, 0.2, {"eager": 10.0}, 0.5, 0.6, 3.0),  # eager waits for the host
+        (20.0, 0.2, {"eager": 10.0}, 0.5, 0.6, 4.0),  # the padded program serves
+        (20.0, 0.2, {"eager": 10.0, "inductor": 5.0}, 0.5, 0.6, 2.0),
+        (20.0, 4.0, {"inductor": 5.0}, 0.5, 0.6, 1.0),
+    ],
+)
+def test_what_a_nearer_bucket_would_save(
+    clock: Clock, eager: float, padded: float, variants: dict[str, float], fill: float, share: float, lost: float
+) -> None:
+    judge = _judge(clock, [eager] * 3, padded)
+    assert judge.lost(_variants(**variants), fill, share) == pytest.approx(lost)
+    assert Judge().lost(_variants(**variants), fill, share) == 0
 
 
 def test_nothing_is_refused_before_it_was_timed() -> None:
