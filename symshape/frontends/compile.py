@@ -10,11 +10,13 @@ import attrs
 
 from symshape.calls.policies import Dynamic
 from symshape.errors import InputError
-from symshape.frontends.compiled import Compiled, Found, NotServed
+from symshape.frontends.compiled import Compiled, NotServed
 from symshape.frontends.compiled_module import CompiledModule, can_be_module, module_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.storing import Storing
 from symshape.options import Options, options_of
+from symshape.runtime.cache import Branch
+from symshape.runtime.known_calls import Found
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.runtime.variables import AskAgain
 from symshape.runtime.verify import Verifier
@@ -122,10 +124,15 @@ class Verified(Compiled):
         if found is not None:
             entry, values, _ = found
             return entry, values, leaves
+        branches: list[Branch] = []
         try:
-            return self._declined(key) or self._find_slowly(args, kwargs, leaves, key)
+            found_slowly = self._declined(key) or self._find_slowly(args, kwargs, leaves, key, branches)
         except AskAgain:
             return self._find(args, kwargs)
+        for branch in branches:
+            assert not isinstance(found_slowly, NotServed)
+            self._cache.remember(branch, leaves, key, found_slowly[0], found_slowly[1])
+        return found_slowly
 
     def _find_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
         """The entry that serves a call that one serves, its integers, and the call's leaves."""

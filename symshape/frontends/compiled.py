@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -19,7 +19,6 @@ from symshape.calls.call_key import Reading, read
 from symshape.calls.floats import with_leaves
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
-from symshape.calls.questions import Question, asker
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
 from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
@@ -36,6 +35,7 @@ from symshape.graph.program import Program, State
 from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.known_calls import Found, KnownCalls
 from symshape.runtime.rebinding import Rebinding
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, constants_for, make_runner
@@ -45,9 +45,6 @@ from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow,
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
-
-Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
-"""The entry that serves a call, the integers to run it with, and the call's leaves."""
 
 NotServed = Refusal | Untraced
 """Why the function itself runs: it cannot be traced, or that would not pay."""
@@ -82,11 +79,10 @@ class Compiled(Reports):
         memory = options.graph_memory
         self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
         self._changing = Changing(fn, dynamic)
-        self._questions: tuple[Question, ...] = ()
-        self._answers = asker(())
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
+        self._known = KnownCalls(self._cache, self._layout)
         self._rebinding = Rebinding(self._cache, self._layout, self._entry)
         self._lock, self._check = threading.RLock(), check_call
         self._capture: Capture = capture
@@ -144,9 +140,10 @@ class Compiled(Reports):
         """A call that the memo does not know: nested arguments, new sizes, or a miss."""
         if is_tracing():  # a part of another program: its guards are that program's
             return self.fn(*args, **kwargs)
-        known: list[Branch] = []
+        branches: list[Branch] = []  # that remember the call
         try:
-            found = self._declined(key) or self._find_slowly(args, kwargs, flat, key, known)
+            found = self._known.find(flat, key, branches) or self._declined(key)
+            found = found or self._find_slowly(args, kwargs, flat, key, branches)
         except AskAgain:
             self._cache.clock -= 1  # the same call
             return self(*args, **kwargs)
@@ -158,7 +155,7 @@ class Compiled(Reports):
         try:
             return serve(self.fn, entry, run, leaves, values, args, kwargs)
         finally:  # only now: a device is at work meanwhile
-            for branch in known:
+            for branch in branches:
                 self._cache.remember(branch, flat, key, entry, values)
             self._cache.seen(entry, values).calls += 1
 
@@ -177,11 +174,11 @@ class Compiled(Reports):
         kwargs: dict[str, Any],
         flat: Sequence[Any],
         key: Hashable | None,
-        known: list[Branch] | None = None,
+        branches: list[Branch],
     ) -> Found | NotServed:
         """The entry for a call, traced if need be, or why it is not (unless ``fullgraph`` was asked for).
 
-        It is remembered for its key, or, where ``known`` is given, its branch goes there if it is to be remembered.
+        The caller remembers it for its key, in the branch that goes to ``branches``, if one does.
         """
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
         args, kwargs = self._layout.given(args, kwargs, flat)
@@ -189,7 +186,7 @@ class Compiled(Reports):
         if isinstance(reading, Refusal):
             return reading
         leaves, structure, values = reading
-        asked = self._with_answers(structure, leaves)
+        asked = self._known.with_answers(structure, leaves)
         found: tuple[Branch, Entry] | NotServed | None = self._cache.find(asked, values)
         found = found or self._rebinding.find(asked, values) or self._not_paying(asked, values, key)
         found = found or self._miss_or_refusal(structure, values, args, kwargs, variables, key)
@@ -197,10 +194,8 @@ class Compiled(Reports):
             return found
         branch, entry = found
         if key is not None:
-            if known is None:
-                self._cache.remember(branch, flat, key, entry, values)
-            else:
-                known.append(branch)
+            self._known.learn(key, structure, values)
+            branches.append(branch)
         entry.last_used = self._cache.clock
         return entry, values, leaves
 
@@ -277,12 +272,12 @@ class Compiled(Reports):
             if len(variables.values) != len(self._layout):
                 raise AskAgain
             full = take_apart(self.fn, args, kwargs, variables)
-            found = self._cache.find(self._with_answers(structure, full.leaves), values)
+            found = self._cache.find(self._known.with_answers(structure, full.leaves), values)
             if found is not None:  # another thread was first
                 return found
             self._check(self.fn, args, kwargs)
             wanted, history = self._changing.policies(full, values)
-            miss = miss_of(name_of(self.fn), full, values, self._cache, self._questions)
+            miss = miss_of(name_of(self.fn), full, values, self._cache, self._known.questions)
             with self._layout.traced(full, self._cache.clock):
                 known = self._layout.variables
                 program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known)
@@ -291,8 +286,8 @@ class Compiled(Reports):
             if grown is not None:
                 program, full, structure = grown
             entry = self._entry(program)
-            self._ask(program.questions)
-            asked = self._with_answers(structure, full.leaves)
+            self._known.ask(program.questions)
+            asked = self._known.with_answers(structure, full.leaves)
             branch, gone = self._cache.publish(asked, entry)
             self._budget.traced(asked, values, entry, self._budget.clock() - start)
             self._cache.history.because(miss)
@@ -317,18 +312,6 @@ class Compiled(Reports):
             build = writing(program.writes, program.graph.output_tree.num_leaves, build)
             around = functools.partial(failing_as_eager, program=program, fn=self.fn)
         return Entry(number, program, runner_name, runner, build, around)
-
-    def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
-        """The structure of a call with the answers to what programs asked of its arguments."""
-        return (structure, self._answers(leaves)) if self._questions else structure
-
-    def _ask(self, questions: Collection[Question]) -> None:
-        """From now on, calls are told apart by the answers to these questions too."""
-        new = tuple(each for each in questions if each not in self._questions)
-        if new:
-            self._questions += new
-            self._answers = asker(self._questions)
-            self._cache.ask(self._questions)
 
     # -- looking at it
     def _hits(self) -> int:
@@ -386,6 +369,7 @@ class Compiled(Reports):
             self._refusals.clear()
             self._budget.clear()
             self._layout.reset()
+            self._known.clear()
             self._changing.learn({})
             self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
             self._times.clear()

@@ -113,7 +113,7 @@ class Storing(Compiled):
         while True:
             flat = self._layout.leaves(args, kwargs)
             try:
-                found = self._find_slowly(args, kwargs, flat, None)
+                found = self._find_slowly(args, kwargs, flat, None, [])
             except AskAgain:
                 continue
             if isinstance(found, NotServed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -48,6 +49,7 @@ class Part:
     def __init__(self, axes: Sequence[Axis], numbers: Numbers) -> None:
         apart = [size for axis in axes for size in (axis or (1,))]
         self._caps = [capacity(size) for size in apart]
+        self._strides = [prod(self._caps[dim + 1 :]) for dim in range(len(apart))]
         self._padded = [
             (dim, cap, numbers.place(size))
             for dim, (cap, size) in enumerate(zip(self._caps, apart, strict=True))
@@ -72,10 +74,12 @@ class Part:
 
     def apart(self, buffer: torch.Tensor, found: Sequence[int]) -> torch.Tensor:
         """The valid part of a contiguous tensor as a view: a dimension that is made of several sizes is split."""
-        part = buffer if self._apart is None else buffer.view(self._caps)
-        for dim, cap, place in self._padded:
-            part = part if found[place] == cap else part.narrow(dim, 0, found[place])
-        return part
+        sizes = self._caps.copy()
+        for dim, _, place in self._padded:
+            sizes[dim] = found[place]
+        if sizes != self._caps:
+            return buffer.as_strided(sizes, self._strides)  # one view, however many dimensions are narrower
+        return buffer if self._apart is None else buffer.view(sizes)
 
     @property
     def merged(self) -> bool:

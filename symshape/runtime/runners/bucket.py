@@ -118,7 +118,6 @@ class Bucket:
         for place in self._moving:
             self._allocate(place)
         self._moved = [(self._parts[place], self._buffers[place]) for place in self._moving]
-        self._merged = [number for number, (part, _) in enumerate(self._moved) if part.merged]
         self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
@@ -172,7 +171,7 @@ class Bucket:
         """
         found = self._numbers.at(values)
         parts = [part.apart(buffer, found) for part, buffer in self._moved]
-        merged = [(number, self._moved[number][0].sizes_apart(found)) for number in self._merged]
+        merged = [(number, part.sizes_apart(found)) for number, (part, _) in enumerate(self._moved) if part.merged]
         placement = Placement(values, found, parts, self._true_sizes.of(found), merged, lend)
         if self._timed:
             placement.fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)

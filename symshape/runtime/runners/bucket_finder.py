@@ -50,6 +50,7 @@ class BucketFinder:
     Attributes:
         refusals: why a symbol is not padded.
         failures: how often a bucket had to be given up for lack of memory.
+        new: what was found last, until it is kept.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class BucketFinder:
         self._lost: OrderedDict[Any, float] = OrderedDict()
         self._steps: tuple[Step, ...] = (step_up,)  # the finer ones first
         self._padded = sorted(candidates(program))
+        self.new: tuple[tuple[tuple[int, ...], int], Found] | None = None
         self.refusals: dict[str, Refusal] = {}
         self.failures = 0
 
@@ -119,6 +121,7 @@ class BucketFinder:
         if made is None:
             return None
         self._steps = (fine_step_up, step_up)
+        self.new = None
         self._calls.clear()  # others may have a nearer place now, too
         self._nearer.clear()
         return self.find(values)
@@ -141,8 +144,21 @@ class BucketFinder:
     def _stream(self) -> int:
         return current_stream(self._device.index or 0) if self._device.type == "cuda" else 0
 
+    def keep(self) -> None:
+        """Remembers what was found last for its sizes: best when the device is at work."""
+        if self.new is not None:
+            key, found = self.new
+            self.new = None
+            _remember(self._calls, key, found)
+            self._guests.pop(key, None)
+            self._note("bucket chosen", values=key[0], sizes=found[0].words, text="their own bucket")
+
     def _find(self, key: tuple[tuple[int, ...], int]) -> Found | None:
         values, stream = key
+        if self.new is not None:  # a call that broke off, or that eager served
+            self.keep()
+            if key in self._calls:
+                return self._calls[key]
         until, guest = self._guests.get(key, (0, None))
         if self._store.clock < until:
             return guest
@@ -151,11 +167,8 @@ class BucketFinder:
             return None  # there is nothing to gain, and eager looks at less of its arguments then
         bucket = self._own(sizes, stream)
         if bucket is not None:
-            own = bucket, bucket.place(sizes, self._lend)
-            _remember(self._calls, key, own)
-            self._guests.pop(key, None)
-            self._note("bucket chosen", values=values, sizes=bucket.words, text="their own bucket")
-            return own
+            self.new = key, (bucket, bucket.place(sizes, self._lend))
+            return self.new[1]
         bucket = min((each for each in self.buckets(stream) if each.covers(sizes)), key=_size, default=None)
         found = None if bucket is None else (bucket, bucket.place(sizes, self._lend))
         if until == 0 or (None if guest is None else guest[0]) is not bucket:
@@ -249,6 +262,7 @@ class BucketFinder:
         for bucket, sizes in zip(self.buckets(), kept, strict=True):
             if sizes not in self._planned:
                 self._store.remove(self._key(bucket.lease.pool, bucket.made))
+        self.new = None
         self._calls.clear()
         self._guests.clear()
         self._nearer.clear()
@@ -266,12 +280,14 @@ class BucketFinder:
 
     def served(self) -> dict[tuple[int, ...], Bucket]:
         """The buckets that calls with these integers were last found to go to."""
+        self.keep()
         guests = {values: found[0] for (values, _), (_, found) in self._guests.items() if found is not None}
         return guests | {values: bucket for (values, _), (bucket, _) in self._calls.items()}
 
     def clear(self) -> None:
         """Forgets the buckets."""
         self._store.drop(self._number)
+        self.new = None
         self._calls.clear()
         self._guests.clear()
         self._failed.clear()
@@ -307,6 +323,8 @@ class BucketFinder:
         return ", ".join(parts)
 
     def _forget(self, bucket: Bucket) -> None:
+        if self.new is not None and self.new[1][0] is bucket:
+            self.new = None
         for key in [key for key, found in self._calls.copy().items() if found[0] is bucket]:
             self._calls.pop(key, None)
         for key in [key for key, (_, found) in self._guests.copy().items() if found is not None and found[0] is bucket]:

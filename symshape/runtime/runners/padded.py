@@ -136,7 +136,10 @@ class PaddedRunner:
                     bucket, placement = found
                     bucket.lease.last_used = now
                     try:
-                        return self._timed(bucket, placement, leaves)
+                        results = self._timed(bucket, placement, leaves)
+                        if self._finder.new is not None:
+                            self._finder.keep()
+                        return results
                     except torch.OutOfMemoryError as error:
                         self._finder.give_up(bucket, f"out of memory: {error}")
                         if bucket.wrote:

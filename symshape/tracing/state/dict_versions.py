@@ -168,7 +168,7 @@ def _sees(write: Callable[[Any, Any], Any]) -> bool:
     return found == {True}
 
 
-def _sees_filled(kind: type[dict[str, int]]) -> bool:
+def _sees_filled(kind: type[dict[Any, Any]]) -> bool:
     """Whether it is seen that an empty dictionary takes over another's items, of which CPython 3.12 tells as a copy."""
     empty = kind()
     watch = DictWatch([{"other": 1}, empty])

@@ -1,0 +1,64 @@
+"""Calls like earlier ones: their structure, with the answers to what programs ask of arguments, and their entry."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any
+
+from symshape.calls.questions import Question, asker
+from symshape.calls.structures import Structures
+from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.variables import Layout
+
+__all__ = ["Found", "KnownCalls"]
+
+Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
+"""The entry that serves a call, the integers to run it with, and the call's leaves."""
+
+
+class KnownCalls:
+    """How calls of one compiled function are told apart, and what serves those that are like earlier ones.
+
+    Attributes:
+        questions: what programs asked of the data of arguments.
+    """
+
+    def __init__(self, cache: EntryCache, layout: Layout) -> None:
+        self._cache, self._layout = cache, layout
+        self._structures = Structures()
+        self._answers = asker(())
+        self.questions: tuple[Question, ...] = ()
+
+    def with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
+        """The structure of a call with the answers to what programs asked of its arguments."""
+        return (structure, self._answers(leaves)) if self.questions else structure
+
+    def ask(self, questions: Collection[Question]) -> None:
+        """From now on, calls are told apart by the answers to these questions too."""
+        new = tuple(each for each in questions if each not in self.questions)
+        if new:
+            self.questions += new
+            self._answers = asker(self.questions)
+            self._cache.ask(self.questions)
+
+    def find(self, flat: Sequence[Any], key: Hashable | None, branches: list[Branch]) -> Found | None:
+        """What serves a flat call with this exact key, if its like was read before; its branch goes to ``branches``."""
+        if key is None or self.questions or self._layout.active:
+            return None
+        alike = self._structures.of(key)
+        found = None if alike is None else self._cache.find(*alike)
+        if alike is None or found is None:
+            return None
+        branch, entry = found
+        branches.append(branch)
+        entry.last_used = self._cache.clock
+        return entry, alike[1], flat
+
+    def learn(self, key: Hashable, structure: Hashable, values: tuple[int, ...]) -> None:
+        """Notes how a call with this exact key was read."""
+        if not self.questions and not self._layout.active:
+            self._structures.learn(key, structure, values)
+
+    def clear(self) -> None:
+        """Forgets how calls were read; what is asked of them stays."""
+        self._structures.clear()
