@@ -57,8 +57,9 @@ def cache_report(cache: EntryCache, stats: Stats, name: str, *, short: bool = Fa
 
 def _moments(cache: EntryCache) -> list[MomentRecord]:
     """The history, with the sizes in the caller's words; who serves sizes that are new is said beside them."""
-    found = cache.history.moments()
-    start = found[0].at if found else 0.0
+    noted = cache.history.moments()
+    start = noted[0].at if noted else 0.0
+    found = sorted(noted, key=lambda each: (each.call, _RANKS.get(each.kind, 4)))
     came = {_event(each) for each in found if each.kind == "new sizes"}
     chosen = {_event(each): _told(each) for each in found if each.kind == "bucket chosen"}
     return [
@@ -74,6 +75,10 @@ def _moments(cache: EntryCache) -> list[MomentRecord]:
         for each in found
         if each.kind != "bucket chosen" or _event(each) not in came
     ]
+
+
+_RANKS = {"trace": 0, "new sizes": 1, "evicted": 2, "dropped": 2, "bucket made": 2, "bucket chosen": 3}
+"""Of the moments of one call: what is noted late, when a device is at work, is told where it belongs."""
 
 
 def _event(moment: Moment) -> tuple[int, int | None, tuple[int, ...]]:
