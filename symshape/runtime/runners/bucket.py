@@ -37,10 +37,9 @@ class Placement:
         values: the sizes of the call, by symbol.
         numbers: what the bucket computes from them.
         inputs: the valid parts of the buffers.
-        sizes: the sizes to be written: on the host at first, on the device from the second time on.
+        sizes: the true sizes that the program reads.
         merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
         lend: how results are answered that are not copied.
-        known: whether the sizes were written before.
         fill: which share of the capacities the sizes are.
         answer: makes the results; None before the first call, which makes it while the device is at work.
         back: for each input that the program writes to, its place, and what writes its new elements from the tensors.
@@ -49,10 +48,9 @@ class Placement:
     values: Mapping[str, int]
     numbers: tuple[int, ...]
     inputs: list[torch.Tensor]
-    sizes: torch.Tensor
+    sizes: tuple[int, ...]
     merged: Sequence[tuple[int, tuple[int, ...]]] = ()
     lend: Lend | None = None
-    known: bool = False
     fill: float = 1.0
     answer: Answer | None = None
     back: Sequence[tuple[int, Again]] = ()
@@ -111,18 +109,16 @@ class Bucket:
         steady = bound.steady if bound is not None else ()
         self._moving = [place for place in range(len(self._specs)) if place not in steady]
         self._whole: list[int] = []  # steady inputs that are copied all the same
-        self.sizes = torch.zeros(len(made.padded.sizes), dtype=torch.int64, device=device)
+        self.sizes = self._true_sizes.tensor
         self._run = compile_graph(fuse_padded(made.padded) if device.type == "cuda" else graph, {})
         self._arguments: list[Any] = [None] * len(self._specs) + [*self.sizes.unbind()]
         self._buffers: dict[int, torch.Tensor] = {}
         for place in self._moving:
             self._allocate(place)
         self._moved = [(self._parts[place], self._buffers[place]) for place in self._moving]
-        self._sized = bool(made.padded.sizes)
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
         self._note = note
-        self._written_for: Placement | None = None  # whose sizes are in ``sizes``
         self._kernels = kernels
         self._timed = timed
         self._asked: int | None = None  # the state of the kernels when they were asked in vain
@@ -207,7 +203,7 @@ class Bucket:
             return results
 
     def _take(self, inputs: Sequence[torch.Tensor], placement: Placement) -> None:
-        """Copies the inputs of a call that are not read in place, and the sizes if they are not there already."""
+        """Copies the inputs of a call that are not read in place, and writes the sizes."""
         given, targets, bound = list(inputs), placement.inputs, self._bound
         if bound is not None and bound.steady:
             bound.see(inputs)
@@ -219,33 +215,11 @@ class Bucket:
                 given += [inputs[place] for place in self._whole]
         for place, shape in placement.merged:
             given[place] = given[place].reshape(shape)
-        new = self._sized and self._written_for is not placement
-        if new:
-            self._written_for = None
-            sizes = self._sizes_of(placement)
-            if sizes is not None:
-                targets, given = [*targets, self.sizes], [*given, sizes]
         if len(given) == 1:
             targets[0].copy_(given[0])
         elif given:
             torch._foreach_copy_(targets, given)
-        if new:
-            self._written_for = placement
-
-    def _sizes_of(self, placement: Placement) -> torch.Tensor | None:
-        """The sizes on the program's device, to be written with the inputs; None where they are on their way.
-
-        Nobody waits for a copy from the host, which is all that sizes get that are seen once.
-        """
-        sizes = placement.sizes
-        if sizes.device == self.sizes.device:
-            return sizes
-        if placement.known:
-            placement.sizes = sizes.to(self.sizes.device, non_blocking=True)
-            return placement.sizes
-        placement.known = True
-        self.sizes.copy_(sizes, non_blocking=True)
-        return None
+        self._true_sizes.write(placement.sizes)
 
     def _loose(self, bound: BoundInputs) -> list[torch.Tensor]:
         """The buffers of the inputs that might be bound and are not."""
@@ -262,8 +236,7 @@ class Bucket:
             if self._bound is not None:
                 self._bound.let_go()  # there is no call whose inputs could be read
                 self._loose(self._bound)
-            self._written_for = None
-            self.sizes.copy_(self._true_sizes.of(self._numbers.at({**self.made.exact, **self.made.caps})))
+            self._true_sizes.write(self._true_sizes.of(self._numbers.at({**self.made.exact, **self.made.caps})))
             self._ready()()
 
     @contextmanager

@@ -1,51 +1,53 @@
-"""The true sizes of calls on the host, in memory that a device reads while nobody waits."""
+"""The true sizes of a call, where a padded program reads them: written by one launch that nobody waits for."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 
 import torch
 
 __all__ = ["TrueSizes"]
 
-_ROWS = 64  # calls for which memory is made at a time
-
 
 class TrueSizes:
-    """Writes the sizes that a padded program reads, a row for each call; what was written stays as it is.
+    """The sizes that a padded program reads; each call adds what its own differ by from those of the call before.
+
+    What is added comes with the launch: no memory of the host has to stay as it is until the device has read it.
 
     Args:
         places: where they are among the numbers of a call.
         device: which device reads them.
 
+    Attributes:
+        tensor: the sizes, as whatever runs on the device next will see them.
+
     >>> sizes = TrueSizes((2, 0), torch.device("cpu"))
-    >>> first, second = sizes.of((7, 8, 9)), sizes.of((1, 2, 3))
-    >>> first.tolist(), second.tolist()
-    ([9, 7], [3, 1])
+    >>> sizes.write(sizes.of((7, 8, 9)))
+    >>> sizes.tensor.tolist()
+    [9, 7]
+    >>> sizes.write((3, 1))
+    >>> sizes.tensor.tolist()
+    [3, 1]
     """
 
     def __init__(self, places: Sequence[int], device: torch.device) -> None:
         self._places = tuple(places)
-        self._pinned = device.type == "cuda" and bool(places)
-        self._block = torch.empty(0, dtype=torch.int64)
-        self._memory: ctypes.Array[ctypes.c_int64]
-        self._used = _ROWS
+        self.tensor = torch.zeros(len(places), dtype=torch.int64, device=device)
+        self._each = list(self.tensor.unbind())
+        self._held: tuple[int, ...] | None = (0,) * len(places)  # None: nobody knows
 
-    def of(self, found: Sequence[int]) -> torch.Tensor:
-        """The sizes of a call with these numbers: a tensor of one dimension on the host."""
-        if not self._places:
-            return self._block
-        if self._used == _ROWS:
-            self._more()
-        row, count = self._used, len(self._places)
-        self._used = row + 1
-        self._memory[row * count : (row + 1) * count] = [found[place] for place in self._places]
-        return self._block[row]
+    def of(self, found: Sequence[int]) -> tuple[int, ...]:
+        """The sizes of a call with these numbers."""
+        return tuple([found[place] for place in self._places])
 
-    def _more(self) -> None:
-        """Other memory: rows of before are read as long as they are needed."""
-        count = len(self._places)
-        self._block = torch.empty((_ROWS, count), dtype=torch.int64, pin_memory=self._pinned)
-        self._memory = (ctypes.c_int64 * (_ROWS * count)).from_address(self._block.data_ptr())
-        self._used = 0
+    def write(self, sizes: tuple[int, ...]) -> None:
+        """From now on the device reads these."""
+        held = self._held
+        if sizes == held:
+            return
+        self._held = None
+        if held is None:
+            self.tensor.copy_(torch.tensor(sizes))
+        else:
+            torch._foreach_add_(self._each, [new - old for new, old in zip(sizes, held, strict=True)])
+        self._held = sizes
