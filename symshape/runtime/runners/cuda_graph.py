@@ -80,8 +80,8 @@ class Repeats:
 class CudaGraphRunner:
     """Runs a program through CUDA graphs, one for each exact set of sizes.
 
-    ``patient`` captures the sizes of the first call at once (it was traced, which took longer), and runs others once
-    without a graph before capturing them, so that sizes seen only once cost no capture.
+    ``patient`` captures the first sizes of a compiled function at once (that call was traced, which took longer), and
+    runs others once without a graph before capturing them, so that sizes seen only once cost no capture.
 
     Raises:
         Unfit: the program cannot be captured (no CUDA, data-dependent sizes, random numbers, gradients …).
@@ -172,9 +172,8 @@ class CudaGraphRunner:
         if self._released or key.sizes in self._refused:
             return None
         if self._seen is not None and key.sizes not in self._seen:
-            first = not self._seen
             _remember(self._seen, key.sizes)
-            if not first:
+            if len(self._store):
                 return None
         weight = self._weight(values)
         if not self._store.admits(key, key.stream, weight):

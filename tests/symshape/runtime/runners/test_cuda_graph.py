@@ -122,6 +122,16 @@ def test_patience_waits_for_the_second_time_but_for_the_first_sizes(captures: li
         assert len(captures) == already
 
 
+def test_the_next_program_waits_at_once(captures: list[tuple[int, ...]]) -> None:
+    store = GraphStore(4)
+    for n, already in ((3, 1), (4, 1)):
+        program = symshape.trace(lambda x: x * 2, torch.ones(n)).program
+        runner = CudaGraphRunner(program, EagerRunner(program), store, patient=True)
+        for again in range(2):
+            runner.run([torch.randn(n)], ())
+            assert len(captures) == already + (n == 4 and again)
+
+
 def test_sizes_that_cannot_be_captured_are_refused_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
