@@ -93,6 +93,15 @@ class Describing:
         return ["tensor", type(value).__name__, str(value.dtype), str(value.device), *shape, *flags, memory]
 
 
+def present(value: torch.Tensor) -> tuple[Any, ...]:
+    """What :meth:`Describing.tensor` says of a tensor of strides, as it is compared within one process."""
+    return (
+        *(type(value), value.dtype, value.device, value.shape, value.stride(), value.storage_offset()),
+        *(value.requires_grad, value.is_leaf, value.is_inference(), value.is_conj(), value.is_neg()),
+        *(value.is_quantized, value.untyped_storage()._cdata),
+    )
+
+
 def _module(_: Describing, value: types.ModuleType) -> Json:
     name = value.__name__
     if sys.modules.get(name) is not value and type(value).__module__ != "torch._ops":

@@ -237,6 +237,12 @@ class Read:
         self.slots: list[Term] = [self._terms.term(each) for each in list_of(found["slots"])]
         self.guards: GuardSet = guard_set(found["conditions"])
         self.checks, self.objects = list_of(found["checks"]), list_of(found["objects"])
+        self._whole = True
+
+    def forget(self) -> None:
+        """Lets go of all that is built and of no use afterwards; it is read again if it is built again."""
+        self._found = {each: self._found[each] for each in ("symbols", "questions", "data")}
+        self.checks, self.objects, self._whole = [], [], False
 
     def admits(self, values: Sequence[int]) -> bool:
         """Whether the guards hold for the integers of a call."""
@@ -296,6 +302,8 @@ class Read:
         Raises:
             Differs: something that it read is not what it was.
         """
+        if not self._whole:
+            return Read(self._stored).built(fn, leaves)
         state = self.compare(fn, leaves)
         graph = self.graph(state.tensor)
         if device_names(_devices(graph)) != self._found["devices"]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from symshape.store.constants import Json, from_json, integer_of, list_of, text_of, to_json
-from symshape.store.descriptions import Describing
+from symshape.store.descriptions import Describing, present
 from symshape.store.reaching import STEPS, Roots
 from symshape.store.refusals import Differs, EntryError, NotStorable
 from symshape.tracing.state.places import MISSING, PLAIN, Container, Place, items_of
@@ -52,6 +52,7 @@ class StateIn:
                 self._items(reached, expected, name, 1 + (kind == "hooks"))
             else:
                 self._check(reached, kind, key, expected, name)
+        self._descriptions, self._numbers = [], {}
 
     def state(self) -> State:
         """The state for calls of this process."""
@@ -64,14 +65,13 @@ class StateIn:
         """
         if self._describing.with_documentation:  # texts too can be changed in place
             return False
-        describing = Describing()
         for value, then in self._alterable:
             if isinstance(value, types.FunctionType):
                 same = value.__code__ is then
             elif isinstance(value, type):
                 same = value.__mro__ is then
             else:
-                same = describing.of(value) == then
+                same = value.layout is torch.strided and present(value) == then
             if not same:
                 return False
         return True
@@ -139,8 +139,8 @@ class StateIn:
             self._numbers[id(value)] = number
             self._bound.append(value)
             if description[0] in _ALTERABLE:
-                code_or_mro = getattr(value, _ALTERABLE[description[0]], description)
-                self._alterable.append((value, code_or_mro))
+                attribute = _ALTERABLE[description[0]]
+                self._alterable.append((value, getattr(value, attribute) if attribute else present(value)))
         elif known is None or known != number:
             raise Differs(_words(kind, key, name))
 
