@@ -276,7 +276,10 @@ class Read:
 
     def graph(self, tensors: Callable[[int], torch.Tensor]) -> Graph:
         """Its operators, with the real tensors of these numbers."""
-        return GraphIn(self._found["graph"], self._terms, tensors, self._leaves()).graph()
+        return self._reading(tensors).graph()
+
+    def _reading(self, tensors: Callable[[int], torch.Tensor]) -> GraphIn:
+        return GraphIn(self._found["graph"], self._terms, tensors, self._leaves())
 
     @property
     def asks_for_numbers(self) -> bool:
@@ -305,7 +308,9 @@ class Read:
         if not self._whole:
             return Read(self._stored).built(fn, leaves)
         state = self.compare(fn, leaves)
-        graph = self.graph(state.tensor)
+        reading = self._reading(state.tensor)
+        graph = reading.graph()
+        reading.compare_groups()
         if device_names(_devices(graph)) != self._found["devices"]:
             raise Differs("the accelerator")
         positions = positions_among(self.slots)
@@ -324,8 +329,7 @@ class Read:
         questions = answered(found["questions"], call.leaves)
         if questions is None:
             raise Differs("what it asked of its arguments")
-        if built is None:
-            built = self.built(fn, call.leaves)
+        built = built or self.built(fn, call.leaves)
         if not all(answers(question, answer, call.leaves) for question, answer in built.data):
             raise Differs("what it asked of numbers in its arguments")
         questions |= {question: question.among(call.leaves) for question, _ in built.data}

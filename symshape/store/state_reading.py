@@ -11,7 +11,7 @@ import torch
 
 from symshape.store.constants import Json, from_json, integer_of, list_of, text_of, to_json
 from symshape.store.descriptions import Describing, present
-from symshape.store.reaching import STEPS, Roots
+from symshape.store.reaching import GROUPS, STEPS, Roots
 from symshape.store.refusals import Differs, EntryError, NotStorable
 from symshape.tracing.state.places import MISSING, PLAIN, Container, Place, items_of
 from symshape.tracing.state.snapshot import State
@@ -42,6 +42,7 @@ class StateIn:
         self._places: list[Place] = []
         self._containers: list[Container] = []
         self._alterable: list[tuple[Any, Any]] = []
+        self._groups: list[tuple[Any, Any]] = []
         roots = Roots(fn, leaves)
         for check in list_of(checks):
             if type(check) is not list or len(check) != 5:
@@ -64,6 +65,8 @@ class StateIn:
         (What is read *of* objects is compared by the state.)
         """
         if self._describing.with_documentation:  # texts too can be changed in place
+            return False
+        if any(GROUPS[key][1]() != then for key, then in self._groups):  # a process can end its groups, and make others
             return False
         for value, then in self._alterable:
             if isinstance(value, types.FunctionType):
@@ -91,6 +94,8 @@ class StateIn:
         plain = key if key is None or type(key) is str else from_json(key)
         value = take(owner, plain)
         self._compare(value, expected, kind, plain, name)
+        if kind == "process group":
+            self._groups.append((plain, value))
         if name is not None and note is not None:
             self._places.append(note(owner, plain, value, text_of(name)))
 
