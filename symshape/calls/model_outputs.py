@@ -41,23 +41,36 @@ def is_plain(kind: Any) -> bool:
 def learning(kind: type, number: int, construct: Callable[[list[Any]], Any], put: Callable[[Make], None]) -> Make:
     """A function that constructs outputs; when it has learnt how they are made, it gives a quicker one to ``put``.
 
+    It learns from the first output.  The quicker one is made at the second, since that takes as long as ten outputs
+    and a first call is waited for.
+
     Args:
         kind: a class that :func:`is_plain`.
         number: how many children an output has.
         construct: makes an output of a list of children.
         put: takes the quicker function.
     """
+    learnt: list[Callable[[], Make]] = []
 
     def make(*children: Any) -> Any:
+        if learnt:
+            quick = learnt[0]()
+            put(quick)
+            return quick(*children)
         made = construct(list(children))
-        put(_quick(kind, made, children, construct) or (lambda *others: construct(list(others))))
+        learnt.append(_quick(kind, made, children, construct) or (lambda: lambda *others: construct(list(others))))
         return made
 
     return make if number else lambda: construct([])
 
 
-def _quick(kind: type, made: Any, children: Sequence[Any], construct: Callable[[list[Any]], Any]) -> Make | None:
-    """A function that makes what the constructor made of these children, of others; None where that cannot be told."""
+def _quick(
+    kind: type, made: Any, children: Sequence[Any], construct: Callable[[list[Any]], Any]
+) -> Callable[[], Make] | None:
+    """What makes a function that makes of other children what the constructor made of these.
+
+    None where it cannot be told how.
+    """
     places = {id(child): f"a{position}" for position, child in enumerate(children)}
     if type(made) is not kind or len(places) < len(children) or not isinstance(children[0], torch.Tensor):
         return None
@@ -80,4 +93,5 @@ def _quick(kind: type, made: Any, children: Sequence[Any], construct: Callable[[
     ]
     names = {"Tensor": torch.Tensor, "new": OrderedDict.__new__, "put": OrderedDict.__setitem__}
     namespace = {**names, "kind": kind, "construct": construct}
-    return generated_function("\n".join(lines) + "\n", "make", "symshape model output", namespace)
+    source = "\n".join(lines) + "\n"
+    return lambda: generated_function(source, "make", "symshape model output", namespace)

@@ -21,7 +21,8 @@ from symshape.calls.arguments import Call, TensorKey, values_of
 from symshape.errors import InputError
 from symshape.frontends.differences import structure_differences
 from symshape.graph.program import Program, slot_names
-from symshape.runtime.cache import Entry, EntryCache, Family
+from symshape.runtime.cache import Entry, EntryCache
+from symshape.runtime.families import Family
 
 Sizes = Mapping[str, int | Sequence[int | None]]
 
@@ -160,7 +161,7 @@ def which_of_call(cache: EntryCache, call: Call) -> Which:
     return found.answer()
 
 
-def _families(cache: EntryCache) -> list[tuple[Family, list[str]]]:
+def _families(cache: EntryCache) -> list[tuple[Family[Entry], list[str]]]:
     """The families of entries, with what has changed in the state that they were traced in."""
     if not cache.entries:
         raise InputError("nothing has been traced yet: call the function once, then ask which entry would serve")
@@ -175,12 +176,12 @@ class _Search:
         self.reasons: dict[int, str] = {}
         self.near: tuple[int, dict[str, int]] | None = None
 
-    def refuse(self, family: Family, sentences: Sequence[str]) -> None:
+    def refuse(self, family: Family[Entry], sentences: Sequence[str]) -> None:
         """None of the family serves, for these reasons."""
         for entry in family.entries:
             self.reasons[entry.number] = "; ".join(sentences)
 
-    def ask(self, family: Family, values: tuple[int, ...], changes: Sequence[str]) -> bool:
+    def ask(self, family: Family[Entry], values: tuple[int, ...], changes: Sequence[str]) -> bool:
         """Whether an entry of the family serves these integers."""
         if changes:
             self.refuse(family, [f"{name} has changed since the trace" for name in changes])

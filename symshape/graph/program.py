@@ -34,6 +34,9 @@ class State(Protocol):
     def unchanged(self) -> bool:
         """Whether every place still holds what it held when the program was traced."""
 
+    def make_ready(self) -> None:
+        """Makes what compares the places, unless it was asked before."""
+
     def covers(self, other: Any) -> bool:
         """Whether this state compares everything that another one compares."""
 

@@ -10,9 +10,6 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any
 
-import attrs
-
-from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
@@ -21,6 +18,7 @@ from symshape.calls.outputs import Build, finisher
 from symshape.calls.questions import Question, asking
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, Slot, State, slot_names
+from symshape.runtime.families import Family
 from symshape.runtime.history import History
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.notes import Note
@@ -48,7 +46,6 @@ class Entry:
     Attributes:
         number: 0 for the first program that was traced.
         program: what was traced.
-        guards: over slots ``v0, v1, …``: what the tree dispatches on.
         runner_name: what runs it.
         runner: runs it, and is released when the entry leaves the cache.
         run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
@@ -63,10 +60,10 @@ class Entry:
     __slots__ = (
         "__weakref__",
         "_around",
+        "_guards",
         "build",
         "finish",
         "gone",
-        "guards",
         "last_used",
         "number",
         "program",
@@ -88,7 +85,7 @@ class Entry:
     ) -> None:
         self.number = number
         self.program = program
-        self.guards: GuardSet = program.slot_guards()
+        self._guards: GuardSet | None = None
         self.runner_name = runner_name
         self._around = around
         self.use(runner)
@@ -98,6 +95,14 @@ class Entry:
         self.gone = False
         self.seen: dict[tuple[int, ...], Seen] = {}
         self.watched: list[Any] = []
+
+    @property
+    def guards(self) -> GuardSet:
+        """The guards over slots ``v0, v1, …``, made when they are asked for first: what the tree dispatches on."""
+        found = self._guards
+        if found is None:
+            found = self._guards = self.program.slot_guards()
+        return found
 
     def use(self, runner: Runner) -> None:
         """Runs by ``runner`` from now on; the one before is not released, since the new one may be made around it."""
@@ -136,14 +141,6 @@ Hit = tuple[Entry, tuple[int, ...], Seen]
 """The entry that serves a call, the integers to run it with, and where such calls are counted."""
 
 
-@attrs.define(eq=False)
-class Family:
-    """The entries for one structure of arguments: one dispatch tree."""
-
-    tree: Tree[Entry]
-    entries: tuple[Entry, ...] = ()
-
-
 class Branch:
     """Everything compiled for one state of modules and closures.
 
@@ -158,7 +155,7 @@ class Branch:
         self.state = state
         self.stateless = state.empty
         self.memo: dict[Hashable, Hit] = {}
-        self.families: dict[Hashable, Family] = {}
+        self.families: dict[Hashable, Family[Entry]] = {}
 
     def compare(self, state: State) -> None:
         """From now on compares what another state does, too."""
@@ -241,7 +238,7 @@ class EntryCache:
         return any(each is not None and each.tree.lookup(values) is not None for each in families)
 
     def _to_front(self, branch: Branch) -> None:
-        with self._changing():
+        with self.changing():
             if branch in self.branches:
                 self.branches = (branch, *(each for each in self.branches if each is not branch))
 
@@ -261,7 +258,7 @@ class EntryCache:
             finally:
                 self._busy = outer
         if self._lost:
-            with self._changing():
+            with self.changing():
                 pass
 
     def seen(self, entry: Entry, values: tuple[int, ...]) -> Seen:
@@ -276,7 +273,7 @@ class EntryCache:
         return found
 
     def _forget_rare(self, entry: Entry) -> None:
-        with self._changing():
+        with self.changing():
             often = sorted(entry.seen.items(), key=lambda item: -item[1].calls)[: _MOST_SEEN // 2]
             entry.seen = dict(often)
             for branch in self.branches:
@@ -284,20 +281,19 @@ class EntryCache:
 
     def publish(self, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
         """Adds an entry; answers its branch and the entries that had to leave, released."""
-        with self._changing():
+        with self.changing():
             self._watch(entry)
             branch = self._branch_of(entry.program.state)
             family = branch.families.get(structure)
             if family is None:
-                family = Family(Tree(slot_names(len(entry.program.slots))))
-            family.tree.insert(entry.guards, entry)
-            family.entries = (*family.entries, entry)
+                family = Family(slot_names(len(entry.program.slots)), self)
+            family.add(entry)
             branch.families[structure] = family
             self.entries = (*self.entries, entry)
             self.history.note("trace", self.clock, entry=entry.number, milliseconds=entry.program.milliseconds)
             gone = self._evict(entry)
             if not branch.stateless:
-                branch.state.unchanged()  # makes what compares it, which the next call would wait for
+                branch.state.make_ready()  # the next call would wait for it
         _release(gone)
         return branch, gone
 
@@ -318,13 +314,13 @@ class EntryCache:
         self._lost.append(entry)
         if not self._busy and self.lock.acquire(blocking=False):
             try:
-                with self._changing():
+                with self.changing():
                     pass
             finally:
                 self.lock.release()
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def changing(self) -> Iterator[None]:
         """Holds the lock; objects may die inside, at any allocation, and their entries leave afterwards."""
         gone: list[Entry] = []
         with self.lock:
@@ -368,8 +364,7 @@ class EntryCache:
             for structure, family in list(branch.families.items()):
                 if entry not in family.entries:
                     continue
-                family.tree.remove(entry)
-                family.entries = tuple(each for each in family.entries if each is not entry)
+                family.remove(entry)
                 if not family.entries:
                     del branch.families[structure]
             branch.memo = {key: found for key, found in branch.memo.items() if found[0] is not entry}
@@ -377,7 +372,7 @@ class EntryCache:
 
     def discard(self, entry: Entry) -> None:
         """Lets an entry go that turned out to be wrong; nothing if it has left already."""
-        with self._changing():
+        with self.changing():
             if entry.gone:
                 return
             self._remove(entry)
@@ -385,7 +380,7 @@ class EntryCache:
 
     def clear(self) -> None:
         """Forgets everything, and counts from 0 again."""
-        with self._changing():
+        with self.changing():
             gone, self.entries, self.branches = self.entries, (), ()
             self.evictions = self.clock = 0
             self.history.clear()

@@ -28,7 +28,7 @@ from symshape.calls.alike import PLAIN, Equal, alike
 from symshape.store.code_digests import code_digest
 from symshape.store.constants import Json, to_json
 from symshape.store.refusals import NotStorable
-from symshape.tracing.state import trusted
+from symshape.tracing.state import process_groups, trusted
 
 _CONTAINERS = (list, dict, set, deque, bytearray, OrderedDict, defaultdict)
 _OF_C = (
@@ -91,6 +91,15 @@ class Describing:
         shape = [list(value.shape), list(value.stride()), value.storage_offset()]
         flags = [value.requires_grad, value.is_leaf, value.is_inference(), value.is_conj(), value.is_neg()]
         return ["tensor", type(value).__name__, str(value.dtype), str(value.device), *shape, *flags, memory]
+
+
+def present(value: torch.Tensor) -> tuple[Any, ...]:
+    """What :meth:`Describing.tensor` says of a tensor of strides, as it is compared within one process."""
+    return (
+        *(type(value), value.dtype, value.device, value.shape, value.stride(), value.storage_offset()),
+        *(value.requires_grad, value.is_leaf, value.is_inference(), value.is_conj(), value.is_neg()),
+        *(value.is_quantized, value.untyped_storage()._cdata),
+    )
 
 
 def _module(_: Describing, value: types.ModuleType) -> Json:
@@ -193,6 +202,12 @@ def _refuse(_: Describing, value: Any) -> Json:
     raise NotStorable(f"an object of class {kind.__module__}.{kind.__qualname__}, whose content cannot be seen")
 
 
+def _of_groups(words: list[Any] | None) -> list[Any]:
+    if words is None:
+        raise NotStorable("a process group that this process is not in, or no longer")
+    return words
+
+
 Describe = Callable[[Describing, Any], Json]
 
 _EXACT: dict[type, Describe] = {
@@ -239,6 +254,10 @@ def _describe_for(kind: type) -> Describe:
         if any(each.__name__ == "generic" for each in kind.__mro__):
             return _parts
         return _kind_only if kind.__name__ == "ndarray" else _shown if kind.__name__ == "dtype" else _refuse
+    if process_groups.is_group(kind):
+        return lambda _, value: ["process group", *_of_groups(process_groups.described(value))]
+    if process_groups.is_mesh(kind):
+        return lambda _, value: ["mesh", *_of_groups(process_groups.mesh_in_words(value))]
     if hasattr(kind, "__symshape_compiled__") or kind.__module__.startswith("symshape.frontends."):
         return _kind_only
     if issubclass(kind, enum.Enum):

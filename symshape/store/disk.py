@@ -159,6 +159,11 @@ class DiskStore:
             gone.append(each)
         return gone
 
+    @property
+    def sources(self) -> Path | None:
+        """Where the digest of symshape's sources is kept for later processes; nowhere in a folder of several users."""
+        return None if self.shared else self.path / "sources.digest"
+
     # -- inside
     def _file(self, address: str, digest: str, kind: str = ENTRY) -> Path:
         if not _is_name(address, 32) or not _is_name(digest, 64):

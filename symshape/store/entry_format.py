@@ -237,6 +237,12 @@ class Read:
         self.slots: list[Term] = [self._terms.term(each) for each in list_of(found["slots"])]
         self.guards: GuardSet = guard_set(found["conditions"])
         self.checks, self.objects = list_of(found["checks"]), list_of(found["objects"])
+        self._whole = True
+
+    def forget(self) -> None:
+        """Lets go of all that is built and of no use afterwards; it is read again if it is built again."""
+        self._found = {each: self._found[each] for each in ("symbols", "questions", "data")}
+        self.checks, self.objects, self._whole = [], [], False
 
     def admits(self, values: Sequence[int]) -> bool:
         """Whether the guards hold for the integers of a call."""
@@ -270,7 +276,10 @@ class Read:
 
     def graph(self, tensors: Callable[[int], torch.Tensor]) -> Graph:
         """Its operators, with the real tensors of these numbers."""
-        return GraphIn(self._found["graph"], self._terms, tensors, self._leaves()).graph()
+        return self._reading(tensors).graph()
+
+    def _reading(self, tensors: Callable[[int], torch.Tensor]) -> GraphIn:
+        return GraphIn(self._found["graph"], self._terms, tensors, self._leaves())
 
     @property
     def asks_for_numbers(self) -> bool:
@@ -296,8 +305,12 @@ class Read:
         Raises:
             Differs: something that it read is not what it was.
         """
+        if not self._whole:
+            return Read(self._stored).built(fn, leaves)
         state = self.compare(fn, leaves)
-        graph = self.graph(state.tensor)
+        reading = self._reading(state.tensor)
+        graph = reading.graph()
+        reading.compare_groups()
         if device_names(_devices(graph)) != self._found["devices"]:
             raise Differs("the accelerator")
         positions = positions_among(self.slots)
@@ -316,8 +329,7 @@ class Read:
         questions = answered(found["questions"], call.leaves)
         if questions is None:
             raise Differs("what it asked of its arguments")
-        if built is None:
-            built = self.built(fn, call.leaves)
+        built = built or self.built(fn, call.leaves)
         if not all(answers(question, answer, call.leaves) for question, answer in built.data):
             raise Differs("what it asked of numbers in its arguments")
         questions |= {question: question.among(call.leaves) for question, _ in built.data}

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.metadata
-import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 
-import guards
-import meta_fns
-from symshape import options
+from symshape.store.own_sources import sources_digest
 from symshape.tracing.state.flags import matmul_precision
 
 _TRUSTED = ("numpy", "sympy", "mpmath", "z3-solver")
@@ -63,28 +58,6 @@ def _flags() -> list[Any]:
         *(torch.are_deterministic_algorithms_enabled(), matmul_precision()),
         torch.backends.mha.get_fastpath_enabled(),
     ]
-
-
-@functools.cache
-def sources_digest() -> str:
-    """The digest of the sources of symshape, guards and meta_fns, whatever the compiled parts were made of."""
-    found = hashlib.sha256()
-    for package in (guards, meta_fns, options):
-        folder = Path(str(package.__file__)).parent
-        for path in sorted(_sources(str(folder))):
-            found.update(f"{path[len(str(folder)) :]}\n".encode())
-            with open(path, "rb") as file:
-                found.update(file.read())
-    return found.hexdigest()
-
-
-def _sources(folder: str) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for each in entries:
-            if each.name.endswith(".py"):
-                yield each.path
-            elif "." not in each.name and each.name != "__pycache__" and each.is_dir():
-                yield from _sources(each.path)
 
 
 def device_names(devices: Iterator[torch.device] | set[torch.device]) -> dict[str, str]:

@@ -17,9 +17,11 @@ from symshape.graph.graph import Graph
 from symshape.graph.messages import Message, Place
 from symshape.graph.steps import Assertion, Binding, Input, Lifted, Node, Step, Value
 from symshape.store.constants import Json, fields_of, from_json, integer_of, list_of, text_of
-from symshape.store.refusals import EntryError
+from symshape.store.graph_writing import COLLECTIVES, NAMESPACES, with_groups
+from symshape.store.refusals import Differs, EntryError
 from symshape.store.terms import TermsIn
 from symshape.store.trees import tree_from_json
+from symshape.tracing.state import process_groups
 from symshape.tracing.symbolic.env import ShapeEnv
 
 _OPTIONAL = {
@@ -37,6 +39,9 @@ class GraphIn:
         tensors: the real tensor of each number that the state gave to one.
         leaves: how many leaves a call has.
 
+    Attributes:
+        groups: the process groups of its collectives, once the graph is read.
+
     Raises:
         EntryError: (all methods) it is none.
     """
@@ -53,6 +58,7 @@ class GraphIn:
         self._specs: list[meta_fns.TensorSpec] = []
         self._ops: list[tuple[OpOverload, list[str]]] = []
         self._locations: list[tuple[str, int, str]] = []
+        self.groups: list[list[Any]] = []
 
     def graph(self) -> Graph:
         """The graph."""
@@ -134,7 +140,33 @@ class GraphIn:
         return from_json(data, self._tagged)
 
     def _tagged(self, tag: str, inner: Json) -> Any:
+        if tag == "group":
+            return self._group(inner)
         return self._known(inner) if tag == "value" else self._terms.tagged(tag, inner)
+
+    def _group(self, data: Json) -> str:
+        """The name of a process group."""
+        name, ranks, backends = list_of(data, 3)
+        text_of(backends, 1000)
+        self.groups.append([text_of(name, 1000), [integer_of(each) for each in list_of(ranks)], backends])
+        return str(name)
+
+    def compare_groups(self) -> None:
+        """That process groups of these names have the same ranks in this process.
+
+        Raises:
+            Differs: one has not.
+        """
+        for words in self.groups:
+            if process_groups.described(words[0]) != words:
+                raise Differs(f"the process group {words[0]} of ranks {str(words[1])[:80]}")
+
+    def _check_groups(self, op: OpOverload, data: dict[str, Json]) -> None:
+        """That process groups are told by their ranks, and not by a name."""
+        given = {**dict(enumerate(list_of(data["args"], 256))), **dict(data.get("kwargs") or {})}
+        for place in with_groups(op) & given.keys():
+            if type(given[place]) is not dict or given[place].keys() != {"group"}:
+                raise EntryError(f"{op} without a process group")
 
     def _step(self, data: Json) -> Step:
         if type(data) is not dict:
@@ -146,6 +178,8 @@ class GraphIn:
             raise EntryError(f"a step lacks {sorted(missing)}, or has {sorted(map(str, unknown))[:4]}")
         op, names = self._ops[integer_of(data["op"], 0, len(self._ops))]
         args = tuple(self._argument(each) for each in list_of(data["args"], 256))
+        if op.namespace == COLLECTIVES:
+            self._check_groups(op, data)
         kwargs = data.get("kwargs", {})
         if type(kwargs) is not dict:
             raise EntryError("keyword arguments that are no object")
@@ -191,9 +225,11 @@ _KIND = ("dtype", "device", "layout")
 
 def operator(name: str) -> OpOverload:
     """The operator of a name: one of torch's own, with a rule of ours."""
-    packet, _, overload = name.rpartition(".")
-    found = getattr(getattr(torch.ops.aten, packet, None), overload, None) if packet.isidentifier() else None
-    if not isinstance(found, OpOverload) or found.namespace != "aten" or meta_fns.lookup(found) is None:
+    space, _, rest = name.rpartition("::")
+    packet, _, overload = rest.rpartition(".")
+    ops = getattr(torch.ops, space or "aten") if space in ("", COLLECTIVES) else None
+    found = getattr(getattr(ops, packet, None), overload, None) if packet.isidentifier() else None
+    if not isinstance(found, OpOverload) or found.namespace not in NAMESPACES or meta_fns.lookup(found) is None:
         raise EntryError(f"unknown operator: {name[:80]}")
     return found
 

@@ -22,6 +22,7 @@ from symshape.store.constants import Json, to_json
 from symshape.store.refusals import NotStorable
 from symshape.store.terms import TermsOut
 from symshape.store.trees import tree_to_json
+from symshape.tracing.state import process_groups
 
 LARGEST_CONSTANTS = 1 << 20
 """Bytes of the tensors that a program itself writes down, together."""
@@ -117,9 +118,14 @@ class GraphOut:
 
     def _node(self, node: Node) -> Json:
         name = self._row("ops", op_name(node.op))
-        found: dict[str, Json] = {"op": name, "args": [self._argument(each) for each in node.args]}
+        among = with_groups(node.op)
+
+        def argument(place: int | str, value: Any) -> Json:
+            return group_to_json(value) if place in among else self._argument(value)
+
+        found: dict[str, Json] = {"op": name, "args": [argument(*each) for each in enumerate(node.args)]}
         if node.kwargs:
-            found["kwargs"] = {key: self._argument(each) for key, each in node.kwargs.items()}
+            found["kwargs"] = {key: argument(key, each) for key, each in node.kwargs.items()}
         found["outputs"] = [None if each is None else self._value(each) for each in node.outputs]
         if not node.single:
             found["single"] = False
@@ -146,15 +152,41 @@ class GraphOut:
         return [part if isinstance(part, str) else [self._terms.number(part.term), part.spec] for part in message.parts]
 
 
+COLLECTIVES = "_c10d_functional"
+NAMESPACES = ("aten", COLLECTIVES)
+"""Of operators that entries have."""
+
+
 def op_name(op: Any) -> str:
     """The name of an operator that an entry may have: one of torch's own, with a rule of ours.
 
     Raises:
         NotStorable: it is another.
     """
-    if not isinstance(op, OpOverload) or op.namespace != "aten" or meta_fns.lookup(op) is None:
+    if not isinstance(op, OpOverload) or op.namespace not in NAMESPACES or meta_fns.lookup(op) is None:
         raise NotStorable(f"the operator {op}, which is none of torch's own with a rule of symshape's")
-    return f"{op._schema.name.partition('::')[2]}.{op._overloadname}"
+    name = f"{op._schema.name.partition('::')[2]}.{op._overloadname}"
+    return name if op.namespace == "aten" else f"{op.namespace}::{name}"
+
+
+def with_groups(op: OpOverload) -> set[int | str]:
+    """The arguments of an operator, by position and by name, that are names of process groups."""
+    if op.namespace != COLLECTIVES:
+        return set()
+    names = [each.name for each in op._schema.arguments]
+    return {each for position, name in enumerate(names) if name == "group_name" for each in (position, name)}
+
+
+def group_to_json(group: Any) -> Json:
+    """A process group with its ranks, since its name only counts the groups of a process.
+
+    Raises:
+        NotStorable: this process is in no such group.
+    """
+    words = process_groups.described(group)
+    if words is None or type(group) is not str:
+        raise NotStorable(f"a collective among the process group {group}, in which this process is not")
+    return {"group": words}
 
 
 def guards_text(guards: GuardSet) -> str:

@@ -6,8 +6,6 @@ Whatever is wrong with a store or in it, calls go on as without one: the reason 
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +13,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import attrs
-import torch
 
 from guards.sets.coverage import Certificate
 from guards.sets.sources import IntArg, Source
@@ -23,10 +20,12 @@ from guards.terms.term import Op
 from symshape import events
 from symshape.calls.arguments import Call, sources_of, values_of
 from symshape.calls.modes import modes
+from symshape.calls.outputs import builder
 from symshape.dims import Dim, Policy
 from symshape.errors import MissError
 from symshape.graph.program import Program
 from symshape.options import Options
+from symshape.store.addresses import Addresses, text_of
 from symshape.store.artefacts import ArtefactShelf, shelf_of
 from symshape.store.call_structure import structure_to_json, varying_floats
 from symshape.store.certificates import (
@@ -47,6 +46,7 @@ from symshape.store.entry_stores import EntryStore
 from symshape.store.environment import environment
 from symshape.store.misses import BAKE, Asked, miss_error
 from symshape.store.own_devices import moved, with_own_devices
+from symshape.store.own_sources import keep_digest, sources_digest
 from symshape.store.refusals import Differs, EntryError, NotStorable
 from symshape.tracing.capture import between_traces
 from symshape.user_code import name_of
@@ -69,7 +69,7 @@ class Keeper:
         self._fn, self._store = fn, store
         self._name = name_of(fn)
         said = [options.specialize_zero_one, options.duck_shape, options.minimise_guards, repr(dynamic)]
-        self._is = [_named(fn), said]
+        self._addresses = Addresses(fn, said)
         self._read: dict[str, tuple[Stored, str]] = {}
         self._wrong: set[str] = set()
         self._told: set[str] = set()
@@ -77,7 +77,9 @@ class Keeper:
         self._ahead: dict[str, tuple[Read, Built]] = {}
         self._digests_of: WeakKeyDictionary[Program, str] = WeakKeyDictionary()
         self._lock = threading.Lock()
-        environment()  # takes some milliseconds once, better now than at the first call
+        here = self._folder()
+        sources_digest(None if here is None else here.sources)
+        environment()  # takes a millisecond or two once, better now than at the first call
 
     def prepare(self) -> None:
         """Reads the entry that was of use last ahead of the first call, so that that has less to do.
@@ -89,15 +91,17 @@ class Keeper:
         if here is None:
             return
         surroundings = environment()
-        address = self._address(surroundings)
+        address = self._addresses.among(surroundings)
         with contextlib.suppress(Exception):
             for digest in here.digests(address)[:1]:
                 stored = read_header(here.read(address, digest), digest)
                 read = Read(stored)
                 built = read.built(self._fn, ())
                 if built.state.unchanged():  # makes what checks it, too
-                    self._read[digest] = stored, _text(stored.header["structure"])
+                    self._read[digest] = stored, text_of(stored.header["structure"])
+                    builder(built.graph.output_tree)  # its code is made now, and found when it is made for an entry
                     self._ahead[digest] = read, built
+                    read.forget()
 
     def find(self, call: Call, values: Sequence[int], also: Sequence[Sequence[int]] = ()) -> Program | None:
         """A program for the call, if a stored one fits it and all that it read is what it was.
@@ -110,12 +114,12 @@ class Keeper:
         now = modes()
         self._differs = differs = {}
         surroundings = environment()
-        address = self._address(surroundings)
+        address = self._addresses.among(surroundings)
         try:
-            structure = _text(structure_to_json(call, now))
+            structure = text_of(structure_to_json(call, now))
         except NotStorable:
             return None
-        for digest in self._digests(address):
+        for digest in self._candidates(address):
             try:
                 found = self._fitting(address, digest, structure, surroundings)
                 if found is None or not all(map(found.admits, (values, *also))):
@@ -143,7 +147,7 @@ class Keeper:
     def miss(self, call: Call, values: Sequence[int]) -> MissError:
         """Why :meth:`find` has just answered None for a call, as an error that names the nearest entry."""
         surroundings = environment()
-        address = self._address(surroundings)
+        address = self._addresses.among(surroundings)
         try:
             structure = structure_to_json(call, modes())
         except NotStorable:
@@ -159,7 +163,7 @@ class Keeper:
         """
         here = self._folder()
         found: list[Record] = []
-        for kept, record in () if here is None else records(here, self._address(environment())):
+        for kept, record in () if here is None else records(here, self._addresses.among(environment())):
             assert here is not None
             if isinstance(record, EntryError):
                 raise MissError(f"the certificate {kept.digest[:12]} of {here!r} cannot be used: {record}; {BAKE}")
@@ -188,7 +192,7 @@ class Keeper:
         here = self._folder()
         if here is None:
             raise NotCertifiable("certificates are kept in folders, and the store is none")
-        address, structure = self._address(environment()), structure_to_json(call, modes())
+        address, structure = self._addresses.among(environment()), structure_to_json(call, modes())
         sources = sources_of(call)
         contract = contract_of(sources, values_of(call.leaves, call.keys), policies)
         entries = entries_for(here, address, structure)
@@ -210,7 +214,7 @@ class Keeper:
             NotStorable: it cannot be one.
         """
         surroundings = environment()
-        address, digest = self._address(surroundings), self._digests_of.get(program)
+        address, digest = self._addresses.among(surroundings), self._digests_of.get(program)
         if digest is not None:
             with contextlib.suppress(OSError):
                 return self._store.read(address, digest)
@@ -225,11 +229,11 @@ class Keeper:
         """
         stored = read_header(content)
         theirs, mine = stored.header["structure"], structure_to_json(call, modes())
-        if _text(with_own_devices(theirs)) != _text(with_own_devices(mine)):
+        if text_of(with_own_devices(theirs)) != text_of(with_own_devices(mine)):
             return None
-        if _text(stored.header["environment"]) != _text(dict(environment())):
+        if text_of(stored.header["environment"]) != text_of(dict(environment())):
             raise Differs("the version of Python, torch or symshape, or a flag of torch's,")
-        if _text(theirs) != _text(mine):
+        if text_of(theirs) != text_of(mine):
             Read(attrs.evolve(stored, body=moved(stored.body, theirs, mine))).compare(self._fn, call.leaves)
             return None
         read = Read(stored)
@@ -241,16 +245,21 @@ class Keeper:
         forward = getattr(self._fn, "forward", self._fn)
         code = getattr(getattr(forward, "__func__", forward), "__code__", None)
         structure = structure_to_json(call, modes())
-        return {"name": self._is[0], "code": code and code_digest(code), "structure": structure, "paths": call.paths}
+        return {
+            "name": self._addresses.name,
+            "code": code and code_digest(code),
+            "structure": structure,
+            "paths": call.paths,
+        }
 
     def changing(self, call: Call, values: Sequence[int]) -> list[Source]:
         """The integers of a call that other processes saw change, whatever has become of the program since."""
         surroundings = environment()
-        address = self._address(surroundings)
+        address = self._addresses.among(surroundings)
         sources = sources_of(call)
         found: set[int] = set()
         try:
-            structure = _text(structure_to_json(call, modes()))
+            structure = text_of(structure_to_json(call, modes()))
         except NotStorable:
             return []
         for digest in self._digests(address):
@@ -269,7 +278,7 @@ class Keeper:
         """The leaves of a call that are floats, and that a stored program for calls like it reads when it runs."""
         if not any(type(each) is float for each in call.leaves):
             return []
-        address = self._address(environment())
+        address = self._addresses.among(environment())
         try:
             mine: Any = structure_to_json(call, modes())
         except NotStorable:
@@ -284,7 +293,7 @@ class Keeper:
     def keep(self, program: Program, call: Call) -> None:
         """Keeps a program that was traced for the call just now; tells why where that cannot be."""
         surroundings = environment()
-        address = self._address(surroundings)
+        address = self._addresses.among(surroundings)
         try:
             content = to_bytes(program, self._fn, call, address, surroundings)
             if not program.state.unchanged():
@@ -298,6 +307,9 @@ class Keeper:
             self._tell(f"could not be written: {error}")
             return
         self._digests_of[program] = digest
+        here = self._folder()
+        if here is not None and here.sources is not None:
+            keep_digest(here.sources)
         events.emit(events.Stored(self._name, digest, len(content)))
 
     def shelf(self, program: Program) -> ArtefactShelf | None:
@@ -325,8 +337,11 @@ class Keeper:
                 with contextlib.suppress(EntryError, OSError):
                     yield read_header(here.read(each.address, each.digest), each.digest)
 
-    def _address(self, surroundings: Mapping[str, Any]) -> str:
-        return hashlib.sha256(_text([self._is, surroundings]).encode()).hexdigest()[:32]
+    def _candidates(self, address: str) -> Iterator[str]:
+        """The entries for an address, those that were read ahead first: the store is asked for the others."""
+        ahead = [each for each in list(self._ahead) if each not in self._wrong]
+        yield from ahead
+        yield from (each for each in self._digests(address) if each not in ahead)
 
     def _digests(self, address: str) -> list[str]:
         try:
@@ -341,7 +356,7 @@ class Keeper:
             known = self._read.get(digest)
         if known is None:
             stored = read_header(self._store.read(address, digest), digest)
-            known = stored, _text(stored.header["structure"])
+            known = stored, text_of(stored.header["structure"])
             with self._lock:
                 if len(self._read) >= _MOST_READ:
                     self._read.clear()
@@ -373,18 +388,6 @@ class Keeper:
         if what not in self._told and len(self._told) < _MOST_READ:
             self._told.add(what)
             events.emit(events.StoreFailed(repr(self._store), what))
-
-
-def _named(fn: Callable[..., Any]) -> list[str]:
-    """What a function is called, for a look-up: what it is, its code and all that it reads, is compared later."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    kind: Any = type(fn) if isinstance(fn, torch.nn.Module) or not hasattr(fn, "__qualname__") else fn
-    return [str(getattr(kind, "__module__", "")), str(kind.__qualname__)]
-
-
-def _text(data: Any) -> str:
-    return json.dumps(data, sort_keys=True)
 
 
 __all__ = ["Keeper"]

@@ -69,8 +69,8 @@ def _of_answer(place: Answer) -> tuple[Any, Step]:
             return bound, ("context", None)
     if question is decimal_context:
         return None, ("decimal", None)
-    for name, answer in GROUPS.items():
-        if question is answer:
+    for name, (here, _) in GROUPS.items():
+        if question is here:
             return None, ("process group", name)
     if FLAGS.get(place.name) is question:
         return None, ("flag", place.name)

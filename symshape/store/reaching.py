@@ -158,12 +158,21 @@ def _flags_of_hooks(owner: Any, _: Any) -> Any:
     return flags_of_hooks(owner) if isinstance(owner, torch.nn.Module) else MISSING
 
 
-GROUPS: dict[str, Callable[[], str]] = {"world": process_groups.world, "rank": process_groups.standing}
-"""What programs ask torch.distributed for that another process can be asked for, too."""
+GROUPS: dict[str, tuple[Callable[[], str], Callable[[], str]]] = {
+    "world": (process_groups.world, process_groups.world),
+    "rank": (process_groups.standing, process_groups.standing),
+    "groups": (process_groups.standing_in_groups, process_groups.layout),
+}
+"""What programs ask torch.distributed for: what a process compares with itself, and with another one."""
 
 
 def _group(_: Any, key: Any) -> Any:
-    return GROUPS[key]() if key in GROUPS else MISSING
+    return GROUPS[key][1]() if key in GROUPS else MISSING
+
+
+def _group_here(owner: Any, key: Any, _: Any, name: str) -> Noted:
+    question = GROUPS[key][0]
+    return Answer(question, question(), name)
 
 
 def _compiled(owner: Any, _: Any) -> Any:
@@ -223,7 +232,7 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
     "flag": (_flag, lambda o, key, v, name: Answer(FLAGS[key], v, name)),
     "environment": (_environment, lambda o, key, v, name: Answer(functools.partial(os.environ.get, key), v, name)),
     "context": (_context, lambda o, key, v, name: Answer(functools.partial(o.get, MISSING), v, name)),
-    "process group": (_group, lambda o, key, v, name: Answer(GROUPS[key], v, name)),
+    "process group": (_group, _group_here),
     "decimal": (_decimal, lambda o, key, v, name: Answer(decimal_context, v, name)),
     "flags of hooks": (_flags_of_hooks, None),
     "compiled": (_compiled, None),

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from symshape.store.constants import Json, from_json, integer_of, list_of, text_of, to_json
-from symshape.store.descriptions import Describing
-from symshape.store.reaching import STEPS, Roots
+from symshape.store.descriptions import Describing, present
+from symshape.store.reaching import GROUPS, STEPS, Roots
 from symshape.store.refusals import Differs, EntryError, NotStorable
 from symshape.tracing.state.places import MISSING, PLAIN, Container, Place, items_of
 from symshape.tracing.state.snapshot import State
@@ -42,6 +42,7 @@ class StateIn:
         self._places: list[Place] = []
         self._containers: list[Container] = []
         self._alterable: list[tuple[Any, Any]] = []
+        self._groups: list[tuple[Any, Any]] = []
         roots = Roots(fn, leaves)
         for check in list_of(checks):
             if type(check) is not list or len(check) != 5:
@@ -52,6 +53,7 @@ class StateIn:
                 self._items(reached, expected, name, 1 + (kind == "hooks"))
             else:
                 self._check(reached, kind, key, expected, name)
+        self._descriptions, self._numbers = [], {}
 
     def state(self) -> State:
         """The state for calls of this process."""
@@ -64,14 +66,15 @@ class StateIn:
         """
         if self._describing.with_documentation:  # texts too can be changed in place
             return False
-        describing = Describing()
+        if any(GROUPS[key][1]() != then for key, then in self._groups):  # a process can end its groups, and make others
+            return False
         for value, then in self._alterable:
             if isinstance(value, types.FunctionType):
                 same = value.__code__ is then
             elif isinstance(value, type):
                 same = value.__mro__ is then
             else:
-                same = describing.of(value) == then
+                same = value.layout is torch.strided and present(value) == then
             if not same:
                 return False
         return True
@@ -91,6 +94,8 @@ class StateIn:
         plain = key if key is None or type(key) is str else from_json(key)
         value = take(owner, plain)
         self._compare(value, expected, kind, plain, name)
+        if kind == "process group":
+            self._groups.append((plain, value))
         if name is not None and note is not None:
             self._places.append(note(owner, plain, value, text_of(name)))
 
@@ -139,8 +144,8 @@ class StateIn:
             self._numbers[id(value)] = number
             self._bound.append(value)
             if description[0] in _ALTERABLE:
-                code_or_mro = getattr(value, _ALTERABLE[description[0]], description)
-                self._alterable.append((value, code_or_mro))
+                attribute = _ALTERABLE[description[0]]
+                self._alterable.append((value, getattr(value, attribute) if attribute else present(value)))
         elif known is None or known != number:
             raise Differs(_words(kind, key, name))
 

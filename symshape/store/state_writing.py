@@ -21,9 +21,9 @@ from symshape.store.code_digests import makes_sets, nested, reads_documentation
 from symshape.store.constants import Json, to_json
 from symshape.store.descriptions import Describing, is_told_whole
 from symshape.store.owners import Step, behind, owner_and_step
-from symshape.store.reaching import STEPS, flags_of_hooks
+from symshape.store.reaching import GROUPS, STEPS, flags_of_hooks
 from symshape.store.refusals import NotStorable
-from symshape.tracing.state import lookups, trusted
+from symshape.tracing.state import lookups, process_groups, trusted
 from symshape.tracing.state.places import MISSING, PLAIN, Container
 from symshape.tracing.state.recorder import TABLES
 from symshape.tracing.state.snapshot import State
@@ -96,7 +96,8 @@ class StateOut:
         """By the id of its owner: what was read of it."""
         for place in state.places:
             owner, step, table = owner_and_step(place)
-            note = functools.partial(self._check, step, place.value, place.name)
+            value = GROUPS[step[1]][1]() if step[0] == "process group" else place.value
+            note = functools.partial(self._check, step, value, place.name)
             if owner is None:
                 note(-1)
                 continue
@@ -139,6 +140,9 @@ class StateOut:
             kind = getattr(torch, name)
             if id(behind(kind)) in self._classes:
                 self._meet_named(torch, name)
+        kind = process_groups.kind()
+        if kind is not None and self._is_wanted(kind):
+            self._meet_named(torch.distributed, kind.__name__)
         self._walk()
         for function in [each for each in self._kept if isinstance(each, types.FunctionType)]:
             if self._is_wanted(function):

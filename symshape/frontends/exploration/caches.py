@@ -28,7 +28,8 @@ from symshape.frontends.exploration.transformed import of_entry
 from symshape.frontends.exploration.trees import branch_record
 from symshape.frontends.stats import Stats
 from symshape.graph.program import Program, limits_of, slot_names
-from symshape.runtime.cache import Branch, Entry, EntryCache, Family
+from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.families import Family
 from symshape.runtime.history import Moment
 
 _MOST_POINTS = 2000
@@ -120,7 +121,7 @@ class _CacheReader:
             self.spaces.append(self._space(family, structure, ", ".join(different) if len(places) > 1 else ""))
         self.spaces.sort(key=lambda space: -sum(entry.calls for entry in space.entries))
 
-    def _space(self, family: Family, structure: list[str], label: str) -> Space:
+    def _space(self, family: Family[Entry], structure: list[str], label: str) -> Space:
         entries = family.entries
         names = slot_names(len(entries[0].program.slots))
         maker = SpaceMaker(names, self._origins)

@@ -106,6 +106,11 @@ class State:
             pass
         return self._look()
 
+    def make_ready(self) -> None:
+        """Makes what compares the places, unless it was asked before."""
+        if self._checker is None:
+            self.unchanged()
+
     def _look(self) -> bool:
         """The answer where the quick one was no."""
         checker, metadata = self._checker or self._make_checker(), self._metadata

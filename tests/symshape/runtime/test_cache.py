@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 import symshape
+from guards.dispatch.tree import Tree
 from symshape import Options, events
 
 
@@ -38,6 +40,51 @@ def test_the_bound_holds_and_the_least_recently_used_leaves() -> None:
     assert gone == [1, 3]
     assert f.stats().evictions == 2
     assert f.stats().entries == 3
+
+
+def test_the_tree_is_made_when_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    inserted: list[Any] = []
+    insert = Tree.insert
+    monkeypatch.setattr(Tree, "insert", lambda *args: inserted.append(args[2].number) or insert(*args))
+    f = symshape.compile(lambda x: x + 1, dynamic=True)
+    for _ in range(3):
+        f(torch.ones(3, 2))
+    assert inserted == []  # the memo of exact calls answers
+    f(torch.ones(4, 2))
+    f(torch.ones(5, 2))
+    assert inserted == [0]
+    assert f.stats().traces == 1
+
+
+def test_entries_that_wait_for_the_tree_leave_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = symshape.compile(lambda x: x + 1, dynamic=False, options=Options(max_entries=1))
+    for size in (1, 2, 3):
+        assert torch.equal(f(torch.ones(size)), torch.full((size,), 2.0))
+    (family,) = f._cache.branches[0].families.values()
+    assert [entry.number for _, entry in family.tree] == numbers(f) == [2]
+    f._cache.discard(f.entries[0])
+    assert not f._cache.branches
+    assert len(family.tree) == 0
+
+
+def test_threads_that_ask_a_tree_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    insert = Tree.insert
+    monkeypatch.setattr(Tree, "insert", lambda *args: time.sleep(0.02) or insert(*args))
+    f = symshape.compile(lambda x: x + 1, dynamic=True)
+    f(torch.ones(3, 2))
+    start, wrong = threading.Barrier(8), []
+
+    def call(size: int) -> None:
+        start.wait()
+        if not torch.equal(f(torch.ones(size, 2)), torch.full((size, 2), 2.0)):
+            wrong.append(size)
+
+    threads = [threading.Thread(target=call, args=(4 + number,)) for number in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert (wrong, f.stats().traces) == ([], 1)
 
 
 def test_an_evicted_size_is_traced_again() -> None:

@@ -297,6 +297,20 @@ def test_an_entry_is_read_before_the_first_call(tmp_path: Path, monkeypatch: pyt
     assert (counts(second), len(built)) == ((0, 1), 2)  # a program of its own
 
 
+def test_an_entry_that_was_read_ahead_is_read_again_where_its_tensors_are_others(tmp_path: Path) -> None:
+    x, model = torch.randn(5, 4), _Model()
+    compiled(model, tmp_path)(x)
+    for change in ("parameter", "memory"):
+        second = compiled(model, tmp_path)
+        weight = model.inner.weight
+        if change == "parameter":
+            model.inner.weight = torch.nn.Parameter(torch.randn(4, 4))
+        else:
+            weight.data = torch.randn(4, 4)
+        torch.testing.assert_close(second(x), model(x))
+        assert counts(second) == (0, 1)
+
+
 @pytest.mark.parametrize("change", ["attribute", "global", "parameter", "gradients", "code", "class"])
 def test_changes_between_compiling_and_the_first_call(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,9 @@ import torch.distributed as dist
 
 import symshape
 from symshape import events
-from tests.symshape.store.storing import compiled, counts, told
+from symshape.store.disk import DiskStore
+from symshape.store.showing import show
+from tests.symshape.store.storing import compiled, counts, entries, told
 
 if not dist.is_available():
     pytest.skip("this torch has no torch.distributed", allow_module_level=True)
@@ -109,8 +111,58 @@ def of_world(x: torch.Tensor) -> torch.Tensor:
     lambda: OfGroup(dist.new_group([0, 1])), lambda: OfMesh(dist.device_mesh.DeviceMesh("cpu", [0, 1])),
     lambda: of_world,
 ], ids=["group", "mesh", "world"])  # fmt: skip
-def test_what_hangs_on_other_groups_is_not_kept(make: Callable[[], Any], tmp_path: Path) -> None:
-    """No other process can tell that its own groups are alike."""
+def test_what_hangs_on_other_groups_is_kept_for_the_same_groups(make: Callable[[], Any], tmp_path: Path) -> None:
     with told() as seen:
-        assert _kept(make, tmp_path, [(0, 2), (1, 2), (0, 2)]) == [(1, 0)] * 3
-    assert [type(each) for each in seen] == [events.NotStored] * 3
+        found = _kept(make, tmp_path, [(0, 2), (1, 2), (0, 2), (0, 3), (1, 2)])
+    assert found == [(1, 0), (1, 0), (0, 1), (1, 0), (0, 1)]
+    assert not any(isinstance(each, events.NotStored) for each in seen)
+
+
+def test_other_groups_are_a_miss(tmp_path: Path) -> None:
+    """The same program on the same rank, which is in one group more (that nobody asked for), or given another one."""
+    made: list[list[list[int]]] = [[[0, 1]], [[0, 1], [0, 2]], [[0, 2]], [[0, 1]]]
+    found = []
+    for groups in made:
+        with _group(0, 3):
+            first, *_ = [dist.new_group(each) for each in groups]
+            of = OfGroup(first)
+            fn, x = compiled(of, tmp_path), torch.arange(3.0)
+            torch.testing.assert_close(fn(x), of(x))
+            found.append(counts(fn))
+    assert found == [(1, 0), (0, 1), (1, 0), (0, 1)]
+
+
+def test_groups_that_end_between_compiling_and_the_first_call(tmp_path: Path) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x + dist.get_rank(dist.group.WORLD)
+
+    with _group(0, 2):
+        dist.new_group([0])
+        compiled(fn, tmp_path)(torch.ones(3))
+        again = compiled(fn, tmp_path)
+    with _group(0, 2):
+        assert torch.equal(again(torch.ones(3)), torch.ones(3))
+        assert counts(again) == (1, 0)
+
+
+def test_a_group_in_an_entry_is_one_of_this_process(tmp_path: Path) -> None:
+    """An entry that names another group than it read, or a group by its name alone, is not served."""
+    x = torch.ones(4, 2)
+    with _group(0, 2):
+        dist.new_group([0])
+        compiled(gathering, tmp_path)(x)
+    (entry,) = entries(tmp_path)
+    content = entry.read_text()
+    assert "all_gather_into_tensor" in show(content.encode())  # in a process without any group, too
+    entry.unlink()
+    asked = '{"group":["0",[0,1],'
+    assert asked in content
+    for wrong in ('{"group":["1",[0,1],', '{"group":["0",[0,2],', '{"group":["7",[0],', '{"group":[7,[0,1],'):
+        DiskStore(tmp_path).write(entry.parent.name, content.replace(asked, wrong).encode())
+        with _group(0, 2):
+            dist.new_group([0])
+            again = compiled(gathering, tmp_path)
+            assert again(x).shape == (8, 2)
+            assert counts(again) == (1, 0)
+        for each in entries(tmp_path):
+            each.unlink()

@@ -1,0 +1,49 @@
+"""Where the entries of a function are looked for: what it is called, what was said of it, and on what it runs."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+
+class Addresses:
+    """Of one compiled function.
+
+    Args:
+        fn: the function.
+        said: what the caller said of its traces.
+
+    Attributes:
+        name: module and qualified name.
+    """
+
+    def __init__(self, fn: Callable[..., Any], said: Sequence[Any]) -> None:
+        self.name = _named(fn)
+        self._is = [self.name, list(said)]
+        self._last: tuple[Mapping[str, Any], str] | None = None
+
+    def among(self, surroundings: Mapping[str, Any]) -> str:
+        """The address where this is what the function runs on (``environment.environment``)."""
+        known = self._last
+        if known is None or known[0] != surroundings:
+            address = hashlib.sha256(text_of([self._is, surroundings]).encode()).hexdigest()[:32]
+            known = self._last = surroundings, address
+        return known[1]
+
+
+def text_of(data: Any) -> str:
+    """The one text of data in JSON."""
+    return json.dumps(data, sort_keys=True)
+
+
+def _named(fn: Callable[..., Any]) -> list[str]:
+    """What a function is called, for a look-up: what it is, its code and all that it reads, is compared later."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    kind: Any = type(fn) if isinstance(fn, torch.nn.Module) or not hasattr(fn, "__qualname__") else fn
+    return [str(getattr(kind, "__module__", "")), str(kind.__qualname__)]

@@ -1,0 +1,118 @@
+"""The digest of symshape's own sources, made again only when one of them has changed.
+
+Reading some hundred files takes four times as long as asking for their inodes, sizes and times.  What was read under
+these is kept in a folder of entries; ``ctime`` is among them, which no program can set, so that an edit that restores
+size and modification time is seen too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import guards
+import meta_fns
+from symshape import options
+
+Source = tuple[str, int, int, int, int]
+"""Path, inode, size, and the times of the last write and of the last change of anything about it."""
+
+_SETTLED = 2_000_000_000
+"""Nanoseconds after which another edit has another time, on any file system."""
+
+
+_made: list[str] = []
+
+
+def sources_digest(kept: Path | None = None) -> str:
+    """The digest of the sources of symshape, guards and meta_fns, whatever the compiled parts were made of.
+
+    It is made once in a process.
+
+    Args:
+        kept: see :func:`digest_of`.
+    """
+    if not _made:
+        _made.append(digest_of(_folders(), kept))
+    return _made[0]
+
+
+def keep_digest(kept: Path) -> None:
+    """Keeps the digest for later processes where nothing is kept yet, in a folder that has come to be meanwhile."""
+    if not kept.exists():
+        digest_of(_folders(), kept)
+
+
+def _folders() -> list[str]:
+    return [os.path.dirname(str(package.__file__)) for package in (guards, meta_fns, options)]
+
+
+def digest_of(folders: Sequence[str], kept: Path | None) -> str:
+    """The digest of all Python sources in some folders: their paths from there on, and what is in them.
+
+    Args:
+        folders: where they are.
+        kept: where the digest is kept from process to process; None: it is not.
+    """
+    found = [sorted(_sources(folder)) for folder in folders]
+    seen = hashlib.sha256(repr(found).encode()).hexdigest()
+    known = None if kept is None else _known(kept, seen)
+    if known is not None:
+        return known
+    digest = hashlib.sha256()
+    for folder, sources in zip(folders, found, strict=True):
+        for path, *_ in sources:
+            digest.update(f"{path[len(folder) :]}\n".encode())
+            with open(path, "rb") as file:
+                digest.update(file.read())
+    made = digest.hexdigest()
+    newest = max((max(written, changed) for each in found for *_, written, changed in each), default=0)
+    settled = newest + _SETTLED < time.time_ns()
+    if kept is not None and settled and found == [sorted(_sources(folder)) for folder in folders]:
+        _keep(kept, f"{seen} {made}\n")
+    return made
+
+
+def _known(kept: Path, seen: str) -> str | None:
+    """What is kept, if it was made of what is seen now, and by this user or the system's."""
+    try:
+        handle = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, encoding="ascii") as file:
+            found = os.fstat(handle)
+            if found.st_uid not in (os.geteuid(), 0) or found.st_mode & stat.S_IWOTH or not stat.S_ISREG(found.st_mode):
+                return None
+            then, _, made = file.read(200).partition(" ")
+    except (OSError, ValueError):
+        return None
+    made = made.removesuffix("\n")
+    return made if then == seen and len(made) == 64 and set(made) <= set("0123456789abcdef") else None
+
+
+def _keep(kept: Path, content: str) -> None:
+    """Writes it whole, or not at all."""
+    unfinished = kept.with_name(f"{kept.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(handle, "w", encoding="ascii") as file:
+            file.write(content)
+        os.replace(unfinished, kept)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+
+
+def _sources(folder: str) -> Iterator[Source]:
+    with os.scandir(folder) as entries:
+        for each in entries:
+            name = each.name
+            if name.endswith(".py"):
+                found = os.stat(each.path)  # of what a link leads to, as what is read
+                yield each.path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            elif "." not in name and name != "__pycache__" and each.is_dir():
+                yield from _sources(each.path)
