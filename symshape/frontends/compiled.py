@@ -22,7 +22,7 @@ from symshape.calls.policies import Dynamic
 from symshape.calls.questions import Question, asker
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
-from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
+from symshape.errors import InputError, UnsupportedError
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
 from symshape.frontends.compiled_reports import Reports
@@ -35,13 +35,16 @@ from symshape.frontends.warming import WarmUp, warm_up
 from symshape.graph.program import Program, State
 from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
-from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.cache import Branch, EntryCache
+from symshape.runtime.entry import Entry
+from symshape.runtime.failing import Failing
+from symshape.runtime.finding import Finder
 from symshape.runtime.rebinding import Rebinding
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, constants_for, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trace_budget import TraceBudget, Untraced
-from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow, serve
+from symshape.runtime.variables import AskAgain, Layout, grow, serve
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -53,7 +56,6 @@ NotServed = Refusal | Untraced
 """Why the function itself runs: it cannot be traced, or that would not pay."""
 
 Capture = Callable[..., Program]
-_ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError)  # what was asked of us cannot be had
 _TIMED_MASK = 255
 
 
@@ -87,7 +89,8 @@ class Compiled(Reports):
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
-        self._rebinding = Rebinding(self._cache, self._layout, self._entry)
+        rebinding = Rebinding(self._cache, self._layout, self._entry)
+        self._finder = Finder(self._cache, rebinding, self._budget, self.explain_miss)
         self._lock, self._check = threading.RLock(), check_call
         self._capture: Capture = capture
         self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
@@ -177,8 +180,7 @@ class Compiled(Reports):
             return reading
         leaves, structure, values = reading
         asked = self._with_answers(structure, leaves)
-        found: tuple[Branch, Entry] | NotServed | None = self._cache.find(asked, values)
-        found = found or self._rebinding.find(asked, values) or self._not_paying(asked, values, key)
+        found: tuple[Branch, Entry] | NotServed | None = self._finder.find(asked, values, key)
         found = found or self._miss_or_refusal(structure, values, args, kwargs, variables, key)
         if isinstance(found, NotServed):
             return found
@@ -200,16 +202,6 @@ class Compiled(Reports):
         except InputError as error:
             return self._refusals.add_unreadable(args, kwargs, error, time.perf_counter() - start)
 
-    def _not_paying(self, structure: Hashable, values: tuple[int, ...], key: Hashable | None) -> Untraced | None:
-        """What runs a miss as it is because its trace would not pay."""
-        first, found = not self._budget.untraced, self._budget.declines(structure, values, self.explain_miss)
-        if found is not None:
-            if first:
-                self._cache.history.note("fallback", self._cache.clock, values=values, text=found.account.reason)
-            if key is not None and not self._cache.admits(structure, values):
-                self._budget.remember(key, found)
-        return found
-
     def _miss_or_refusal(
         self,
         structure: Hashable,
@@ -228,10 +220,10 @@ class Compiled(Reports):
                 traced = self._miss(structure, values, args, kwargs, variables, state.append)
                 self._refusals.forget_calls()
                 return traced
-            except _ALWAYS_RAISED:
+            except AskAgain:
                 raise
-            except (Exception, SystemExit) as error:
-                if self._fullgraph and isinstance(error, SymShapeError):
+            except BaseException as error:
+                if self._refusals.passes(error):
                     raise
                 seconds = time.perf_counter() - start
                 new = self._refusals.add(structure, values, error, seconds, state=state[0] if state else None)
@@ -278,7 +270,7 @@ class Compiled(Reports):
             self._ask(program.questions)
             asked = self._with_answers(structure, full.leaves)
             branch, gone = self._cache.publish(asked, entry)
-            self._budget.traced(asked, values, entry, self._budget.clock() - start)
+            self._budget.traced(asked, values, entry, self._budget.clock() - start, self._cache.clock)
             self._cache.history.because(miss)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))
@@ -296,11 +288,11 @@ class Compiled(Reports):
         number = next(self._numbers)
         note, graphs = self._cache.notes(number, program.slots), self._graphs
         runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
-        build, around = builder(program.graph.output_tree), None
-        if program.writes or program.given is not None:
-            build = writing(program.writes, program.graph.output_tree.num_leaves, build)
-            around = functools.partial(failing_as_eager, program=program, fn=self.fn)
-        return Entry(number, program, runner_name, runner, build, around)
+        build = builder(program.graph.output_tree)
+        if not program.writes and program.given is None:
+            return Entry(number, program, runner_name, runner, build)
+        build = writing(program.writes, program.graph.output_tree.num_leaves, build)
+        return Entry(number, program, runner_name, runner, build, Failing(program, self.fn))
 
     def _with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
         """The structure of a call with the answers to what programs asked of its arguments."""

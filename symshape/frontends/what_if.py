@@ -21,7 +21,8 @@ from symshape.calls.arguments import Call, TensorKey, values_of
 from symshape.errors import InputError
 from symshape.frontends.differences import structure_differences
 from symshape.graph.program import Program, slot_names
-from symshape.runtime.cache import Entry, EntryCache, Family
+from symshape.runtime.cache import EntryCache, Family
+from symshape.runtime.entry import Entry
 
 Sizes = Mapping[str, int | Sequence[int | None]]
 

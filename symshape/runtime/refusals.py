@@ -19,7 +19,16 @@ import attrs
 
 from symshape import events
 from symshape.calls.arguments import TENSOR_TYPES
-from symshape.errors import DataDependentError, FallbackWarning, UnsupportedError
+from symshape.errors import (
+    ConstraintViolation,
+    DataDependentError,
+    DimError,
+    FallbackWarning,
+    ProgramError,
+    RunnerError,
+    SymShapeError,
+    UnsupportedError,
+)
 from symshape.graph.program import State
 from symshape.user_code import defined_at, name_of, raised_at, user_frame
 
@@ -29,6 +38,8 @@ FREE, FREE_IN_ALL = 3, 16
 """Attempts that need not be earned: for one structure, and for all structures of one function."""
 _MOST, _MOST_CALLS, _MOST_VALUES = 64, 4096, 64
 _LONGEST = 2000  # characters of a reason
+_ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError, KeyboardInterrupt)
+"""What was asked of us and cannot be had; the user's interrupt."""
 
 
 @attrs.define(eq=False)
@@ -157,6 +168,15 @@ class Refusals:
             refusal.values.clear()
             self.forget_calls()
         return unchanged
+
+    def passes(self, error: BaseException) -> bool:
+        """Whether a trace's error is raised as it is: for others the function itself runs, with its own if it has one.
+
+        A program that refuses these sizes (``ProgramError``) refuses them as it runs, after what it did until then.
+        """
+        if isinstance(error, _ALWAYS_RAISED):
+            return True
+        return self._fullgraph and isinstance(error, SymShapeError) and not isinstance(error, ProgramError)
 
     # -- a new one
     def add(
