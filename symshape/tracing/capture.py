@@ -185,21 +185,21 @@ def _capture(
     run = without_autocast(compile_graph(graph, symbol_positions(slots)), now := modes())
     milliseconds = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
-    new = _variables(recorder, writes, variables)
-    questions = {**tracer.questions, **tracer.env.data.questions(call.leaves)}
-    if writes or given is not None:
-        questions |= _whether_inference(graph, call.leaves)
+    new, asked = _variables(recorder, writes, variables), _whether_inference(graph, call.leaves, writes or given)
+    questions = {**tracer.questions, **tracer.env.data.questions(call.leaves), **asked}
     tracer.lifting.let_go()
     parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, milliseconds)
     return Program(name_of(fn), *parts, questions, writes, new, given)
 
 
-def _whether_inference(graph: Graph, leaves: Sequence[Any]) -> dict[Question, Hashable]:
-    """Whether arguments that are written in place are inference tensors, for a program that also writes outside.
+def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> dict[Question, Hashable]:
+    """Whether arguments that are written in place are inference tensors, for a program that also writes ``outside``.
 
     torch refuses such a write, outside inference mode, when it is done; what was written outside by then has to stay,
     and the program cannot be run again as the function.  So such calls are told apart from others before they run.
     """
+    if not outside:
+        return {}
     written = {id(value.storage) for node in graph.nodes if not node.inference for value in written_values(node)}
     asked = (Question(each.position, "is_inference") for each in graph.inputs if id(each.value.storage) in written)
     return {each: each.answer(leaves[each.position]) for each in asked}
