@@ -55,6 +55,7 @@ class Refusal:
         calls: calls that ran as they are.
         values: the integers of calls that were refused.
         next_look: the seconds of ``Refusals.served`` from which on the state may be looked at again.
+        own: what the trace said where the program itself refuses the sizes (``ProgramError``); else empty.
     """
 
     reason: str
@@ -65,6 +66,7 @@ class Refusal:
     calls: int = 0
     values: dict[tuple[int, ...], None] = attrs.field(factory=dict)
     next_look: float = 0.0
+    own: str = ""
 
     def text(self) -> str:
         """The reason with its place."""
@@ -209,6 +211,7 @@ class Refusals:
                 self._by_structure.popitem(last=False)
                 self._by_call = {}
             refusal.reason, refusal.place, refusal.sure, refusal.state = reason[:_LONGEST], place, sure, state
+            refusal.own = str(error) if isinstance(error, ProgramError) else ""
             if len(refusal.values) >= _MOST_VALUES:
                 refusal.values.clear()
             refusal.values[values] = None
@@ -228,6 +231,7 @@ class Refusals:
 
         Raises:
             UnsupportedError: it runs without it, and ``fullgraph`` was asked for.
+            ProgramError: it refuses the sizes, as the trace said, and ``fullgraph`` was asked for.
         """
         if refusal.sure:
             self._tell(refusal)
@@ -236,6 +240,10 @@ class Refusals:
         start = self._clock()
         try:
             result = fn(*args, **kwargs)
+        except Exception as error:
+            if self._fullgraph and refusal.own:
+                raise ProgramError(refusal.own) from error
+            raise
         finally:
             self.served += self._clock() - start
         if self._fullgraph:

@@ -13,6 +13,7 @@ from meta_fns import TensorSpec
 from symshape.errors import ProgramError, UnsupportedError
 from symshape.graph.steps import Binding, Value, values_in
 from symshape.tracing.op_plans import OpPlan
+from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 
@@ -36,7 +37,7 @@ class OpCall:
                 yield from values_in(self.value_kwargs.get(self.plan.names[position]))
 
 
-def refuse_inference(call: OpCall, memory: Collection[object]) -> None:
+def refuse_inference(call: OpCall, memory: Collection[object], env: ShapeEnv) -> None:
     """An op that writes to its arguments; ``memory`` is that of inference tensors.
 
     Raises:
@@ -44,8 +45,8 @@ def refuse_inference(call: OpCall, memory: Collection[object]) -> None:
             catches this the trace is refused: its graph would not have written.
     """
     if memory and not torch.is_inference_mode_enabled() and any(value.storage in memory for value in call.written()):
-        said = "an inference tensor is written in place outside inference mode"
-        raise ProgramError(f"{call.op}: {said}") from UnsupportedError(f"{said}, an error that the program catches")
+        said = f"{call.op} writes to an inference tensor, outside inference mode (at {env.origin()})"
+        raise ProgramError(said) from UnsupportedError(f"{said}, an error that the program catches")
 
 
 def viewed_by(plan: OpPlan, position: int) -> int | None:

@@ -192,7 +192,7 @@ class Tracer:
         if self._recording:
             self.steps.insert(start, self._node(call, tuple(outputs), single, tuple(bindings)))
         if call.plan.is_mutable:
-            refuse_inference(call, self.inference)
+            refuse_inference(call, self.inference, self.env)
             self.untracked_views.check(call.op, call.written())
             self.lifting.forget(call.written())
             self._counts.forget(call.written())

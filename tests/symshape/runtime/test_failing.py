@@ -130,7 +130,8 @@ class World:
         try:
             outcome = repr(run(*args))
         except BaseException as error:
-            kind = RuntimeError if isinstance(error, symshape.RuntimeAssertionError) else type(error)
+            ours = isinstance(error, (symshape.RuntimeAssertionError, symshape.ProgramError))
+            kind = RuntimeError if ours else type(error)
             outcome = kind.__name__
         return outcome, self.state(args)
 
@@ -172,6 +173,21 @@ def test_fullgraph_raises_the_programs_own_error(error: str) -> None:
     assert world.names["c"].n == 1
 
 
+def test_fullgraph_says_where_the_program_refuses_its_sizes() -> None:
+    count = []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        count.append(1)
+        return x.view(2, 2)
+
+    compiled = symshape.compile(f, fullgraph=True)
+    for number in range(1, 4):
+        with pytest.raises(symshape.ProgramError, match=r"test_failing\.py") as caught:
+            compiled(torch.ones(3))
+        assert type(caught.value.__cause__) is RuntimeError
+        assert len(count) == number
+
+
 def test_fullgraph_refuses_as_before() -> None:
     count = []
 
@@ -201,7 +217,7 @@ def test_caught_write_to_an_inference_tensor() -> None:
     compiled = symshape.compile(f)
     assert compiled(torch.ones(2), y).tolist() == [3.0, 3.0]
     assert (len(count), y.tolist(), compiled.stats().fallbacks) == (1, [2.0, 2.0], 1)
-    with pytest.raises(symshape.UnsupportedError, match="inference tensor"):
+    with pytest.raises(symshape.UnsupportedError, match=r"inference tensor.*test_failing\.py"):
         symshape.compile(f, fullgraph=True)(torch.ones(2), y)
 
 
