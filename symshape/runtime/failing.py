@@ -35,23 +35,26 @@ class Failing:
         self._lines: StepLines = as_generated(program.run).__symshape_steps__  # type: ignore[attr-defined]
         graph = program.graph
         roots = (*(each.value for each in graph.inputs), *(each.value for each in graph.lifted if not each.constant))
-        known = {id(root.storage) for root in roots}
+        memory = {id(root.storage) for root in roots}
         first: int | None = None
         self._draws: int | None = None
-        ordinary = refuses = True
+        refuses = True
+        generators: list[torch.Generator | None] = []
         for number, step in enumerate(graph.steps):
             if not isinstance(step, Node):
                 continue
-            written = [value for value in written_values(step) if id(value.storage) in known]
+            written = [value for value in written_values(step) if id(value.storage) in memory]
             if first is None and written:
                 first = number
                 refuses = len(written) > 1 or may_refuse_data(step)
             if draws_random_numbers(step):
                 self._draws = number if self._draws is None else self._draws
-                ordinary = ordinary and _from_default(step)
+                generators.append(_drawn_from(step))
         self._writes, self._half_written = first, refuses
         later = () if self._draws is None else graph.steps[self._draws :]
-        self._keeps = ordinary and any(map(may_refuse_data, later))
+        known = {id(each): each for each in generators if each is not None}
+        fails_late = None not in generators and any(map(may_refuse_data, later))
+        self._generators = tuple(known.values()) if fails_late else ()
 
     def __call__(self, run: Run) -> Run:
         """What runs the program, and the function itself where that fails and nothing has changed."""
@@ -70,11 +73,11 @@ class Failing:
 
         return guarded
 
-    def before(self) -> torch.Tensor | None:
-        """The state of torch's generator before a run, if it may fail once it has drawn from that alone."""
-        return state_of(torch.default_generator) if self._keeps else None
+    def before(self) -> list[torch.Tensor]:
+        """The states of the generators before a run, if it may fail once it has drawn from them."""
+        return [state_of(each) for each in self._generators] if self._generators else []
 
-    def as_if_not_begun(self, error: Exception, drawn: torch.Tensor | None) -> bool:
+    def as_if_not_begun(self, error: Exception, drawn: Sequence[torch.Tensor]) -> bool:
         """Whether the world is as it was before a run that failed; what it drew is put back."""
         if self._writes is None and self._draws is None:
             return True
@@ -82,9 +85,10 @@ class Failing:
         if failed is None or (self._writes is not None and self._has_written(failed)):
             return False
         if self._draws is not None and failed >= self._draws:
-            if drawn is None:
+            if not drawn:
                 return False
-            torch.default_generator.set_state(drawn)
+            for generator, state in zip(self._generators, drawn, strict=True):
+                generator.set_state(state)
         return True
 
     def _has_written(self, failed: int) -> bool:
@@ -93,8 +97,10 @@ class Failing:
         return failed > self._writes or (failed == self._writes and self._half_written)
 
 
-def _from_default(node: Node) -> bool:
-    """Whether a node draws from torch's generator of the CPU."""
+def _drawn_from(node: Node) -> torch.Generator | None:
+    """The generator of the CPU that a node draws from; None for those of other devices."""
+    given = [each for each in (*node.args, *node.kwargs.values()) if isinstance(each, torch.Generator)]
     outputs = [each for each in node.outputs if each is not None]
-    given = any(isinstance(each, torch.Generator) for each in (*node.args, *node.kwargs.values()))
-    return not given and bool(outputs) and all(each.spec.device.type == "cpu" for each in outputs)
+    found = given[0] if given else torch.default_generator
+    on_cpu = bool(outputs) and all(each.spec.device.type == "cpu" for each in outputs)
+    return found if on_cpu and found.device.type == "cpu" else None

@@ -317,7 +317,7 @@ def serve(
     if not given.fit(args, kwargs):
         return fn(*args, **kwargs)
     failing = entry.around
-    drawn = None if failing is None else failing.before()
+    drawn = () if failing is None else failing.before()
     try:
         flat = run(leaves, values)
     except Exception as error:

@@ -27,6 +27,7 @@ WRITES = {
     "an argument's list": "items.append(x.shape[0])",
     "an argument's list of tensors": "items.append(x + 1)",
     "a draw and a count": "x = x + torch.rand(1); c.n += 1",
+    "a generator's draw": "x = x + torch.rand(1, generator=generator); c.n += 1",
     "Python's draw": "d.n = random.random()",
     "a gradient": "p.grad = None; d.n += 1",
 }
@@ -94,6 +95,7 @@ class World:
             "G": 0,
             "c": slotted,
             "d": SimpleNamespace(n=0),
+            "generator": torch.Generator().manual_seed(5),
             "l": [],
             "k": {},
             "q": deque(),
@@ -116,7 +118,8 @@ class World:
         names = self.names
         kept = [names[each] for each in ("G", "l", "k", "q", "w", "b")]
         counts = [names["c"].n, vars(names["d"]), names["m"].n, self.around(), names["p"].detach(), names["p"].grad]
-        draws = [int(torch.get_rng_state().sum()), random.random()]
+        draws = [int(each.get_state().sum()) for each in (torch.default_generator, names["generator"])]
+        draws.append(hash(random.getstate()))
         return repr((kept, counts, args, draws))
 
     def call(self, run: Callable[..., Any], n: int, bad: bool, seed: int) -> tuple[str, str]:
