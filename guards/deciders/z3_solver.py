@@ -3,7 +3,8 @@
 Each thread has one solver in a context of its own, made when first needed. The facts of the component in use stay
 asserted in it; a question is pushed and popped. What that leaves open is tried once more from scratch with Z3's
 solver for nonlinear integers. Limits are counts of Z3's own steps, so the answer is the same on every machine; a clock
-stands behind them for the few questions on which Z3 works without counting. What Z3 works is charged to the budget of
+stands behind them for the few questions on which Z3 works without counting: what it measures is the work of this
+thread, whatever else the machine does. What Z3 works is charged to the budget of
 the whole question that is being answered (:mod:`guards.budget`).
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 LIMIT = 400_000  # of Z3's steps for a question in the incremental solver
 LIMIT_ALONE = 1_000_000  # and for the second try
 LIMIT_TOGETHER = 2_000_000  # and where many are asked of one solver
-EMERGENCY = 1_000  # ms: parts of Z3 5 (its Diophantine cuts) do not count their steps; all others end long before
+EMERGENCY = 1_000  # ms of this thread: parts of Z3 5 (its Diophantine cuts) count no steps; all others end long before
+NEARLY = 0.9  # of that time: so much has been worked where Z3's clock, which goes by the wall, has told no lie
+LAST_RESORT = 64_000  # ms by the wall, on a machine that hardly lets this thread run
 STOPPED = 500_000  # steps charged where that clock ended a try
 _RENEWED = 1 << 31  # steps after which a context is made anew: Z3 tells no more than 2**32
 _STEEPEST = 3  # degree up to which the incremental solver is asked; beyond, such cuts are what it spends its time on
@@ -86,15 +90,31 @@ class _Meter:
         if self._limited[1] != limit or self._limited[0]() is not solver:
             solver.set("rlimit", limit)
             self._limited = ref(solver), limit
+        before = self.worked
         try:
+            started = thread_time()
             found = solver.check(*assumptions)
+            stopped = str(found) == "unknown" and "timeout" in solver.reason_unknown()
+            wall = EMERGENCY
+            while stopped and thread_time() - started < NEARLY * EMERGENCY / 1e3 and wall < LAST_RESORT:
+                before = self._steps()  # what an early stop cut off is no work of the question
+                wall *= 2
+                solver.set("timeout", wall)
+                started = thread_time()
+                found = solver.check(*assumptions)
+                stopped = str(found) == "unknown" and "timeout" in solver.reason_unknown()
+            if wall > EMERGENCY:
+                solver.set("timeout", EMERGENCY)
         finally:
-            before, self.worked = self.worked, int(self._idle.statistics().get_key_value("rlimit count"))
+            self.worked = self._steps()
             if budget is not None:
                 budget.steps -= max(self.worked - before, 1)
-        if budget is not None and str(found) == "unknown" and "timeout" in solver.reason_unknown():
+        if budget is not None and stopped:
             budget.steps -= STOPPED
         return found
+
+    def _steps(self) -> int:
+        return int(self._idle.statistics().get_key_value("rlimit count"))
 
 
 class _Solver(threading.local):

@@ -21,7 +21,7 @@ from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
-from symshape.errors import ConstraintViolation, DimError, InputError, RunnerError, SymShapeError, UnsupportedError
+from symshape.errors import InputError, UnsupportedError
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
 from symshape.frontends.compiled_reports import Reports
@@ -34,14 +34,17 @@ from symshape.frontends.warming import WarmUp, warm_up
 from symshape.graph.program import Program, State
 from symshape.options import Options
 from symshape.planning.bucket_plan import BucketPlan
-from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.cache import Branch, EntryCache
+from symshape.runtime.entry import Entry
+from symshape.runtime.failing import Failing
+from symshape.runtime.finding import Finder
 from symshape.runtime.known_calls import Found, KnownCalls
 from symshape.runtime.rebinding import Rebinding
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, constants_for, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trace_budget import TraceBudget, Untraced
-from symshape.runtime.variables import AskAgain, Layout, failing_as_eager, grow, serve
+from symshape.runtime.variables import AskAgain, Layout, grow, serve
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -50,7 +53,6 @@ NotServed = Refusal | Untraced
 """Why the function itself runs: it cannot be traced, or that would not pay."""
 
 Capture = Callable[..., Program]
-_ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError)  # what was asked of us cannot be had
 _TIMED_MASK = 255
 
 
@@ -83,7 +85,8 @@ class Compiled(Reports):
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
         self._known = KnownCalls(self._cache, self._layout)
-        self._rebinding = Rebinding(self._cache, self._layout, self._entry)
+        rebinding = Rebinding(self._cache, self._layout, self._entry)
+        self._finder = Finder(self._cache, rebinding, self._budget, self.explain_miss)
         self._lock, self._check = threading.RLock(), check_call
         self._capture: Capture = capture
         self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
@@ -142,8 +145,7 @@ class Compiled(Reports):
             return self.fn(*args, **kwargs)
         branches: list[Branch] = []  # that remember the call
         try:
-            found = self._known.find(flat, key, branches) or self._declined(key)
-            found = found or self._find_slowly(args, kwargs, flat, key, branches)
+            found = self._declined(key) or self._find_slowly(args, kwargs, flat, key, branches)
         except AskAgain:
             self._cache.clock -= 1  # the same call
             return self(*args, **kwargs)
@@ -180,15 +182,16 @@ class Compiled(Reports):
 
         The caller remembers it for its key, in the branch that goes to ``branches``, if one does.
         """
+        reading: Reading | Refusal | None = self._known.reading(flat, key)
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
-        args, kwargs = self._layout.given(args, kwargs, flat)
-        reading = self._read(args, kwargs, variables)
+        if reading is None:
+            args, kwargs = self._layout.given(args, kwargs, flat)
+            reading = self._read(args, kwargs, variables)
         if isinstance(reading, Refusal):
             return reading
         leaves, structure, values = reading
         asked = self._known.with_answers(structure, leaves)
-        found: tuple[Branch, Entry] | NotServed | None = self._cache.find(asked, values)
-        found = found or self._rebinding.find(asked, values) or self._not_paying(asked, values, key)
+        found: tuple[Branch, Entry] | NotServed | None = self._finder.find(asked, values, key)
         found = found or self._miss_or_refusal(structure, values, args, kwargs, variables, key)
         if isinstance(found, NotServed):
             return found
@@ -211,16 +214,6 @@ class Compiled(Reports):
         except InputError as error:
             return self._refusals.add_unreadable(args, kwargs, error, time.perf_counter() - start)
 
-    def _not_paying(self, structure: Hashable, values: tuple[int, ...], key: Hashable | None) -> Untraced | None:
-        """What runs a miss as it is because its trace would not pay."""
-        first, found = not self._budget.untraced, self._budget.declines(structure, values, self.explain_miss)
-        if found is not None:
-            if first:
-                self._cache.history.note("fallback", self._cache.clock, values=values, text=found.account.reason)
-            if key is not None and not self._cache.admits(structure, values):
-                self._budget.remember(key, found)
-        return found
-
     def _miss_or_refusal(
         self,
         structure: Hashable,
@@ -239,10 +232,10 @@ class Compiled(Reports):
                 traced = self._miss(structure, values, args, kwargs, variables, state.append)
                 self._refusals.forget_calls()
                 return traced
-            except _ALWAYS_RAISED:
+            except AskAgain:
                 raise
-            except (Exception, SystemExit) as error:
-                if self._fullgraph and isinstance(error, SymShapeError):
+            except BaseException as error:
+                if self._refusals.passes(error):
                     raise
                 seconds = time.perf_counter() - start
                 new = self._refusals.add(structure, values, error, seconds, state=state[0] if state else None)
@@ -289,7 +282,7 @@ class Compiled(Reports):
             self._known.ask(program.questions)
             asked = self._known.with_answers(structure, full.leaves)
             branch, gone = self._cache.publish(asked, entry)
-            self._budget.traced(asked, values, entry, self._budget.clock() - start)
+            self._budget.traced(asked, values, entry, self._budget.clock() - start, self._cache.clock)
             self._cache.history.because(miss)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))
@@ -307,11 +300,11 @@ class Compiled(Reports):
         number = next(self._numbers)
         note, graphs = self._cache.notes(number, program.slots), self._graphs
         runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
-        build, around = builder(program.graph.output_tree), None
-        if program.writes or program.given is not None:
-            build = writing(program.writes, program.graph.output_tree.num_leaves, build)
-            around = functools.partial(failing_as_eager, program=program, fn=self.fn)
-        return Entry(number, program, runner_name, runner, build, around)
+        build = builder(program.graph.output_tree)
+        if not program.writes and program.given is None:
+            return Entry(number, program, runner_name, runner, build)
+        build = writing(program.writes, program.graph.output_tree.num_leaves, build)
+        return Entry(number, program, runner_name, runner, build, Failing(program, self.fn))
 
     # -- looking at it
     def _hits(self) -> int:

@@ -14,7 +14,8 @@ from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.what_if import Which, wanted_sizes, which_of_call, which_of_sizes
 from symshape.planning.traffic import Traffic
-from symshape.runtime.cache import Entry, EntryCache
+from symshape.runtime.cache import EntryCache
+from symshape.runtime.entry import Entry
 from symshape.runtime.refusals import Refusals
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trace_budget import TraceBudget

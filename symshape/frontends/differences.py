@@ -12,7 +12,8 @@ from symshape.calls.modes import Modes
 from symshape.calls.modes import modes as modes_now
 from symshape.calls.questions import Question, answers
 from symshape.graph.program import Program, slot_names
-from symshape.runtime.cache import Entry, EntryCache
+from symshape.runtime.cache import EntryCache
+from symshape.runtime.entry import Entry
 
 
 def structure_differences(

@@ -19,7 +19,7 @@ from symshape.cost.units import amount
 from symshape.frontends.stats import Stats
 from symshape.graph.codegen import Run
 from symshape.options import Options
-from symshape.runtime.cache import Entry
+from symshape.runtime.entry import Entry
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore

@@ -21,7 +21,7 @@ from torch.autograd import profiler as torch_profiler
 from symshape.cost.cost import Cost
 from symshape.errors import SymShapeError
 from symshape.graph.program import Program
-from symshape.runtime.cache import Entry
+from symshape.runtime.entry import Entry
 
 __all__ = ["Annotator", "refresh", "torch_profiler"]
 

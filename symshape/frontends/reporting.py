@@ -15,7 +15,7 @@ from symshape.exploring.plain_text import table_text
 from symshape.exploring.tables import guards_table, inputs_table, outputs_table, symbols_table
 from symshape.graph.program import Program
 from symshape.graph.text import describe_spec
-from symshape.runtime.cache import Entry
+from symshape.runtime.entry import Entry
 from symshape.runtime.padding.report import padding_of
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.graph_store import GraphStore

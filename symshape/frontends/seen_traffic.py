@@ -8,7 +8,7 @@ from guards.sets.codegen import compile_check
 from symshape.errors import InputError
 from symshape.graph.program import slot_names
 from symshape.planning.traffic import Traffic
-from symshape.runtime.cache import Entry
+from symshape.runtime.entry import Entry
 
 __all__ = ["most_general", "traffic_of"]
 

@@ -18,7 +18,7 @@ from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
 from symshape.graph.program import Program
 from symshape.options import Options
-from symshape.runtime.cache import Entry
+from symshape.runtime.entry import Entry
 from symshape.runtime.runners.inductor import InductorRunner
 from symshape.runtime.trace_budget import Untraced
 from symshape.runtime.variables import AskAgain

@@ -18,7 +18,7 @@ from symshape.exploring.tables import Table
 from symshape.frontends.seen_traffic import most_general
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.traffic import Traffic
-from symshape.runtime.cache import Entry
+from symshape.runtime.entry import Entry
 from symshape.runtime.runners.padded import PaddedRunner, Warmed
 
 __all__ = ["WarmUp", "warm_up"]

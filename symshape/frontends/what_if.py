@@ -21,7 +21,8 @@ from symshape.calls.arguments import Call, TensorKey, values_of
 from symshape.errors import InputError
 from symshape.frontends.differences import structure_differences
 from symshape.graph.program import Program, slot_names
-from symshape.runtime.cache import Entry, EntryCache
+from symshape.runtime.cache import EntryCache
+from symshape.runtime.entry import Entry
 from symshape.runtime.families import Family
 
 Sizes = Mapping[str, int | Sequence[int | None]]

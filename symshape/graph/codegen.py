@@ -6,10 +6,13 @@ Names in generated source are our own (``v3``, ``s0``, ``op7``, ``c2``); texts o
 from __future__ import annotations
 
 import math
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
+import attrs
 import torch
 
 from guards.terms.generated import generated_function
@@ -82,6 +85,7 @@ def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = F
     source = writer.source()
     run: Run = generated_function(source, "run", "symshape graph", writer.namespace)
     run.__symshape_source__ = source  # type: ignore[attr-defined]
+    run.__symshape_steps__ = StepLines(run.__code__, writer.starts)  # type: ignore[attr-defined]
     return run
 
 
@@ -92,6 +96,27 @@ def with_lifted(run: Run, tensors: Sequence[torch.Tensor]) -> Run:
     made = FunctionType(run.__code__, names, run.__name__)
     made.__dict__.update(run.__dict__)
     return made
+
+
+@attrs.frozen(eq=False)
+class StepLines:
+    """Where each step of a graph stands in the code that runs it.
+
+    Attributes:
+        code: of the function that :func:`compile_graph` made, which has this as its ``__symshape_steps__``.
+        lines: on which each step begins, from 1.
+    """
+
+    code: CodeType
+    lines: Sequence[int]
+
+    def failed(self, error: BaseException) -> int | None:
+        """The number of the step that raised an error; None for an error from before the first, or from elsewhere."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code is not self.code:
+            trace = trace.tb_next
+        begun = 0 if trace is None else bisect_right(self.lines, trace.tb_lineno)
+        return begun - 1 if begun else None
 
 
 def _failed(assertion: Assertion, values: Mapping[str, int]) -> None:
@@ -115,6 +140,7 @@ class _Writer:
         self.namespace: dict[str, Any] = {"math": math, "failed": _failed, "clone": _aten.clone.default, "_once": once}
         self.namespace["lifted"] = [each.tensor for each in graph.lifted]
         self.lines: list[str] = []
+        self.starts = array("L")  # the line of each step, from 1
         self._objects: dict[Any, str] = {}
         self._names: dict[str, str] = {}
         self._computed = StraightLine(self._names, self.lines)
@@ -126,6 +152,7 @@ class _Writer:
         """The source of ``run``."""
         self._prologue()
         for position, step in enumerate(self.graph.steps):
+            self.starts.append(len(self.lines))
             if isinstance(step, Node):
                 self._node(step)
             else:
@@ -136,15 +163,20 @@ class _Writer:
         result = ", ".join(self._argument(output) for output in self.graph.outputs)
         self.lines.append(f"return [{result}]")
         if not any(node.grad is not None or node.inference is not None for node in self._nodes):
-            return "def run(leaves, values):\n" + "\n".join(f"    {line}" for line in self.lines) + "\n"
+            return self._under("def run(leaves, values):\n", "    ") + "\n"
         self.namespace.update(set_grad=torch._C._set_grad_enabled, is_grad=torch.is_grad_enabled)
         self.namespace.update(inference=torch._C._InferenceMode)
-        inner = "\n".join(f"        {line}" for line in self.lines)
+        head = "def run(leaves, values):\n    grad = is_grad()\n    mode = None\n    try:\n"
         return (
-            "def run(leaves, values):\n    grad = is_grad()\n    mode = None\n    try:\n"
-            f"{inner}\n    finally:\n        if mode is not None:\n            mode.__exit__(None, None, None)\n"
-            "        set_grad(grad)\n"
+            f"{self._under(head, '        ')}\n    finally:\n        if mode is not None:\n"
+            "            mode.__exit__(None, None, None)\n        set_grad(grad)\n"
         )
+
+    def _under(self, head: str, margin: str) -> str:
+        """The lines below the head; where each step begins is counted from its first line."""
+        above = head.count("\n") + 1
+        self.starts = array("L", [start + above for start in self.starts])
+        return head + "\n".join(margin + line for line in self.lines)
 
     def _last_uses(self) -> dict[int, list[str]]:
         """For each step, the values nobody reads after it; lifted tensors live on whatever a run does."""

@@ -30,8 +30,16 @@ def _is_pure(node: Node) -> bool:
         or op._schema.name in BATCH_NORM
         or op.namespace not in ("aten", "prims")
         or op._schema.name in _REFUSES_DATA
-        or not node.outputs
+        or not op._schema.returns  # all that it does is to refuse
     )
+
+
+def may_refuse_data(step: Step) -> bool:
+    """Whether a step may fail on what its tensors hold: one that fails only on what they are does so at once."""
+    if not isinstance(step, Node):
+        return True
+    op = step.op
+    return op.namespace not in ("aten", "prims") or op._schema.name in _REFUSES_DATA or not op._schema.returns
 
 
 def without_dead_code(steps: list[Step], outputs: tuple[Any, ...]) -> tuple[Step, ...]:

@@ -5,136 +5,20 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from html import escape
 from typing import Any
 
-from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
-from symshape.calls.floats import given_leaves
-from symshape.calls.outputs import Build, finisher
 from symshape.calls.questions import Question, asking
-from symshape.graph.codegen import Run
-from symshape.graph.program import Program, Slot, State, slot_names
+from symshape.graph.program import Slot, State, slot_names
+from symshape.runtime.entry import Entry, Seen
 from symshape.runtime.families import Family
 from symshape.runtime.history import History
-from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.notes import Note
-from symshape.runtime.runners.protocol import Runner
 
 _MOST_SEEN = 8192  # different integers that are counted for an entry
-
-
-class Seen:
-    """How many calls with certain integers an entry served; threads may lose one now and then.
-
-    Attributes:
-        calls: their number.
-    """
-
-    __slots__ = ("calls",)
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-
-class Entry:
-    """One compiled program in the cache.
-
-    Attributes:
-        number: 0 for the first program that was traced.
-        program: what was traced.
-        runner_name: what runs it.
-        runner: runs it, and is released when the entry leaves the cache.
-        run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
-        build: from flat outputs to the program's own structure.
-        finish: what ends a call of a program that writes to records among its arguments, after ``build``.
-        last_used: the number of the last call that it served, for eviction.
-        gone: whether it has left the cache.
-        seen: how often which integers came.
-        watched: references to the objects that it was traced for: when one dies, the entry can serve no call.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "_around",
-        "_guards",
-        "build",
-        "finish",
-        "gone",
-        "last_used",
-        "number",
-        "program",
-        "run",
-        "runner",
-        "runner_name",
-        "seen",
-        "watched",
-    )
-
-    def __init__(
-        self,
-        number: int,
-        program: Program,
-        runner_name: str,
-        runner: Runner,
-        build: Build,
-        around: Callable[[Run], Run] | None = None,
-    ) -> None:
-        self.number = number
-        self.program = program
-        self._guards: GuardSet | None = None
-        self.runner_name = runner_name
-        self._around = around
-        self.use(runner)
-        self.build = build
-        self.finish = finisher(program.graph.output_tree)
-        self.last_used = 0
-        self.gone = False
-        self.seen: dict[tuple[int, ...], Seen] = {}
-        self.watched: list[Any] = []
-
-    @property
-    def guards(self) -> GuardSet:
-        """The guards over slots ``v0, v1, …``, made when they are asked for first: what the tree dispatches on."""
-        found = self._guards
-        if found is None:
-            found = self._guards = self.program.slot_guards()
-        return found
-
-    def use(self, runner: Runner) -> None:
-        """Runs by ``runner`` from now on; the one before is not released, since the new one may be made around it."""
-        self.runner = runner
-        run = runner.run  # bound once: a warm call looks up one attribute
-        if self.program.call.has_floats and not isinstance(runner, EagerRunner):
-            run = given_leaves(run)
-        self.run = run if self._around is None else self._around(run)
-
-    def serve(self, leaves: Sequence[Any], values: tuple[int, ...]) -> Any:
-        """One call of any program, with what it writes to its arguments; a call by an exact key writes nothing."""
-        return self.made(self.run(leaves, values), leaves)
-
-    def made(self, flat: list[Any], leaves: Sequence[Any]) -> Any:
-        """The result of a call with these flat outputs, and what it writes to its arguments."""
-        built = self.build(flat)
-        return built if self.finish is None else self.finish(built, leaves)
-
-    def held(self) -> Callable[[], Entry | None]:
-        """What answers this entry: for as long as the objects live that it was traced for, whoever holds the answer."""
-        return weakref.ref(self) if self.watched else lambda: self
-
-    def __repr__(self) -> str:
-        guards = "; ".join(guard.text() for guard in self.program.guards) or "no guards"
-        shapes = ", ".join(
-            f"{each.path}[{', '.join(map(str, each.value.spec.sizes))}]" for each in self.program.graph.inputs
-        )
-        return f"<Entry {self.number}: {shapes}; {guards}; {self.runner.describe()}>"
-
-    def _repr_html_(self) -> str:
-        modes = self.program.modes
-        return f"<p><b>{escape(repr(self)[1:-1])}</b><br>{escape(str(modes))}</p>{self.program.guards._repr_html_()}"
 
 
 Hit = tuple[Entry, tuple[int, ...], Seen]
@@ -236,6 +120,16 @@ class EntryCache:
         """Whether an entry would serve a call of this structure with these integers in some state."""
         families = [branch.families.get(structure) for branch in self.branches]
         return any(each is not None and each.tree.lookup(values) is not None for each in families)
+
+    def last_hit(self, structure: Hashable) -> int:
+        """The number of the last call of this structure that an entry served."""
+        families = [branch.families.get(structure) for branch in self.branches]
+        return max((entry.last_used for each in families if each is not None for entry in each.entries), default=0)
+
+    def forget(self, key: Hashable) -> None:
+        """Has calls by this exact key looked up anew."""
+        for branch in self.branches:
+            branch.memo.pop(key, None)
 
     def _to_front(self, branch: Branch) -> None:
         with self.changing():

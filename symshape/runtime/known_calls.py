@@ -1,13 +1,15 @@
-"""Calls like earlier ones: their structure, with the answers to what programs ask of arguments, and their entry."""
+"""Calls like earlier ones: their structure and integers, with the answers to what programs ask of arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
+from symshape.calls.call_key import Reading
 from symshape.calls.questions import Question, asker
 from symshape.calls.structures import Structures
-from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.cache import EntryCache
+from symshape.runtime.entry import Entry
 from symshape.runtime.variables import Layout
 
 __all__ = ["Found", "KnownCalls"]
@@ -17,7 +19,7 @@ Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 
 
 class KnownCalls:
-    """How calls of one compiled function are told apart, and what serves those that are like earlier ones.
+    """How calls of one compiled function are told apart, and which need not be read since their like was.
 
     Attributes:
         questions: what programs asked of the data of arguments.
@@ -41,18 +43,12 @@ class KnownCalls:
             self._answers = asker(self.questions)
             self._cache.ask(self.questions)
 
-    def find(self, flat: Sequence[Any], key: Hashable | None, branches: list[Branch]) -> Found | None:
-        """What serves a flat call with this exact key, if its like was read before; its branch goes to ``branches``."""
+    def reading(self, flat: Sequence[Any], key: Hashable | None) -> Reading | None:
+        """What reading a flat call with this exact key answers, if its like was read before."""
         if key is None or self.questions or self._layout.active:
             return None
         alike = self._structures.of(key)
-        found = None if alike is None else self._cache.find(*alike)
-        if alike is None or found is None:
-            return None
-        branch, entry = found
-        branches.append(branch)
-        entry.last_used = self._cache.clock
-        return entry, alike[1], flat
+        return None if alike is None else (flat, *alike)
 
     def learn(self, key: Hashable, structure: Hashable, values: tuple[int, ...]) -> None:
         """Notes how a call with this exact key was read."""

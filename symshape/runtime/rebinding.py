@@ -20,7 +20,8 @@ from symshape.calls.questions import DATA
 from symshape.calls.variables import Inner, Variable
 from symshape.graph.codegen import with_lifted
 from symshape.graph.program import Program
-from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.cache import Branch, EntryCache
+from symshape.runtime.entry import Entry
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.inductor import InductorRunner
 from symshape.runtime.runners.protocol import Runner

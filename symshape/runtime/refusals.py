@@ -19,7 +19,16 @@ import attrs
 
 from symshape import events
 from symshape.calls.arguments import TENSOR_TYPES
-from symshape.errors import DataDependentError, FallbackWarning, UnsupportedError
+from symshape.errors import (
+    ConstraintViolation,
+    DataDependentError,
+    DimError,
+    FallbackWarning,
+    ProgramError,
+    RunnerError,
+    SymShapeError,
+    UnsupportedError,
+)
 from symshape.graph.program import State
 from symshape.user_code import defined_at, name_of, raised_at, user_frame
 
@@ -29,6 +38,8 @@ FREE, FREE_IN_ALL = 3, 16
 """Attempts that need not be earned: for one structure, and for all structures of one function."""
 _MOST, _MOST_CALLS, _MOST_VALUES = 64, 4096, 64
 _LONGEST = 2000  # characters of a reason
+_ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError, KeyboardInterrupt)
+"""What was asked of us and cannot be had; the user's interrupt."""
 
 
 @attrs.define(eq=False)
@@ -44,6 +55,7 @@ class Refusal:
         calls: calls that ran as they are.
         values: the integers of calls that were refused.
         next_look: the seconds of ``Refusals.served`` from which on the state may be looked at again.
+        own: what the trace said where the program itself refuses the sizes (``ProgramError``); else empty.
     """
 
     reason: str
@@ -54,6 +66,7 @@ class Refusal:
     calls: int = 0
     values: dict[tuple[int, ...], None] = attrs.field(factory=dict)
     next_look: float = 0.0
+    own: str = ""
 
     def text(self) -> str:
         """The reason with its place."""
@@ -158,6 +171,15 @@ class Refusals:
             self.forget_calls()
         return unchanged
 
+    def passes(self, error: BaseException) -> bool:
+        """Whether a trace's error is raised as it is: for others the function itself runs, with its own if it has one.
+
+        A program that refuses these sizes (``ProgramError``) refuses them as it runs, after what it did until then.
+        """
+        if isinstance(error, _ALWAYS_RAISED):
+            return True
+        return self._fullgraph and isinstance(error, SymShapeError) and not isinstance(error, ProgramError)
+
     # -- a new one
     def add(
         self,
@@ -189,6 +211,7 @@ class Refusals:
                 self._by_structure.popitem(last=False)
                 self._by_call = {}
             refusal.reason, refusal.place, refusal.sure, refusal.state = reason[:_LONGEST], place, sure, state
+            refusal.own = str(error) if isinstance(error, ProgramError) else ""
             if len(refusal.values) >= _MOST_VALUES:
                 refusal.values.clear()
             refusal.values[values] = None
@@ -208,6 +231,7 @@ class Refusals:
 
         Raises:
             UnsupportedError: it runs without it, and ``fullgraph`` was asked for.
+            ProgramError: it refuses the sizes, as the trace said, and ``fullgraph`` was asked for.
         """
         if refusal.sure:
             self._tell(refusal)
@@ -216,6 +240,10 @@ class Refusals:
         start = self._clock()
         try:
             result = fn(*args, **kwargs)
+        except Exception as error:
+            if self._fullgraph and refusal.own:
+                raise ProgramError(refusal.own) from error
+            raise
         finally:
             self.served += self._clock() - start
         if self._fullgraph:

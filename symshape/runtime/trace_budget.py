@@ -5,6 +5,10 @@ sizes apart which the user asked to tell apart: a program that fixes a size whic
 then on a miss runs the function as it is, and is traced only if that is earned: all such traces together take at most
 ``SHARE`` of the time that calls take, and only sizes are traced that have come for as long as their trace would take,
 or that are tried at distances which double while what was tried serves no other call.
+
+Where the sizes have programs, but none for the state of the world, each miss has compared the state of each program in
+vain.  After ``VAIN`` such misses in a row calls run as they are, unseen, until they have taken ``1 / LOOKS`` times as
+long as that took; then one looks again.
 """
 
 from __future__ import annotations
@@ -21,12 +25,14 @@ import attrs
 from guards.sets.sources import spelled
 from symshape import events
 from symshape.errors import FallbackWarning
-from symshape.runtime.cache import Entry
+from symshape.runtime.entry import Entry
 from symshape.runtime.refusals import warn_user
 from symshape.user_code import defined_at, name_of
 
 SHARE = 0.1
 """Of the time that the calls of a function take: what its traces may take that are not free."""
+LOOKS, VAIN = 0.05, 4
+"""Of the time that calls run as they are: what comparing the state with that of programs may take, after so many."""
 IN_ALL = 8
 """How many times the free traces of one structure all structures of a function may use together."""
 _LONGEST_GAP, _MOST_STRUCTURES, _MOST_SIZES = 4096, 64, 4096
@@ -56,6 +62,9 @@ class Account:
         told_apart: the integers that the user asked to tell apart, of the traces so far.
         reason: why its misses are not traced; empty while they are.
         place: the user's line that this comes from.
+        vain: times in a row that the state was compared in vain.
+        looked: the number of the call for which it was last.
+        next_look: the seconds of ``TraceBudget.served`` from which on it may be again.
     """
 
     free: int
@@ -69,6 +78,9 @@ class Account:
     told_apart: set[Hashable] = attrs.field(factory=set)
     reason: str = ""
     place: str = ""
+    vain: int = 0
+    looked: int = 0
+    next_look: float = 0.0
 
     def size(self, values: Hashable) -> _Size:
         """What is known of calls with these integers; the oldest are forgotten when there are too many."""
@@ -87,10 +99,12 @@ class Untraced:
     Attributes:
         account: of its structure.
         values: its integers.
+        by_state: whether programs would serve it in another state, which may come back.
     """
 
     account: Account
     values: Hashable
+    by_state: bool = False
 
 
 class TraceBudget:
@@ -172,8 +186,8 @@ class TraceBudget:
         hits = self._hits() - 1  # the call that is asked about is none
         return SHARE * (self.served + hits * mean) - self.spent
 
-    def traced(self, structure: Hashable, values: tuple[int, ...], entry: Entry, seconds: float) -> None:
-        """A miss was traced, which took so long."""
+    def traced(self, structure: Hashable, values: tuple[int, ...], entry: Entry, seconds: float, call: int = 0) -> None:
+        """A miss was traced, which took so long; the number of its call."""
         if self._free is None:
             return
         with self._lock:
@@ -194,6 +208,7 @@ class TraceBudget:
                 useful = bool(account.last) and _served_again(account.last[-1]())
                 account.gap = self._free if useful else min(2 * account.gap, _LONGEST_GAP)
             account.traces, account.cost, account.misses = account.traces + 1, seconds, 0
+            account.next_look, account.looked = 0.0, max(account.looked, call)
             account.last = (*account.last[-1:], weakref.ref(entry))
 
     def _account(self, structure: Hashable) -> Account:
@@ -211,14 +226,47 @@ class TraceBudget:
     def of_call(self, key: Hashable | None) -> Untraced | None:
         """What runs the very call that this key tells, if nothing has changed and it still does not pay."""
         found = self._by_call.get(key)
-        if found is None:
+        return None if found is None else self._stands(found)
+
+    def resting(self, structure: Hashable, values: tuple[int, ...]) -> Untraced | None:
+        """What runs a call of this structure and these integers while its state is not to be compared."""
+        account = self._accounts.get(structure)
+        if account is None or self.served >= account.next_look:
+            return None
+        return self._stands(Untraced(account, values, by_state=True))
+
+    def _stands(self, found: Untraced) -> Untraced | None:
+        """What was found before, unless the state is to be compared again or the call is to be traced."""
+        account = found.account
+        if found.by_state and self.served >= account.next_look:
             return None
         with self._lock:
-            found.account.misses += 1
-            if self._pays(found.account, found.values):
-                found.account.misses -= 1  # counted when it is asked about
+            account.misses += 1
+            if not self._pays(account, found.values):
+                return found
+            account.misses -= 1  # counted when it is asked about
+            account.next_look = 0.0
+            return None
+
+    def in_vain(self, found: Untraced, seconds: float, call: int, last_hit: int) -> Untraced | None:
+        """The state was compared with that of programs, but is none of theirs: what may run such calls unseen.
+
+        Args:
+            found: what runs the call.
+            seconds: what comparing took.
+            call: the number of the call.
+            last_hit: the number of the last call of its structure that a program served.
+        """
+        account = found.account
+        if account is self._others:
+            return None
+        with self._lock:
+            account.vain = 1 if last_hit > account.looked else account.vain + 1
+            account.looked = call
+            if account.vain < VAIN:
                 return None
-            return found
+            account.next_look = self.served + seconds / LOOKS
+            return attrs.evolve(found, by_state=True)
 
     def remember(self, key: Hashable, untraced: Untraced) -> None:
         """Lets :meth:`of_call` find it by the key of a call, until a program is traced."""

@@ -24,13 +24,14 @@ from symshape.calls.arguments import (
     values_of,
 )
 from symshape.calls.call_key import read
-from symshape.calls.floats import ChangingFloats, with_leaves, without_leaves
+from symshape.calls.floats import ChangingFloats, with_leaves
 from symshape.calls.nests import Nests
 from symshape.calls.variables import Number, Variable
 from symshape.errors import InputError, SymShapeError, UnsupportedError
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, Slot
-from symshape.runtime.cache import Entry, EntryCache
+from symshape.runtime.cache import EntryCache
+from symshape.runtime.entry import Entry
 from symshape.runtime.refusals import Refusal
 from symshape.tracing.capture import wait_for_traces
 from symshape.tracing.mode import is_tracing
@@ -297,31 +298,6 @@ def _numbers(program: Program, layout: Layout, cache: EntryCache) -> list[Number
     return list(found.values())
 
 
-def fails_before_writing(program: Program) -> bool:
-    """Whether a run that fails has changed nothing, so that the function can be run in its place."""
-    return not program.graph.mutates_inputs and not program.graph.uses_randomness
-
-
-def failing_as_eager(run: Run, program: Program, fn: Callable[..., Any]) -> Run:
-    """A program that writes at its end, and fails before: what the function writes before it fails is written.
-
-    Where the graph has written into tensors by then, or drawn random numbers, nothing can be run again.
-    """
-    if program.given is not None or not fails_before_writing(program):  # with arguments' containers: their caller does
-        return run
-    call = program.call
-
-    def guarded(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        try:
-            return run(leaves, values)
-        except Exception:
-            args, kwargs, _ = without_leaves(call.nest(leaves[: call.tree.num_leaves]))
-            fn(*args, **kwargs)
-            raise
-
-    return guarded
-
-
 def serve(
     fn: Callable[..., Any],
     entry: Entry,
@@ -340,10 +316,12 @@ def serve(
         return entry.made(run(leaves, values), leaves)
     if not given.fit(args, kwargs):
         return fn(*args, **kwargs)
+    failing = entry.around
+    drawn = () if failing is None else failing.before()
     try:
         flat = run(leaves, values)
-    except Exception:
-        if fails_before_writing(entry.program):  # what the function writes before it fails is written
+    except Exception as error:
+        if failing is not None and failing.as_if_not_begun(error, drawn):  # what it writes before it fails is written
             fn(*args, **kwargs)
         raise
     return given.finish(flat, args, kwargs, entry.build)

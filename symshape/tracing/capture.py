@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -17,6 +17,7 @@ from symshape import events
 from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
+from symshape.calls.questions import Question
 from symshape.calls.variables import Variable, Write, containers_in
 from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
@@ -26,6 +27,7 @@ from symshape.graph.dead_code import without_dead_code
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.reshape_copies import settle
+from symshape.graph.steps import written_values
 from symshape.options import Options
 from symshape.tracing.defects import defect
 from symshape.tracing.given_up import generators_put_back, output_held
@@ -183,11 +185,24 @@ def _capture(
     run = without_autocast(compile_graph(graph, symbol_positions(slots)), now := modes())
     milliseconds = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
-    new = _variables(recorder, writes, variables)
-    questions = {**tracer.questions, **tracer.env.data.questions(call.leaves)}
+    new, asked = _variables(recorder, writes, variables), _whether_inference(graph, call.leaves, writes or given)
+    questions = {**tracer.questions, **tracer.env.data.questions(call.leaves), **asked}
     tracer.lifting.let_go()
     parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, milliseconds)
     return Program(name_of(fn), *parts, questions, writes, new, given)
+
+
+def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> dict[Question, Hashable]:
+    """Whether arguments that are written in place are inference tensors, for a program that also writes ``outside``.
+
+    torch refuses such a write, outside inference mode, when it is done; what was written outside by then has to stay,
+    and the program cannot be run again as the function.  So such calls are told apart from others before they run.
+    """
+    if not outside:
+        return {}
+    written = {id(value.storage) for node in graph.nodes if not node.inference for value in written_values(node)}
+    asked = (Question(each.position, "is_inference") for each in graph.inputs if id(each.value.storage) in written)
+    return {each: each.answer(leaves[each.position]) for each in asked}
 
 
 def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tuple[list[Write], ArgumentWrites | None]:

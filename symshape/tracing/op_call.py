@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -10,8 +10,10 @@ import torch
 from torch._ops import OpOverload
 
 from meta_fns import TensorSpec
+from symshape.errors import ProgramError, UnsupportedError
 from symshape.graph.steps import Binding, Value, values_in
 from symshape.tracing.op_plans import OpPlan
+from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 
@@ -33,6 +35,18 @@ class OpCall:
                 yield from values_in(self.values[position])
             else:
                 yield from values_in(self.value_kwargs.get(self.plan.names[position]))
+
+
+def refuse_inference(call: OpCall, memory: Collection[object], env: ShapeEnv) -> None:
+    """An op that writes to its arguments; ``memory`` is that of inference tensors.
+
+    Raises:
+        ProgramError: it writes there, outside inference mode, which torch refuses once that is done.  Where the program
+            catches this the trace is refused: its graph would not have written.
+    """
+    if memory and not torch.is_inference_mode_enabled() and any(value.storage in memory for value in call.written()):
+        said = f"{call.op} writes to an inference tensor, outside inference mode (at {env.origin()})"
+        raise ProgramError(said) from UnsupportedError(f"{said}, an error that the program catches")
 
 
 def viewed_by(plan: OpPlan, position: int) -> int | None:

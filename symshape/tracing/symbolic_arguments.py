@@ -62,6 +62,8 @@ class SymbolicArguments:
                 return self.leaves[original]
             tensor = tracer.input_tensor(spec, key.requires_grad, leaf.is_leaf)
             tracer.originals[tensor._value] = position, leaf
+            if leaf.is_inference():
+                tracer.inference.add(tensor._value.storage)
             tensor._kind = key.kind
             self.inputs.append(Input(position, call.paths[position], tensor._value))
             return tensor if key.kind is not FloatLeaf else self._float(tracer, position, tensor, leaf)

@@ -27,7 +27,7 @@ from symshape.tracing.intercept import fallbacks
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
-from symshape.tracing.op_call import OpCall, inward, is_inference, reading, viewed_by
+from symshape.tracing.op_call import OpCall, inward, is_inference, reading, refuse_inference, viewed_by
 from symshape.tracing.op_plans import OpPlan, plan_of
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -62,6 +62,7 @@ class Tracer:
         copies: reshapes that could have been views.
         arguments: the values of tensor arguments.
         originals: while the trace lasts, the tensors that were given, with their positions among the leaves.
+        inference: the memory of those that are inference tensors.
         questions: what the program asked of them beside what keys say, with the answers.
         laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1 too: arguments, and
             views of them that only pick and order dimensions.
@@ -82,6 +83,7 @@ class Tracer:
         self.copies: list[Copied] = []
         self.arguments: set[Value] = set()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
+        self.inference: set[object] = set()
         self.questions: dict[Question, Hashable] = {}
         self.laid_out: set[Value] = set()
         self.looked_at: set[Value] = set()
@@ -140,10 +142,7 @@ class Tracer:
                 self._answered += 1
                 return answer
         specs, values = self._op_arguments.both(args)
-        if kwargs:
-            spec_kwargs, value_kwargs = self._op_arguments.keywords(kwargs)
-        else:
-            spec_kwargs, value_kwargs = {}, {}
+        spec_kwargs, value_kwargs = self._op_arguments.keywords(kwargs) if kwargs else ({}, {})
         call = OpCall(op, plan, args, kwargs, values, value_kwargs)
         if plan.rule is None:
             return self._without_rule(call)
@@ -193,6 +192,7 @@ class Tracer:
         if self._recording:
             self.steps.insert(start, self._node(call, tuple(outputs), single, tuple(bindings)))
         if call.plan.is_mutable:
+            refuse_inference(call, self.inference, self.env)
             self.untracked_views.check(call.op, call.written())
             self.lifting.forget(call.written())
             self._counts.forget(call.written())

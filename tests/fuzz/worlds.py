@@ -5,11 +5,14 @@ Everything is source text, so that a counterexample is a script.
 
 from __future__ import annotations
 
+import re
+
 import attrs
 
 THINGS = {
     "SCALE": "SCALE = 2.0",
     "FLAG": "FLAG = True",
+    "LABEL": "LABEL = 'a'",
     "COUNT": "COUNT = 0",
     "NUMBERS": "NUMBERS = [2, 3]",
     "TABLE": 'TABLE = {"a": 2, "b": 3}',
@@ -115,6 +118,12 @@ def _lines(needs: str, *texts: str) -> tuple[Line, ...]:
     return tuple(Line(text, tuple(needs.split())) for text in texts)
 
 
+FAILS = _lines(
+    "", "x = x + torch.ones(12)[y.sum(0).long().abs()]", "torch.linalg.cholesky(torch.eye(2) * (x.shape[0] - 2.5))"
+)
+"""Statements that fail by what tensors hold, which no trace sees; not beside ``IN_PLACE``: see the README's limits."""
+IN_PLACE = re.compile(r"\w_\(|z\[:1\] = ")
+
 BODY: tuple[Line, ...] = (
     *_lines("", "x = x + k", "x = x * 2", "x = x[: max(k, 1)]", "x = torch.cat([x, y])", "x = x.t().contiguous().t()"),
     *_lines("", "x = x.flip(0)", "x = x + y.sum()", "x = x.sum(0, keepdim=True) + x", "x = x.reshape(-1, 3)"),
@@ -128,6 +137,11 @@ BODY: tuple[Line, ...] = (
     *_lines("", "x = x + random.random()", "x = x + np.random.rand()"),
     *_lines("", "if x.shape[0] == 4:\n    raise ValueError('four')", "assert x.shape[0] != 5, 'five'"),
     *_lines("", "try:\n    x = x + torch.ones(4)\nexcept RuntimeError:\n    x = x + 4"),
+    *FAILS,
+    *_lines("", "if k == 2:\n    raise LookupError('two')", "x = x + x.view(-1, 9).sum()", "y[:, 0].add_(1)"),
+    *_lines("FLAG", "if type(FLAG) is int:\n    raise RuntimeError('flag')"),
+    *_lines("LABEL", "x = x + len(LABEL)", "if LABEL.endswith('b'):\n    x = x * 2", "x = x + {'a': 1}.get(LABEL, 3)"),
+    *_lines("LABEL", "global LABEL\nLABEL = LABEL + 'c'"),
     *_lines("", "print('ran')"),
     *_lines(
         "",
@@ -243,7 +257,12 @@ BODY: tuple[Line, ...] = (
 
 RESULTS = ("x", "(x, y)", '{"x": x, "n": x.shape[0]}', "[x, x[:1]]", "(x, None, k, 'text')")
 
+NEW_LABEL = Line("LABEL = LABEL + 'b'", ("LABEL",))
+"""State that no symbol stands for, and that is new each time."""
+
 CHANGES: tuple[Line, ...] = (
+    NEW_LABEL,
+    *_lines("LABEL", "LABEL = 'a'"),
     *_lines("SCALE", "SCALE = 3.0", "SCALE = 2", "SCALE = float(repr(float(SCALE)))", "SCALE = -0.0"),
     *_lines("FLAG", "FLAG = not FLAG", "FLAG = 1"),
     *_lines("COUNT", "COUNT = 7", "COUNT = 0"),

@@ -28,7 +28,8 @@ from symshape.frontends.exploration.transformed import of_entry
 from symshape.frontends.exploration.trees import branch_record
 from symshape.frontends.stats import Stats
 from symshape.graph.program import Program, limits_of, slot_names
-from symshape.runtime.cache import Branch, Entry, EntryCache
+from symshape.runtime.cache import Branch, EntryCache
+from symshape.runtime.entry import Entry
 from symshape.runtime.families import Family
 from symshape.runtime.history import Moment
 

@@ -13,7 +13,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program
 from symshape.graph.steps import Assertion, Node, Step, Value, map_argument
 from symshape.graph.text import describe, describe_spec, shown_argument
-from symshape.runtime.cache import Entry
+from symshape.runtime.entry import Entry
 from symshape.runtime.padding.planning import Plan, candidates, plan
 from symshape.runtime.runners.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.fusion import fuse, fuse_padded

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
+import z3
 
 from guards.asking.assumptions import facts_from
 from guards.asking.reading import parse
+from guards.budget import STEPS, whole_question
+from guards.deciders import z3_solver
 from guards.deciders.z3_solver import Proved, Refuted, Unknown, solve_formula
 from guards.errors import Contradiction, ParseError
 from guards.terms.boolean import not_
@@ -79,3 +83,48 @@ def test_oversized_formulas_are_not_sent() -> None:
     outcome = _outcome(text, {})
     assert isinstance(outcome, Unknown)
     assert "parts" in outcome.reason
+
+
+class _Slow:
+    """A solver whose clock rings on a busy machine: each check has this thread work a part of the time by the wall."""
+
+    def __init__(self, clock: Callable[[float], object], needs: float, share: float) -> None:
+        self.clock, self.needs, self.share = clock, needs, share
+        self.timeout, self.tries = z3_solver.EMERGENCY, 0
+
+    def set(self, name: str, value: int) -> None:
+        if name == "timeout":
+            self.timeout = value
+
+    def check(self) -> z3.CheckSatResult:
+        self.tries += 1
+        worked = min(self.needs, self.timeout * self.share)
+        self.clock(worked / 1e3)
+        return z3.unsat if worked == self.needs else z3.unknown
+
+    def reason_unknown(self) -> str:
+        return "timeout"
+
+
+@pytest.mark.parametrize(
+    ("share", "needs", "settled", "tries"),
+    [
+        *((1, 800, True, 1), (1, 1100, False, 1), (0.5, 800, True, 2), (0.5, 9000, False, 2)),
+        *((0.25, 800, True, 3), (0.02, 800, True, 7), (0.001, 800, False, 7)),
+    ],
+)
+def test_the_clock_goes_by_what_this_thread_works(
+    share: float, needs: float, settled: bool, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question that takes 0.8 s of work is settled however busy the machine is; one that would take 9 s never is."""
+    now = [0.0]
+    monkeypatch.setattr(z3_solver, "thread_time", lambda: now[0])
+    slow = _Slow(lambda seconds: now.__setitem__(0, now[0] + seconds), needs, share)
+    meter = z3_solver._Meter(context := z3.Context())
+    meter.check(z3.SimpleSolver(ctx=context), 1000)
+    with whole_question() as budget:
+        found = meter.check(slow, 1000)
+        assert (found == z3.unsat) is settled
+        assert slow.tries == tries
+        assert slow.timeout == z3_solver.EMERGENCY
+        assert STEPS - budget.steps == (1 if settled else 1 + z3_solver.STOPPED)

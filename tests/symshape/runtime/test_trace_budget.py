@@ -12,7 +12,8 @@ import torch
 
 import symshape
 from symshape import FallbackWarning, InputError, Options, UnsupportedError, events
-from symshape.runtime.trace_budget import IN_ALL, SHARE
+from symshape.runtime.trace_budget import IN_ALL, LOOKS, SHARE, VAIN
+from symshape.tracing.state.snapshot import State
 
 FREE = 4
 TRACE, CALL = 1.0, 0.1  # seconds
@@ -132,6 +133,76 @@ def test_state_that_is_another_at_each_call_is_bounded_too() -> None:
         run(f, [3])
     assert f.stats().traces <= FREE + 8
     assert "traced again because" in f.explain_fallback()
+
+
+class Reading:
+    """A program that reads a text, which no symbol can stand for, and how often programs' states were compared."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.text = ""
+        self.compared = 0
+        unchanged = State.unchanged
+
+        def counted(state: State) -> bool:
+            self.compared += 1
+            return unchanged(state)
+
+        monkeypatch.setattr(State, "unchanged", counted)
+        self.f = compiled(lambda x: x * len(self.text))
+
+    def call(self, text: str, sizes: Sequence[int] = (3,)) -> None:
+        """A call in this state."""
+        self.text = text
+        run(self.f, sizes)
+
+    def never_settles(self, calls: int) -> None:
+        """Calls in states that never come again."""
+        for number in range(calls):
+            self.call(f"{number} of {calls}")
+
+
+def test_state_that_never_settles_is_hardly_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch)
+    reading.never_settles(60)
+    before, compared = reading.f.stats(), reading.compared
+    reading.never_settles(400)
+    after = reading.f.stats()
+    looks = 1 + 400 * LOOKS + VAIN * (after.traces - before.traces)
+    assert reading.compared - compared <= looks * after.entries
+    assert after.untraced - before.untraced >= 380
+    assert after.hits == 0
+
+
+def test_state_that_settles_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch)
+    reading.call("a")
+    reading.never_settles(101)
+    traces = reading.f.stats().traces
+    for _ in range(round(1 / LOOKS) + 1):
+        reading.call("a")  # a state of which there is a program
+    before = reading.f.stats()
+    for _ in range(50):
+        reading.call("a")
+    assert reading.f.stats().hits - before.hits == 50
+    assert before.traces == traces
+    for _ in range(400):
+        reading.call("new")
+    before = reading.f.stats()
+    for _ in range(50):
+        reading.call("new")
+    assert reading.f.stats().hits - before.hits == 50
+
+
+def test_states_that_come_back_in_between_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch)
+    reading.call("a")
+    for number in range(40):
+        before = reading.f.stats().hits
+        for _ in range(VAIN - 2):
+            reading.call(f"state {number}")
+        for _ in range(3):
+            reading.call("a")
+        assert reading.f.stats().hits - before >= 3, number
 
 
 def test_structures_without_end_share_what_is_free() -> None:

@@ -1,0 +1,300 @@
+"""A program that fails leaves the world as eager leaves it: what it wrote before, nothing after, whatever fails."""
+
+from __future__ import annotations
+
+import linecache
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+
+WRITES = {
+    "an attribute": "d.n += 1",
+    "a slot": "c.n += 1",
+    "a global": "global G; G += 1",
+    "a closure": "nonlocal around; around += 1",
+    "a list": "l.append(x.shape[0])",
+    "an item": "k['a'] = k.get('a', 0) + 1",
+    "a deque": "q.append(1)",
+    "a module": "m.n += 1",
+    "a tensor kept": "l.append(x * 2)",
+    "an argument's list": "items.append(x.shape[0])",
+    "an argument's list of tensors": "items.append(x + 1)",
+    "a draw and a count": "x = x + torch.rand(1); c.n += 1",
+    "a generator's draw": "x = x + torch.rand(1, generator=generator); c.n += 1",
+    "Python's draw": "d.n = random.random()",
+    "a gradient": "p.grad = None; d.n += 1",
+}
+ERRORS = {
+    "its own": "raise ValueError('mine')",
+    "its own for a size": "assert x.shape[0] != 3, x.shape",
+    "its own for state": "if flags['bad']: raise KeyError('flag')",
+    "one that no Exception is": "raise Stop()",
+    "torch's": "x + torch.ones(x.shape[0] + 1, 7)[:, :5]",
+    "torch's for a size": "x.view(2, 2)",
+    "a global inference tensor": "w.add_(1)",
+    "an argument that is an inference tensor": "y.add_(1)",
+    "a leaf that requires gradients": "p.add_(1)",
+    "an index": "torch.ones(3)[index]",
+    "no positive definite matrix": "torch.linalg.cholesky(torch.eye(2) * (2.5 - index.max()))",
+    "an exit": "raise SystemExit(3)",
+}
+SOURCE = """
+def make():
+    {of_global}
+    around = 0
+    def f(x, index, y, items):
+        nonlocal around
+        {of_global}
+        {write}
+        {error}
+        d.n += 10
+        return x + 1
+    return f, lambda: around
+"""
+CALLS = (
+    *((4, False), (4, False), (4, True), (4, True)),  # warm, then as it fails
+    *((3, True), (5, False), (6, True), (3, False), (4, False)),  # a new size that fails first, and sizes that vary
+)
+
+
+class Stop(BaseException):
+    """A program's own way to stop."""
+
+
+class Slotted:
+    """A count in a slot."""
+
+    __slots__ = ("n",)
+
+
+class Counting(torch.nn.Module):
+    """A count in a module."""
+
+    n = 0
+
+
+class World:
+    """One world with the program in it."""
+
+    def __init__(self, write: str, error: str) -> None:
+        slotted = Slotted()
+        slotted.n = 0
+        with torch.inference_mode():
+            inference = torch.ones(2)
+        self.names: dict[str, Any] = {
+            "torch": torch,
+            "random": random,
+            "Stop": Stop,
+            "G": 0,
+            "c": slotted,
+            "d": SimpleNamespace(n=0),
+            "generator": torch.Generator().manual_seed(5),
+            "l": [],
+            "k": {},
+            "q": deque(),
+            "m": Counting(),
+            "flags": {"bad": False},
+            "w": inference,
+            "b": torch.zeros(2),
+            "p": torch.nn.Parameter(torch.ones(())),
+        }
+        of_global = "global G" if "global G" in write else "pass"
+        write = write.removeprefix("global G; ").removeprefix("nonlocal around; ")
+        text = SOURCE.format(of_global=of_global, write=write, error=error)
+        file = f"<a failing program {abs(hash(text))}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+        exec(compile(text, file, "exec"), self.names)
+        self.f: Callable[..., Any]
+        self.f, self.around = self.names["make"]()
+
+    def state(self, args: tuple[Any, ...]) -> str:
+        names = self.names
+        kept = [names[each] for each in ("G", "l", "k", "q", "w", "b")]
+        counts = [names["c"].n, vars(names["d"]), names["m"].n, self.around(), names["p"].detach(), names["p"].grad]
+        draws = [int(each.get_state().sum()) for each in (torch.default_generator, names["generator"])]
+        draws.append(hash(random.getstate()))
+        return repr((kept, counts, args, draws))
+
+    def call(self, run: Callable[..., Any], n: int, bad: bool, seed: int) -> tuple[str, str]:
+        """What a call comes to, and what it leaves."""
+        torch.manual_seed(seed)
+        random.seed(seed)
+        self.names["flags"]["bad"] = bad
+        with torch.inference_mode(bad):
+            y = torch.ones(2)
+        args = (torch.arange(n, dtype=torch.float32), torch.tensor([0, 1, 7 if bad else 2]), y, [])
+        try:
+            outcome = repr(run(*args))
+        except BaseException as error:
+            ours = isinstance(error, (symshape.RuntimeAssertionError, symshape.ProgramError))
+            kind = RuntimeError if ours else type(error)
+            outcome = kind.__name__
+        return outcome, self.state(args)
+
+
+def _differences(write: str, error: str, fullgraph: bool, calls: tuple[tuple[int, bool], ...]) -> Iterator[str]:
+    ours, eager = World(write, error), World(write, error)
+    compiled = symshape.compile(ours.f, fullgraph=fullgraph)
+    for number, (n, bad) in enumerate(calls):
+        got, expected = ours.call(compiled, n, bad, number), eager.call(eager.f, n, bad, number)
+        if fullgraph and got[0] in ("UnsupportedError", "DataDependentError"):  # what it leaves is then nothing
+            return
+        if got != expected:
+            yield f"call {number}, n = {n}, {'bad' if bad else 'good'}: {got}, not {expected}"
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+@pytest.mark.parametrize("error", ERRORS)
+def test_what_eager_leaves(error: str) -> None:
+    for number, write in enumerate(WRITES.values()):
+        calls = CALLS[1:6] if number % 2 else CALLS[:5]
+        assert not [*_differences(write, ERRORS[error], False, calls)], write
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+@pytest.mark.parametrize("fullgraph", [False, True], ids=["", "fullgraph"])
+@pytest.mark.parametrize("error", ERRORS)
+def test_first_calls_that_fail(error: str, fullgraph: bool) -> None:
+    calls = (*CALLS[2:], *CALLS[:2])
+    for write in ("a slot", "an argument's list of tensors", "a draw and a count"):
+        assert not [*_differences(WRITES[write], ERRORS[error], fullgraph, calls)], write
+
+
+@pytest.mark.parametrize("error", ["torch's", "its own", "an exit", "an argument that is an inference tensor"])
+def test_fullgraph_raises_the_programs_own_error(error: str) -> None:
+    world = World("c.n += 1", ERRORS[error])
+    compiled = symshape.compile(world.f, fullgraph=True)
+    outcome, _ = world.call(compiled, 4, True, 0)
+    assert outcome in ("RuntimeError", "ValueError", "SystemExit")
+    assert world.names["c"].n == 1
+
+
+def test_fullgraph_says_where_the_program_refuses_its_sizes() -> None:
+    count = []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        count.append(1)
+        return x.view(2, 2)
+
+    compiled = symshape.compile(f, fullgraph=True)
+    for number in range(1, 4):
+        with pytest.raises(symshape.ProgramError, match=r"test_failing\.py") as caught:
+            compiled(torch.ones(3))
+        assert type(caught.value.__cause__) is RuntimeError
+        assert len(count) == number
+
+
+def test_fullgraph_refuses_as_before() -> None:
+    count = []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        count.append(1)
+        return x * int((x > 0).sum())
+
+    with pytest.raises(symshape.DataDependentError):
+        symshape.compile(f, fullgraph=True)(torch.ones(3))
+    assert not count
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+def test_caught_write_to_an_inference_tensor() -> None:
+    """Torch writes before it refuses, which no graph does: the call runs as it is."""
+    count = []
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        try:
+            y.add_(1)
+        except RuntimeError:
+            count.append(1)
+        return x + y
+
+    with torch.inference_mode():
+        y = torch.ones(2)
+    compiled = symshape.compile(f)
+    assert compiled(torch.ones(2), y).tolist() == [3.0, 3.0]
+    assert (len(count), y.tolist(), compiled.stats().fallbacks) == (1, [2.0, 2.0], 1)
+    with pytest.raises(symshape.UnsupportedError, match=r"inference tensor.*test_failing\.py"):
+        symshape.compile(f, fullgraph=True)(torch.ones(2), y)
+
+
+def test_inside_inference_mode_arguments_are_written() -> None:
+    count = []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        count.append(1)
+        return x.add_(1)
+
+    compiled = symshape.compile(f, fullgraph=True)
+    with torch.inference_mode():
+        for _ in range(3):
+            assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert len(count) == 3
+
+
+def test_before_anything_is_written_in_place() -> None:
+    """The graph writes to an argument, but fails before; or writes in a step that cannot fail half way through."""
+    count = []
+
+    def f(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        count.append(1)
+        y = torch.ones(3)[index]
+        x.add_(y)
+        return x * 2
+
+    compiled = symshape.compile(f, fullgraph=True)
+    for _ in range(2):
+        compiled(x := torch.zeros(2), torch.tensor([0, 1]))
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([0, 5]))
+    assert (len(count), x.tolist()) == (3, [1.0, 1.0])
+
+
+def test_draws_are_drawn_again() -> None:
+    count = []
+
+    def f(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        count.append(1)
+        return torch.rand(3)[index] + x
+
+    compiled = symshape.compile(f, fullgraph=True)
+    compiled(torch.zeros(2), torch.tensor([0, 1]))
+    torch.manual_seed(3)
+    with pytest.raises(IndexError):
+        compiled(torch.zeros(2), torch.tensor([0, 5]))
+    after = torch.rand(1)
+    torch.manual_seed(3)
+    torch.rand(3)
+    assert torch.equal(after, torch.rand(1))
+    assert len(count) == 2
+
+
+def test_the_error_has_the_users_lines() -> None:
+    count = []
+
+    def f(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        count.append(1)
+        return x[index]
+
+    compiled = symshape.compile(f, fullgraph=True)
+    compiled(torch.ones(3), torch.tensor([0]))
+    with pytest.raises(IndexError) as caught:
+        compiled(torch.ones(3), torch.tensor([9]))
+    assert caught.traceback[-1].name == "f"
+
+
+def test_what_checks_alone_is_no_dead_code() -> None:
+    """``torch.linalg.cholesky`` is a factorisation, and an op without results that refuses it."""
+    compiled = symshape.compile(lambda x: torch.linalg.cholesky(x), fullgraph=True)
+    assert torch.equal(compiled(torch.eye(2)), torch.eye(2))
+    for op in (torch.linalg.cholesky, torch.linalg.inv, lambda x: torch.linalg.solve(x, torch.ones(2))):
+        compiled = symshape.compile(op, fullgraph=True)
+        compiled(torch.eye(2))
+        with pytest.raises(torch.linalg.LinAlgError):
+            compiled(torch.zeros(2, 2))
