@@ -94,8 +94,8 @@ LOGGING = frozenset(
 )
 WALKS = frozenset(
     words(
-        "modules named_modules children named_children parameters named_parameters buffers named_buffers state_dict get_submodule "
-        "get_parameter get_buffer apply train eval zero_grad requires_grad_ to half float double cuda"
+        "modules named_modules children named_children parameters named_parameters buffers named_buffers state_dict "
+        "get_submodule get_parameter get_buffer apply train eval zero_grad requires_grad_ to half float double cuda"
     )
 )
 """Methods of modules that read the tables of a whole tree."""
