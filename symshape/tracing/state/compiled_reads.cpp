@@ -291,7 +291,7 @@ int is_seen(Reads *self, PyObject *owner, PyObject *key)
 enum Outcome { FAILED = -1, LEFT = 0, DONE = 1, DONE_FOR_GOOD = 2 };  // LEFT: to Python, nothing is noted yet
 
 /* A parameter, a buffer or a submodule, or nothing, in the tables of a module. */
-Outcome in_tables(Reads *self, PyObject *attributes, PyObject *label, PyObject *name, PyObject *key, PyObject *full)
+Outcome in_tables(Reads *self, PyObject *attributes, PyObject *label, PyObject *key, PyObject *full)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given.tables); i++) {
         PyObject *found = PyDict_GetItemWithError(attributes, PyTuple_GET_ITEM(given.tables, i));
@@ -362,7 +362,7 @@ Outcome read_attribute(Reads *self, PyObject *owner, PyObject *key)
         if (!absent(self, label, attributes, key, before))
             return FAILED;
         if (of_module && in_class == given.missing) {
-            const Outcome outcome = in_tables(self, attributes, label, name, key, full);
+            const Outcome outcome = in_tables(self, attributes, label, key, full);
             if (outcome != DONE_FOR_GOOD)
                 return outcome;
         }

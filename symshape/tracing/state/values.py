@@ -281,7 +281,12 @@ def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None
             recorder.names[id(table)] = name
     hooks_name = f"hooks of {label}"
     for each in _HOOKS:
-        hook_table(recorder, hooks_name, attributes.get(each, {}))
+        hooks = attributes.get(each, {})
+        if hooks:
+            hook_table(recorder, hooks_name, hooks)
+        else:
+            recorder.known.setdefault(id(hooks), hooks)
+            recorder.containers.append(Container(hooks, (), hooks_name))
     of_object(recorder, module, "forward")
 
 
