@@ -1,6 +1,7 @@
 """Compiles the reasoning of ``guards`` with mypyc where a C compiler is at hand; everything else is in pyproject.toml.
 
-With it goes the check of tensors' metadata (symshape/tracing/state/compiled_checks.cpp), where torch is installed.
+With it go, where torch is installed, the check of tensors' metadata (symshape/tracing/state/compiled_checks.cpp) and
+what a trace notes of a program's reads (compiled_reads.cpp).
 
 The modules are ordinary Python and run as such where nothing was compiled, with the same answers and about a third of
 the speed.  SYMSHAPE_COMPILE=0 leaves compiling out, =1 makes a failure to compile an error; unset, a failure is told
@@ -111,6 +112,7 @@ def metadata() -> list[Extension]:
     if not source.exists() or not (folder / "include" / "c10").exists():
         return []
     return [
+        reads(),
         Extension(
             "symshape.tracing.state.compiled_checks",
             [str(source)],
@@ -121,8 +123,19 @@ def metadata() -> list[Extension]:
             extra_compile_args=["-std=c++20", "-O2", "-g0"],
             language="c++",
             optional=WANTED != "1",  # a compiler that cannot: torch's own check serves
-        )
+        ),
     ]
+
+
+def reads() -> Extension:
+    """The notes of a recording, which need nothing of torch's."""
+    return Extension(
+        "symshape.tracing.state.compiled_reads",
+        ["symshape/tracing/state/compiled_reads.cpp"],
+        extra_compile_args=["-std=c++20", "-O2", "-g0"],
+        language="c++",
+        optional=WANTED != "1",  # a compiler that cannot: the same in Python serves
+    )
 
 
 def docstrings() -> Extension:

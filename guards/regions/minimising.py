@@ -3,8 +3,9 @@
 What is left is irredundant as far as that could be proven; it need not be the shortest set that says the same. A
 condition is dropped only for a proof. Of ranges of the same form the tightest is kept; then the cheap rungs of
 :mod:`guards.asking.ladder` look through all conditions, then the whole ladder looks at what is left, and at last Z3
-alone, told nothing but the ranges and the conditions, confirms what was dropped. What is not confirmed stays in the
-set. Where many conditions are left, one solver of Z3 that holds all of them is asked in place of the ladder.
+alone, told nothing but the ranges and the conditions, confirms what was dropped, unless that is plain to see
+(:mod:`guards.regions.evident`). What is not confirmed stays in the set. Where many conditions are left, one solver of
+Z3 that holds all of them is asked in place of the ladder.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from guards.domains.interval_arithmetic import SIZES
 from guards.domains.linear_form import bounded_by
 from guards.facts.definedness import guarded, partial
 from guards.facts.facts import Facts
+from guards.regions.evident import Evident
 from guards.regions.necessity import shown
 from guards.regions.satisfiability import Ranges, components, empty_range, facts_of, range_conditions, solve_alone
 from guards.terms import boolean
@@ -139,12 +141,15 @@ def _together(
 
 
 def _unconfirmed(conditions: Sequence[Term], kept: Sequence[int], ranges: Ranges) -> list[int]:
-    """The dropped conditions of which Z3 does not confirm that the kept ones imply them."""
+    """The dropped conditions that the kept ones neither plainly imply nor, by Z3, imply at all."""
     found: list[int] = []
     chosen = set(kept)
     for group in components(conditions):
         stays = [conditions[index] for index in group if index in chosen]
         dropped = [index for index in group if index not in chosen and conditions[index] is not TRUE]
+        if dropped:
+            seen = Evident(stays, ranges)
+            dropped = [index for index in dropped if not seen.implies(conditions[index])]
         found += _open(stays, dropped, conditions, ranges)
     return found
 

@@ -71,6 +71,7 @@ _BINDINGS: dict[Any, Callable[..., Any]] = {
     _aten.convolution.default: torch.convolution,
 }
 """Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 3 µs a call)."""
+_BOUND = {id(op): (op, binding) for op, binding in _BINDINGS.items()}  # hashing an overload runs Python code
 
 
 def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = False) -> Run:
@@ -272,10 +273,13 @@ class _Writer:
     def _node(self, node: Node) -> None:
         if (node.grad, node.inference) != self._modes_now:
             self._modes(node)
-        arguments = [self._argument(arg) for arg in node.args]
+        arguments = [f"v{arg.index}" if type(arg) is Value else self._argument(arg) for arg in node.args]
         if node.kwargs:
             arguments += [f"{name}={self._argument(arg)}" for name, arg in node.kwargs.items()]
         call = f"{self._object(self._binding(node), 'op')}({', '.join(arguments)})"
+        if node.single and not node.bindings and not node.untracked and node.outputs and node.outputs[0] is not None:
+            self.lines.append(f"v{node.outputs[0].index} = {call}")
+            return
         if node.untracked:
             call = f"{arguments[0]}.data"
         scalars = [binding for binding in node.bindings if binding.kind != "size"]
@@ -297,7 +301,8 @@ class _Writer:
         """What does the same as the op; the number in an argument may be given as a float."""
         if node.op is _aten._local_scalar_dense.default and node.args[0] in self._given:
             return number_in
-        return _BINDINGS.get(node.op, node.op)
+        found = _BOUND.get(id(node.op))
+        return node.op if found is None else found[1]
 
     def _modes(self, node: Node) -> None:
         """Enters and leaves the modes in which the node ran, where they differ from those of the node before it."""

@@ -120,6 +120,14 @@ class Node:
             _sort_out(self.kwargs.values(), reads, numbers)
         self.reads, self.numbers = tuple(reads), tuple(numbers) if numbers else ()
 
+    def again(self, args: tuple[Any, ...], reads: tuple[Value, ...], location: Location | None) -> Node:
+        """The same call on other values, as yet without outputs: ``reads`` are those in ``args``, in order."""
+        made: Node = object.__new__(Node)
+        made.op, made.args, made.kwargs, made.outputs, made.single = self.op, args, self.kwargs, (), self.single
+        made.bindings, made.grad, made.inference, made.untracked = self.bindings, self.grad, self.inference, False
+        made.location, made.leaves, made.reads, made.numbers = location, None, reads, self.numbers
+        return made
+
     @property
     def origin(self) -> Origin:
         """The user's line that called the op."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -30,6 +31,7 @@ from symshape.graph.reshape_copies import settle
 from symshape.graph.steps import written_values
 from symshape.options import Options
 from symshape.tracing.defects import defect
+from symshape.tracing.garbage import as_before, seldom_collected
 from symshape.tracing.given_up import generators_put_back, output_held
 from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
 from symshape.tracing.intercept.builtins import ids_of_stand_ins_refused
@@ -115,16 +117,22 @@ def capture(
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
     """
+    thresholds = gc.get_threshold()
     try:
-        return _capture(fn, call, policies, options, given_up, variables, serves)
-    except SymShapeError:
+        with _tracing_lock, seldom_collected():
+            try:
+                return _capture(fn, call, policies, options, given_up, variables, serves)
+            except SymShapeError:
+                raise
+            except Exception as error:
+                _raise_if_defect(error, fn)
+                declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
+                if len(declared) == len(policies):
+                    raise
+            return _capture(fn, call, declared, options, given_up, variables, serves)
+    except BaseException:
+        as_before(thresholds)  # an interrupt may come before the `with` is entered
         raise
-    except Exception as error:
-        _raise_if_defect(error, fn)
-        declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
-        if len(declared) == len(policies):
-            raise
-    return _capture(fn, call, declared, options, given_up, variables, serves)
 
 
 def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:

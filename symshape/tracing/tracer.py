@@ -37,7 +37,7 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.symbolic.untracked_views import UntrackedViews
 from symshape.tracing.unknowns import Counts, Unknowns
-from symshape.user_code import Location, user_location
+from symshape.user_code import user_location
 
 aten = torch.ops.aten
 _is_inference_mode = torch.is_inference_mode_enabled
@@ -296,24 +296,22 @@ class Tracer:
         noted = (self.questions, self.looked_at, self.told_to_require, self.lazy, self.env.symbols.hints)
         return (self._answered, len(self.env.symbols), *map(len, noted))
 
-    def written_again(
-        self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], location: Location | None
-    ) -> tuple[Value | None, ...]:
-        """A node like another one, for other arguments of the same metadata; its values."""
+    def written_again(self, node: Node, like: Sequence[Value | None]) -> None:
+        """Adds a node that lacks its outputs, which have the metadata of those of another one."""
         plan = plan_of(node.op)
         outputs: list[Value | None] = []
-        for position, like in enumerate(node.outputs):
-            if like is None:
+        for position, other in enumerate(like):
+            if other is None:
                 outputs.append(None)
                 continue
             viewed = viewed_by(plan, position)
-            value = self._value_of(plan, viewed, args, like.spec)
+            value = self._value_of(plan, viewed, node.args, other.spec)
             self._holding.made(value)
             outputs.append(value)
             if viewed is not None:
-                self.untracked_views.add(args[viewed])
-        self.steps.append(Node(node.op, args, kwargs, tuple(outputs), node.single, location=location))
-        return tuple(outputs)
+                self.untracked_views.add(node.args[viewed])
+        node.outputs = tuple(outputs)
+        self.steps.append(node)
 
     def _written(self, tensor: Any, spec: TensorSpec) -> Any:
         """The argument that an in-place op returns, with its metadata as the op leaves it."""

@@ -40,8 +40,10 @@ def is_of_data(number: Any) -> bool:
 
 def _attribute(number: Any, name: str) -> Any:
     """An attribute that torch's class lacks: that of the number, which a guard fixes."""
+    if name == "__torch_function__":  # C++ asks each number that an op is given for this
+        raise AttributeError("a symbolic number has no __torch_function__")
     kind = _PLAIN[type(number)]
-    if not hasattr(kind, name) or not is_ours(number):  # C++ asks each number for what no number has
+    if not hasattr(kind, name) or not is_ours(number):
         raise AttributeError(f"{type(number).__name__!r} object has no attribute {name!r}")
     if name in ("real", "numerator") and kind is int:
         return number

@@ -86,8 +86,8 @@ class RepeatingTrace(Trace, Protocol):
     def looks(self) -> tuple[int, ...]:
         """A count of everything that a call may do besides writing nodes down."""
 
-    def written_again(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], location: Any) -> Any:
-        """A node like another one, for other arguments; its values."""
+    def written_again(self, node: Node, like: Sequence[Value | None]) -> None:
+        """Adds a node that lacks its outputs, which are like those of another one."""
 
     def stand_in(self, value: Value, tensor: SymbolicTensor | None = None) -> SymbolicTensor:
         """A symbolic tensor for a value; or one that the value lives as long as."""
@@ -120,6 +120,7 @@ class _Call:
 
     Attributes:
         nodes: with slots in their arguments.
+        places: for each node, where in its arguments slots stand, and which; None where they stand deeper.
         held: for each value that the nodes make, the slot of the last one that was made while it was held; None if it
             lived on.
         results: the slots of what is returned.
@@ -128,6 +129,7 @@ class _Call:
     """
 
     nodes: Sequence[Node]
+    places: Sequence[tuple[tuple[int, int], ...] | None]
     held: Sequence[int | None]
     results: Sequence[int]
     kind: type | None
@@ -258,7 +260,7 @@ class Repeats:
         copied = [
             _Copy(each.step - start, slots[each.source], slots[each.copy], each.ask) for each in trace.copies[copies:]
         ]
-        return _Call(nodes, held, returned, kind, copied)
+        return _Call(nodes, [_places_of(node) for node in nodes], held, returned, kind, copied)
 
     # -- a later one
     def _again(self, known: _Call, operands: Sequence[torch.Tensor]) -> Any:
@@ -266,10 +268,18 @@ class Repeats:
         location = user_location(_OWN_FRAMES)
         values = _Values(operands, trace.lifting)
         start = len(trace.steps)
-        for node in known.nodes:
-            args = values.filled(node.args)
-            kwargs = dict(zip(node.kwargs, values.filled(node.kwargs.values()), strict=True)) if node.kwargs else {}
-            values.made += [each for each in trace.written_again(node, args, kwargs, location) if each is not None]
+        for node, places in zip(known.nodes, known.places, strict=True):
+            if places is None:
+                kwargs = dict(zip(node.kwargs, values.filled(node.kwargs.values()), strict=True)) if node.kwargs else {}
+                again = Node(node.op, values.filled(node.args), kwargs, (), node.single, location=location)
+            else:
+                args = list(node.args)
+                reads = [values.value(slot) for _, slot in places]
+                for (position, _), value in zip(places, reads, strict=True):
+                    args[position] = value
+                again = node.again(tuple(args), tuple(reads), location)
+            trace.written_again(again, node.outputs)
+            values.made += [each for each in again.outputs if each is not None]
         results: list[Any] = []
         shown: dict[int, SymbolicTensor] = {}
         for slot in known.results:
@@ -294,6 +304,20 @@ class Repeats:
 _UNSEEN: Any = object()
 _OWN_FRAMES = 2
 """Of a call that are ours, for sure: those of ``_again`` and ``call``."""
+
+
+def _places_of(node: Node) -> tuple[tuple[int, int], ...] | None:
+    found: list[tuple[int, int]] = []
+    for position, arg in enumerate(node.args):
+        if type(arg) is _Slot:
+            found.append((position, arg.number))
+        elif type(arg) is tuple and _has_slots(arg):
+            return None
+    return None if _has_slots(tuple(node.kwargs.values())) else tuple(found)
+
+
+def _has_slots(args: tuple[Any, ...]) -> bool:
+    return any(type(arg) is _Slot or (type(arg) is tuple and _has_slots(arg)) for arg in args)
 
 
 class _Values:

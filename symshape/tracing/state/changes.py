@@ -16,7 +16,8 @@ from symshape.calls import variables
 from symshape.calls.alike import NOTHING
 from symshape.calls.variables import CONTAINERS, Number, Variable, Where, containers_in, is_number
 from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, Place, same_items
-from symshape.tracing.state.recorder import SYMBOLIC, Recorder
+from symshape.tracing.state.reads import SYMBOLIC
+from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
 
 _MOST_ITEMS = 4096  # of a container that is read at each call

@@ -1,6 +1,7 @@
-"""Our own checks of tensors and dictionaries in C++, where they were built for the torch that is installed.
+"""What is written in C++, where it was built: checks of tensors and dictionaries, and the notes of a recording.
 
-``make`` builds them (``compiled_checks.cpp``); without them torch's own checks serve, which take longer.
+``make`` builds them (``compiled_checks.cpp``, for the torch that is installed, and ``compiled_reads.cpp``); without
+the one torch's own checks serve, without the other the same in Python, which take longer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ def _checks() -> Any:
     return compiled_checks if torch.__version__ == compiled_checks.TORCH else None
 
 
+def _reads() -> Any:
+    try:
+        from symshape.tracing.state import compiled_reads
+    except ImportError:
+        return None
+    return compiled_reads
+
+
 _CHECKS = _checks()
+READS: Any = _reads()
+"""The notes of a recording and the hooks that add to them: see ``reads.py``, ``loads.py`` and ``hooks.py``."""
 METADATA: Any = getattr(_CHECKS, "Metadata", None)
 """``METADATA(tensors).same()``: whether a tuple of tensors still have their metadata; a TypeError for some kinds."""
 VERSIONS: Any = getattr(_CHECKS, "Versions", None)

@@ -15,7 +15,7 @@ from torch.nn.modules import module as torch_modules
 
 from symshape.tracing.intercept.builtins import plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
-from symshape.tracing.state import loads, stores
+from symshape.tracing.state import compiled, loads, stores
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer
 from symshape.tracing.state.recorder import Recorder
@@ -238,10 +238,12 @@ def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
 
 _substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr)
 _instead = _substitutes.table
+if compiled.READS is not None:
+    compiled.READS.setup(hooks=globals(), quiet=loads.QUIET, wrapped_names=_WRAPPED, wrapped=_wrapped, instead=_instead)
 HOOKS = Hooks(
     enter=_enter,
-    load_global=_load_global,
-    load_attr=_load_attr,
+    load_global=_load_global if compiled.READS is None else compiled.READS.load_global,
+    load_attr=_load_attr if compiled.READS is None else compiled.READS.load_attr,
     load_super=_load_super,
     loaded=_import,
     imported=_imported,

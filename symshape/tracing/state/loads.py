@@ -13,41 +13,15 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.state import lookups, process_groups, stores, trusted
+from symshape.tracing.state import compiled, lookups, process_groups, stores, trusted
 from symshape.tracing.state.classes import absent, class_entry, look_up, touch_member
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
-from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Member, Namespace, Recorder
+from symshape.tracing.state.reads import Namespace
+from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Member, Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import is_library
 
 _OF_TENSORS = 0  # no object has this id
-_WALKS = frozenset(
-    [
-        "modules",
-        "named_modules",
-        "children",
-        "named_children",
-        "parameters",
-        "named_parameters",
-        "buffers",
-        "named_buffers",
-        "state_dict",
-        "get_submodule",
-        "get_parameter",
-        "get_buffer",
-        "apply",
-        "train",
-        "eval",
-        "zero_grad",
-        "requires_grad_",
-        "to",
-        "half",
-        "float",
-        "double",
-        "cuda",
-    ]
-)
-"""Methods of modules that read the tables of a whole tree."""
 _STATE_OF_A_GENERATOR = frozenset({"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"})
 _SET_OF_FUNCTIONS = frozenset(trusted.words("__name__ __qualname__ __module__ __doc__ __annotations__"))
 """What functions say of themselves, and can be told anew."""
@@ -252,7 +226,7 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
         recorder.absent(owner.__name__, attributes, key, before)
 
 
-def of_object(recorder: Recorder, owner: Any, key: str) -> None:
+def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of an object of a class of Python's."""
     kind = type(owner)
     member = recorder.members.get((id(kind), key)) or _member(recorder, kind, key)
@@ -293,14 +267,19 @@ def of_object(recorder: Recorder, owner: Any, key: str) -> None:
 def _member(recorder: Recorder, kind: type, key: str) -> Member:
     found = look_up(recorder, kind, key, kind.__qualname__)
     first = found is not MISSING and hasattr(type(found), "__set__")
+    is_cached = isinstance(found, functools.cached_property)
+    of_module = issubclass(kind, torch.nn.Module)
+    logs = key in trusted.LOGGING and issubclass(kind, (logging.Logger, logging.LoggerAdapter))
+    walks = key in trusted.WALKS or (found is not MISSING and found is torch.nn.Module.__dict__.get(key))
     member = Member(
         kind,
         found,
         first,
         first and isinstance(found, types.MemberDescriptorType),
-        isinstance(found, functools.cached_property),
-        issubclass(kind, torch.nn.Module),
-        key in trusted.LOGGING and issubclass(kind, (logging.Logger, logging.LoggerAdapter)),
+        is_cached,
+        of_module,
+        logs,
+        not (first or is_cached or logs or key == "__dict__" or (of_module and walks)),
     )
     recorder.members[id(kind), key] = member
     return member
@@ -315,7 +294,7 @@ def _of_module(recorder: Recorder, owner: torch.nn.Module, key: str, found: Any,
         own = found is torch.nn.Module.__dict__.get(key)
         if own:
             stores.by_module_method(recorder, owner, key)
-        if key in _WALKS:
+        if key in trusted.WALKS:
             for path, module in owner.named_modules():
                 _whole_module(recorder, f"{name}.{path}".strip("."), module)
             return False
@@ -386,3 +365,20 @@ def _reader_for(kind: type) -> Handler:
 
 
 _readers: dict[type, Handler] = {}
+of_object: Handler
+if compiled.READS is None:
+    of_object = _of_object
+else:
+    of_object = compiled.READS.of_object
+    compiled.READS.setup(
+        readers=_readers,
+        load_attr=load_attr,
+        load_global=load_global,
+        of_object=_of_object,
+        of_nothing=of_nothing,
+        member=Member,
+        member_of=_member,
+        tables=TABLES,
+        symbolic_tensor=SymbolicTensor,
+        of_every_tensor=_OF_TENSORS,
+    )

@@ -8,14 +8,10 @@ generator of numbers, a clock, an iterator, an object of C) is refused by name a
 
 from __future__ import annotations
 
-import functools
-import os
-import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from operator import is_
 from typing import Any
 
 import attrs
@@ -23,55 +19,15 @@ import torch
 
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
-from symshape.tracing.state import compiled, flags
+from symshape.tracing.state import flags
 from symshape.tracing.state.instrument import Hooks
-from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Container, Place, WeakAttribute, same
-from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Place, WeakAttribute, same
+from symshape.tracing.state.reads import Namespace, Reads, is_symbolic
 from symshape.user_code import is_library
 
 TABLES = ("_parameters", "_buffers", "_modules")
 """The dictionaries of a module of torch's."""
-SYMBOLIC = (SymbolicTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
-is_symbolic: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(lambda kind: issubclass(kind, SYMBOLIC))
-FOLLOWED = (torch.Tensor, torch.nn.Module, list, dict)
-"""Classes of objects of which it is noted how the program came by them: see ``replacement``."""
 NOT_TO_SEE = "of which symshape cannot see what it gives; pass what it gives as an argument"
-
-
-class Namespace:
-    """A dictionary of attributes or globals as it was before the trace.
-
-    Attributes:
-        name: for people.
-        owner: the dictionary; of a class, a view of it.
-        before: what it held.
-        own: whether plain values count: what objects of Python's and torch's own note is their own affair.
-        kind: the class, if it is of one.
-        open: whether trusted code may write there, which nobody notes.
-        given: whether it is of an object among the arguments.
-    """
-
-    __slots__ = ("_untouched", "before", "given", "kind", "name", "open", "own", "owner")
-
-    def __init__(self, name: str, owner: Any, own: bool, kind: type | None = None) -> None:
-        self.name, self.owner, self.own, self.kind = name, owner, own, kind
-        self._untouched: Callable[[None], bool] | None = None
-        if type(owner) is dict:
-            if compiled.VERSIONS is not None:  # first: what another thread writes meanwhile is seen
-                self._untouched = compiled.VERSIONS((owner,)).unchanged
-            self.before = owner.copy()
-        else:
-            self.before = dict(dict.items(owner) if isinstance(owner, dict) else owner)  # past its own __getitem__
-        self.open = self.given = False
-
-    def unchanged(self) -> bool:
-        """Whether the very same names, in their order, stand for the very same values."""
-        if self._untouched is not None and self._untouched(None):  # it was not written at all
-            return True
-        owner, before = self.owner, self.before
-        if len(owner) != len(before):
-            return False
-        return not before or (all(map(is_, owner.values(), before.values())) and all(map(is_, owner, before)))
 
 
 @attrs.define(eq=False)
@@ -86,6 +42,7 @@ class Member:
         is_cached: whether it is a ``functools.cached_property``, which stores what it finds.
         of_module: whether the class is of torch's modules.
         logs: whether it logs, or tells what is logged.
+        plain: whether reading it tells nothing but the places where it was looked for.
     """
 
     kind: type
@@ -95,9 +52,10 @@ class Member:
     is_cached: bool
     of_module: bool
     logs: bool
+    plain: bool
 
 
-class Recorder:
+class Recorder(Reads):
     """One recording.
 
     Args:
@@ -153,15 +111,13 @@ class Recorder:
         *,
         serves: bool = True,
     ) -> None:
+        super().__init__()
+        self._handler_for = handler_for
         self.root = fn
         self.constants = tuple(constants)
         self.hooks = hooks
         self.serves = serves
-        self.places: list[Place] = []
-        self.containers: list[Container] = []
         self.tensors: dict[int, str] = {}
-        self.names: dict[int, str] = {}
-        self.namespaces: dict[int, Namespace] = {}
         self.slots: dict[tuple[int, str], Attribute] = {}
         self.stored: set[tuple[int, Any]] = set()
         self.cells: list[Cell] = []
@@ -169,30 +125,17 @@ class Recorder:
         self.made: list[Any] = []
         self.hidden: dict[int, Any] = {}
         self.stand_ins: dict[int, Variable] = {}
-        self.fresh = False
-        self.alone = True
         self.memos: list[tuple[Any, Any, tuple[Any, ...], str]] = []
         self.from_memos = False
         self.refusals: list[str] = []
-        self.asker = ""
         self.flags = flags.now()
         self.on_generator: Callable[[torch.Generator], object] = lambda _: None
         self.is_same: Callable[[Any, Any], bool] = lambda one, other: one is other
-        self.known: dict[int, Any] = {}
-        self.pinned: set[int] = set()
-        self.told: dict[tuple[int, str], Any] = {}
-        self.members: dict[tuple[int, str], Member] = {}
         self.supers: dict[tuple[int, int, str], tuple[type, type]] = {}
-        self.seen: dict[tuple[int, Any], Any] = {}
         self.kinds: set[int] = set()
         self.functions: dict[int, list[types.FunctionType]] = {}
         self.begun: list[weakref.ref[types.FunctionType]] = []
         self.swapped: list[tuple[types.FunctionType, types.CodeType]] = []
-        self.busy = False
-        self.weakly = False
-        self.thread = threading.get_ident()
-        self._handler_for = handler_for
-        self._read: dict[tuple[int, Any], Any] = {}
 
     def refuse(self, what: str) -> None:
         """Notes what cannot be recorded.
@@ -213,24 +156,6 @@ class Recorder:
             self.refuse(f"{what}, which a graph would not do again; keep that out of the function")
 
     # -- values
-    def touch(self, value: Any, name: str, placed: bool = False) -> None:
-        """A value that was there before the trace, or may have been, was loaded: what it leads to is looked at.
-
-        Args:
-            value: what was loaded.
-            name: for people.
-            placed: whether a place or a container says where it was found, so that another there would be seen.
-        """
-        if not placed and isinstance(value, FOLLOWED):
-            self.pinned.add(id(value))
-        key = id(value)
-        if key in self.known:
-            return
-        handler = self._handler_for(type(value))
-        if handler is not None:
-            self.known[key] = value
-            handler(self, value, name)
-
     @contextmanager
     def weak(self) -> Iterator[None]:
         """Inside, what is loaded is not kept alive."""
@@ -271,13 +196,6 @@ class Recorder:
         else:
             self.place(Attribute(owner, key, value, name))
 
-    def namespace(self, name: str, owner: Any, own: bool = True) -> Namespace:
-        """How a dictionary was when it was first met."""
-        found = self.namespaces.get(id(owner))
-        if found is None:
-            found = self.namespaces[id(owner)] = Namespace(name, owner, own)
-        return found
-
     def class_namespace(self, kind: type) -> Namespace:
         """How the attributes of a class were when it was first met."""
         found = self.namespaces.get(id(kind))
@@ -286,36 +204,11 @@ class Recorder:
             found = self.namespaces[id(kind)] = Namespace(kind.__qualname__, kind.__dict__, True, kind)
         return found
 
-    def entry(self, owner: Any, key: Any, name: str, namespace: Namespace) -> None:
-        """An entry of a dictionary was read; it is no place if the trace itself wrote there before it read."""
-        where = (id(owner), key)
-        if where in self.seen:
-            if not self.alone:
-                self._still(owner, key, name)
-            return
-        value = owner.get(key, MISSING)
-        if namespace.before.get(key, MISSING) is value:
-            self.seen[where] = owner
-            if not is_symbolic(type(value)):
-                self.places.append(Cell(owner, key, value, name))
-            if not self.alone:
-                self._read[where] = value
-            if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
-                self.touch(value, name, True)
-        else:
-            self.touch_made(value, name)
-
     def _still(self, owner: Any, key: Any, name: str) -> None:
         """Refuses what holds another value than it did when it was read first, which the program did not store."""
         then = self._read.get((id(owner), key), MISSING)
         if then is not MISSING and (id(owner), key) not in self.stored and not same(owner.get(key, MISSING), then):
             self.refuse(f"reads {name}, which another thread changes meanwhile")
-
-    def absent(self, name: str, owner: Any, key: str, namespace: Namespace) -> None:
-        """A name was looked for in a dictionary and was not there."""
-        if key not in namespace.before and (where := (id(owner), key)) not in self.seen:
-            self.seen[where] = owner
-            self.places.append(Cell(owner, key, MISSING, f"{name}.{key}" if name else key))
 
     def enter(self, code: types.CodeType) -> None:
         """A function begins: the variables around it may be read."""

@@ -38,7 +38,7 @@ from symshape.tracing.state.places import (
     same,
     same_item,
 )
-from symshape.tracing.state.recorder import FOLLOWED
+from symshape.tracing.state.reads import FOLLOWED
 from symshape.tracing.state.snapshot import State
 from symshape.tracing.state.trusted import is_trusted
 from symshape.user_code import is_library

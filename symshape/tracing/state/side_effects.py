@@ -22,7 +22,8 @@ from symshape.errors import UnsupportedError
 from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, of_slot, same_order
 from symshape.tracing.state.memos import take_back
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, Keys, same, same_item
-from symshape.tracing.state.recorder import Namespace, Recorder
+from symshape.tracing.state.reads import Namespace
+from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.stores import is_alone
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 

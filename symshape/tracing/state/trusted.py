@@ -92,6 +92,13 @@ WARNING = frozenset({"warn", "warn_explicit", "filters", "simplefilter", "filter
 LOGGING = frozenset(
     words("debug info warning warn error critical exception log level isEnabledFor getEffectiveLevel handlers disabled")
 )
+WALKS = frozenset(
+    words(
+        "modules named_modules children named_children parameters named_parameters buffers named_buffers state_dict "
+        "get_submodule get_parameter get_buffer apply train eval zero_grad requires_grad_ to half float double cuda"
+    )
+)
+"""Methods of modules that read the tables of a whole tree."""
 BUILTINS = frozenset(vars(builtins))
 """The names that Python itself brings."""
 

@@ -23,7 +23,8 @@ from symshape.tracing.state.loads import of_object
 from symshape.tracing.state.memos import answers_of, objects_of
 from symshape.tracing.state.modules import refuse_untraceable
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Container, items_of
-from symshape.tracing.state.recorder import NOT_TO_SEE, SYMBOLIC, TABLES, Handler, Recorder
+from symshape.tracing.state.reads import SYMBOLIC
+from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Recorder
 from symshape.user_code import is_library
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -280,7 +281,12 @@ def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None
             recorder.names[id(table)] = name
     hooks_name = f"hooks of {label}"
     for each in _HOOKS:
-        hook_table(recorder, hooks_name, attributes.get(each, {}))
+        hooks = attributes.get(each, {})
+        if hooks:
+            hook_table(recorder, hooks_name, hooks)
+        else:
+            recorder.known.setdefault(id(hooks), hooks)
+            recorder.containers.append(Container(hooks, (), hooks_name))
     of_object(recorder, module, "forward")
 
 

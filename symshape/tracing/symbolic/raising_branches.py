@@ -23,7 +23,7 @@ _JUMPS = {
     "POP_JUMP_IF_TRUE": True,
 }
 _ON_THE_WAY = ("UNARY_NOT", "TO_BOOL", "EXTENDED_ARG")
-_RECORDED = "_load_global"  # what loads a name in code that is recorded (state/hooks)
+_RECORDED = ("_load_global", "load_global")  # what loads a name in code that is recorded (state/hooks, or in C++)
 _MANY = 400  # instructions of a message
 _LEAVES = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RERAISE", "SEND", "RETURN_GENERATOR")
 _STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_NAME", "STORE_DEREF", "DELETE_ATTR", "DELETE_SUBSCR")
@@ -74,7 +74,7 @@ def _raised(frame: FrameType, instructions: Sequence[dis.Instruction], start: in
             return None
         if each.opname == "LOAD_ASSERTION_ERROR":
             found = AssertionError
-        elif each.opname in ("LOAD_GLOBAL", "LOAD_NAME") or getattr(before, "__name__", "") == _RECORDED:
+        elif each.opname in ("LOAD_GLOBAL", "LOAD_NAME") or getattr(before, "__name__", "") in _RECORDED:
             value = frame.f_globals.get(each.argval, getattr(builtins, str(each.argval), None))
             if isinstance(value, type) and issubclass(value, Exception):
                 found = value

@@ -53,6 +53,19 @@ def test_a_node_knows_what_it_reads() -> None:
     assert (changed.reads, changed.numbers) == ((b,), ())
 
 
+def test_a_node_again_is_as_one_made_of_the_same() -> None:
+    """But for its outputs, which it is given later."""
+    spec = TensorSpec((2,), (1,), 0, torch.float32, torch.device("cpu"))
+    one, other, out = (Value(i, spec, object()) for i in range(3))
+    size = arithmetic.symbol("s0")
+    aten = torch.ops.aten
+    first = Node(aten.add.Tensor, (one, size), {"alpha": 2}, (out,), True)
+    again = first.again((other, size), (other,), ("file.py", 3, "f"))
+    made = Node(aten.add.Tensor, (other, size), {"alpha": 2}, (), True, location=("file.py", 3, "f"))
+    for field in attrs.fields(Node):
+        assert getattr(again, field.name) == getattr(made, field.name), field.name
+
+
 def test_arguments_are_mapped_where_they_stand() -> None:
     a, size, ratio = value(0), arithmetic.symbol("s0"), FloatTerm("from_int", (arithmetic.symbol("s0"),))
     seen: list[Any] = []

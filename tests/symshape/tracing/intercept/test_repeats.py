@@ -35,6 +35,8 @@ def _both(fn: Callable[..., Any], *args: Any) -> tuple[symshape.Traced, int]:
     assert str(traced.graph) == str(plain.graph)
     assert str(traced.guards) == str(plain.guards)
     assert [each.location for each in traced.graph.nodes] == [each.location for each in plain.graph.nodes]
+    kept = [[(str(each), each.reads, each.numbers) for each in one.graph.nodes] for one in (traced, plain)]
+    assert repr(kept[0]) == repr(kept[1])
     assert str(traced.peak_memory().total) == str(plain.peak_memory().total)
     assert str(traced.peak_memory(schedule="eager").total) == str(plain.peak_memory(schedule="eager").total)
     return traced, number

@@ -1,0 +1,74 @@
+"""The collector waits while a function is traced, and afterwards does what it did before."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape.tracing import capture
+from symshape.tracing.garbage import RARELY, as_before, seldom_collected
+
+X = torch.zeros(3)
+
+
+@pytest.fixture(autouse=True)
+def _thresholds() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(701, 11, 12)
+    yield
+    gc.set_threshold(*before)
+
+
+def _traced(monkeypatch: pytest.MonkeyPatch, during: Any) -> list[tuple[int, int, int]]:
+    found: list[tuple[int, int, int]] = []
+    plain = capture.compile_graph
+
+    def looking(*args: Any, **kwargs: Any) -> Any:
+        found.append(gc.get_threshold())
+        during()
+        return plain(*args, **kwargs)
+
+    monkeypatch.setattr(capture, "compile_graph", looking)
+    symshape.trace(lambda x: x + 1, X)
+    return found
+
+
+def test_it_waits_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _traced(monkeypatch, lambda: None) == [(RARELY, 11, 12)]
+    assert gc.get_threshold() == (701, 11, 12)
+
+
+def test_what_somebody_sets_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    _traced(monkeypatch, lambda: gc.set_threshold(5, 6, 7))
+    assert gc.get_threshold() == (5, 6, 7)
+
+
+@pytest.mark.parametrize("threshold", [0, RARELY + 1])
+def test_one_that_is_off_or_waits_longer_stays_so(monkeypatch: pytest.MonkeyPatch, threshold: int) -> None:
+    gc.set_threshold(threshold, 3, 4)
+    assert _traced(monkeypatch, lambda: None) == [(threshold, 3, 4)]
+    assert gc.get_threshold() == (threshold, 3, 4)
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_after_an_error_too(monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]) -> None:
+    def fail() -> None:
+        raise kind
+
+    with pytest.raises(kind):
+        _traced(monkeypatch, fail)
+    assert gc.get_threshold() == (701, 11, 12)
+
+
+def test_a_trace_inside_another_changes_nothing() -> None:
+    with seldom_collected():
+        symshape.trace(lambda x: x + 1, X)
+        assert gc.get_threshold() == (RARELY, 11, 12)
+    assert gc.get_threshold() == (701, 11, 12)
+    as_before((701, 11, 12))
+    assert gc.get_threshold() == (701, 11, 12)
