@@ -250,7 +250,7 @@ def _run(
     found: list[Any] = []
     gradients = Gradients(tell)
     around.afterwards(partial(_closed, tracer, arguments), partial(_world_as_it_was, recorder, planted, changes))
-    tracer.env.data = ScalarData(tracer, arguments.floats) if recorder.serves else tracer.env.data
+    tracer.env.data = ScalarData(tracer, arguments.floats, arguments.integers) if recorder.serves else tracer.env.data
     try:
         with (
             draws.watched(),

@@ -4,6 +4,9 @@ A float argument that varies, a counter of an optimiser's steps, a rate kept in 
 their values when it runs.  Where it branches on one, the branch of the example call is taken, and the answer
 becomes a question that each later call is asked (:class:`symshape.calls.questions.Question`): its few ops on single
 numbers are repeated before the call.  Numbers that come of more than that (a loss) are known only when it runs.
+
+Floats that are made of integer arguments (a counter of epochs over their number) are asked for in the same way, where
+they are no exact ratios and a guard could not speak of them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
+from guards.terms.term import Term
 from symshape.calls.floats import FloatLeaf
 from symshape.calls.questions import ABSENT, DATA, Question
 from symshape.errors import UnsupportedError
@@ -27,6 +31,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import BATCH_NORM, Input, Node, Step, Value, map_argument, written_values
 from symshape.tracing.lifting import Lifting, outside_modes
+from symshape.tracing.symbolic.env import ShapeEnv
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -44,6 +49,7 @@ class _Unknown(Exception):
 class DataTrace(Protocol):
     """What is needed of a tracer here."""
 
+    env: ShapeEnv
     steps: list[Step]
     lifting: Lifting
     originals: dict[Value, tuple[int, torch.Tensor]]
@@ -70,11 +76,15 @@ class ScalarData:
     Args:
         trace: what is traced.
         arguments: by symbol, float arguments: their positions among the leaves of the call, and these leaves.
+        integers: by symbol, integer arguments: their positions among the leaves of the call.
     """
 
-    def __init__(self, trace: DataTrace, arguments: Mapping[str, tuple[int, torch.Tensor]]) -> None:
+    def __init__(
+        self, trace: DataTrace, arguments: Mapping[str, tuple[int, torch.Tensor]], integers: Mapping[str, int]
+    ) -> None:
         self._trace = trace
         self._arguments = arguments
+        self._integers = integers
         self._floats: dict[str, float] = {}
         self._roots: dict[Value, _Root] = {}
         self._known: dict[int, dict[Value, torch.Tensor]] = {}  # by ids of storages
@@ -86,9 +96,14 @@ class ScalarData:
         self._given = _memories(each for _, each in trace.originals.values())
 
     def is_argument(self, term: Number) -> bool:
-        """Whether a number depends on data, and on that of float arguments alone."""
-        names = term.unbacked() if isinstance(term, FloatTerm) else ()
-        return bool(names) and all(name in self._arguments for name in names)
+        """Whether a number depends on data, and on that of float arguments alone; or on integer arguments alone."""
+        if not isinstance(term, FloatTerm):
+            return False
+        names = term.unbacked()
+        return all(name in self._arguments for name in names) if names else self._is_of_integers(term)
+
+    def _is_of_integers(self, term: FloatTerm) -> bool:
+        return all(symbol.name in self._integers for symbol in term.symbols())
 
     def decide(self, relation: str, left: Number, right: Number) -> bool | None:
         """The answer to a comparison in the example call, which later calls are asked for; None: only a run can tell.
@@ -97,12 +112,11 @@ class ScalarData:
             ArithmeticError, ValueError: what the program raises that computes these numbers.
         """
         terms = [each for each in (left, right) if isinstance(each, FloatTerm)]
-        if (
-            not any(each.unbacked() for each in terms)
-            or any(each.symbols() for each in terms)
-            or len(self._asked) >= _MOST
-        ):
+        if not terms or not all(map(self._is_of_integers, terms)) or len(self._asked) >= _MOST:
             return None
+        whole = [each.args[0] for each in terms if each.op == "from_int" and isinstance(each.args[0], Term)]
+        if not all(map(self._trace.env.exact_as_float, whole)):
+            return None  # Python compares an integer with a float exactly
         key = f"{relation} {left} {right}"  # which tells 0.0 from -0.0
         if key not in self._asked:
             self._catch_up()
@@ -128,8 +142,8 @@ class ScalarData:
             return {}
         values = self._trace.lifting.tensors.items()
         written = [tensor for value, tensor in values if id(value.storage) in self._written]
-        about = Asked.of(self._ran, self._roots, [each[:3] for each in self._asked.values()], written)
-        question = Question(max((i for i in about.sources if type(i) is int), default=-1), DATA, about)
+        about = Asked.of(self._ran, self._roots, [each[:3] for each in self._asked.values()], written, self._integers)
+        question = Question(about.last, DATA, about)
         answer = question.among(leaves)
         if answer != tuple(found for *_, found in self._asked.values()):
             raise UnsupportedError("the program branches on numbers in tensors that change while it is traced")
@@ -137,7 +151,7 @@ class ScalarData:
 
     # -- computing beside the trace
     def _value(self, term: Number) -> float:
-        return term.evaluate({}, self._floats) if isinstance(term, FloatTerm) else term
+        return term.evaluate(self._trace.env.hints, self._floats) if isinstance(term, FloatTerm) else term
 
     def _catch_up(self) -> None:
         """Repeats the steps since the last time that compute single numbers, on copies."""
@@ -264,6 +278,7 @@ class Asked:
         graph: computes the left and the right of each comparison from copies of what is read.
         run: what runs it.
         key: what two of these share only if they ask the same; None if that is not known.
+        integers: of integer arguments, the symbols and their positions among the leaves.
     """
 
     sources: tuple[int | torch.Tensor, ...]
@@ -273,6 +288,7 @@ class Asked:
     graph: Graph
     run: Run
     key: Hashable
+    integers: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(
@@ -281,6 +297,7 @@ class Asked:
         roots: Mapping[Value, _Root],
         asked: Sequence[tuple[str, Number, Number]],
         written: Sequence[torch.Tensor],
+        integers: Mapping[str, int],
     ) -> Asked:
         """The comparisons, with the steps that their numbers need, in a program that writes certain tensors."""
         numbers = tuple(term for _, left, right in asked for term in (left, right))
@@ -292,7 +309,9 @@ class Asked:
         dtypes = tuple(roots[value].dtype for value in read)
         relations = tuple(relation for relation, *_ in asked)
         outside = tuple(written) if any(roots[value].is_given_tensor for value in read) else ()
-        return cls.in_graph(Graph(inputs, (), steps, numbers, tree), sources, dtypes, relations, outside)
+        used = {each.name for term in numbers if isinstance(term, FloatTerm) for each in term.symbols()}
+        whole = tuple((name, integers[name]) for name in sorted(used, key=integers.__getitem__))
+        return cls.in_graph(Graph(inputs, (), steps, numbers, tree), sources, dtypes, relations, outside, whole)
 
     @classmethod
     def in_graph(
@@ -302,11 +321,17 @@ class Asked:
         dtypes: tuple[torch.dtype, ...],
         relations: tuple[str, ...],
         written: tuple[torch.Tensor, ...],
+        integers: tuple[tuple[str, int], ...] = (),
     ) -> Asked:
         """The comparisons of what a graph computes, whose inputs are the sources."""
-        run = compile_graph(graph, {})
-        key = _key(run, graph.nodes, (*sources, *written), dtypes, relations)
-        return cls(sources, dtypes, relations, written, graph, run, key)
+        run = compile_graph(graph, {name: i for i, (name, _) in enumerate(integers)})
+        key = _key(run, graph.nodes, (*sources, *written), dtypes, relations, tuple(each for _, each in integers))
+        return cls(sources, dtypes, relations, written, graph, run, key, integers)
+
+    @property
+    def last(self) -> int:
+        """The last leaf that is read; -1 if none is."""
+        return max((*(each for each in self.sources if type(each) is int), *(each for _, each in self.integers), -1))
 
     def __call__(self, leaves: Sequence[Any]) -> Hashable:
         """The answers; the name of what is raised where a number cannot be computed."""
@@ -314,11 +339,12 @@ class Asked:
         for leaf, dtype in zip(given, self.dtypes, strict=True):
             if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.dim() or leaf.device.type != "cpu":
                 return ABSENT
-        if not self._are_apart(given, leaves):
+        numbers = [leaves[each] for _, each in self.integers]
+        if any(type(each) is not int for each in numbers) or not self._are_apart(given, leaves):
             return ABSENT
         try:
             with torch.no_grad():
-                found = self.run([leaf.detach().clone() for leaf in given], ())
+                found = self.run([leaf.detach().clone() for leaf in given], numbers)
         except (ArithmeticError, ValueError) as error:
             return type(error).__name__
         pairs = zip(self.relations, found[::2], found[1::2], strict=True)

@@ -23,6 +23,9 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
 _STANDS_FOR: dict[type, Any] = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
 _isinstance = isinstance
+_HASHING = (dict.__contains__, set.__contains__, frozenset.__contains__)
+_NUMBERS = (int, float, complex, torch.SymInt, torch.SymFloat)
+_MOST_COMPARED = 64  # each may leave a guard
 
 
 def plain_isinstance(value: object, kinds: Any) -> bool:
@@ -108,6 +111,18 @@ def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
         return torch.SymFloat(found)
 
     return compute
+
+
+def contains(container: Any, item: Any) -> bool:
+    """``item in container``: a symbolic integer is compared with the keys, not hashed, which would fix it.
+
+    >>> contains({7, 8}, 7)
+    True
+    """
+    hashes = type(item) is torch.SymInt and getattr(type(container), "__contains__", None) in _HASHING
+    if not hashes or len(container) > _MOST_COMPARED:
+        return item in container
+    return any(isinstance(each, _NUMBERS) and each == item for each in container)
 
 
 def plain_id(value: Any) -> int:

@@ -31,6 +31,7 @@ class Change:
         leaves: of the value.
         tree: how they nest.
         containers: the ids of lists and dictionaries in it that the program made.
+        root: the id of the value itself, if it is one of these.
         text: what is wrong with it, where it cannot be repeated.
     """
 
@@ -39,6 +40,7 @@ class Change:
     tree: pytree.TreeSpec
     containers: tuple[int, ...]
     text: str
+    root: int | None = None
 
 
 class Changes:
@@ -98,7 +100,8 @@ class Changes:
         if any(each in self._stand_ins for each in inside) or not self._are_keys_plain(value):
             self.problems.append(text)
             return
-        self.changes.append(Change(variable, leaves, tree, tuple(inside), text))
+        root = id(value) if inside and inside[0] == id(value) else None
+        self.changes.append(Change(variable, leaves, tree, tuple(inside), text, root))
 
 
 def _objects_outside(recorder: Recorder) -> dict[int, Any]:

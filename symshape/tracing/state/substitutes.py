@@ -11,15 +11,13 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from symshape.tracing.intercept.builtins import MATH, REPLACED
 from symshape.tracing.symbolic.nodes.texts import plain_print
-
-_OPTIMISERS = f"{Path(str(torch.optim.__file__)).parent}/"
+from symshape.user_code import is_optimisers
 
 
 class Environment:
@@ -70,7 +68,7 @@ class Environment:
 def _is_compiling() -> bool:
     """``torch.compiler.is_compiling``: no for optimisers, which would compute other numbers than they do in eager."""
     asker = sys._getframe(1).f_code.co_filename
-    return torch.compiler.is_compiling() and not asker.startswith(_OPTIMISERS)
+    return torch.compiler.is_compiling() and not is_optimisers(asker)
 
 
 class Substitutes:

@@ -474,3 +474,35 @@ def test_what_a_memo_answers_is_read_like_any_object(size: int | None, read: str
     for value in (2.0, 5.0, 5.0, 7.0):
         it().gain = it().many[0] = value  # type: ignore[attr-defined]
         assert torch.equal(compiled(x), x * value)
+
+
+class Holder:
+    """Two of these may hold one list."""
+
+    last: list[Any]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_one_list_under_two_names(replaced: bool) -> None:
+    def make() -> tuple[Holder, Holder, Any]:
+        one, other = Holder(), Holder()
+        one.last = other.last = [1.0]
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            if replaced:
+                other.last = [x.shape[0] * 0.5, x.sum()]
+                one.last = other.last
+            else:
+                one.last[0] = x.shape[0] * 0.5
+            return x + len(other.last)
+
+        return one, other, step
+
+    (one, other, eager), (mine, another, step) = make(), make()
+    compiled = symshape.compile(step, fullgraph=True)
+    for n in (3, 4, 5, 3):
+        assert torch.equal(compiled(torch.ones(n)), eager(torch.ones(n)))
+        assert mine.last is another.last
+        assert one.last == mine.last
+        assert other.last == another.last
+    assert compiled.stats().traces <= 3
