@@ -19,7 +19,7 @@ from symshape.store.graph_reading import GraphIn
 from symshape.store.graph_writing import GraphOut
 from symshape.store.refusals import EntryError, NotStorable
 from symshape.store.terms import TermsIn, TermsOut
-from symshape.tracing.scalar_data import COMPARE, Asked, is_plain
+from symshape.tracing.asked_numbers import COMPARE, Asked, is_plain
 
 _FIELDS = ("sources", "dtypes", "relations", "written", "graph", "integers")
 _MOST = 10_000
