@@ -240,7 +240,13 @@ def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
     tell(Recorder.place, Answer(question, answer, name))
 
 
-_substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr)
+def _exchanged(module: Any) -> None:
+    if isinstance(module, torch.nn.Module):
+        _read(module, "named_parameters")
+        tell(stores.by_module_method, module, "functional_call")
+
+
+_substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr, _exchanged)
 _instead = _substitutes.table
 HOOKS = Hooks(
     enter=_enter,

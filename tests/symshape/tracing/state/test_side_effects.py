@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import warnings
 from collections.abc import Callable
@@ -506,3 +507,42 @@ def test_one_list_under_two_names(replaced: bool) -> None:
         assert one.last == mine.last
         assert other.last == another.last
     assert compiled.stats().traces <= 3
+
+
+def _loss(net: nn.Module, params: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    return torch.func.functional_call(net, params, (x[None],)).square().sum()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_parameters_that_torch_exchanges_are_put_back(refused: bool) -> None:
+    """Of a module whose parts nobody had looked at by then; also by a trace that is refused."""
+    net = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.Tanh(), nn.Linear(4, 2)))
+    before = list(net.parameters())
+    params = {name: each.detach() * 2 for name, each in net.named_parameters()}
+
+    def program(x: torch.Tensor) -> Any:
+        each = torch.vmap(torch.func.grad(functools.partial(_loss, net)), in_dims=(None, 0))(params, x)
+        plain = torch.func.functional_call(net, params, (x,))
+        return (each, plain) if not refused or plain.sum() > 1e9 else (plain, each)
+
+    compiled = symshape.compile(program, fullgraph=not refused)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in (2, 3, 4):
+            x = torch.randn(n, 3)
+            torch.testing.assert_close(compiled(x), program(x))
+            assert all(map(operator.is_, net.parameters(), before))
+    assert refused or compiled.stats().traces <= 2
+
+
+def test_what_torch_exchanged_before_anybody_looked_is_refused() -> None:
+    net = nn.Sequential(nn.Linear(3, 2))
+    params = {name: each.detach() * 2 for name, each in net.named_parameters()}
+    before = list(net.parameters())
+    compiled = symshape.compile(lambda x, p: _exchanging(net, p, x), fullgraph=True)
+    with pytest.raises(UnsupportedError, match="exchanged inside of torch"):
+        compiled(torch.ones(2, 3), params)
+    assert all(map(operator.is_, net.parameters(), before))
+
+
+_exchanging = functools.partial(torch.func.functional_call)
