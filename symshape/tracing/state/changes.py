@@ -172,6 +172,23 @@ def changing_floats(now: State, then: State) -> list[Number]:
     return [Number(each) for each in found]
 
 
+def changed_floats(then: State) -> list[Number]:
+    """The places that a state compares and that hold another float by now."""
+    found: list[Variable] = []
+    for each in then.places:
+        if isinstance(each, Cell) and is_number(each.value) and _differ(each.value, each.read()):
+            if isinstance(each.owner, types.CellType):
+                found.append(variables.Closure(each.owner, each.name))
+            elif isinstance(each.owner, dict):
+                found.append(variables.Entry(each.owner, each.key, each.name))
+    for table in then.containers:
+        if isinstance(table.owner, dict):
+            for key, value in zip(table.items[::2], table.items[1::2], strict=True):
+                if is_number(value) and _differ(value, dict.get(table.owner, key)):
+                    found.append(variables.Entry(table.owner, key, f"{table.name}[{key!r}]"))
+    return [Number(each) for each in found]
+
+
 def _differ(one: Any, other: Any) -> bool:
     return is_number(one) and is_number(other) and type(one) is type(other) and repr(one) != repr(other)
 

@@ -263,3 +263,13 @@ def test_floats_of_modules_that_change(branches: bool) -> None:
         module.scale = scale
         torch.testing.assert_close(compiled(x), module(x), rtol=0, atol=0, equal_nan=True)
     assert branches or compiled.stats().traces <= 5, "one for each float"
+
+
+def test_a_float_and_a_size_that_change_together_cost_two_traces() -> None:
+    """As with torch.compile: the second trace already reads the float when it runs."""
+    module = Scaled(1.0, False)
+    compiled = symshape.compile(module.forward, fullgraph=True)
+    for n, scale in enumerate((1.0, 0.5, 0.25, 0.75, 0.1), start=2):
+        module.scale = scale
+        assert torch.equal(compiled(torch.ones(n)), module(torch.ones(n)))
+    assert compiled.stats().traces == 2
