@@ -243,7 +243,7 @@ def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
 def _exchanged(module: Any) -> None:
     if isinstance(module, torch.nn.Module):
         _read(module, "named_parameters")
-        tell(stores.by_module_method, module, "functional_call")
+        tell(stores.exchanged, module)
 
 
 _substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr, _exchanged)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -546,3 +547,23 @@ def test_what_torch_exchanged_before_anybody_looked_is_refused() -> None:
 
 
 _exchanging = functools.partial(torch.func.functional_call)
+
+
+def test_parameters_that_torch_exchanges_while_another_thread_runs() -> None:
+    net = nn.Sequential(nn.Linear(3, 2))
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    try:
+
+        def program(x: torch.Tensor) -> torch.Tensor:
+            doubled = {name: each * 2 for name, each in net.named_parameters()}
+            return torch.func.functional_call(net, doubled, (x,))
+
+        compiled = symshape.compile(program, fullgraph=True)
+        for n in (2, 3):
+            x = torch.ones(n, 3)
+            torch.testing.assert_close(compiled(x), program(x))
+    finally:
+        done.set()
+        other.join()
