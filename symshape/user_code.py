@@ -38,6 +38,7 @@ def _folder(module: ModuleType) -> str:
 _OURS = (f"{Path(__file__).parent}/", _folder(guards), _folder(meta_fns))
 _TORCH = (_folder(torch),)
 _INSTALLED = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_OPTIMISERS = _folder(torch.optim)
 _FROZEN = ("<frozen",)
 _BETWEEN = ("<string>", _file(contextlib))
 _DESCRIBING = (_folder(logging), *map(_file, (warnings, traceback, pdb, bdb)))
@@ -70,6 +71,11 @@ def is_library(filename: str) -> bool:
 def describes(filename: str) -> bool:
     """Whether code of this file makes texts for people: our own and torch's messages, logs, warnings, tracebacks."""
     return filename.startswith(_DESCRIBERS)
+
+
+def is_optimisers(filename: str) -> bool:
+    """Whether code of this file is that of optimisers and schedulers: torch's, but a part of the traced program."""
+    return filename.startswith(_OPTIMISERS)
 
 
 def user_frame() -> FrameType | None:

@@ -31,15 +31,20 @@ SHAPES = ((3, 8), (2, 8), (5, 8), (3, 12), (4, 16))
 DECODERS = """
     gpt2 gpt_neo gpt_neox gpt_bigcode gptj llama mistral mixtral qwen2 qwen3 qwen2_moe gemma gemma2 phi phi3 opt bloom
     falcon mpt codegen stablelm starcoder2 cohere granite olmo olmo2 persimmon biogpt xglm ctrl openai-gpt mamba rwkv
-    nemotron glm
+    nemotron glm gemma3_text qwen3_moe smollm3 ernie4_5 arcee helium lfm2 seed_oss gpt_oss mamba2 recurrent_gemma
+    deepseek_v2 deepseek_v3 olmoe exaone4 glm4 granitemoe cohere2 phimoe diffllama bitnet doge jamba zamba2 falcon_h1
+    bamba minimax dots1 apertus hunyuan_v1_dense
 """
 ENCODERS = """
     bert roberta distilbert albert electra deberta deberta-v2 mpnet camembert convbert roformer squeezebert mobilebert
     nystromformer funnel fnet ernie layoutlm xlm megatron-bert rembert data2vec-text ibert yoso modernbert esm
-    xlm-roberta splinter
+    xlm-roberta splinter longformer big_bird luke mra xmod roc_bert canine bert-generation
 """
 PAIRS = "t5 bart mbart pegasus marian blenderbot m2m_100 mt5 led"
-IMAGES = "vit deit beit convnext resnet swin dinov2 regnet mobilenet_v2 efficientnet"
+IMAGES = """
+    vit deit beit convnext resnet swin dinov2 regnet mobilenet_v2 efficientnet segformer poolformer pvt levit cvt bit
+    vit_msn focalnet swinv2 convnextv2 mobilevit dinov2_with_registers ijepa mobilenet_v1
+"""
 _TINY = {
     **dict.fromkeys(
         ("hidden_size", "d_model", "n_embd", "dim", "embedding_size", "emb_dim", "attention_hidden_size"), 32

@@ -68,6 +68,7 @@ charge_all(
     """
     full full_like new_full new_ones new_zeros _new_zeros_with_same_feature_meta ones ones_like scalar_tensor zeros
     zeros_like arange eye linspace logspace fft_fftfreq fft_rfftfreq tril_indices triu_indices fill zero
+    hann_window hamming_window blackman_window bartlett_window kaiser_window
     """,
 )
 charge_all(

@@ -34,7 +34,8 @@ from symshape.calls.arguments import (
 from symshape.calls.containers import apart
 from symshape.calls.floats import FloatLeaf, VaryingFloat
 from symshape.calls.modes import modes
-from symshape.calls.records import Record, contents, is_class, is_part, is_record
+from symshape.calls.record_kinds import contents, is_record
+from symshape.calls.records import Record, is_class, is_part
 
 _MOST = 16
 """Calls with more flat arguments have no quick key."""
@@ -246,7 +247,7 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], con
         containers.append(id(leaf))
         for each in leaf.values():
             _read(each, leaves, parts, values, containers)
-    elif is_record(kind):
+    elif is_record(leaf):
         _read_record(leaf, leaves, parts, values, containers)
     else:
         found = apart(leaf)
@@ -268,12 +269,12 @@ def _read_record(record: Any, leaves: list[Any], parts: list[Any], values: list[
     leaves.append(record)
     for each in held:
         kind = type(each)
-        if kind in _TENSORS or kind in _CONSTANTS or kind is int:
+        if kind in _TENSORS or kind in _CONSTANTS or kind is int or kind is float:
             _read(each, leaves, parts, values, containers)
         elif is_part(each):
             _read_record(each, leaves, parts, values, containers)
         elif is_class(each):
             parts.append((type, Same(each)))
             leaves.append(each)
-        else:  # floats, tuples, objects
+        else:  # tuples, objects
             raise _Unusual

@@ -16,7 +16,7 @@ from typing import Any
 from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN, Same, alike_context
-from symshape.calls.records import is_record
+from symshape.calls.record_kinds import is_cache
 
 Apart = tuple[tuple[Any, ...], Iterable[Any]]
 """What must be equal besides the items, and the items."""
@@ -35,7 +35,7 @@ def apart(value: Any) -> Apart | None:
 
 
 def _take_of(kind: type) -> Take:
-    if is_record(kind):  # whatever else may have registered it
+    if is_cache(kind):  # whatever else may have registered it
         return _nothing
     if pytree.is_namedtuple_class(kind):  # torch's flattening asks this first, too
         return _named
@@ -44,7 +44,7 @@ def _take_of(kind: type) -> Take:
 
 def _nothing(value: Any) -> None:
     """No container; its class may be registered as one later on."""
-    if type(value) in pytree.SUPPORTED_NODES and not is_record(type(value)):
+    if type(value) in pytree.SUPPORTED_NODES and not is_cache(type(value)):
         del _takes[type(value)]
 
 

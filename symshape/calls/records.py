@@ -1,4 +1,4 @@
-"""Arguments that are objects and that a program may write to: the caches of transformers' models.
+"""Arguments that are objects and that a program may write to: transformers' caches, dataclasses and their like.
 
 Such a *record* is nothing but its attributes. It is taken apart into them, so that its tensors are inputs of a graph
 and its numbers integers of the call, and stands among the leaves of the call itself, first, so that what a program
@@ -10,41 +10,14 @@ give back other objects; so we take them apart ourselves and leave that registry
 from __future__ import annotations
 
 import abc
-import sys
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 from torch.utils import _pytree as pytree
 
-_BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer")
-"""Names of classes in ``transformers.cache_utils``, in any version; those that a version lacks are left out."""
-
-
-class _Plain:
-    """An object with nothing but a dictionary."""
-
-
-_OF_OBJECT = ("__setattr__", "__getattribute__", "__delattr__")
-_records: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
-
-
-def is_record(kind: type) -> bool:
-    """Whether objects of a class are taken apart: caches, and their layers, that are nothing but their attributes."""
-    found = _records.get(kind)
-    if found is None:
-        found = _records[kind] = _is_record(kind)
-    return found
-
-
-def _is_record(kind: type) -> bool:
-    caches = sys.modules.get("transformers.cache_utils")
-    bases = tuple(each for name in _BASES if isinstance(each := getattr(caches, name, None), type))
-    if not bases or not issubclass(kind, bases) or kind.__basicsize__ != _Plain.__basicsize__:
-        return False
-    return all(getattr(kind, name) is getattr(object, name) for name in _OF_OBJECT)
-
+from symshape.calls.record_kinds import came, contents, is_record, slots_of
 
 # -- how records nest in a call and in a result: what is put in their place
 
@@ -175,21 +148,12 @@ STAND_INS = frozenset({Record, Made, Again, Given, Constant, Write, Outcome})
 # -- taking apart
 
 
-def contents(record: Any) -> tuple[tuple[Any, ...], list[Any]]:
-    """The names and values of an object's attributes, of a dictionary's or a list's items."""
-    kind = type(record)
-    if kind is list:
-        return tuple(range(len(record))), list(record)
-    held: Mapping[Any, Any] = record if kind is dict else record.__dict__
-    return tuple(held), list(held.values())
-
-
 def is_part(value: Any) -> bool:
     """Whether a value in a record is a record too."""
     kind = type(value)
     if kind is dict:
         return all(type(key) is str or type(key) is int for key in value)
-    return kind is list or is_record(kind)
+    return kind is list or is_record(value)
 
 
 def taken_apart(value: Any) -> Any:
@@ -197,15 +161,14 @@ def taken_apart(value: Any) -> Any:
 
     An object that holds itself is left as it is.
     """
-    if "transformers.cache_utils" not in sys.modules:
-        return value
     return _taken_apart(value, {}, False)
 
 
 def _taken_apart(value: Any, done: dict[int, Any], inside: bool) -> Any:
     if id(value) in done:
         return done[id(value)]
-    if is_record(type(value)) or (inside and is_part(value)):
+    came(value)
+    if is_record(value) or (inside and is_part(value)):
         done[id(value)] = value  # for an object that holds itself
         names, values = contents(value)
         parts = [_taken_apart(each, done, True) for each in values]
@@ -246,8 +209,8 @@ def assembled(kind: Any, names: Sequence[Any], values: Sequence[Any]) -> Any:
         return list(values)
     if kind is dict:
         return dict(zip(names, values, strict=True))
-    made = object.__new__(kind)
-    made.__dict__.update(zip(names, values, strict=True))
+    made = kind.__new__(kind) if kind is types.SimpleNamespace else object.__new__(kind)
+    write(made, names, values)
     return made
 
 
@@ -256,8 +219,14 @@ def write(record: Any, names: Sequence[Any], values: Sequence[Any]) -> None:
     kind = type(record)
     if kind is list:
         record[:] = values
-    else:
+    elif kind is dict or not (slots := slots_of(kind)):
         (record if kind is dict else record.__dict__).update(zip(names, values, strict=True))
+    else:
+        for name, value in zip(names, values, strict=True):
+            if name in slots:
+                object.__setattr__(record, name, value)
+            else:
+                record.__dict__[name] = value
 
 
 def is_class(value: Any) -> bool:

@@ -294,11 +294,13 @@ class Write:
         variable: where.
         leaves: an ``Output`` for what the graph computes; anything else is a constant.
         tree: how they nest.
+        same: an earlier write of the very container that is written here too.
     """
 
     variable: Variable
     leaves: Sequence[Any]
     tree: pytree.TreeSpec
+    same: Write | None = None
 
     def value(self, flat: Sequence[Any]) -> Any:
         """The value for a call with these flat outputs."""
@@ -316,8 +318,10 @@ def writing(writes: Sequence[Write], results: int, build: Callable[[list[Any]], 
     """
 
     def build_and_write(flat: list[Any]) -> Any:
-        values = [each.value(flat) for each in writes]
-        for each, value in zip(writes, values, strict=True):
+        values: dict[Write, Any] = {}
+        for each in writes:
+            values[each] = each.value(flat) if each.same is None else values[each.same]
+        for each, value in values.items():
             each.variable.write(value)
         return build(flat[:results])
 

@@ -271,7 +271,7 @@ class Compiled(Reports):
             self._check(self.fn, args, kwargs)
             wanted, history = self._changing.policies(full, values)
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._known.questions)
-            with self._layout.traced(full, self._cache.clock):
+            with self._layout.traced(full, self._cache):
                 known = self._layout.variables
                 program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known)
             recorded(program)

@@ -98,6 +98,25 @@ class FloatTerm:
                         return arithmetic.scale(inner[0], factor.numerator), inner[1] * factor.denominator
         return None
 
+    def shifted_ratio(self) -> tuple[tuple[Term, ...], int] | None:
+        """The numerators on the way and the denominator of a ratio plus or minus integers, rounded each time, or None.
+
+        The last numerator is that of the value.  Where the quotient is an integer every step is exact, and where it is
+        none it is at least ``1 / denominator`` away from one: so, if all numerators are small, the quotient has the
+        floor and the ceiling of the value.
+        """
+        found = self.ratio()
+        if found is not None or self.op not in ("add", "sub"):
+            return None if found is None else ((found[0],), found[1])
+        one, other = map(_shifted_ratio, self.args)
+        if one is None or other is None or 1 not in (one[1], other[1]):
+            return None
+        left, right = (
+            [arithmetic.scale(each, by) for each in tops] for tops, by in ((one[0], other[1]), (other[0], one[1]))
+        )
+        last = arithmetic.add(left[-1], arithmetic.scale(right[-1], 1 if self.op == "add" else -1))
+        return (*left, *right, last), one[1] * other[1]
+
     def symbols(self) -> frozenset[Term]:
         """The integer symbols that the value depends on."""
         found: frozenset[Term] = frozenset()
@@ -146,6 +165,13 @@ def _ratio(arg: Operand) -> tuple[Term, int] | None:
         return arg.ratio()
     whole = arg if isinstance(arg, Term) else _whole(arg)
     return None if whole is None else (whole, 1)
+
+
+def _shifted_ratio(arg: Operand) -> tuple[tuple[Term, ...], int] | None:
+    if isinstance(arg, FloatTerm):
+        return arg.shifted_ratio()
+    found = _ratio(arg)
+    return None if found is None else ((found[0],), found[1])
 
 
 def _whole(arg: Operand) -> Term | None:

@@ -35,7 +35,7 @@ from symshape.runtime.entry import Entry
 from symshape.runtime.refusals import Refusal
 from symshape.tracing.capture import wait_for_traces
 from symshape.tracing.mode import is_tracing
-from symshape.tracing.state.changes import changing_floats
+from symshape.tracing.state.changes import changed_floats, changing_floats
 from symshape.tracing.state.snapshot import State
 
 _TRACES = 8
@@ -148,16 +148,17 @@ class Layout:
         self.active = True
 
     @contextmanager
-    def traced(self, call: Call, clock: int) -> Iterator[None]:
-        """Inside, the call of this number is traced.
+    def traced(self, call: Call, cache: EntryCache) -> Iterator[None]:
+        """Inside, the call that is the last one of a cache is traced.
 
         Raises:
             AskAgain: that failed, perhaps because the program needs to know floats that change: from now on it does; or
-                floats among the arguments vary that did not.
+                floats among the arguments vary that did not, or floats that programs read outside.
             UnsupportedError: see ``check``.
         """
         self._learn(call)
-        self.check(call, clock)
+        self._foresee(cache)
+        self.check(call, cache.clock)
         try:
             yield
         except SymShapeError:
@@ -177,6 +178,22 @@ class Layout:
             return
         if self._floats.learn(*call.nest(call.leaves)):
             self.active = True
+            raise AskAgain
+
+    def _foresee(self, cache: EntryCache) -> None:
+        """Looks whether floats that the last program read are others by now: a trace would find them, and not serve.
+
+        Raises: AskAgain if so.
+        """
+        last = next(iter(reversed(cache.entries)), None)
+        if last is None or not isinstance(last.program.state, State):
+            return
+        known = {each.where for each in self.variables}
+        new = {each.where: each for each in changed_floats(last.program.state) if each.where not in known}
+        if new:
+            self.add(list(new.values()), cache.clock)
+            for each in cache.entries:
+                cache.discard(each)
             raise AskAgain
 
     def vary(self, call: Call, leaves: Collection[int]) -> None:

@@ -19,9 +19,9 @@ from symshape.store.graph_reading import GraphIn
 from symshape.store.graph_writing import GraphOut
 from symshape.store.refusals import EntryError, NotStorable
 from symshape.store.terms import TermsIn, TermsOut
-from symshape.tracing.scalar_data import COMPARE, Asked, is_plain
+from symshape.tracing.asked_numbers import COMPARE, Asked, is_plain
 
-_FIELDS = ("sources", "dtypes", "relations", "written", "graph")
+_FIELDS = ("sources", "dtypes", "relations", "written", "graph", "integers")
 _MOST = 10_000
 
 
@@ -50,6 +50,7 @@ def question_to_json(asked: Asked, terms: TermsOut, number_of: Callable[[torch.T
         "relations": list(asked.relations),
         "written": [number(each) for each in asked.written],
         "graph": GraphOut(asked.graph, terms, number_of).json(),
+        "integers": [list(each) for each in asked.integers],
     }
 
 
@@ -65,7 +66,7 @@ def question_from_json(data: Json, terms: TermsIn, tensor: Callable[[int], torch
     Raises:
         EntryError: it is none.
     """
-    sources, dtypes, relations, written, graph = fields_of(data, *_FIELDS)
+    sources, dtypes, relations, written, graph, integers = fields_of(data, *_FIELDS)
     read: list[Any] = [
         integer_of(each, 0, leaves) if type(each) is int else _outside(each, tensor) for each in list_of(sources, _MOST)
     ]
@@ -75,9 +76,17 @@ def question_from_json(data: Json, terms: TermsIn, tensor: Callable[[int], torch
     computed = GraphIn(graph, terms, tensor, len(read)).graph()
     if len(kinds) != len(read) or not set(asked_for) <= COMPARE.keys():
         raise EntryError("a question of numbers that is none")
-    _check(computed, kinds, len(asked_for))
-    asked = Asked.in_graph(computed, tuple(read), kinds, asked_for, outside)
-    return Question(max((each for each in read if type(each) is int), default=-1), DATA, asked)
+    whole = tuple(_integer(each, leaves) for each in list_of(integers, _MOST))
+    _check(computed, kinds, len(asked_for), {name for name, _ in whole})
+    asked = Asked.in_graph(computed, tuple(read), kinds, asked_for, outside, whole)
+    return Question(asked.last, DATA, asked)
+
+
+def _integer(data: Json, leaves: int) -> tuple[str, int]:
+    found = list_of(data, 2)
+    if len(found) != 2:
+        raise EntryError("a question of an integer that is none")
+    return text_of(found[0], 80), integer_of(found[1], 0, leaves)
 
 
 def _outside(data: Json, tensor: Callable[[int], torch.Tensor]) -> torch.Tensor:
@@ -85,7 +94,7 @@ def _outside(data: Json, tensor: Callable[[int], torch.Tensor]) -> torch.Tensor:
     return tensor(integer_of(number))
 
 
-def _check(graph: Graph, dtypes: Sequence[Any], relations: int) -> None:
+def _check(graph: Graph, dtypes: Sequence[Any], relations: int, integers: Set[str]) -> None:
     """That a graph computes two numbers for each relation, from single numbers on the CPU and from nothing else.
 
     Raises:
@@ -99,17 +108,17 @@ def _check(graph: Graph, dtypes: Sequence[Any], relations: int) -> None:
     for step in graph.steps:
         if not isinstance(step, Node) or not is_plain(step) or step.grad is not None or step.inference is not None:
             raise EntryError("a question that computes more than single numbers")
-        _check_known(step.numbers, known)
+        _check_known(step.numbers, known, integers)
         known |= {each.symbol for each in step.bindings}
     if len(graph.outputs) != 2 * relations:
         raise EntryError("a question without two numbers for each comparison")
-    _check_known(graph.outputs, known)
+    _check_known(graph.outputs, known, integers)
 
 
-def _check_known(numbers: Sequence[Any], known: Set[str]) -> None:
+def _check_known(numbers: Sequence[Any], known: Set[str], integers: Set[str]) -> None:
     for each in numbers:
         if isinstance(each, FloatTerm):
-            if each.symbols() or not each.unbacked() <= known:
+            if not {symbol.name for symbol in each.symbols()} <= integers or not each.unbacked() <= known:
                 raise EntryError("a question about a number that is not known")
         elif type(each) not in (bool, int, float):
             raise EntryError("a question about what is no number")

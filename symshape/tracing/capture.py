@@ -273,12 +273,12 @@ def _run(
     found: list[Any] = []
     gradients = Gradients(tell)
     around.afterwards(partial(_closed, tracer, arguments), partial(_world_as_it_was, recorder, planted, changes))
-    tracer.env.data = ScalarData(tracer, arguments.floats) if recorder.serves else tracer.env.data
+    tracer.env.data = ScalarData(tracer, arguments.floats, arguments.integers) if recorder.serves else tracer.env.data
     try:
         with (
             draws.watched(),
             while_tracing(),
-            ids_of_stand_ins_refused(),
+            ids_of_stand_ins_refused(records.containers),
             number_methods(),
             torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors
             TracingMode(tracer),
@@ -298,7 +298,7 @@ def _run(
     finally:
         problems += _closed(tracer, arguments)
     if recorder.serves and not call.has_records:
-        outcome = result = _to_arguments(changes[0], given, result)
+        outcome, result = _to_arguments(changes[0], given, outcome, result)
     problems += changes[0].problems + given.changes(result) + changes[0].returned(result)
     changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
     side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn))
@@ -326,11 +326,14 @@ def _closed(tracer: Tracer, arguments: SymbolicArguments) -> list[str]:
     return side_effects.undo_gradients((*arguments.tensors(), *lifted))
 
 
-def _to_arguments(changes: Changes, given: Given, result: Any) -> Any:
-    """Adds what the lists and dictionaries among the arguments hold now; the result without those."""
+def _to_arguments(changes: Changes, given: Given, outcome: Any, result: Any) -> tuple[Any, Any]:
+    """Adds what the lists and dictionaries among the arguments hold now; the outcome, and the result, without those.
+
+    A result that makes objects stays as it is: such containers in it are refused later on.
+    """
     changes.changes += given.writes(changes.is_kept)
-    result, changes.returned_arguments = given.returned(result)
-    return result
+    found, changes.returned_arguments = given.returned(outcome)
+    return found, found if outcome is result else result
 
 
 @contextmanager

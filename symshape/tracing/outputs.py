@@ -47,7 +47,11 @@ def written_by(
     outputs: list[Any] = []
     writes: list[Write] = []
     seen = changes.given | {id(each) for _, each in containers_in(result)}
+    roots: dict[int, Write] = {}
     for change in changes.changes:
+        if change.root is not None and change.root in roots:  # one list under two names
+            writes.append(Write(change.variable, (), change.tree, roots[change.root]))
+            continue
         if not seen.isdisjoint(change.containers) or len(set(change.containers)) < len(change.containers):
             raise UnsupportedError(f"the program {change.text}")
         seen.update(change.containers)
@@ -67,6 +71,8 @@ def written_by(
             leaves.append(Output(start + len(outputs)))
             outputs.append(output)
         writes.append(Write(change.variable, leaves, change.tree))
+        if change.root is not None:
+            roots[change.root] = writes[-1]
     return outputs, writes
 
 

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN
 from symshape.calls.arguments import Call
+from symshape.calls.record_kinds import contents, may_be_record
 from symshape.calls.records import (
     Again,
     Constant,
@@ -21,11 +22,9 @@ from symshape.calls.records import (
     Made,
     Outcome,
     Write,
-    contents,
     is_class,
     is_owner,
     is_part,
-    is_record,
     owner_of,
     rebuilt,
     taken_apart,
@@ -54,6 +53,7 @@ class GivenRecords:
     def __init__(self, call: Call, args: Any) -> None:
         self._call = call
         self._held: dict[int, _Held] = {}
+        self._made: dict[int, Any] = {}
         if call.has_records:
             for position, leaf in enumerate(pytree.tree_leaves(taken_apart(args))):
                 record = owner_of(leaf)
@@ -73,9 +73,11 @@ class GivenRecords:
         """
         outgoing = _Outgoing({key: held.position for key, held in self._held.items()})
         returned = outgoing.convert(result, False)
-        if not self._held:
-            return returned
-        return Outcome(returned, [each for held in self._held.values() for each in self._writes(held, outgoing)])
+        if self._held:
+            writes = [each for held in self._held.values() for each in self._writes(held, outgoing)]
+            returned = Outcome(returned, writes)
+        self._made = {id(each): each for each in outgoing.kept}
+        return returned
 
     def problems(self, loaded: Iterable[Any]) -> list[str]:
         """What is wrong with a program that reaches such objects from elsewhere too: one may be an argument, in words.
@@ -83,11 +85,15 @@ class GivenRecords:
         Args:
             loaded: what the program loaded besides its arguments.
         """
-        if self._held:
+        kinds = {type(held.record) for held in self._held.values() if may_be_record(type(held.record))}
+        if kinds or self._made:
             for each in loaded:
-                if id(each) not in self._held and is_record(type(each)):
-                    kind = type(each).__name__
-                    return [f"reads a {kind} besides those among its arguments, of which it may be one; pass it too"]
+                kind = type(each)
+                if id(each) in self._made:
+                    return [f"returns a {kind.__name__} that is kept outside the function, or writes it to an argument"]
+                if id(each) not in self._held and kind in kinds:
+                    text = f"reads a {kind.__name__} besides those among its arguments, of which it may be one"
+                    return [f"{text}; pass it too"]
         return []
 
     def _writes(self, held: _Held, outgoing: _Outgoing) -> list[Write]:
@@ -122,7 +128,7 @@ class _Outgoing:
         self._given = given
         self._numbers: dict[int, int] = {}
         self._open: set[int] = set()
-        self._kept: list[Any] = []  # so that ids stay theirs
+        self.kept: list[Any] = []  # so that ids stay theirs
 
     def convert(self, value: Any, inside: bool) -> Any:
         """A value as it is returned or written, nested in what pytree knows."""
@@ -131,7 +137,7 @@ class _Outgoing:
             return Given(position)
         if inside and is_class(value):
             return Constant(value)
-        if is_record(type(value)) or (inside and is_part(value)):
+        if may_be_record(type(value)) or (inside and is_part(value)):
             return self._made(value)
         return rebuilt(value, {}, lambda each: self.convert(each, inside))
 
@@ -142,7 +148,7 @@ class _Outgoing:
                 raise UnsupportedError(f"the function makes a {type(record).__name__} that holds itself")
             return Again(number)
         number = self._numbers[id(record)] = len(self._numbers)
-        self._kept.append(record)
+        self.kept.append(record)
         self._open.add(number)
         names, values = contents(record)
         parts = [self.convert(each, True) for each in values]

@@ -34,6 +34,7 @@ class SymbolicArguments:
         inputs: the tensor arguments of the graph.
         leaves: what the traced function gets: symbolic tensors and numbers, and constants as they are.
         floats: by symbol, the floats that vary: their positions among the leaves, and these leaves.
+        integers: by symbol, the integers that vary: their positions among the leaves.
     """
 
     def __init__(self, tracer: Tracer, call: Call, policies: Policies, options: Options) -> None:
@@ -44,6 +45,7 @@ class SymbolicArguments:
         self.inputs: list[Input] = []
         self.leaves: list[Any] = []
         self.floats: dict[str, tuple[int, torch.Tensor]] = {}
+        self.integers: dict[str, int] = {}
         self._dims: dict[str, Dim] = {}
         self._reserved = {dim.name for dim in policies.values() if isinstance(dim, Dim)}
         self._env.symbols.reserve(self._reserved)
@@ -69,7 +71,10 @@ class SymbolicArguments:
             return tensor if key.kind is not FloatLeaf else self._float(tracer, position, tensor, leaf)
         if key is INT_KEY:
             size = self._integer(*next(self._sources))
-            return size.symint if isinstance(size, IntNode) else size
+            if not isinstance(size, IntNode):
+                return size
+            self.integers[size.term.name] = position
+            return size.symint
         return None if key is RECORD_KEY else leaf  # an object of the trace's own is made: see ``Call.nest``
 
     def _float(self, tracer: Tracer, position: int, tensor: SymbolicTensor, leaf: torch.Tensor) -> Any:

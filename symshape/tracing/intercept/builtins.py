@@ -9,7 +9,7 @@ ours for the time of the trace, as do ``len``, for which Python takes nothing bu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import GenericAlias
 from typing import Any
@@ -23,6 +23,11 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
 _STANDS_FOR: dict[type, Any] = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
 _isinstance = isinstance
+_stand_ins: Collection[int] = ()
+"""The ids of objects that stand for arguments of the trace."""
+_HASHING = (dict.__contains__, set.__contains__, frozenset.__contains__)
+_NUMBERS = (int, float, complex, torch.SymInt, torch.SymFloat)
+_MOST_COMPARED = 64  # each may leave a guard
 
 
 def plain_isinstance(value: object, kinds: Any) -> bool:
@@ -110,16 +115,29 @@ def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
+def contains(container: Any, item: Any) -> bool:
+    """``item in container``: a symbolic integer is compared with the keys, not hashed, which would fix it.
+
+    >>> contains({7, 8}, 7)
+    True
+    """
+    hashes = type(item) is torch.SymInt and getattr(type(container), "__contains__", None) in _HASHING
+    if not hashes or len(container) > _MOST_COMPARED:
+        return item in container
+    return any(isinstance(each, _NUMBERS) and each == item for each in container)
+
+
 def plain_id(value: Any) -> int:
     """``id``, which is refused for the stand-in of an argument: it differs from call to call.
 
     >>> plain_id(None) == id(None)
     True
     """
-    if type(value) is SymbolicTensor and value._value in value._tracer.originals:
+    what = "a tensor" if type(value) is SymbolicTensor and value._value in value._tracer.originals else ""
+    if what or id(value) in _stand_ins:
         raise UnsupportedError(
-            "the function asks for the id() of a tensor that it is given, which differs from call to call; "
-            "use a name or a number of your own to know it by"
+            f"the function asks for the id() of {what or 'an object'} that it is given, which differs from call to "
+            "call; use a name or a number of your own to know it by"
         )
     return id(value)
 
@@ -159,14 +177,21 @@ REPLACED = {
 
 
 @contextmanager
-def ids_of_stand_ins_refused() -> Iterator[None]:
-    """Inside, torch's dictionaries that know tensors by their ids refuse the stand-ins of arguments."""
+def ids_of_stand_ins_refused(objects: Collection[int]) -> Iterator[None]:
+    """Inside, torch's dictionaries that know tensors by their ids refuse the stand-ins of arguments.
+
+    Args:
+        objects: the ids of stand-ins for objects.
+    """
+    global _stand_ins
+    outer, _stand_ins = _stand_ins, objects
     namespace = vars(torch.utils.weak)
     before = namespace.get("id")
     namespace["id"] = plain_id
     try:
         yield
     finally:
+        _stand_ins = outer
         if before is None:
             del namespace["id"]
         else:

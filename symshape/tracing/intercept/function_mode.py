@@ -22,6 +22,7 @@ from symshape.tracing.intercept import (
     interpolate,
     plain_sizes,
     recurrent,
+    spectra,
     unbacked_composites,
 )
 from symshape.tracing.intercept.autograd import Gradients
@@ -148,6 +149,7 @@ _handlers.update(autograd.OF_STAND_INS)
 _handlers.update(autograd.OF_ANY_TENSOR)
 _handlers.update(recurrent.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
+_handlers.update(spectra.HANDLERS)
 
 
 def _is_inference(tensor: SymbolicTensor) -> Any:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from symshape.graph.float_terms import FloatTerm
 from symshape.tracing.symbolic.nodes.node import Node
 from symshape.tracing.symbolic.nodes.texts import formatted, wants_value
+from symshape.user_code import is_optimisers
 
 _PLAIN: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 _MISSING = object()
@@ -71,12 +73,14 @@ def _format(number: Any, spec: str) -> str:
 
 def _hash(number: Any) -> int:
     """The hash of the number, which a guard fixes, for the program: a key of a dictionary, an item of a set."""
-    return hash(int(number)) if is_ours(number) and wants_value() else _plain_hash(number)
+    if is_ours(number) and (wants_value() or is_optimisers(sys._getframe(1).f_code.co_filename)):
+        return hash(int(number))
+    return _plain_hash(number)
 
 
 def _pow(number: Any, other: Any) -> Any:
     """A power of a number that is known at run time only: that its base is not negative is seen there."""
-    if is_of_data(number):
+    if is_ours(number) and (is_of_data(number) or number.node.env.data.is_argument(number.node.term)):
         exponents = (int, float, torch.SymInt, torch.SymFloat)
         env = number.node.env
         safe = type(other) in (int, float) and other >= 0 and other % 1 == 0

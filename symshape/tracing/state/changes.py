@@ -32,6 +32,7 @@ class Change:
         leaves: of the value.
         tree: how they nest.
         containers: the ids of lists and dictionaries in it that the program made.
+        root: the id of the value itself, if it is one of these.
         text: what is wrong with it, where it cannot be repeated.
     """
 
@@ -40,6 +41,7 @@ class Change:
     tree: pytree.TreeSpec
     containers: tuple[int, ...]
     text: str
+    root: int | None = None
 
 
 class Changes:
@@ -99,7 +101,8 @@ class Changes:
         if any(each in self._stand_ins for each in inside) or not self._are_keys_plain(value):
             self.problems.append(text)
             return
-        self.changes.append(Change(variable, leaves, tree, tuple(inside), text))
+        root = id(value) if inside and inside[0] == id(value) else None
+        self.changes.append(Change(variable, leaves, tree, tuple(inside), text, root))
 
 
 def _objects_outside(recorder: Recorder) -> dict[int, Any]:
@@ -167,6 +170,23 @@ def changing_floats(now: State, then: State) -> list[Number]:
         for key, one, other in zip(items[::2], table.items[1::2], items[1::2], strict=True):
             if _differ(one, other):
                 found.append(variables.Entry(table.owner, key, f"{table.name}[{key!r}]"))
+    return [Number(each) for each in found]
+
+
+def changed_floats(then: State) -> list[Number]:
+    """The places that a state compares and that hold another float by now."""
+    found: list[Variable] = []
+    for each in then.places:
+        if isinstance(each, Cell) and is_number(each.value) and _differ(each.value, each.read()):
+            if isinstance(each.owner, types.CellType):
+                found.append(variables.Closure(each.owner, each.name))
+            elif isinstance(each.owner, dict):
+                found.append(variables.Entry(each.owner, each.key, each.name))
+    for table in then.containers:
+        if isinstance(table.owner, dict):
+            for key, value in zip(table.items[::2], table.items[1::2], strict=True):
+                if is_number(value) and _differ(value, dict.get(table.owner, key)):
+                    found.append(variables.Entry(table.owner, key, f"{table.name}[{key!r}]"))
     return [Number(each) for each in found]
 
 

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from symshape.calls import variables
 from symshape.calls.alike import PLAIN
 from symshape.calls.argument_writes import ArgumentContents, At, Held, Path, paths_of
-from symshape.calls.records import is_record
+from symshape.calls.record_kinds import is_record
 from symshape.calls.variables import containers_in
 from symshape.tracing.state.changes import Change
 
@@ -46,7 +46,7 @@ class Given:
         self.containers = {id(each) for each in _containers((*args, *kwargs.values()))}
 
     def _flattened(self) -> tuple[list[Any], pytree.TreeSpec]:
-        return pytree.tree_flatten((tuple(self._args), dict(self._kwargs)), lambda each: is_record(type(each)))
+        return pytree.tree_flatten((tuple(self._args), dict(self._kwargs)), is_record)
 
     def writes(self, is_kept: Callable[[Any], bool]) -> list[Change]:
         """What the lists and dictionaries hold that were changed; they are put back, so that ``changes`` sees the rest.

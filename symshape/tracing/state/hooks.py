@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_modules
 
-from symshape.tracing.intercept.builtins import plain_numel
+from symshape.tracing.intercept.builtins import contains, plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
 from symshape.tracing.state import compiled, loads, stores
 from symshape.tracing.state.instrument import Hooks
@@ -220,6 +220,10 @@ def _is_same(one: Any, other: Any) -> bool:
     return active.is_same(one, other)
 
 
+def _contains(item: Any, container: Any) -> bool:
+    return contains(container, item) if _is_recorded() else item in container
+
+
 def _subject(value: Any) -> Any:
     return subject_of(value) if _is_recorded() else value
 
@@ -236,7 +240,13 @@ def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
     tell(Recorder.place, Answer(question, answer, name))
 
 
-_substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr)
+def _exchanged(module: Any) -> None:
+    if isinstance(module, torch.nn.Module):
+        _read(module, "named_parameters")
+        tell(stores.exchanged, module)
+
+
+_substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr, _exchanged)
 _instead = _substitutes.table
 if compiled.READS is not None:
     compiled.READS.setup(hooks=globals(), quiet=loads.QUIET, wrapped_names=_WRAPPED, wrapped=_wrapped, instead=_instead)
@@ -252,5 +262,6 @@ HOOKS = Hooks(
     delete_attr=_delete_attr,
     delete_global=_delete_global,
     is_same=_is_same,
+    contains=_contains,
     subject=_subject,
 )

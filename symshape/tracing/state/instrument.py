@@ -49,6 +49,7 @@ class Hooks:
         delete_attr: with an object and the name of an attribute that is about to be deleted, if it is there.
         delete_global: with the name of a global that is about to be deleted, if it is there.
         is_same: with the operands of ``is``.
+        contains: with the operands of ``in``.
         subject: with what a class pattern of ``match`` looks at; answers what it is to look at.
     """
 
@@ -63,6 +64,7 @@ class Hooks:
     delete_attr: Callable[[Any, str], None]
     delete_global: Callable[[str], None]
     is_same: Callable[[Any, Any], bool]
+    contains: Callable[[Any, Any], bool]
     subject: Callable[[Any], Any]
 
 
@@ -241,6 +243,11 @@ def _is_op(to: _Writer, arg: int, own: bytes) -> bytes:
     return call + _NOT if arg else call
 
 
+def _contains_op(to: _Writer, arg: int, own: bytes) -> bytes:
+    call = to.call_on_top(to.hooks.contains, 2)
+    return call + _NOT if arg else call
+
+
 def _match_class(to: _Writer, arg: int, own: bytes) -> bytes:  # the subject is below the class and the names
     return _op("SWAP", 3) + to.call_on_top(to.hooks.subject, 1) + _op("SWAP", 3) + own
 
@@ -257,6 +264,7 @@ _WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
     "STORE_GLOBAL": _store_global,
     "DELETE_GLOBAL": _delete_global,
     "IS_OP": _is_op,
+    "CONTAINS_OP": _contains_op,
     "MATCH_CLASS": _match_class,
 }
 _REPLACED = {opmap[name]: write for name, write in _WRITERS.items() if opmap.get(name, 256) < 256}

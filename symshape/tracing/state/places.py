@@ -166,7 +166,9 @@ def items_of(owner: Any) -> Any:
 
 def same_item(now: Any, then: Any) -> bool:
     """Whether an item of a container is what it was; a tuple by its items."""
-    return now is then or same(now, then) or (type(now) is tuple and now == then)
+    if type(now) is not tuple or type(then) is not tuple:
+        return same(now, then)
+    return now is then or (len(now) == len(then) and all(map(same_item, now, then)))
 
 
 def same(now: Any, then: Any) -> bool:

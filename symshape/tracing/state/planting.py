@@ -44,6 +44,7 @@ class Planted:
                     if path or not whole:
                         recorder.stand_ins[id(each)] = Inner(variable, path)
                 self._before.append((place, copy.copy(value) if whole else value))
+                recorder.planted.add(place.where)
                 variable.write(stand_in)
             yield
         finally:

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.variables import Variable
+from symshape.calls.variables import Variable, Where
 from symshape.errors import UnsupportedError
 from symshape.tracing.state import flags
 from symshape.tracing.state.instrument import Hooks
@@ -78,6 +78,7 @@ class Recorder(Reads):
         made: containers that the program made and stored where it reads them.
         hidden: by id, containers for which others stand: see ``planting``.
         stand_ins: by id, those others, and what writes into the containers for which they stand.
+        planted: where stand-ins for the values of variables are.
         fresh: whether what is loaded was made by the program.
         alone: whether no other thread runs code of Python's.
         memos: functions with a memo (``lru_cache``), with what it had counted and kept, and their names.
@@ -125,6 +126,7 @@ class Recorder(Reads):
         self.made: list[Any] = []
         self.hidden: dict[int, Any] = {}
         self.stand_ins: dict[int, Variable] = {}
+        self.planted: set[Where] = set()
         self.memos: list[tuple[Any, Any, tuple[Any, ...], str]] = []
         self.from_memos = False
         self.refusals: list[str] = []

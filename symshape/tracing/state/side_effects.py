@@ -119,6 +119,10 @@ def _undo_namespace(
         then, now = before.get(key, MISSING), owner.get(key, MISSING)
         if then is now or key in _OF_PYTHON or isinstance(now, types.ModuleType):
             continue
+        if _was_exchanged(recorder, namespace, key, then, now):
+            text = f"has {_name(namespace, key)} exchanged inside of torch; read it in the function before"
+            found.problems.append(text)
+            continue
         is_stored = (id(where), key) in recorder.stored
         if not (namespace.own or is_stored or holds_symbolic(now)):
             continue
@@ -135,6 +139,15 @@ def _undo_namespace(
                 recorder.place(Cell(owner, key, then, name))
         shown = name if namespace.name else f"the global {key}"
         found.add(variable, now, _problem(shown, then, now))
+
+
+def _was_exchanged(recorder: Recorder, namespace: Namespace, key: Any, then: Any, now: Any) -> bool:
+    """Whether torch had put something of the trace there when we came by first, and has put back what was there."""
+    owner = id(namespace.owner)
+    ours = (
+        not recorder.planted.isdisjoint(((owner, key), (owner, ""))) or owner in recorder.stand_ins or namespace.given
+    )
+    return not ours and holds_symbolic(then) and not holds_symbolic(now)
 
 
 def _name(namespace: Namespace, key: Any) -> str:

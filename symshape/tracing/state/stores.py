@@ -58,6 +58,14 @@ def entry(recorder: Recorder, namespace: dict[str, Any], key: str) -> None:
     recorder.stored.add((id(namespace), key))
 
 
+def exchanged(recorder: Recorder, module: torch.nn.Module) -> None:
+    """Torch is about to exchange what the tables of a module and its parts hold, and to put it back."""
+    by_module_method(recorder, module, "functional_call")
+    for each in module.modules():
+        tables = (each.__dict__.get(name) for name in TABLES)
+        recorder.stored.update((id(table), key) for table in tables if table is not None for key in table)
+
+
 def by_module_method(recorder: Recorder, module: torch.nn.Module, key: str) -> None:
     """A method of ``nn.Module``'s own is about to be called, which may set any attribute of any module inside."""
     if key in trusted.READING_METHODS or id(module) not in recorder.known:

@@ -11,15 +11,13 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from symshape.tracing.intercept.builtins import MATH, REPLACED
 from symshape.tracing.symbolic.nodes.texts import plain_print
-
-_OPTIMISERS = f"{Path(str(torch.optim.__file__)).parent}/"
+from symshape.user_code import is_optimisers
 
 
 class Environment:
@@ -70,7 +68,7 @@ class Environment:
 def _is_compiling() -> bool:
     """``torch.compiler.is_compiling``: no for optimisers, which would compute other numbers than they do in eager."""
     asker = sys._getframe(1).f_code.co_filename
-    return torch.compiler.is_compiling() and not asker.startswith(_OPTIMISERS)
+    return torch.compiler.is_compiling() and not is_optimisers(asker)
 
 
 class Substitutes:
@@ -82,6 +80,7 @@ class Substitutes:
         answered: told of a question and its answer.
         printed: told when something is about to be printed.
         stored: told of an object and the name of an attribute that is about to be set or deleted.
+        exchanged: told of a module whose parameters torch is about to exchange for a while.
     """
 
     def __init__(
@@ -91,9 +90,10 @@ class Substitutes:
         answered: Callable[[Callable[[], Any], Any, str], None],
         printed: Callable[[], None],
         stored: Callable[[Any, str], None],
+        exchanged: Callable[[Any], None],
     ) -> None:
         self._read, self._listed, self._answered, self._printed = read, listed, answered, printed
-        self._stored = stored
+        self._stored, self._exchanged = stored, exchanged
         self.table: dict[int, Any] = {id(getattr(builtins, name)): ours for name, ours in REPLACED.items()}
         self.table |= MATH
         self.table |= {
@@ -108,6 +108,8 @@ class Substitutes:
             id(torch.compiler.is_compiling): _is_compiling,
             id(os.environ): Environment(self.getenv, listed),
         }
+        for function in (torch.func.functional_call, torch.nn.utils.stateless.functional_call):
+            self.table[id(function)] = functools.partial(self.functional_call, function)
 
     def getattr(self, owner: Any, name: str, *default: Any) -> Any:
         """``getattr``."""
@@ -151,6 +153,11 @@ class Substitutes:
         value = os.environ.get(key)
         self._answered(functools.partial(os.environ.get, key), value, f"the environment's {key}")
         return default if value is None else value
+
+    def functional_call(self, function: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+        """``torch.func.functional_call``, in which a module holds other parameters for a while."""
+        self._exchanged(module)
+        return function(module, *args, **kwargs)
 
     def print(self, *items: Any, **options: Any) -> None:
         """``print``."""

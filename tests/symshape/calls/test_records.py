@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls import records
+from symshape.calls import record_kinds, records
 from symshape.calls.arguments import INT_KEY, RECORD_KEY, skeleton, sources_of, take_apart, values_of
 from symshape.calls.call_key import read, read_usual
 from symshape.calls.outputs import finisher, result_of
@@ -55,7 +55,7 @@ class Mine(transformers.DynamicCache):  # type: ignore[misc]
     ],
 )
 def test_what_is_a_record(kind: type, is_one: bool) -> None:
-    assert records.is_record(kind) is is_one
+    assert record_kinds.is_cache(kind) is is_one
 
 
 def test_paths_keys_and_sources() -> None:

@@ -30,5 +30,4 @@ KNOWN: dict[str, Known] = {
     "modules-grid_sampled": Known(
         "n", "affine_grid takes the least of the sizes: it only wants to know whether one is 0"
     ),
-    "modules-short_time_spectrum": Known("", "stft is taken apart in C++, which asks for plain sizes: keep it whole"),
 }

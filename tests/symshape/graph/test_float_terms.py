@@ -51,6 +51,40 @@ def test_source_computes_what_evaluate_does(term: FloatTerm) -> None:
         assert repr(eval(code, {"math": math}, dict(values))) == repr(term.evaluate(values))
 
 
+SHIFTED = [
+    of("add", 1.0, of("truediv", M, arithmetic.const(7))),
+    of("sub", of("truediv", M, arithmetic.const(3)), of("from_int", N)),
+    of("add", of("sub", of("truediv", arithmetic.scale(M, 11), arithmetic.const(49)), of("from_int", N)), 2.0**30),
+    of("sub", of("add", of("mul", of("from_int", M), 2.5), of("from_int", N)), 3.0),
+]
+
+
+@pytest.mark.parametrize("term", SHIFTED, ids=str)
+def test_floors_and_ceilings_of_sums(term: FloatTerm) -> None:
+    found = term.shifted_ratio()
+    assert found is not None
+    tops, bottom = found
+    for m, n in itertools.product((*range(1, 60), 343, 700, 2**20 - 1), (1, 2, 7, 14)):
+        values = {"m": m, "n": n}
+        assert all(abs(fold.evaluate(each, values)) < 2**42 for each in tops)
+        top = fold.evaluate(tops[-1], values)
+        assert (math.floor(term.evaluate(values)), math.ceil(term.evaluate(values))) == (
+            top // bottom,
+            -(-top // bottom),
+        )
+
+
+def test_numerators_on_the_way_count() -> None:
+    """What cancels at the end has been rounded before."""
+    term = of("sub", of("add", of("truediv", M, arithmetic.const(3)), 2.0**52), 2.0**52)
+    found = term.shifted_ratio()
+    assert found is not None
+    assert max(fold.evaluate(each, {"m": 4}) for each in found[0]) > 2**52
+    assert (
+        of("add", of("truediv", M, arithmetic.const(3)), of("truediv", N, arithmetic.const(7))).shifted_ratio() is None
+    )
+
+
 def test_every_function_has_been_tried() -> None:
     def ops(term: object) -> set[str]:
         return {term.op}.union(*map(ops, term.args)) if isinstance(term, FloatTerm) else set()

@@ -31,6 +31,10 @@ def computed(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
     return x / rate if rate <= 0.5 else x * rate
 
 
+def counted(x: torch.Tensor, epoch: int) -> torch.Tensor:
+    return x / (1.0 - epoch / 7) if (1.0 - epoch / 7) ** 0.5 > 0.6 else x - epoch
+
+
 class Module(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -48,6 +52,17 @@ def _run(fn: Callable[..., Any], made: Any, n: int) -> None:
     for i, time in enumerate(TIMES):
         args = torch.linspace(-1, 1, n + i), torch.tensor(time)
         torch.testing.assert_close(made(*args), fn(*args), equal_nan=True)
+
+
+def test_numbers_made_of_integers_are_kept(tmp_path: Path) -> None:
+    def run(made: Any) -> tuple[int, int]:
+        for epoch in (1, 2, 5, 3, 4):
+            x = torch.linspace(-1, 1, 3 + epoch)
+            assert torch.equal(made(x, epoch), counted(x, epoch))
+        return counts(made)
+
+    assert run(compiled(counted, tmp_path))[0] == 2
+    assert run(compiled(counted, tmp_path))[0] == 0
 
 
 @pytest.mark.parametrize("fn", CASES, ids=lambda each: getattr(each, "__name__", "module"))
@@ -113,6 +128,9 @@ HOSTILE: list[Callable[[dict[str, Any]], Any]] = [
     lambda found: found["data"][0][0]["graph"].update(ops=["os.system"]),
     lambda found: found["data"][0][0]["graph"]["outputs"].reverse() or found["data"][0][0]["graph"]["outputs"].pop(),
     _not_single,
+    lambda found: found["data"][0][0].update(integers=[["s0"]]),
+    lambda found: found["data"][0][0].update(integers=[["s0", 9]]),
+    lambda found: found["data"][0][0].pop("integers"),
     lambda found: found.update(data={}),
     lambda found: found.pop("data"),
 ]

@@ -16,6 +16,9 @@ from symshape.tracing.symbolic.nodes.environment import Environment
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.node import Node
 
+_SMALL = 2**10
+"""How far below the numbers that floats hold exactly those are of which sums of rounded quotients are taken."""
+
 
 def _method(op: str) -> Callable[..., Any]:
     def method(self: FloatNode, *others: Any) -> FloatNode:
@@ -100,14 +103,24 @@ class FloatNode(Node):
         found = self._ratio()
         return None if found is None else (self.env.nodes.size(found[0]), found[1])
 
-    def floor(self) -> Any:
+    def _whole_and_ratio(self) -> tuple[Term, int] | None:
+        """A ratio of which the floor and the ceiling are those of the value, where there is one."""
         ratio = self._ratio()
+        if ratio is not None or not isinstance(self.term, FloatTerm):
+            return ratio
+        found = self.term.shifted_ratio()
+        if found is None or not all(self.env.exact_as_float(arithmetic.scale(each, _SMALL)) for each in found[0]):
+            return None
+        return found[0][-1], found[1]
+
+    def floor(self) -> Any:
+        ratio = self._whole_and_ratio()
         if ratio is None:
             return self.wrap_int(math.floor(self.guard_float()))
         return self.env.nodes.int_node(division.floordiv(*ratio))
 
     def ceil(self) -> Any:
-        ratio = self._ratio()
+        ratio = self._whole_and_ratio()
         if ratio is None:
             return self.wrap_int(math.ceil(self.guard_float()))
         return self.env.nodes.int_node(
@@ -115,7 +128,7 @@ class FloatNode(Node):
         )
 
     def trunc(self) -> Any:
-        ratio = self._ratio()
+        ratio = self._whole_and_ratio()
         if ratio is None:
             return self.wrap_int(math.trunc(self.guard_float()))
         return self.floor() if self.env.evaluate(boolean.ge(ratio[0], 0)) else self.ceil()

@@ -160,3 +160,37 @@ def test_the_product_of_a_size() -> None:
     assert not traced.guards
     x = torch.rand(5, 2)
     assert torch.equal(traced(x), x * 10 + 5)
+
+
+KEYS = {3: "three", 7: "seven", "x": "no number"}
+
+
+def _in_keys(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * len(KEYS[k]) if k in KEYS else x - k
+
+
+def _not_in_a_set(x: torch.Tensor, k: Any) -> torch.Tensor:
+    return x * 2 if x.shape[0] not in {3, 7} else x * 3
+
+
+@pytest.mark.parametrize("fn", [_in_keys, _not_in_a_set])
+def test_a_number_among_keys_is_compared_not_fixed(fn: Callable[..., Any]) -> None:
+    compiled = symshape.compile(fn, dynamic=True, fullgraph=True)
+    for n in (2, 4, 5, 3, 6, 8, 7, 9, 3):
+        assert torch.equal(compiled(torch.ones(n), n), fn(torch.ones(n), n))
+    assert compiled.stats().traces == 3
+
+
+def test_a_class_of_its_own_says_what_it_contains() -> None:
+    class Odd(dict[int, int]):
+        def __contains__(self, key: object) -> bool:
+            return isinstance(key, int) and key % 2 == 1
+
+    odd = Odd()
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] in odd else x
+
+    compiled = symshape.compile(run, dynamic=True)
+    for n in (2, 3, 5, 4):
+        assert torch.equal(compiled(torch.ones(n)), run(torch.ones(n)))

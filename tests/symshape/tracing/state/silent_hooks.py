@@ -61,6 +61,11 @@ def _delete_global(name: str) -> None:
     SEEN.append(("delete_global", name))
 
 
+def _contains(item: Any, container: Any) -> bool:
+    SEEN.append(("contains",))
+    return item in container
+
+
 def _is_same(one: Any, other: Any) -> bool:
     SEEN.append(("is_same",))
     return one is other
@@ -83,5 +88,6 @@ HOOKS = Hooks(
     delete_attr=_delete_attr,
     delete_global=_delete_global,
     is_same=_is_same,
+    contains=_contains,
     subject=_subject,
 )

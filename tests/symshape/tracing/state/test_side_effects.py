@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -474,3 +476,94 @@ def test_what_a_memo_answers_is_read_like_any_object(size: int | None, read: str
     for value in (2.0, 5.0, 5.0, 7.0):
         it().gain = it().many[0] = value  # type: ignore[attr-defined]
         assert torch.equal(compiled(x), x * value)
+
+
+class Holder:
+    """Two of these may hold one list."""
+
+    last: list[Any]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_one_list_under_two_names(replaced: bool) -> None:
+    def make() -> tuple[Holder, Holder, Any]:
+        one, other = Holder(), Holder()
+        one.last = other.last = [1.0]
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            if replaced:
+                other.last = [x.shape[0] * 0.5, x.sum()]
+                one.last = other.last
+            else:
+                one.last[0] = x.shape[0] * 0.5
+            return x + len(other.last)
+
+        return one, other, step
+
+    (one, other, eager), (mine, another, step) = make(), make()
+    compiled = symshape.compile(step, fullgraph=True)
+    for n in (3, 4, 5, 3):
+        assert torch.equal(compiled(torch.ones(n)), eager(torch.ones(n)))
+        assert mine.last is another.last
+        assert one.last == mine.last
+        assert other.last == another.last
+    assert compiled.stats().traces <= 3
+
+
+def _loss(net: nn.Module, params: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    return torch.func.functional_call(net, params, (x[None],)).square().sum()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_parameters_that_torch_exchanges_are_put_back(refused: bool) -> None:
+    """Of a module whose parts nobody had looked at by then; also by a trace that is refused."""
+    net = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.Tanh(), nn.Linear(4, 2)))
+    before = list(net.parameters())
+    params = {name: each.detach() * 2 for name, each in net.named_parameters()}
+
+    def program(x: torch.Tensor) -> Any:
+        each = torch.vmap(torch.func.grad(functools.partial(_loss, net)), in_dims=(None, 0))(params, x)
+        plain = torch.func.functional_call(net, params, (x,))
+        return (each, plain) if not refused or plain.sum() > 1e9 else (plain, each)
+
+    compiled = symshape.compile(program, fullgraph=not refused)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in (2, 3, 4):
+            x = torch.randn(n, 3)
+            torch.testing.assert_close(compiled(x), program(x))
+            assert all(map(operator.is_, net.parameters(), before))
+    assert refused or compiled.stats().traces <= 2
+
+
+def test_what_torch_exchanged_before_anybody_looked_is_refused() -> None:
+    net = nn.Sequential(nn.Linear(3, 2))
+    params = {name: each.detach() * 2 for name, each in net.named_parameters()}
+    before = list(net.parameters())
+    compiled = symshape.compile(lambda x, p: _exchanging(net, p, x), fullgraph=True)
+    with pytest.raises(UnsupportedError, match="exchanged inside of torch"):
+        compiled(torch.ones(2, 3), params)
+    assert all(map(operator.is_, net.parameters(), before))
+
+
+_exchanging = functools.partial(torch.func.functional_call)
+
+
+def test_parameters_that_torch_exchanges_while_another_thread_runs() -> None:
+    net = nn.Sequential(nn.Linear(3, 2))
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    try:
+
+        def program(x: torch.Tensor) -> torch.Tensor:
+            doubled = {name: each * 2 for name, each in net.named_parameters()}
+            return torch.func.functional_call(net, doubled, (x,))
+
+        compiled = symshape.compile(program, fullgraph=True)
+        for n in (2, 3):
+            x = torch.ones(n, 3)
+            torch.testing.assert_close(compiled(x), program(x))
+    finally:
+        done.set()
+        other.join()

@@ -30,6 +30,7 @@ class Told:
             lambda question, answer, name: self.answered.append((name, question() == answer)),
             self._print,
             lambda owner, name: self.stored.append(name),
+            lambda module: None,
         ).of
 
     def _print(self) -> None:

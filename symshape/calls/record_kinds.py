@@ -1,0 +1,183 @@
+"""Which objects among the arguments are taken apart: those that are nothing but their attributes, judged by class.
+
+Caches of transformers' models always are.  Dataclasses, attrs classes and namespaces are where they hold a tensor or
+have no hash: a frozen configuration is a constant.  Other objects of the user's are known by which object they are, as
+the ``self`` of a method is, until a second one of their class comes and both hold data alone.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from symshape.calls.alike import PLAIN
+
+_BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer")
+"""Names of classes in ``transformers.cache_utils``, in any version; those that a version lacks are left out."""
+
+
+class _Plain:
+    """An object with nothing but a dictionary."""
+
+
+_OF_OBJECT = ("__setattr__", "__getattribute__", "__delattr__")
+_CACHE, _FIELDS, _OBJECT, _NONE = "cache", "fields", "object", ""
+_kinds: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+_MOST_INSIDE = 64  # items of a field that are looked at for a tensor
+
+
+def may_be_record(kind: type) -> bool:
+    """Whether objects of a class may be taken apart: they are nothing but their attributes."""
+    found = _kind_of(kind)
+    return found == _CACHE or (found == _FIELDS and kind not in pytree.SUPPORTED_NODES)
+
+
+def is_cache(kind: type) -> bool:
+    """Whether a class is one of transformers' caches, or of their layers."""
+    return _kind_of(kind) == _CACHE
+
+
+def is_record(value: Any) -> bool:
+    """Whether an object is taken apart: a cache, or a layer of one; fields with a tensor in them, or without a hash.
+
+    Other objects are constants, known by their parts or by which object they are.  So is the first object of a class of
+    the user's; once another one comes, the objects of that class that hold a tensor are taken apart.
+    """
+    kind = type(value)
+    return may_be_record(kind) and (is_cache(kind) or getattr(kind, "__hash__", None) is None or _holds_tensor(value))
+
+
+def _kind_of(kind: type) -> str:
+    found = _kinds.get(kind)
+    if found is None:
+        found = _kinds[kind] = _CACHE if _is_of_transformers(kind) else _class_of(kind)
+    return found
+
+
+_first: weakref.WeakKeyDictionary[type, Callable[[], Any]] = weakref.WeakKeyDictionary()
+
+
+def came(value: Any) -> None:
+    """An argument that is an object came: of data alone, and not the first of its class, its class is taken apart."""
+    kind = type(value)
+    if _kind_of(kind) != _OBJECT or kind in pytree.SUPPORTED_NODES:
+        return
+    values = contents(value)[1]
+    if not any(isinstance(each, torch.Tensor) for each in values) or not all(map(_is_data, values)):
+        return
+    first = _first.get(kind)
+    if getattr(kind, "__hash__", None) is None:
+        _kinds[kind] = _FIELDS
+    elif first is None:
+        try:
+            _first[kind] = weakref.ref(value)
+        except TypeError:  # it has no place for one: it is known by its number
+            _first[kind] = _number(value)
+    elif first() is not value and first() != id(value):
+        _kinds[kind] = _FIELDS
+
+
+def _number(value: Any) -> Callable[[], int]:
+    number = id(value)
+    return lambda: number
+
+
+def _is_data(value: Any, depth: int = 3) -> bool:
+    """Whether a value is a tensor, a number, a text or the like, or a container of these."""
+    if isinstance(value, torch.Tensor) or type(value) in PLAIN or type(value) in (float, complex):
+        return True
+    if not depth or type(value) not in (list, tuple, dict):
+        return may_be_record(type(value))
+    inside = list(value.values()) if type(value) is dict else value
+    return len(inside) <= _MOST_INSIDE and all(_is_data(each, depth - 1) for each in inside)
+
+
+def _holds_tensor(value: Any, depth: int = 3) -> bool:
+    if isinstance(value, torch.Tensor):
+        return True
+    if not depth:
+        return False
+    if type(value) in (list, tuple):
+        return any(_holds_tensor(each, depth - 1) for each in value[:_MOST_INSIDE])
+    if type(value) is dict:
+        return len(value) <= _MOST_INSIDE and any(_holds_tensor(each, depth - 1) for each in value.values())
+    return may_be_record(type(value)) and any(_holds_tensor(each, depth - 1) for each in contents(value)[1])
+
+
+def _class_of(kind: type) -> str:
+    """What objects of a class are, if they are nothing but attributes: fields that are declared, or an object."""
+    if kind is types.SimpleNamespace:
+        return _FIELDS
+    if type(kind) not in (type, abc.ABCMeta) or kind.__module__.partition(".")[0] in _NOT_DATA:
+        return _NONE
+    bases = [each for each in kind.__mro__ if each is not object]
+    if any(not each.__flags__ & _HEAP or "__del__" in each.__dict__ for each in bases):  # of C, or with an end
+        return _NONE
+    changed = [name for name in _OF_OBJECT if getattr(kind, name) is not getattr(object, name)]
+    if not all(_is_frozen(kind, name) for name in changed):
+        return _NONE
+    return _FIELDS if dataclasses.is_dataclass(kind) or attrs.has(kind) else _OBJECT
+
+
+_HEAP = 1 << 9
+_NOT_DATA = frozenset({"torch", "symshape", "guards", "meta_fns", "transformers"})
+
+
+def _is_frozen(kind: type, name: str) -> bool:
+    """Whether a method is what makes a dataclass or attrs class a frozen one, and nothing else."""
+    if name == "__getattribute__":
+        return False
+    method = getattr(kind, name)
+    parameters = getattr(kind, "__dataclass_params__", None)
+    if parameters is not None and parameters.frozen:
+        return getattr(getattr(method, "__code__", None), "co_filename", "") == "<string>"
+    return getattr(method, "__module__", "") == "attr._make"
+
+
+def slots_of(kind: type) -> tuple[str, ...]:
+    """The names of the slots that objects of a class have, base classes first."""
+    found = _slots.get(kind)
+    if found is None:
+        names = [name for each in reversed(kind.__mro__) for name in _own_slots(each)]
+        found = _slots[kind] = tuple(names)
+    return found
+
+
+def _own_slots(kind: type) -> Iterator[str]:
+    names = kind.__dict__.get("__slots__", ())
+    for name in (names,) if isinstance(names, str) else names:
+        if name not in ("__dict__", "__weakref__"):
+            is_private = name.startswith("__") and not name.endswith("__")
+            yield f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
+
+
+_slots: weakref.WeakKeyDictionary[type, tuple[str, ...]] = weakref.WeakKeyDictionary()
+
+
+def _is_of_transformers(kind: type) -> bool:
+    caches = sys.modules.get("transformers.cache_utils")
+    bases = tuple(each for name in _BASES if isinstance(each := getattr(caches, name, None), type))
+    if not bases or not issubclass(kind, bases) or kind.__basicsize__ != _Plain.__basicsize__:
+        return False
+    return all(getattr(kind, name) is getattr(object, name) for name in _OF_OBJECT)
+
+
+def contents(record: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    """The names and values of an object's attributes, of a dictionary's or a list's items."""
+    kind = type(record)
+    if kind is list:
+        return tuple(range(len(record))), list(record)
+    held: Mapping[Any, Any] = record if kind is dict else getattr(record, "__dict__", {})
+    if kind is not dict and (slots := slots_of(kind)):
+        filled = [name for name in slots if hasattr(record, name)]
+        return (*filled, *held), [*(getattr(record, name) for name in filled), *held.values()]
+    return tuple(held), list(held.values())

@@ -1,0 +1,225 @@
+"""Comparisons of single numbers, as each call is asked for them: a small graph computes both sides of each."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from symshape.calls.floats import FloatLeaf
+from symshape.calls.questions import ABSENT
+from symshape.graph.codegen import Run, compile_graph
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Graph
+from symshape.graph.steps import BATCH_NORM, Input, Node, Value, written_values
+
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+"""The relations that are asked for."""
+Number = FloatTerm | float
+
+
+@attrs.frozen(eq=False)
+class Root:
+    """A tensor that was there before the program: the position of an argument, or the tensor itself.
+
+    ``is_given_tensor``: it is an argument, and no float.
+    """
+
+    where: int | torch.Tensor
+    dtype: torch.dtype
+    is_given_tensor: bool = False
+
+
+def memories(values: Iterable[Any]) -> Counter[int]:
+    """How many of the tensors among certain values lie in each memory; those of ``torch.func`` may lie in any."""
+    tensors = {id(each): each for each in values if isinstance(each, torch.Tensor) and each.layout is torch.strided}
+    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors.values())):
+        return _Anywhere()
+    return Counter(each.untyped_storage()._cdata for each in tensors.values())
+
+
+class _Anywhere(Counter[int]):
+    """Others lie in each memory."""
+
+    def __missing__(self, memory: int) -> int:
+        return 2
+
+
+def are_alone(tensors: Iterable[torch.Tensor], count: Callable[[int], int]) -> bool:
+    """Whether tensors of one number lie in memory of their own, in which no other one of those counted does."""
+    memory = [(each.untyped_storage(), each.element_size()) for each in tensors]
+    return all(each.nbytes() == size and count(each._cdata) == 1 for each, size in memory)
+
+
+def is_number(value: Value) -> bool:
+    """Whether a value is a single number on the CPU."""
+    spec = value.spec
+    return not spec.sizes and spec.device.type == "cpu" and not spec.dtype.is_complex
+
+
+def is_plain(node: Node) -> bool:
+    """Whether a node computes single numbers on the CPU, the same in each run, and nothing else."""
+    op = node.op
+    return (
+        op.namespace == "aten"
+        and torch.Tag.nondeterministic_seeded not in op.tags
+        and op._schema.name not in BATCH_NORM
+        and node.leaves is None
+        and not op._schema.name.startswith(("aten::empty", "aten::set_", "aten::resize"))
+        and all(binding.kind == "float" for binding in node.bindings)
+        and all(is_number(each) for each in node.reads)
+        and all(each is None or is_number(each) for each in node.outputs)
+        and bool(node.bindings or any(node.outputs) or op._schema.is_mutable)
+    )
+
+
+@attrs.frozen(eq=False)
+class Asked:
+    """Comparisons of numbers in tensors, for the leaves of a call.
+
+    Two are equal if they ask the same of the same.
+
+    Attributes:
+        sources: what numbers are read from: positions among the leaves, or tensors.
+        dtypes: of these.
+        relations: of the comparisons.
+        written: where arguments are read, the tensors outside that the program writes: no argument may be one of them.
+        graph: computes the left and the right of each comparison from copies of what is read.
+        run: what runs it.
+        key: what two of these share only if they ask the same; None if that is not known.
+        integers: of integer arguments, the symbols and their positions among the leaves.
+    """
+
+    sources: tuple[int | torch.Tensor, ...]
+    dtypes: tuple[torch.dtype, ...]
+    relations: tuple[str, ...]
+    written: tuple[torch.Tensor, ...]
+    graph: Graph
+    run: Run
+    key: Hashable
+    integers: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        ran: Sequence[Node],
+        roots: Mapping[Value, Root],
+        asked: Sequence[tuple[str, Number, Number]],
+        written: Sequence[torch.Tensor],
+        integers: Mapping[str, int],
+    ) -> Asked:
+        """The comparisons, with the steps that their numbers need, in a program that writes certain tensors."""
+        numbers = tuple(term for _, left, right in asked for term in (left, right))
+        steps = tuple(_needed(ran, numbers))
+        read = dict.fromkeys(value for node in steps for value in node.reads if value in roots)
+        inputs = tuple(Input(i, "", value) for i, value in enumerate(read))
+        tree = pytree.tree_structure([0] * len(numbers))
+        sources = tuple(roots[value].where for value in read)
+        dtypes = tuple(roots[value].dtype for value in read)
+        relations = tuple(relation for relation, *_ in asked)
+        outside = tuple(written) if any(roots[value].is_given_tensor for value in read) else ()
+        used = {each.name for term in numbers if isinstance(term, FloatTerm) for each in term.symbols()}
+        whole = tuple((name, integers[name]) for name in sorted(used, key=integers.__getitem__))
+        return cls.in_graph(Graph(inputs, (), steps, numbers, tree), sources, dtypes, relations, outside, whole)
+
+    @classmethod
+    def in_graph(
+        cls,
+        graph: Graph,
+        sources: tuple[int | torch.Tensor, ...],
+        dtypes: tuple[torch.dtype, ...],
+        relations: tuple[str, ...],
+        written: tuple[torch.Tensor, ...],
+        integers: tuple[tuple[str, int], ...] = (),
+    ) -> Asked:
+        """The comparisons of what a graph computes, whose inputs are the sources."""
+        run = compile_graph(graph, {name: i for i, (name, _) in enumerate(integers)})
+        key = _key(run, graph.nodes, (*sources, *written), dtypes, relations, tuple(each for _, each in integers))
+        return cls(sources, dtypes, relations, written, graph, run, key, integers)
+
+    @property
+    def last(self) -> int:
+        """The last leaf that is read; -1 if none is."""
+        return max((*(each for each in self.sources if type(each) is int), *(each for _, each in self.integers), -1))
+
+    def __call__(self, leaves: Sequence[Any]) -> Hashable:
+        """The answers; the name of what is raised where a number cannot be computed."""
+        given: list[Any] = [leaves[each] if type(each) is int else each for each in self.sources]
+        for leaf, dtype in zip(given, self.dtypes, strict=True):
+            if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.dim() or leaf.device.type != "cpu":
+                return ABSENT
+        numbers = [leaves[each] for _, each in self.integers]
+        if any(type(each) is not int for each in numbers) or not self._are_apart(given, leaves):
+            return ABSENT
+        try:
+            with torch.no_grad():
+                found = self.run([leaf.detach().clone() for leaf in given], numbers)
+        except (ArithmeticError, ValueError) as error:
+            return type(error).__name__
+        pairs = zip(self.relations, found[::2], found[1::2], strict=True)
+        return tuple([COMPARE[relation](left, right) for relation, left, right in pairs])
+
+    def _are_apart(self, given: Sequence[torch.Tensor], leaves: Sequence[Any]) -> bool:
+        """Whether what is read lies where nothing else does that the program may write."""
+        pairs = [pair for pair in zip(self.sources, given, strict=True) if type(pair[1]) is not FloatLeaf]
+        if not pairs:
+            return True
+        own, arguments = memories(each for each in self.sources if type(each) is not int), memories(leaves)
+        outside = memories(self.written) if self.written else own
+        return are_alone(
+            (leaf for where, leaf in pairs if type(where) is int), lambda memory: arguments[memory] + outside[memory]
+        ) and are_alone(
+            (leaf for where, leaf in pairs if type(where) is not int), lambda memory: own[memory] + arguments[memory]
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is Asked and self.key is not None and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.relations)
+
+
+def _needed(ran: Sequence[Node], numbers: Sequence[Number]) -> list[Node]:
+    """The steps that numbers are computed by, in whichever memory, without the modes that they ran in."""
+    names = {name for each in numbers if isinstance(each, FloatTerm) for name in each.unbacked()}
+    storages: set[int] = set()
+    found: list[Node] = []
+    for node in reversed(ran):
+        made = (each for each in (*node.outputs, *written_values(node)) if each is not None)
+        if names.isdisjoint(each.symbol for each in node.bindings) and storages.isdisjoint(
+            id(each.storage) for each in made
+        ):
+            continue
+        storages.update(id(each.storage) for each in node.reads)
+        names.update(name for each in node.numbers if isinstance(each, FloatTerm) for name in each.unbacked())
+        found.append(attrs.evolve(node, grad=None, inference=None))
+    return found[::-1]
+
+
+def _key(run: Run, steps: Sequence[Node], sources: Sequence[Any], *more: Hashable) -> Hashable:
+    """The generated code with names in the order in which they come, and all that it refers to."""
+    if any(_objects_in((*node.args, *node.kwargs.values())) for node in steps):
+        return None
+    names: dict[str, str] = {}
+    source = re.sub(r"\bv\d+\b", lambda m: names.setdefault(m[0], f"v{len(names)}"), run.__symshape_source__)  # type: ignore[attr-defined]
+    read = tuple(each if type(each) is int else ("tensor", id(each)) for each in sources)
+    return source, tuple(str(node.op) for node in steps), read, *more
+
+
+def _objects_in(args: Any) -> bool:
+    """Whether there is anything in arguments that generated code does not spell."""
+    for each in args:
+        if isinstance(each, (list, tuple)):
+            if _objects_in(each):
+                return True
+        elif each is not None and type(each) not in (bool, int, float, str, Value, FloatTerm):
+            return True
+    return False

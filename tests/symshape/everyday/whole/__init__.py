@@ -1,0 +1,1 @@
+"""Whole programs as a new user brings them: with modules in training, state, gradients and objects."""

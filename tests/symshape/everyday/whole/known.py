@@ -1,0 +1,41 @@
+"""Whole programs that run as they are today, and those that make more than two programs: with the reason."""
+
+from __future__ import annotations
+
+DATA = "branches on data; torch.compile breaks the graph there"
+FUNCTION = "gradients of a custom autograd.Function: under torch.compile(backend='symshape') they are traced"
+MADE_LEAF = "returns what depends on a tensor that it made to require gradients"
+SPARSE = "tensors that are not strided"
+
+KNOWN: dict[str, str] = {
+    "global_pool_by_batch": DATA,
+    "ema_of_weights": DATA,
+    "grad_scaler_cpu": DATA,
+    "optim_lbfgs": DATA,
+    "random_crop_flip": "slices at a number that is drawn, of which no range is known",
+    "custom_function": FUNCTION,
+    "gradient_reversal": FUNCTION,
+    "functional_calls": MADE_LEAF,
+    "gradient_penalty": MADE_LEAF,
+    "sparse_inputs": SPARSE,
+    "sparse_made_inside": SPARSE,
+    "lazy_module": "its first call makes its parameters",
+}
+"""Programs of which at least one call runs as it is."""
+
+TRACES: dict[str, int] = {
+    "crf_forward_loop": 6,  # a loop over the length: a program for each, as with torch.compile
+    "gae": 6,
+    "linear_attention_scan": 6,
+    "early_exit_on_size": 4,  # branches on sizes
+    "chunked_processing": 4,
+    "swin_window_attention": 3,
+    "spatial_transformer": 3,
+    "kmeans": 3,
+    "gradient_accumulation": 4,  # every other step, and state that the first step makes
+    "hook_collects_features": 3,
+    "kv_cache_by_hand": 3,
+    "plain_object": 3,  # known by which it is until a second one has come
+    "slotted_object": 3,
+}
+"""Programs for which more than two are made."""
