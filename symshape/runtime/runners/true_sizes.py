@@ -1,4 +1,4 @@
-"""The true sizes of a call, where a padded program reads them: written by one launch that nobody waits for."""
+"""The true sizes of a call, where a padded program reads them: written by launches that nobody waits for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import torch
 __all__ = ["TrueSizes"]
 
 
-class TrueSizes:
-    """The sizes that a padded program reads; each call adds what its own differ by from those of the call before.
+_FEW = 3  # launches, which take as long as one of a list
 
-    What is added comes with the launch: no memory of the host has to stay as it is until the device has read it.
+
+class TrueSizes:
+    """The sizes that a padded program reads; each call writes those that are not what the call before had.
+
+    A few are filled in; many get what they differ by added, in one launch.  The numbers come with the launches: no
+    memory of the host has to stay as it is until the device has read it.
 
     Args:
         places: where they are among the numbers of a call.
@@ -49,5 +53,10 @@ class TrueSizes:
         if held is None:
             self.tensor.copy_(torch.tensor(sizes))
         else:
-            torch._foreach_add_(self._each, [new - old for new, old in zip(sizes, held, strict=True)])
+            changed = [place for place, size in enumerate(sizes) if size != held[place]]
+            if len(changed) <= _FEW:
+                for place in changed:
+                    self._each[place].fill_(sizes[place])
+            else:
+                torch._foreach_add_(self._each, [new - old for new, old in zip(sizes, held, strict=True)])
         self._held = sizes

@@ -26,8 +26,8 @@ def test_any_sequence_of_calls(device: str, count: int) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_after_a_launch_that_failed_nothing_is_taken_for_granted(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
-    sizes = TrueSizes((0, 1), torch.device(device))
-    sizes.write((3, 4))
+    sizes = TrueSizes(range(5), torch.device(device))
+    sizes.write((3, 4, 5, 6, 7))
     add = torch._foreach_add_
 
     def half(tensors: Any, numbers: Any) -> None:
@@ -36,9 +36,9 @@ def test_after_a_launch_that_failed_nothing_is_taken_for_granted(monkeypatch: py
 
     monkeypatch.setattr(torch, "_foreach_add_", half)
     with pytest.raises(RuntimeError, match="out of luck"):
-        sizes.write((9, 9))
+        sizes.write((9, 9, 9, 9, 9))
     monkeypatch.undo()
-    sizes.write((5, 4))
-    assert sizes.tensor.tolist() == [5, 4]
-    sizes.write((6, 7))
-    assert sizes.tensor.tolist() == [6, 7]
+    sizes.write((5, 4, 5, 6, 7))
+    assert sizes.tensor.tolist() == [5, 4, 5, 6, 7]
+    sizes.write((6, 7, 5, 6, 7))
+    assert sizes.tensor.tolist() == [6, 7, 5, 6, 7]
