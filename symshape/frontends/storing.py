@@ -12,7 +12,7 @@ from guards.sets.sources import Source
 from symshape import events
 from symshape.calls.arguments import Call, values_of
 from symshape.dims import Dim, Policy
-from symshape.errors import InputError, UnsupportedError
+from symshape.errors import InputError, MissError, UnsupportedError
 from symshape.frontends.compiled import Compiled, NotServed
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
@@ -49,6 +49,7 @@ class Storing(Compiled):
         self._capture = self._find_or_trace
         self._check = lambda *_: None  # a stored program is for calls that are right
         self._loaded = 0
+        self._layout.foresees = False  # programs that read what changes are not stored
 
     def _find_or_trace(
         self, fn: Callable[..., Any], call: Call, wanted: Policies, options: Options, *others: Any, variables: Any
@@ -56,6 +57,8 @@ class Storing(Compiled):
         """The program for a call: one that was stored, or else a new one, which is kept."""
         if variables:  # places that programs write are among the leaves
             reason = f"a program that reads what changes from call to call ({variables[0].name})"
+            if options.on_miss == "error":
+                raise MissError(f"{name_of(self.fn)} is {reason}, which is not stored, and nothing is traced here")
             events.emit(events.NotStored(name_of(self.fn), reason))
             check_call(fn, *call.nest(call.leaves)[:2])
             return capture(fn, call, wanted, options, *others, variables=variables)

@@ -47,6 +47,15 @@ class Branch:
             self.state = self.state.and_(state)
             self.stateless = False
 
+    def compare_less(self) -> None:
+        """From now on compares what the entries that are left need: the rest may keep alive what nobody else does."""
+        first, *others = dict.fromkeys(entry.program.state for entry in self.entries())
+        for each in others:
+            if not first.covers(each):
+                first = first.and_(each)
+        self.state = first
+        self.stateless = first.empty
+
     def entries(self) -> list[Entry]:
         """The entries for this state."""
         return [entry for family in self.families.values() for entry in family.entries]
@@ -255,12 +264,13 @@ class EntryCache:
         entry.gone = True
         self.entries = tuple(each for each in self.entries if each is not entry)
         for branch in self.branches:
-            for structure, family in list(branch.families.items()):
-                if entry not in family.entries:
-                    continue
+            held = [(structure, each) for structure, each in branch.families.items() if entry in each.entries]
+            for structure, family in held:
                 family.remove(entry)
                 if not family.entries:
                     del branch.families[structure]
+            if held and entry.watched and branch.families:
+                branch.compare_less()
             branch.memo = {key: found for key, found in branch.memo.items() if found[0] is not entry}
         self.branches = tuple(branch for branch in self.branches if branch.families)
 

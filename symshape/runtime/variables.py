@@ -61,12 +61,13 @@ class Layout:
     Attributes:
         variables: the places.
         active: whether there are any, or floats that vary, or arguments that nest.
+        foresees: whether floats outside are variables as soon as a miss finds them changed, not a trace later.
     """
 
     def __init__(self, constants: int | None = None) -> None:
         self.variables: tuple[Variable, ...] = ()
         self.active = False
-        self._follows = constants is not None
+        self._follows = self.foresees = constants is not None
         self._floats = ChangingFloats(constants or 1)
         self._nests = Nests()
         self._names: tuple[str, ...] = ()
@@ -185,7 +186,7 @@ class Layout:
 
         Raises: AskAgain if so.
         """
-        last = next(iter(reversed(cache.entries)), None)
+        last = next(iter(reversed(cache.entries)), None) if self.foresees else None
         if last is None or not isinstance(last.program.state, State):
             return
         known = {each.where for each in self.variables}

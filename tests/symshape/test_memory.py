@@ -167,8 +167,8 @@ def test_instances_whose_methods_are_compiled_die() -> None:
     gc.collect()
     gc.collect()  # once more for the entries, which are let go when an object dies
     assert [(owner(), weight()) for owner, weight in seen] == [(None, None)] * 5
-    assert before >= 5
-    assert Owner.scaled.entries == ()
+    assert before >= 4  # two for the first one, which may be the only one, and two for any
+    assert not any(entry.watched for entry in Owner.scaled.entries)
 
 
 def test_instances_of_compiled_bound_methods_and_arguments_die() -> None:

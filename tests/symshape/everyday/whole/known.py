@@ -32,7 +32,7 @@ TRACES: dict[str, int] = {
     "swin_window_attention": 3,
     "spatial_transformer": 3,
     "kmeans": 3,
-    "gradient_accumulation": 4,  # every other step, and state that the first step makes
+    "gradient_accumulation": 5,  # every other step, state that the first step makes, and what a step asks of tensors
     "hook_collects_features": 3,
     "kv_cache_by_hand": 3,
     "plain_object": 3,  # known by which it is until a second one has come
