@@ -35,18 +35,19 @@ from symshape.calls.containers import apart
 from symshape.calls.floats import FloatLeaf, VaryingFloat
 from symshape.calls.modes import modes
 from symshape.calls.record_kinds import contents, is_record
-from symshape.calls.records import Record, is_class, is_part
+from symshape.calls.records import Record, Taken, is_class, is_part
 
 _MOST = 16
 """Calls with more flat arguments have no quick key."""
-_PLAIN = (int, bool, str, type(None), Nothing, Nest)
 _CONSTANTS = frozenset(
     (bool, str, bytes, type(None), Nothing, torch.dtype, torch.device, torch.layout, torch.memory_format)
 )
+_PLAIN = frozenset((int, Nest, *_CONSTANTS))
 _COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
 _TENSORS = frozenset(TENSOR_TYPES)
 
 _VARYING = (FloatLeaf,)
+_TAKEN = (Taken,)
 
 MakeKey = Callable[[Sequence[Any], Mapping[str, Any]], Hashable | None]
 """``make(leaves, kwargs)``: the key of a call whose arguments, keyword arguments last, are ``leaves``; None: no key."""
@@ -96,6 +97,8 @@ def _plain(leaf: Any) -> Any:
         return (kind, digits(leaf))
     if kind is FloatLeaf or kind is VaryingFloat:
         return _VARYING
+    if kind is Taken:  # what it is, and what it holds, is said by the nest and the leaves after it
+        return _TAKEN
     if kind is torch.nn.Parameter:
         return (kind, leaf.shape, *equal_part(leaf), _layout(leaf))
     return None

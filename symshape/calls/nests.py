@@ -4,25 +4,36 @@ A call with a dictionary, a named tuple or a dataclass of tensors has no quick k
 the arguments nest exactly as they did in an earlier call and answers their leaves, in the order of torch's flattening,
 which have one; a last leaf says in which nest they stood.  Classes that are not written out are compared by
 ``containers.apart``.
+
+So are objects that are taken apart (``calls/records.py``): checked are the class, and which attributes there are; what
+they hold are leaves.  The object itself is a leaf too, in a ``Taken``, so that no key can take an object in the place
+of a tensor or number for one that was looked into.
 """
 
 from __future__ import annotations
 
 import collections
+import types
 from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
+import attrs
+import torch
 from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import Nest
 from symshape.calls.containers import apart
+from symshape.calls.record_kinds import is_cache, is_record, slots_of
+from symshape.calls.records import Taken, is_class
 
 Flat = Callable[[Sequence[Any], Mapping[str, Any]], tuple[Any, ...] | None]
 """The leaves of the arguments of a call and the nest; None where they nest otherwise."""
 
 _MOST = 8  # nests that are known of one function
 _MOST_LEAVES = 15  # that a quick key is made of, beside the nest
+_MOST_IN_TUPLE = 64  # of which each is looked at for a tensor: see ``record_kinds.is_record``
+_DEEPEST_TENSOR = 3
 
 
 class Nests:
@@ -46,20 +57,40 @@ class Nests:
         """Notes how the arguments of a call nest; whether later calls like it are quick."""
         if self._tried >= _MOST or not any(map(_is_container, (*args, *kwargs.values()))):
             return False
-        self._tried += 1
-        made = _Writer().function(args, kwargs)
-        if made is None:
+        known = self.flat(args, kwargs)
+        if known is not None and not any(map(_is_container, known)):  # only its sizes are new
             return False
-        self._flat = (*self._flat, made)
+        self._tried += 1
+        try:
+            made = _Writer().function(args, kwargs)
+        except _NotQuick:
+            return False
+        self._flat = (made, *self._flat)  # before one that has a leaf where this one has a container
         return True
 
 
 def _is_container(value: Any) -> bool:
-    return type(value) in (tuple, list, dict) or apart(value) is not None
+    kind = type(value)
+    return kind in (tuple, list, dict) or (kind is not Taken and (apart(value) is not None or is_record(value)))
 
 
 def _are_others(table: Mapping[Any, Any], keys: tuple[str, ...]) -> bool:
     return tuple(table) != keys or any(type(key) is not str for key in table)
+
+
+class _NotQuick(Exception):
+    """Arguments of which only the slow reading can tell how they nest."""
+
+
+@attrs.frozen(eq=False)
+class _Inside:
+    """Where a value stands: in an object that is taken apart, or a list, dictionary or tuple of one.
+
+    Attributes:
+        depth: of these around it.
+    """
+
+    depth: int
 
 
 class _Writer:
@@ -67,24 +98,40 @@ class _Writer:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._names: dict[str, Any] = {"apart": apart, "same": is_, "are_others": _are_others, "nest": Nest()}
+        self._names: dict[str, Any] = {
+            "apart": apart,
+            "same": is_,
+            "are_others": _are_others,
+            "nest": Nest(),
+            "Taken": Taken,
+            "Tensor": torch.Tensor,
+            "registered": pytree.SUPPORTED_NODES,
+        }
         self._leaves: list[str] = []
+        self._tensors: list[tuple[str, int]] = []  # those in objects, and how deep
         self._shared: list[str] = []  # containers that could be one
+        self._open: set[int] = set()
         self._count = 0
 
-    def function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat | None:
+    def function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
+        """The code.
+
+        Raises:
+            _NotQuick: there is none.
+        """
         named = self._object(tuple(kwargs))
         condition = f"len(args) != {len(args)} or " + (f"tuple(kwargs) != {named}" if kwargs else "kwargs")
-        self._lines.append(f"if {condition}: return None")
+        self._check(condition)
         for source, values in (("args", args), ("kwargs.values()", tuple(kwargs.values()))):
-            self._items(source, values)
-        if len(self._leaves) > _MOST_LEAVES:
-            return None
+            self._items(source, values, None)
         if len(self._shared) > 1:
             ids = ", ".join(f"id({each})" for each in self._shared)
-            self._lines.append(f"if len({{{ids}}}) < {len(self._shared)}: return None")
+            self._check(f"len({{{ids}}}) < {len(self._shared)}")
         self._lines.append(f"return ({', '.join([*self._leaves, 'nest'])},)")
-        exec("def flat(args, kwargs):\n    " + "\n    ".join(self._lines), self._names)
+        body = "\n        ".join(self._lines)
+        # another thread may change an object or a list between two lines; a slot may be empty by now
+        end = "    except (AttributeError, ValueError): return None"
+        exec(f"def flat(args, kwargs):\n    try:\n        {body}\n{end}", self._names)
         return self._names["flat"]  # type: ignore[no-any-return]
 
     def _object(self, value: Any) -> str:
@@ -92,39 +139,106 @@ class _Writer:
         self._names[name] = value
         return name
 
-    def _items(self, source: str, values: Sequence[Any]) -> None:
+    def _new(self, number: int) -> list[str]:
+        self._count += number
+        return [f"v{i}" for i in range(self._count - number, self._count)]
+
+    def _items(self, source: str, values: Sequence[Any], inside: _Inside | None) -> None:
         """Names for the items of a container, and what is in them."""
-        names = [f"v{self._count + i}" for i in range(len(values))]
-        self._count += len(values)
+        names = self._new(len(values))
         if names:
             self._lines.append(f"{', '.join(names)}, = {source}")
-        for name, value in zip(names, values, strict=True):
-            self._value(name, value)
+        self._values(names, values, inside)
 
-    def _value(self, name: str, value: Any) -> None:
+    def _values(self, names: Sequence[str], values: Sequence[Any], inside: _Inside | None) -> None:
+        for name, value in zip(names, values, strict=True):
+            if id(value) in self._open:
+                raise _NotQuick  # it holds itself
+            self._open.add(id(value))
+            self._value(name, value, inside)
+            self._open.discard(id(value))
+
+    def _leaf(self, name: str) -> None:
+        self._leaves.append(name)
+        if len(self._leaves) > _MOST_LEAVES:
+            raise _NotQuick
+
+    def _value(self, name: str, value: Any, inside: _Inside | None) -> None:
         kind: Any = type(value)
-        if kind in (tuple, list) or pytree.is_namedtuple_class(kind):
+        if is_record(value):
+            self._record(name, value, inside)
+        elif kind in (tuple, list) or (pytree.is_namedtuple_class(kind) and inside is None):
             self._check(f"type({name}) is not {self._object(kind)} or len({name}) != {len(value)}")
-            items, source = tuple(value), name
-        elif kind in (dict, collections.OrderedDict) and all(type(key) is str for key in value):
-            keys = self._object(tuple(value))
-            self._check(f"type({name}) is not {self._object(kind)} or len({name}) != {len(value)}")
-            self._check(f"not all(map(same, {name}, {keys})) and are_others({name}, {keys})")
-            items, source = tuple(value.values()), f"{name}.values()"
-        else:
-            found = apart(value)
-            if found is None:
-                self._leaves.append(name)
-                return
+            self._container(name, name, value, tuple(value), inside)
+        elif (kind is dict or (kind is collections.OrderedDict and inside is None)) and _has_names(value):
+            self._check(f"type({name}) is not {self._object(kind)}")
+            self._keys(name, tuple(value))
+            self._container(name, f"{name}.values()", value, tuple(value.values()), inside)
+        elif (found := apart(value)) is not None:
+            if inside is not None:
+                raise _NotQuick
             part, within = found
-            source = f"v{self._count}"
-            self._count += 1
+            (source,) = self._new(1)
             self._lines.append(f"{source} = apart({name}) if type({name}) is {self._object(kind)} else None")
             self._check(f"{source} is None or {source}[0] != {self._object(part)}")
-            items, source = tuple(within), f"{source}[1]"
+            self._container(name, f"{source}[1]", value, tuple(within), None)
+        elif inside is not None and is_class(value):
+            raise _NotQuick
+        else:
+            if inside is not None and isinstance(value, torch.Tensor):
+                self._tensors.append((name, inside.depth))
+            self._leaf(name)
+
+    def _container(self, name: str, source: str, value: Any, items: tuple[Any, ...], inside: _Inside | None) -> None:
+        """A container that was checked.  Within objects, lists and dictionaries are leaves too, as objects are."""
         if not isinstance(value, tuple):
             self._shared.append(name)
-        self._items(source, items)
+        if inside is not None:
+            if len(items) > _MOST_IN_TUPLE:
+                raise _NotQuick
+            if type(value) is not tuple:
+                self._leaf(f"Taken(({name},))")
+            inside = _Inside(inside.depth + 1)
+        self._items(source, items, inside)
+
+    def _record(self, name: str, value: Any, inside: _Inside | None) -> None:
+        """An object that is taken apart, first what ``is_record`` asks, and ``contents`` in the order of that."""
+        kind = type(value)
+        held, slots = getattr(value, "__dict__", None), slots_of(kind)
+        if any(type(getattr(kind, each, None)) is not types.MemberDescriptorType for each in slots):
+            raise _NotQuick
+        if not all(hasattr(value, each) for each in slots) or (held is not None and not _has_names(held)):
+            raise _NotQuick
+        its_class = self._object(kind)
+        self._check(f"type({name}) is not {its_class}" + ("" if is_cache(kind) else f" or {its_class} in registered"))
+        names = self._new(len(slots))
+        self._lines += [f"{each} = {name}.{slot}" for each, slot in zip(names, slots, strict=True)]
+        self._shared.append(name)
+        self._leaf(f"Taken(({name},))")
+        depth, first = 1 if inside is None else inside.depth + 1, len(self._tensors)
+        self._values(names, [getattr(value, each) for each in slots], _Inside(depth))
+        if held is not None:
+            (source,) = self._new(1)
+            self._lines.append(f"{source} = {name}.__dict__")
+            self._keys(source, tuple(held))
+            self._items(f"{source}.values()", tuple(held.values()), _Inside(depth))
+        if is_cache(kind):
+            return
+        if getattr(kind, "__hash__", None) is None:
+            self._check(f"{its_class}.__hash__ is not None")
+            return
+        near = [each for each, deep in self._tensors[first:] if deep - depth < _DEEPEST_TENSOR]
+        if not near:
+            raise _NotQuick
+        self._check(f"not isinstance({near[0]}, Tensor)")
+
+    def _keys(self, name: str, keys: tuple[Any, ...]) -> None:
+        its = self._object(keys)
+        self._check(f"len({name}) != {len(keys)} or not all(map(same, {name}, {its})) and are_others({name}, {its})")
 
     def _check(self, condition: str) -> None:
         self._lines.append(f"if {condition}: return None")
+
+
+def _has_names(table: Mapping[Any, Any]) -> bool:
+    return all(type(key) is str for key in table)

@@ -20,7 +20,7 @@ Finish = Callable[[list[Any], Sequence[Any]], Any]
 def builder(tree: pytree.TreeSpec) -> Build:
     """The function that nests flat outputs as ``tree`` says, or leaves them flat for a :func:`finisher`."""
     if tree.type is records.Outcome:
-        return list
+        return list if _needs_call(tree) else builder(tree.children()[0])
     if tree.is_leaf():
         return lambda flat: flat[0]
     if tree.type in (tuple, list) and all(child.is_leaf() for child in tree.children()):
@@ -30,13 +30,17 @@ def builder(tree: pytree.TreeSpec) -> Build:
 
 
 def finisher(tree: pytree.TreeSpec) -> Finish | None:
-    """What ends a call of a program that writes to records among its arguments; None where :func:`builder` is all."""
-    if tree.type is not records.Outcome:
+    """What ends a call of a program that writes to records among its arguments, or gives one back.
+
+    None where :func:`builder` is all.
+    """
+    if tree.type is not records.Outcome or not _needs_call(tree):
         return None
 
     returned, *rest = tree.children()
+    quick = None if _has_stand_ins(returned) else builder(returned)
     steps = []
-    end = returned.num_leaves
+    first = end = returned.num_leaves
     for each in rest:
         position, _, names = each.context
         start, end = end, end + each.num_leaves
@@ -45,7 +49,7 @@ def finisher(tree: pytree.TreeSpec) -> Finish | None:
 
     def finish(flat: list[Any], leaves: Sequence[Any]) -> Any:
         building = _Building(iter(flat), (), leaves)
-        result = building.build(returned)
+        result = building.build(returned) if quick is None else quick(flat[:first])
         new = []  # all is built before anything is written
         for _, _, start, end, nested in steps:
             if nested is None:
@@ -54,7 +58,7 @@ def finisher(tree: pytree.TreeSpec) -> Finish | None:
                 building.flat = iter(flat[start:end])
                 new.append(building.children(nested))
         for (position, names, *_), values in zip(steps, new, strict=True):
-            records.write(leaves[position], names, values)
+            records.write(records.owner_of(leaves[position]), names, values)
         return result
 
     return finish
@@ -80,6 +84,11 @@ def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] 
 
 def _has_stand_ins(tree: pytree.TreeSpec) -> bool:
     return tree.type in records.STAND_INS or any(map(_has_stand_ins, tree.children()))
+
+
+def _needs_call(tree: pytree.TreeSpec) -> bool:
+    """Whether an outcome writes to objects of the call, or gives one back."""
+    return tree.type in (records.Write, records.Given) or any(map(_needs_call, tree.children()))
 
 
 def _is_unusual(tree: pytree.TreeSpec) -> bool:
@@ -134,5 +143,5 @@ class _Building:
         if kind is records.Again:
             return self.made[context]
         if kind is records.Given:
-            return self.given[context]
+            return records.owner_of(self.given[context])
         return context if kind is records.Constant else pytree.SUPPORTED_NODES[kind].unflatten_fn(children, context)

@@ -16,6 +16,7 @@ import torch
 from symshape.calls.alike import alike, digits
 from symshape.calls.call_key import MakeKey, Makers
 from symshape.calls.floats import FloatLeaf, with_leaves
+from symshape.calls.records import owner_of
 
 ABSENT = "is absent"
 DATA = "data"
@@ -71,7 +72,7 @@ class Question:
         """The function that answers, for a question that is asked in each call."""
         about = self.about
         if self.what == "is":
-            return lambda leaf: about.get() is leaf
+            return lambda leaf: about.get() is owner_of(leaf)
         of_tensor = self._of_tensor()
         return lambda leaf: of_tensor(leaf) if isinstance(leaf, torch.Tensor) else ABSENT
 

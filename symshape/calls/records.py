@@ -88,6 +88,12 @@ class _Owner:
     value: Any
 
 
+class Taken(tuple[Any]):
+    """Holds an argument that was taken apart, among the leaves that a quick key is made of; no argument is one."""
+
+    __slots__ = ()
+
+
 class _Itself:
     """The path from a record to itself."""
 
@@ -192,7 +198,8 @@ def rebuilt(value: Any, done: dict[int, Any], convert: Callable[[Any], Any]) -> 
 
 def owner_of(leaf: Any) -> Any:
     """The leaf that stands for a record is the record itself."""
-    return leaf.value if type(leaf) is _Owner else leaf
+    kind = type(leaf)
+    return leaf.value if kind is _Owner else leaf[0] if kind is Taken else leaf
 
 
 def is_owner(leaf: Any) -> bool:

@@ -115,7 +115,9 @@ class Compiled(Reports):
             seen.calls += 1
             entry.last_used = tick
             if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
-                return entry.build(self._annotator.run(entry, leaves, values))
+                return entry.made(self._annotator.run(entry, leaves, values), leaves)
+            if entry.finish is not None:
+                return entry.finish(entry.build(entry.run(leaves, values)), leaves)
             return entry.build(entry.run(leaves, values))
         return self._slow_call(args, kwargs, with_leaves(leaves), key)
 

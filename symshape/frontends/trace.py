@@ -11,7 +11,7 @@ import torch
 from guards.sets.codegen import Check, compile_check
 from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import take_apart, values_of
-from symshape.calls.outputs import finisher, unflatten
+from symshape.calls.outputs import finisher, result_of, unflatten
 from symshape.calls.policies import Dynamic, policies
 from symshape.cost.cost import Cost
 from symshape.cost.peak_memory import PeakMemory
@@ -194,7 +194,7 @@ class Traced:
         flat = self.program.run(call.leaves, values)
         tree = self.program.graph.output_tree
         finish = finisher(tree)
-        return unflatten(flat, tree) if finish is None else finish(flat, call.leaves)
+        return result_of(unflatten(flat, tree)) if finish is None else finish(flat, call.leaves)
 
     def report(self) -> str:
         """The trace in words, for terminals and logs: symbols, inputs, outputs, guards, what it costs, what pads.

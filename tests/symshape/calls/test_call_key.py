@@ -66,7 +66,7 @@ def test_equal_keys_mean_equal_calls(count: int) -> None:
     for call in calls:
         key = quick_key(call)
         tensors = [leaf for leaf in call if isinstance(leaf, torch.Tensor)]
-        if len({id(tensor) for tensor in tensors}) < len(tensors) or torch.float32 in call:
+        if len({id(tensor) for tensor in tensors}) < len(tensors):
             assert key is None
             continue
         assert key is not None

@@ -149,7 +149,7 @@ def test_what_is_a_record(value: Any, is_one: bool) -> None:
     assert is_record(value) is is_one
 
 
-def _same(one: Any, other: Any) -> None:
+def assert_same(one: Any, other: Any) -> None:
     """Equal, class by class and attribute by attribute."""
     assert type(one) is type(other)
     if isinstance(one, Tensor):
@@ -157,14 +157,14 @@ def _same(one: Any, other: Any) -> None:
     elif isinstance(one, (list, tuple)):
         assert len(one) == len(other)
         for a, b in zip(one, other, strict=True):
-            _same(a, b)
+            assert_same(a, b)
     elif isinstance(one, dict):
         assert list(one) == list(other)
-        _same(list(one.values()), list(other.values()))
+        assert_same(list(one.values()), list(other.values()))
     elif may_be_record(type(one)) or hasattr(one, "__dict__"):
         names = [*getattr(type(one), "__slots__", ()), *getattr(one, "__dict__", ())]
         assert names == [*getattr(type(other), "__slots__", ()), *getattr(other, "__dict__", ())]
-        _same([getattr(one, each) for each in names if each != "__weakref__"],
+        assert_same([getattr(one, each) for each in names if each != "__weakref__"],
               [getattr(other, each) for each in names if each != "__weakref__"])  # fmt: skip
     else:
         assert one == other
@@ -235,8 +235,8 @@ def test_as_in_eager(name: str) -> None:
         torch.manual_seed(n)
         mine = make(n)
         expected, found = fn(*theirs), compiled(*mine)
-        _same(found, expected)
-        _same(mine, theirs)
+        assert_same(found, expected)
+        assert_same(mine, theirs)
     assert compiled.stats().traces <= 4
 
 
@@ -304,7 +304,7 @@ def test_what_an_object_of_the_trace_would_get_wrong(fn: Callable[..., Any], mes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for batch in (Batch(torch.ones(3)), KEPT):
-            _same(compiled(batch), fn(batch))
+            assert_same(compiled(batch), fn(batch))
 
 
 def test_an_object_outside_is_returned_itself() -> None:

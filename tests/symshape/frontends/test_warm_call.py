@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -96,6 +97,30 @@ def test_a_float_that_varies_makes_no_tensor() -> None:
     found = _counted(lambda: compiled(x, 0.7))
     assert sum(found.values()) <= sum(_counted(lambda: plain(x)).values()) + 10, found
     assert not {"C: tensor", "C: as_subclass", "leaf_of in floats.py"} & set(found)
+
+
+@dataclasses.dataclass
+class Batch:
+    """As programs pass them around."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+    mask: torch.Tensor
+    heads: int
+    times: int
+
+
+def test_an_object_of_tensors_takes_hardly_more_calls_than_flat_arguments() -> None:
+    flat = symshape.compile(lambda x, y, mask, heads, times: x * heads + y * mask * times)
+    whole = symshape.compile(lambda b: b.x * b.heads + b.y * b.mask * b.times)
+    counted = []
+    for compiled_one, make in ((flat, lambda *parts: parts), (whole, lambda *parts: (Batch(*parts),))):
+        for _ in range(WARM):
+            arguments = make(*(torch.ones(3) for _ in range(3)), 2, 3)
+            compiled_one(*arguments)
+        counted.append(_counted(lambda one=compiled_one, given=arguments: one(*given)).total())
+    assert counted[1] <= counted[0] + 14, counted
+    assert whole.stats().traces == 1
 
 
 def test_the_state_of_a_watched_module_is_asked_for_in_one_pass() -> None:
