@@ -31,7 +31,7 @@ class Failing:
     def __init__(self, program: Program, fn: Callable[..., Any]) -> None:
         self._fn = fn
         self._call = program.call
-        self._by_caller = program.given is not None  # who knows the containers that are written to
+        self._by_caller = program.given is not None or program.call.has_records  # who knows the objects themselves
         self._lines: StepLines = as_generated(program.run).__symshape_steps__  # type: ignore[attr-defined]
         graph = program.graph
         roots = (*(each.value for each in graph.inputs), *(each.value for each in graph.lifted if not each.constant))

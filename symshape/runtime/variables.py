@@ -329,9 +329,9 @@ def serve(
     The function itself runs where a list or dictionary that it writes to is one that the program also reads elsewhere.
     """
     given = entry.program.given
-    if given is None:
+    if given is None and entry.finish is None:
         return entry.made(run(leaves, values), leaves)
-    if not given.fit(args, kwargs):
+    if not entry.program.apart.isdisjoint(map(id, leaves)) or not (given is None or given.fit(args, kwargs)):
         return fn(*args, **kwargs)
     failing = entry.around
     drawn = () if failing is None else failing.before()
@@ -341,4 +341,4 @@ def serve(
         if failing is not None and failing.as_if_not_begun(error, drawn):  # what it writes before it fails is written
             fn(*args, **kwargs)
         raise
-    return given.finish(flat, args, kwargs, entry.build)
+    return entry.made(flat, leaves) if given is None else given.finish(flat, args, kwargs, entry.build)

@@ -12,12 +12,14 @@ from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch.utils._pytree import TreeSpec
 
 from guards.sets.guard_set import GuardSet
 from symshape import events
 from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
+from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
 from symshape.calls.variables import Variable, Write, containers_in
 from symshape.calls.variables import written as all_written
@@ -197,7 +199,7 @@ def _capture(
     questions = {**tracer.questions, **tracer.env.data.questions(call.leaves), **asked}
     tracer.lifting.let_go()
     parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, milliseconds)
-    return Program(name_of(fn), *parts, questions, writes, new, given)
+    return Program(name_of(fn), *parts, questions, writes, new, given, _apart(call, tree, writes, recorder))
 
 
 def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> dict[Question, Hashable]:
@@ -221,6 +223,16 @@ def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tupl
         return outside, None
     read = frozenset(id(each.owner) for each in recorder.containers)
     return outside, ArgumentWrites(own, changes.returned_arguments, read)
+
+
+def _apart(call: Call, tree: TreeSpec, writes: Sequence[Write], recorder: Recorder) -> frozenset[int]:
+    """The ids of the lists and dictionaries that are read outside: no object among the arguments may hold one of them.
+
+    To the trace they are not one: what is written to the one is not seen in the other.
+    """
+    if not call.has_records or not (writes or writes_records(tree)):
+        return frozenset()
+    return frozenset(id(each.owner) for each in recorder.containers)
 
 
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import random
 from collections import deque
@@ -298,3 +299,76 @@ def test_what_checks_alone_is_no_dead_code() -> None:
         compiled(torch.eye(2))
         with pytest.raises(torch.linalg.LinAlgError):
             compiled(torch.zeros(2, 2))
+
+
+@dataclasses.dataclass
+class Holder:
+    """An argument that is taken apart."""
+
+    x: torch.Tensor
+    index: torch.Tensor
+    kept: list[Any]
+    n: int = 1
+
+    @classmethod
+    def of(cls, n: int, index: int, kept: list[Any] | None = None) -> Holder:
+        return cls(torch.arange(float(n)), torch.tensor([index]), [torch.ones(2)] if kept is None else kept)
+
+
+def test_a_failing_program_leaves_objects_among_its_arguments_as_eager_does() -> None:
+    counted = SimpleNamespace(n=0)
+
+    def f(holder: Holder) -> torch.Tensor:
+        holder.n += 1
+        holder.x = holder.x * holder.n
+        holder.kept.append(holder.x)
+        counted.n += 1
+        found = torch.embedding(torch.ones(3, 2), holder.index)
+        holder.n += 10
+        return found
+
+    compiled = symshape.compile(f)
+    for n, index in ((3, 0), (4, 1), (5, 2), (5, 3), (6, 1), (3, 7), (4, 0)):
+        left = []
+        for run in (f, compiled):
+            holder, counted.n = Holder.of(n, index), 0
+            try:
+                outcome = repr(run(holder))
+            except IndexError:
+                outcome = "IndexError"
+            left.append((outcome, repr(vars(holder)), counted.n))
+        assert left[0] == left[1]
+    assert compiled.stats().hits > 2
+
+
+def test_a_list_in_an_argument_may_be_one_that_is_read_outside() -> None:
+    def world(compiled: bool) -> list[str]:
+        outside = [torch.ones(2)]
+
+        def f(holder: Holder) -> torch.Tensor:
+            holder.kept.append(holder.x)
+            return holder.x + len(outside)
+
+        run = symshape.compile(f) if compiled else f
+        found = []
+        for call in range(8):
+            holder = Holder.of(3 + call % 2, 0, outside if call in (4, 6) else None)
+            found.append(repr((run(holder), vars(holder), outside)))
+        return found
+
+    assert world(compiled=True) == world(compiled=False)
+
+
+def test_the_class_of_an_argument_may_be_exchanged() -> None:
+    class Other(Holder): ...
+
+    def f(holder: Holder) -> torch.Tensor:
+        holder.__class__ = Other
+        return holder.x + 1
+
+    compiled = symshape.compile(f)
+    with pytest.warns(symshape.FallbackWarning, match="changes the class of holder"):
+        for n in (3, 4, 5, 5):
+            holder = Holder.of(n, 0)
+            assert torch.equal(compiled(holder), holder.x + 1)
+            assert type(holder) is Other
