@@ -372,3 +372,50 @@ def test_the_class_of_an_argument_may_be_exchanged() -> None:
             holder = Holder.of(n, 0)
             assert torch.equal(compiled(holder), holder.x + 1)
             assert type(holder) is Other
+
+
+HALF = {
+    "an index": ("b.index_add_(0, index, y)", (torch.zeros(3), torch.tensor([0, 1, 7]))),
+    "an index that is put": ("b.index_put_((index,), y, accumulate=True)", (torch.zeros(3), torch.tensor([0, 1, 7]))),
+    "a division": ("b.floor_divide_(index)", (torch.arange(64) + 100, torch.tensor([2] * 63 + [0]))),
+    "a remainder": ("b.remainder_(index)", (torch.arange(64) + 100, torch.tensor([70] * 63 + [0]))),
+}
+
+
+@pytest.mark.parametrize("op", HALF)
+def test_an_op_that_fails_half_way_writes_once(op: str) -> None:
+    text, (start, bad) = HALF[op]
+    good = torch.ones_like(bad)
+    left = []
+    for compiled in (False, True):
+        names: dict[str, Any] = {"l": []}
+        exec(f"def f(b, index, y):\n    l.append(1)\n    {text}\n    return b * 2\n", names)
+        run = symshape.compile(names["f"]) if compiled else names["f"]
+        for _ in range(3):
+            run(start.clone(), good, torch.ones(bad.shape))
+        b = start.clone()
+        with pytest.raises((IndexError, RuntimeError, ZeroDivisionError)):
+            run(b, bad, torch.ones(bad.shape))
+        left.append(b.tolist())
+    assert left[0] == left[1]
+
+
+def test_dropout_is_drawn_again() -> None:
+    kept: list[int] = []
+
+    def f(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        kept.append(x.shape[0])
+        x = torch.nn.functional.dropout(x, 0.5)
+        return x + torch.embedding(torch.ones(3, 2), index).sum()
+
+    left = []
+    compiled = symshape.compile(f)
+    for run in (f, compiled):
+        kept.clear()
+        torch.manual_seed(3)
+        for index in (0, 1, 2, 1):
+            run(torch.ones(8), torch.tensor([index]))
+        with pytest.raises(IndexError):
+            run(torch.ones(8), torch.tensor([5]))
+        left.append((list(kept), torch.rand(1).item()))
+    assert left[0] == left[1]
