@@ -341,39 +341,6 @@ def test_a_failing_program_leaves_objects_among_its_arguments_as_eager_does() ->
     assert compiled.stats().hits > 2
 
 
-def test_a_list_in_an_argument_may_be_one_that_is_read_outside() -> None:
-    def world(compiled: bool) -> list[str]:
-        outside = [torch.ones(2)]
-
-        def f(holder: Holder) -> torch.Tensor:
-            holder.kept.append(holder.x)
-            return holder.x + len(outside)
-
-        run = symshape.compile(f) if compiled else f
-        found = []
-        for call in range(8):
-            holder = Holder.of(3 + call % 2, 0, outside if call in (4, 6) else None)
-            found.append(repr((run(holder), vars(holder), outside)))
-        return found
-
-    assert world(compiled=True) == world(compiled=False)
-
-
-def test_the_class_of_an_argument_may_be_exchanged() -> None:
-    class Other(Holder): ...
-
-    def f(holder: Holder) -> torch.Tensor:
-        holder.__class__ = Other
-        return holder.x + 1
-
-    compiled = symshape.compile(f)
-    with pytest.warns(symshape.FallbackWarning, match="changes the class of holder"):
-        for n in (3, 4, 5, 5):
-            holder = Holder.of(n, 0)
-            assert torch.equal(compiled(holder), holder.x + 1)
-            assert type(holder) is Other
-
-
 HALF = {
     "an index": ("b.index_add_(0, index, y)", (torch.zeros(3), torch.tensor([0, 1, 7]))),
     "an index that is put": ("b.index_put_((index,), y, accumulate=True)", (torch.zeros(3), torch.tensor([0, 1, 7]))),
