@@ -64,6 +64,11 @@ def finisher(tree: pytree.TreeSpec) -> Finish | None:
     return finish
 
 
+def writes_records(tree: pytree.TreeSpec) -> bool:
+    """Whether a program with this structure of outputs writes to records among its arguments."""
+    return tree.type is records.Outcome and len(tree.children()) > 1
+
+
 def result_of(built: Any) -> Any:
     """What a function returned, without what it wrote."""
     return built.result if type(built) is records.Outcome else built

@@ -303,7 +303,7 @@ class Compiled(Reports):
         note, graphs = self._cache.notes(number, program.slots), self._graphs
         runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
         build = builder(program.graph.output_tree)
-        if not program.writes and program.given is None:
+        if not program.writes_at_its_end:
             return Entry(number, program, runner_name, runner, build)
         build = writing(program.writes, program.graph.output_tree.num_leaves, build)
         return Entry(number, program, runner_name, runner, build, Failing(program, self.fn))

@@ -39,7 +39,8 @@ def may_refuse_data(step: Step) -> bool:
     if not isinstance(step, Node):
         return True
     op = step.op
-    return op.namespace not in ("aten", "prims") or op._schema.name in _REFUSES_DATA or not op._schema.returns
+    name = op._schema.name.removesuffix("_")  # of one that writes in place
+    return op.namespace not in ("aten", "prims") or name in _REFUSES_DATA or not op._schema.returns
 
 
 def without_dead_code(steps: list[Step], outputs: tuple[Any, ...]) -> tuple[Step, ...]:

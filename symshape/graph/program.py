@@ -17,6 +17,7 @@ from guards.terms.term import Op, Term
 from symshape.calls.argument_writes import ArgumentWrites
 from symshape.calls.arguments import Call
 from symshape.calls.modes import Modes
+from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
 from symshape.calls.variables import Variable, Write
 from symshape.dims import Policy
@@ -106,6 +107,7 @@ class Program:
         writes: what each call writes outside at its end, with outputs that follow those of the result.
         variables: places that it read, and that it or another program writes: to be read at each call.
         given: what each call writes to containers among its arguments, and which of them it gives back.
+        apart: the ids of lists and dictionaries that it reads outside, where none of them may be among the arguments.
     """
 
     name: str
@@ -123,6 +125,7 @@ class Program:
     writes: Sequence[Write] = ()
     variables: Sequence[Variable] = ()
     given: ArgumentWrites | None = None
+    apart: frozenset[int] = frozenset()
 
     @property
     def lifted_tensors(self) -> list[torch.Tensor]:
@@ -138,6 +141,11 @@ class Program:
     def sources(self) -> dict[str, Source]:
         """Where each symbol that is read from an argument is read."""
         return {symbol.name: symbol.sources[0] for symbol in self.symbols.values() if symbol.sources}
+
+    @property
+    def writes_at_its_end(self) -> bool:
+        """Whether a run is followed by writes, to places outside or to objects and containers among the arguments."""
+        return bool(self.writes) or self.given is not None or writes_records(self.graph.output_tree)
 
     def slot_guards(self) -> GuardSet:
         """The guards over slots named ``v0, v1, …``: what the dispatch tree and the check function work on."""

@@ -31,7 +31,7 @@ class Failing:
     def __init__(self, program: Program, fn: Callable[..., Any]) -> None:
         self._fn = fn
         self._call = program.call
-        self._by_caller = program.given is not None  # who knows the containers that are written to
+        self._by_caller = program.given is not None or program.call.has_records  # who knows the objects themselves
         self._lines: StepLines = as_generated(program.run).__symshape_steps__  # type: ignore[attr-defined]
         graph = program.graph
         roots = (*(each.value for each in graph.inputs), *(each.value for each in graph.lifted if not each.constant))
@@ -46,7 +46,7 @@ class Failing:
             written = [value for value in written_values(step) if id(value.storage) in memory]
             if first is None and written:
                 first = number
-                refuses = len(written) > 1 or may_refuse_data(step)
+                refuses = len(written) > 1 or not _fails_at_once(step)
             if draws_random_numbers(step):
                 self._draws = number if self._draws is None else self._draws
                 generators.append(_drawn_from(step))
@@ -97,10 +97,23 @@ class Failing:
         return failed > self._writes or (failed == self._writes and self._half_written)
 
 
+_AT_ONCE = frozenset(f"aten::{name}_" for name in ("copy", "fill", "zero", "masked_fill"))
+_BY_ZERO = frozenset(f"aten::{name}" for name in ("div", "divide", "floor_divide", "remainder", "fmod"))
+
+
+def _fails_at_once(node: Node) -> bool:
+    """Whether an op that writes does so only when nothing can refuse it any more: not one that meets its data on the
+    way, as an index out of range or, among integers, a division by zero.
+    """
+    name = node.op._schema.name
+    by_element = torch.Tag.pointwise in node.op.tags and name.removesuffix("_") not in _BY_ZERO
+    return by_element or name in _AT_ONCE
+
+
 def _drawn_from(node: Node) -> torch.Generator | None:
     """The generator of the CPU that a node draws from; None for those of other devices."""
     given = [each for each in (*node.args, *node.kwargs.values()) if isinstance(each, torch.Generator)]
-    outputs = [each for each in node.outputs if each is not None]
+    tensors = [each for each in (*node.outputs, *node.reads) if each is not None]  # what is written has no output
     found = given[0] if given else torch.default_generator
-    on_cpu = bool(outputs) and all(each.spec.device.type == "cpu" for each in outputs)
+    on_cpu = bool(tensors) and all(each.spec.device.type == "cpu" for each in tensors)
     return found if on_cpu and found.device.type == "cpu" else None

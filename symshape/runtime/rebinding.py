@@ -159,7 +159,8 @@ def _holds(program: Program, found: Replacement, variables: Sequence[Variable]) 
     written = [*(each.variable for each in writes), *program.variables, *variables]
     if any(_owner(each) in found.changed for each in written):
         return True
-    if program.given is not None and not found.changed.keys().isdisjoint(program.given.outside):
+    apart = program.apart if program.given is None else program.apart.union(program.given.outside)
+    if not found.changed.keys().isdisjoint(apart):
         return True
     if any(each.what == DATA for each in program.questions):  # which read the very tensors
         return True

@@ -13,6 +13,7 @@ import attrs
 
 from guards.terms import arithmetic
 from symshape.calls.alike import Nest
+from symshape.calls.argument_writes import paths_of
 from symshape.calls.arguments import (
     NO_VARIABLES,
     Call,
@@ -330,9 +331,12 @@ def serve(
     The function itself runs where a list or dictionary that it writes to is one that the program also reads elsewhere.
     """
     given = entry.program.given
-    if given is None:
+    apart = entry.program.apart
+    if apart and not (apart.isdisjoint(map(id, leaves)) and _none_among(apart, args, kwargs)):
+        return fn(*args, **kwargs)
+    if given is None and entry.finish is None:
         return entry.made(run(leaves, values), leaves)
-    if not given.fit(args, kwargs):
+    if given is not None and not given.fit(args, kwargs):
         return fn(*args, **kwargs)
     failing = entry.around
     drawn = () if failing is None else failing.before()
@@ -342,4 +346,8 @@ def serve(
         if failing is not None and failing.as_if_not_begun(error, drawn):  # what it writes before it fails is written
             fn(*args, **kwargs)
         raise
-    return given.finish(flat, args, kwargs, entry.build)
+    return entry.made(flat, leaves) if given is None else given.finish(flat, args, kwargs, entry.build)
+
+
+def _none_among(containers: Collection[int], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return all(id(each) not in containers for _, each in paths_of((args, kwargs)))

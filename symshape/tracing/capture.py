@@ -12,14 +12,16 @@ from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch.utils._pytree import TreeSpec
 
 from guards.sets.guard_set import GuardSet
 from symshape import events
-from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites
+from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites, paths_of
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
+from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
-from symshape.calls.variables import Variable, Write, containers_in
+from symshape.calls.variables import Contents, Inner, Variable, Write, containers_in
 from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
 from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
@@ -197,7 +199,7 @@ def _capture(
     questions = {**tracer.questions, **tracer.env.data.questions(call.leaves), **asked}
     tracer.lifting.let_go()
     parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, milliseconds)
-    return Program(name_of(fn), *parts, questions, writes, new, given)
+    return Program(name_of(fn), *parts, questions, writes, new, given, _apart(call, tree, writes, recorder))
 
 
 def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> dict[Question, Hashable]:
@@ -221,6 +223,19 @@ def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tupl
         return outside, None
     read = frozenset(id(each.owner) for each in recorder.containers)
     return outside, ArgumentWrites(own, changes.returned_arguments, read)
+
+
+def _apart(call: Call, tree: TreeSpec, writes: Sequence[Write], recorder: Recorder) -> frozenset[int]:
+    """The ids of the lists and dictionaries that are read outside, where none of them may be among the arguments.
+
+    To the trace they are not one: what is written to the one is not seen in the other.
+    """
+    if call.has_records:
+        matters = bool(writes) or writes_records(tree)
+    else:
+        filled = any(isinstance(each.variable, (Contents, Inner)) for each in writes)
+        matters = filled and bool(paths_of(call.nest(call.leaves)[:2]))
+    return frozenset(id(each.owner) for each in recorder.containers) if matters else frozenset()
 
 
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:

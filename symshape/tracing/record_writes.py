@@ -38,6 +38,7 @@ class _Held:
 
     position: int
     record: Any
+    kind: type
     names: tuple[Any, ...]
     values: Sequence[Any]
 
@@ -58,7 +59,7 @@ class GivenRecords:
             for position, leaf in enumerate(pytree.tree_leaves(taken_apart(args))):
                 record = owner_of(leaf)
                 if is_owner(leaf) and id(record) not in self._held:
-                    self._held[id(record)] = _Held(position, record, *contents(record))
+                    self._held[id(record)] = _Held(position, record, type(record), *contents(record))
 
     @property
     def containers(self) -> set[int]:
@@ -69,7 +70,7 @@ class GivenRecords:
         """What was returned, with what was written beside it if there are records.
 
         Raises:
-            UnsupportedError: a record lost an attribute or an item.
+            UnsupportedError: a record lost an attribute or an item, or is of another class now.
         """
         outgoing = _Outgoing({key: held.position for key, held in self._held.items()})
         returned = outgoing.convert(result, False)
@@ -85,7 +86,7 @@ class GivenRecords:
         Args:
             loaded: what the program loaded besides its arguments.
         """
-        kinds = {type(held.record) for held in self._held.values() if may_be_record(type(held.record))}
+        kinds = {held.kind for held in self._held.values() if may_be_record(held.kind)}
         if kinds or self._made:
             for each in loaded:
                 kind = type(each)
@@ -98,7 +99,12 @@ class GivenRecords:
 
     def _writes(self, held: _Held, outgoing: _Outgoing) -> list[Write]:
         names, values = contents(held.record)
-        kind = type(held.record)
+        kind = held.kind
+        if type(held.record) is not kind:
+            raise UnsupportedError(
+                f"the function changes the class of {self._call.paths[held.position]}, an argument, which a graph "
+                "would not do again; return a new object instead"
+            )
         before = dict(zip(held.names, held.values, strict=True))
         changed = [i for i, name in enumerate(names) if name not in before or not _same(before[name], values[i])]
         if kind is list:

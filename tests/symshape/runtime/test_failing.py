@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import random
 from collections import deque
@@ -298,3 +299,90 @@ def test_what_checks_alone_is_no_dead_code() -> None:
         compiled(torch.eye(2))
         with pytest.raises(torch.linalg.LinAlgError):
             compiled(torch.zeros(2, 2))
+
+
+@dataclasses.dataclass
+class Holder:
+    """An argument that is taken apart."""
+
+    x: torch.Tensor
+    index: torch.Tensor
+    kept: list[Any]
+    n: int = 1
+
+    @classmethod
+    def of(cls, n: int, index: int, kept: list[Any] | None = None) -> Holder:
+        return cls(torch.arange(float(n)), torch.tensor([index]), [torch.ones(2)] if kept is None else kept)
+
+
+def test_a_failing_program_leaves_objects_among_its_arguments_as_eager_does() -> None:
+    counted = SimpleNamespace(n=0)
+
+    def f(holder: Holder) -> torch.Tensor:
+        holder.n += 1
+        holder.x = holder.x * holder.n
+        holder.kept.append(holder.x)
+        counted.n += 1
+        found = torch.embedding(torch.ones(3, 2), holder.index)
+        holder.n += 10
+        return found
+
+    compiled = symshape.compile(f)
+    for n, index in ((3, 0), (4, 1), (5, 2), (5, 3), (6, 1), (3, 7), (4, 0)):
+        left = []
+        for run in (f, compiled):
+            holder, counted.n = Holder.of(n, index), 0
+            try:
+                outcome = repr(run(holder))
+            except IndexError:
+                outcome = "IndexError"
+            left.append((outcome, repr(vars(holder)), counted.n))
+        assert left[0] == left[1]
+    assert compiled.stats().hits > 2
+
+
+HALF = {
+    "an index": ("b.index_add_(0, index, y)", (torch.zeros(3), torch.tensor([0, 1, 7]))),
+    "an index that is put": ("b.index_put_((index,), y, accumulate=True)", (torch.zeros(3), torch.tensor([0, 1, 7]))),
+    "a division": ("b.floor_divide_(index)", (torch.arange(64) + 100, torch.tensor([2] * 63 + [0]))),
+    "a remainder": ("b.remainder_(index)", (torch.arange(64) + 100, torch.tensor([70] * 63 + [0]))),
+}
+
+
+@pytest.mark.parametrize("op", HALF)
+def test_an_op_that_fails_half_way_writes_once(op: str) -> None:
+    text, (start, bad) = HALF[op]
+    good = torch.ones_like(bad)
+    left = []
+    for compiled in (False, True):
+        names: dict[str, Any] = {"l": []}
+        exec(f"def f(b, index, y):\n    l.append(1)\n    {text}\n    return b * 2\n", names)
+        run = symshape.compile(names["f"]) if compiled else names["f"]
+        for _ in range(3):
+            run(start.clone(), good, torch.ones(bad.shape))
+        b = start.clone()
+        with pytest.raises((IndexError, RuntimeError, ZeroDivisionError)):
+            run(b, bad, torch.ones(bad.shape))
+        left.append(b.tolist())
+    assert left[0] == left[1]
+
+
+def test_dropout_is_drawn_again() -> None:
+    kept: list[int] = []
+
+    def f(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        kept.append(x.shape[0])
+        x = torch.nn.functional.dropout(x, 0.5)
+        return x + torch.embedding(torch.ones(3, 2), index).sum()
+
+    left = []
+    compiled = symshape.compile(f)
+    for run in (f, compiled):
+        kept.clear()
+        torch.manual_seed(3)
+        for index in (0, 1, 2, 1):
+            run(torch.ones(8), torch.tensor([index]))
+        with pytest.raises(IndexError):
+            run(torch.ones(8), torch.tensor([5]))
+        left.append((list(kept), torch.rand(1).item()))
+    assert left[0] == left[1]
