@@ -8,7 +8,6 @@ does looking whether the state has changed.
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 from collections import OrderedDict
@@ -17,7 +16,7 @@ from typing import Any, cast
 
 import attrs
 
-from symshape import events
+from symshape import events, forks
 from symshape.calls.arguments import TENSOR_TYPES
 from symshape.errors import (
     ConstraintViolation,
@@ -94,7 +93,7 @@ class Refusals:
         self._fn = fn
         self._fullgraph = fullgraph
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self.clear()
 
     def clear(self) -> None:

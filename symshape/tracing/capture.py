@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import gc
-import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 from guards.sets.guard_set import GuardSet
-from symshape import events
+from symshape import events, forks
 from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
@@ -60,7 +59,7 @@ from symshape.tracing.traced_modes import left_as_they_are, while_tracing, witho
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
-_tracing_lock = threading.RLock()
+_tracing_lock = forks.lock(outer=1)
 """Held while a function is traced: torch's ``is_compiling`` flag is global."""
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -8,7 +8,6 @@ artefacts for other processes, with what was assumed.  (Private names of torch u
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
 from guards.sets.sources import IntArg
 from guards.terms.term import Op
+from symshape import forks
 from symshape.graph.graph import Graph
 from symshape.graph.program import Slot, slot_names
 from symshape.graph.steps import Value
@@ -112,7 +112,7 @@ class Artefacts:
         self.shelf: Shelf | None = None
         self._made: tuple[Artefact, ...] = ()
         self._memo: dict[tuple[int, ...], Artefact] = {}
-        self._lock = threading.RLock()
+        self._lock = forks.lock()
         self._closed = False  # released, or the compiler failed
         inputs = {each.position for each in graph.inputs}
         integers = {slot.source.arg for slot in slots if isinstance(slot.source, IntArg)}
@@ -125,7 +125,7 @@ class Artefacts:
         made = copy.copy(self)
         made._graph = graph
         made._lifted = [each.tensor for each in graph.lifted]
-        made._lock = threading.RLock()
+        made._lock = forks.lock()
         return made
 
     def __len__(self) -> int:
