@@ -29,6 +29,7 @@ from symshape.errors import (
     UnsupportedError,
 )
 from symshape.graph.program import State
+from symshape.interrupts import interrupt_in
 from symshape.user_code import defined_at, name_of, raised_at, user_frame
 
 SHARE = 0.025
@@ -173,9 +174,10 @@ class Refusals:
     def passes(self, error: BaseException) -> bool:
         """Whether a trace's error is raised as it is: for others the function itself runs, with its own if it has one.
 
+        So is what a signal's handler raised: it interrupts the call, and says nothing of the program.
         A program that refuses these sizes (``ProgramError``) refuses them as it runs, after what it did until then.
         """
-        if isinstance(error, _ALWAYS_RAISED):
+        if isinstance(error, _ALWAYS_RAISED) or interrupt_in(error) is not None:
             return True
         return self._fullgraph and isinstance(error, SymShapeError) and not isinstance(error, ProgramError)
 

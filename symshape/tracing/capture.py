@@ -28,6 +28,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.reshape_copies import settle
 from symshape.graph.steps import written_values
+from symshape.interrupts import pass_on
 from symshape.options import Options
 from symshape.tracing.defects import defect
 from symshape.tracing.garbage import as_before, seldom_collected
@@ -121,9 +122,11 @@ def capture(
         with _tracing_lock, seldom_collected():
             try:
                 return _capture(fn, call, policies, options, given_up, variables, serves)
-            except SymShapeError:
+            except SymShapeError as error:
+                pass_on(error)
                 raise
             except Exception as error:
+                pass_on(error)
                 _raise_if_defect(error, fn)
                 declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
                 if len(declared) == len(policies):

@@ -26,6 +26,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Slot, slot_names
 from symshape.graph.steps import Value
 from symshape.graph.to_fx import graph_to_fx
+from symshape.interrupts import pass_on
 from symshape.runtime.runners.assumptions import assumptions
 from symshape.runtime.runners.inductor_code import Code, compiled, compiled_to_keep, loaded
 
@@ -184,6 +185,7 @@ class Artefacts:
                 try:
                     found = self._load(key) or self._compile(leaves, key)
                 except Exception as error:  # whatever a compiler may raise: the graph still runs op by op
+                    pass_on(error)
                     self._closed = True
                     self._failed(error)
                     return None
