@@ -14,6 +14,8 @@ import symshape
 from symshape.interrupts import interrupt_in
 from symshape.runtime.runners.artefacts import Artefacts
 from symshape.tracing import capture
+from symshape.tracing.intercept import builtins
+from symshape.tracing.surroundings import Surroundings
 
 if not hasattr(signal, "setitimer"):
     pytest.skip("this system has no alarms", allow_module_level=True)
@@ -112,3 +114,10 @@ def _gives_up() -> None:
         os.kill(os.getpid(), signal.SIGUSR1)
     except _Late as late:
         raise RuntimeError("it took too long") from late
+
+
+def test_whom_ids_are_refused_for_is_put_back() -> None:
+    around, before = Surroundings(), builtins._stand_ins
+    builtins._stand_ins = {1, 2}
+    around.put_back(KeyboardInterrupt())
+    assert builtins._stand_ins is before
