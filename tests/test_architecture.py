@@ -55,7 +55,7 @@ FLOORS = {
     ),
     "meta_fns": ("errors", "core", "padding", "ops", "cost"),
     "symshape": (
-        *("errors", "options", "dims", "events", "user_code", "data"),
+        *("errors", "forks", "interrupts", "options", "dims", "events", "user_code", "data"),
         *("calls", "graph"),
         *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
         *("runtime.padding", "runtime.runners", "runtime"),

@@ -17,6 +17,7 @@ laws that hold for all integers *for which the written expression is defined*: a
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
@@ -214,7 +215,9 @@ def spelled_by(spell: Callable[[Term], str]) -> None:
 _LEAST = 16_384  # so many terms are never too many
 _table: dict[tuple[Op, tuple[Any, ...]], Term] = {}
 _full = _LEAST  # with so many terms the table is swept
-_lock = RLock()  # held while the table loses or gains a term
+_lock = RLock()  # held while the table loses or gains a term; by a fork too, whose child has no other thread
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def intern(op: Op, args: tuple[Any, ...]) -> Term:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 import torch
 
-from symshape import events
+from symshape import events, forks
 from symshape.calls.arguments import NO_VARIABLES, Variables, take_apart
 from symshape.calls.call_key import Reading, read
 from symshape.calls.floats import with_leaves
@@ -87,7 +86,7 @@ class Compiled(Reports):
         self._known = KnownCalls(self._cache, self._layout)
         rebinding = Rebinding(self._cache, self._layout, self._entry)
         self._finder = Finder(self._cache, rebinding, self._budget, self.explain_miss)
-        self._lock, self._check = threading.RLock(), check_call
+        self._lock, self._check = forks.lock(outer=2), check_call
         self._capture: Capture = capture
         self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
         self._times: deque[float] = deque(maxlen=512)

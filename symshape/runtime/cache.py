@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from symshape import forks
 from symshape.calls.arguments import identity_of
 from symshape.calls.call_key import FLAT, ExactKey
 from symshape.calls.questions import Question, asking
@@ -84,7 +84,7 @@ class EntryCache:
         self.entries: tuple[Entry, ...] = ()
         self.evictions = 0
         self.history = History()
-        self.lock = threading.RLock()
+        self.lock = forks.lock()
         self._busy = False
         self._lost: deque[Entry] = deque()
 

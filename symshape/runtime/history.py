@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from symshape import forks
 from symshape.graph.program import Slot
 
 MOST = 2048
@@ -69,7 +69,7 @@ class History:
 
     def __init__(self) -> None:
         self._kept: dict[str, deque[tuple[Any, ...]]] = {}  # the attributes of moments, which few are asked for
-        self._lock = threading.RLock()  # an object that dies in between may have something to tell
+        self._lock = forks.lock()  # an object that dies in between may have something to tell
 
     def note(
         self,

@@ -8,7 +8,6 @@ does looking whether the state has changed.
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 from collections import OrderedDict
@@ -17,7 +16,7 @@ from typing import Any, cast
 
 import attrs
 
-from symshape import events
+from symshape import events, forks
 from symshape.calls.arguments import TENSOR_TYPES
 from symshape.errors import (
     ConstraintViolation,
@@ -30,6 +29,7 @@ from symshape.errors import (
     UnsupportedError,
 )
 from symshape.graph.program import State
+from symshape.interrupts import interrupt_in
 from symshape.user_code import defined_at, name_of, raised_at, user_frame
 
 SHARE = 0.025
@@ -94,7 +94,7 @@ class Refusals:
         self._fn = fn
         self._fullgraph = fullgraph
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self.clear()
 
     def clear(self) -> None:
@@ -174,9 +174,10 @@ class Refusals:
     def passes(self, error: BaseException) -> bool:
         """Whether a trace's error is raised as it is: for others the function itself runs, with its own if it has one.
 
+        So is what a signal's handler raised: it interrupts the call, and says nothing of the program.
         A program that refuses these sizes (``ProgramError``) refuses them as it runs, after what it did until then.
         """
-        if isinstance(error, _ALWAYS_RAISED):
+        if isinstance(error, _ALWAYS_RAISED) or interrupt_in(error) is not None:
             return True
         return self._fullgraph and isinstance(error, SymShapeError) and not isinstance(error, ProgramError)
 

@@ -13,7 +13,6 @@ long as that took; then one looks again.
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections import OrderedDict
@@ -23,7 +22,7 @@ from typing import Any
 import attrs
 
 from guards.sets.sources import spelled
-from symshape import events
+from symshape import events, forks
 from symshape.errors import FallbackWarning
 from symshape.runtime.entry import Entry
 from symshape.runtime.refusals import warn_user
@@ -133,7 +132,7 @@ class TraceBudget:
         self._free = free
         self._hits = hits
         self.clock = clock
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self.clear()
 
     def clear(self) -> None:

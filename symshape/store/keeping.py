@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +16,7 @@ import attrs
 from guards.sets.coverage import Certificate
 from guards.sets.sources import IntArg, Source
 from guards.terms.term import Op
-from symshape import events
+from symshape import events, forks
 from symshape.calls.arguments import Call, sources_of, values_of
 from symshape.calls.modes import modes
 from symshape.calls.outputs import builder
@@ -76,7 +75,7 @@ class Keeper:
         self._differs: Mapping[str, str] = {}
         self._ahead: dict[str, tuple[Read, Built]] = {}
         self._digests_of: WeakKeyDictionary[Program, str] = WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         here = self._folder()
         sources_digest(None if here is None else here.sources)
         environment()  # takes a millisecond or two once, better now than at the first call

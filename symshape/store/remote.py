@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from symshape import events
+from symshape import events, forks
 from symshape.errors import InputError
 from symshape.store.disk import DiskStore
 from symshape.store.entry_format import LARGEST, digest_of
@@ -142,7 +142,7 @@ class SharedStore:
         self._without_until, self._pause = 0.0, _PAUSE
         self._behind: queue.Queue[Callable[[], object]] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def __repr__(self) -> str:
         return f"SharedStore({type(self._remote).__name__}, {self.local!r})"
@@ -245,7 +245,8 @@ class SharedStore:
 
     def _later(self, task: Callable[[], object]) -> None:
         with self._lock:
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # it stayed behind in the process that forked
+                self._behind = queue.Queue(_MOST_WAITING)  # as does what that one is about to write
                 self._thread = threading.Thread(target=self._write_behind, name="symshape write-behind", daemon=True)
                 self._thread.start()
                 atexit.register(self.flush, 5.0)

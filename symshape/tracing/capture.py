@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import gc
-import threading
+import inspect
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ import torch
 from torch.utils._pytree import TreeSpec
 
 from guards.sets.guard_set import GuardSet
-from symshape import events
+from symshape import events, forks
 from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites, paths_of
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
@@ -31,6 +31,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.reshape_copies import settle
 from symshape.graph.steps import written_values
+from symshape.interrupts import pass_on
 from symshape.options import Options
 from symshape.tracing.defects import defect
 from symshape.tracing.garbage import as_before, seldom_collected
@@ -62,7 +63,7 @@ from symshape.tracing.traced_modes import left_as_they_are, while_tracing, witho
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
 
-_tracing_lock = threading.RLock()
+_tracing_lock = forks.lock(outer=1)
 """Held while a function is traced: torch's ``is_compiling`` flag is global."""
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -119,14 +120,21 @@ def capture(
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
     """
+    if inspect.iscoroutinefunction(fn.forward if isinstance(fn, torch.nn.Module) else fn):
+        raise UnsupportedError(
+            f"{name_of(fn)} is a coroutine function, whose calls compute nothing before they are awaited; compile the "
+            "function that computes, and await around it"
+        )
     thresholds = gc.get_threshold()
     try:
         with _tracing_lock, seldom_collected():
             try:
                 return _capture(fn, call, policies, options, given_up, variables, serves)
-            except SymShapeError:
+            except SymShapeError as error:
+                pass_on(error)
                 raise
             except Exception as error:
+                pass_on(error)
                 _raise_if_defect(error, fn)
                 declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
                 if len(declared) == len(policies):

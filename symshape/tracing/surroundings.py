@@ -18,6 +18,7 @@ from torch._C._dynamo.guards import set_is_in_mode_without_ignore_compile_intern
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _python_dispatch
 
+from symshape.tracing.intercept import builtins
 from symshape.tracing.intercept.number_methods import METHODS
 from symshape.tracing.state import hooks, planting
 from symshape.tracing.symbolic.nodes import texts
@@ -37,6 +38,7 @@ _PLACES: Sequence[tuple[Any, str]] = (
     (torch.cuda, "default_generators"),
     *((sys, name) for name in ("stdout", "stderr")),
     *((texts._thread, name) for name in ("asked", "places")),
+    (builtins, "_stand_ins"),
     (hooks, "_active"),
     (planting, "_planted_by"),
     *METHODS,

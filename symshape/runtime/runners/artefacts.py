@@ -8,7 +8,6 @@ artefacts for other processes, with what was assumed.  (Private names of torch u
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -22,10 +21,12 @@ from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
 from guards.sets.sources import IntArg
 from guards.terms.term import Op
+from symshape import forks
 from symshape.graph.graph import Graph
 from symshape.graph.program import Slot, slot_names
 from symshape.graph.steps import Value
 from symshape.graph.to_fx import graph_to_fx
+from symshape.interrupts import pass_on
 from symshape.runtime.runners.assumptions import assumptions
 from symshape.runtime.runners.inductor_code import Code, compiled, compiled_to_keep, loaded
 
@@ -112,7 +113,7 @@ class Artefacts:
         self.shelf: Shelf | None = None
         self._made: tuple[Artefact, ...] = ()
         self._memo: dict[tuple[int, ...], Artefact] = {}
-        self._lock = threading.RLock()
+        self._lock = forks.lock()
         self._closed = False  # released, or the compiler failed
         inputs = {each.position for each in graph.inputs}
         integers = {slot.source.arg for slot in slots if isinstance(slot.source, IntArg)}
@@ -125,7 +126,7 @@ class Artefacts:
         made = copy.copy(self)
         made._graph = graph
         made._lifted = [each.tensor for each in graph.lifted]
-        made._lock = threading.RLock()
+        made._lock = forks.lock()
         return made
 
     def __len__(self) -> int:
@@ -184,6 +185,7 @@ class Artefacts:
                 try:
                     found = self._load(key) or self._compile(leaves, key)
                 except Exception as error:  # whatever a compiler may raise: the graph still runs op by op
+                    pass_on(error)
                     self._closed = True
                     self._failed(error)
                     return None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import torch
+
+from symshape import forks
 
 __all__ = ["Lender", "lend"]
 
@@ -19,7 +19,7 @@ class Lender:
 
     def __init__(self) -> None:
         self._lent: list[torch.Tensor] = []
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def lend(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy with the tensor's sizes and strides, until the next ``spoil``."""

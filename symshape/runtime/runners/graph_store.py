@@ -6,7 +6,6 @@ wanted more than once meanwhile: more sizes than fit never drive each other out,
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import attrs
 import torch
 
+from symshape import forks
 from symshape.runtime.runners.borrowing import Lender
 
 _RESTING = 8  # something rests when this many calls for each that may be kept have passed without it
@@ -93,7 +93,7 @@ class GraphStore:
         self.clock = 0
         self.evictions = 0
         self.lender = Lender()
-        self.lock = threading.RLock()
+        self.lock = forks.lock()
 
     @property
     def limit(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import is_
@@ -10,7 +9,7 @@ from typing import Any
 
 import torch
 
-from symshape import events
+from symshape import events, forks
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.template import Pad, Template, generalise
 from symshape.runtime.padding.transform import PaddedGraph
@@ -54,7 +53,7 @@ class Kernels:
         self._compiles = in_calls
         self._templates: list[tuple[Template, Artefacts]] = []
         self._closed = False
-        self._lock = threading.RLock()
+        self._lock = forks.lock()
         self.reason = ""
 
     @property

@@ -6,10 +6,10 @@ would capture at each call; one whose parameters were exchanged once captures on
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from symshape import forks
 from symshape.runtime.runners.protocol import Runner
 
 SETTLED = 16
@@ -29,7 +29,7 @@ class SettlingRunner:
         self._eager, self._name = eager, name
         self._settled: Callable[[], Runner] | None = settled
         self._left = SETTLED
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""

@@ -89,4 +89,4 @@ def test_ranks_on_gloo(size: int) -> None:
     run = subprocess.run(words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
     for found in json.loads(run.stdout.splitlines()[-1]):
         assert set(found.values()) == {""}, found
-        assert len(found) == len(PROGRAMS) + 2
+        assert len(found) == len(PROGRAMS) + 2 + 5

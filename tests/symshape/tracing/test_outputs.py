@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -46,3 +47,18 @@ def test_a_real_tensor_is_returned_as_it_is() -> None:
 def test_what_is_neither_a_tensor_nor_a_constant_is_refused(result: Any) -> None:
     with pytest.raises(UnsupportedError, match=r"result\[1\] is a builtins\."):
         symshape.trace(lambda x: (x, result), R(2))
+
+
+def test_a_coroutine_function_is_refused_before_it_is_called(recwarn: pytest.WarningsRecorder) -> None:
+    async def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    class Later(torch.nn.Module):
+        async def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    for each in (fn, Later()):
+        with pytest.raises(UnsupportedError, match="is a coroutine function"):
+            symshape.trace(each, R(3))
+    gc.collect()
+    assert not [each for each in recwarn if "never awaited" in str(each.message)]

@@ -1,0 +1,87 @@
+"""A fork waits until no other thread is in the middle of a trace or of a change: its child has nobody who would end it.
+
+The child of ``os.fork`` has one thread.  A lock that another one held stays locked there for ever, and what that thread
+had changed for a while (functions with other code, torch's flags, the collector's thresholds) stays changed.  So the
+locks of this package are made here, and a fork takes all of them first.  ``subprocess`` does not come here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from itertools import count, islice, takewhile
+from operator import methodcaller
+
+LONGEST = 600.0
+"""Seconds that a fork waits, which ends what it would wait for: its child gets new locks then."""
+_SHORT, _PAUSE = 0.1, 0.001
+_numbers = count()
+_made: dict[tuple[int, int], weakref.ref[threading.RLock]] = {}
+
+
+class _Taken(threading.local):
+    """What the forking thread took."""
+
+    def __init__(self) -> None:
+        self.locks: list[threading.RLock] = []
+
+
+_taken = _Taken()
+
+
+def lock(*, outer: int = 0) -> threading.RLock:
+    """A lock that no other thread holds in a child of this process, and may be taken again by the thread that has it.
+
+    Args:
+        outer: the larger, the earlier a fork takes it: locks inside which others are waited for come first.
+    """
+    made, place = threading.RLock(), (-outer, next(_numbers))
+    _made[place] = weakref.ref(made, lambda _: _made.pop(place, None))
+    return made
+
+
+def _in_order() -> list[threading.RLock]:
+    return [made for _, reference in sorted(_made.copy().items(), key=_place) if (made := reference()) is not None]
+
+
+def _place(item: tuple[tuple[int, int], object]) -> tuple[int, int]:
+    return item[0]
+
+
+def _take_all() -> None:
+    """Takes all locks; none where another thread has one for too long, or an interrupt ends the wait."""
+    end = time.monotonic() + LONGEST
+    take = methodcaller("acquire", timeout=_SHORT)
+    try:
+        while True:
+            locks = _in_order()
+            _taken.locks += takewhile(take, locks)  # in C: no interrupt comes between a lock and its being noted
+            if len(_taken.locks) == len(locks):
+                return
+            _let_go()
+            if time.monotonic() > end:
+                return
+            time.sleep(_PAUSE)
+    except BaseException:
+        _let_go()
+        raise
+
+
+def _let_go() -> None:
+    locks = _taken.locks
+    deque(map(methodcaller("release"), islice(iter(locks.pop, None), len(locks))), maxlen=0)  # in C, as above
+
+
+def _let_go_in_child() -> None:
+    if _taken.locks:
+        _let_go()
+        return
+    for each in _in_order():
+        each._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_take_all, after_in_parent=_let_go, after_in_child=_let_go_in_child)
