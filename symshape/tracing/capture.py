@@ -21,7 +21,7 @@ from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
 from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
-from symshape.calls.variables import Contents, Inner, Variable, Write, containers_in
+from symshape.calls.variables import CONTAINERS, Contents, Inner, Variable, Write, containers_in
 from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
 from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
@@ -241,8 +241,10 @@ def _apart(call: Call, tree: TreeSpec, writes: Sequence[Write], recorder: Record
     if call.has_records:
         matters = bool(writes) or writes_records(tree)
     else:
-        filled = any(isinstance(each.variable, (Contents, Inner)) for each in writes)
-        matters = filled and bool(paths_of(call.nest(call.leaves)[:2]))
+        matters = any(isinstance(each.variable, (Contents, Inner)) for each in writes)
+    if matters:  # calls of one structure hold such things in the same places
+        held = any(isinstance(each, CONTAINERS) for each in call.leaves)  # by objects
+        matters = held or bool(paths_of(call.nest(call.leaves)[:2]))
     return frozenset(id(each.owner) for each in recorder.containers) if matters else frozenset()
 
 

@@ -37,6 +37,7 @@ class Ran:
     """What one peer did. Units: ms a call, by pass."""
 
     peer: Peer
+    name: str = ""
     ms: dict[str, list[float]] = attrs.field(factory=lambda: {"first": [], "warm": [], "never": []})
     mismatches: int = 0
     equal: int = 0
@@ -58,6 +59,8 @@ def timed(ran: Ran, sizes: Sizes, arguments: Tensors, phase: str) -> Tensors | N
     try:
         result = ran.peer(sizes, arguments)
         _synchronise()
+    except torch.AcceleratorError as error:  # the device is of no use to anybody from now on
+        raise RuntimeError(f"{ran.name} at {sizes}, {phase}: {error}") from error
     except Exception as error:  # whatever a peer breaks off with is part of its result
         ran.failed = f"{type(error).__name__} at {sizes}: {str(error).splitlines()[0] if str(error) else ''}"
         return None
@@ -224,7 +227,7 @@ def _stream(
     ran: dict[str, Ran] = {}
     for peer in peers:
         try:
-            ran[peer] = Ran(PEERS[peer](stream))
+            ran[peer] = Ran(PEERS[peer](stream), peer)
         except NotHere as reason:
             report.note(f"{peer} not run: {reason}")
     torch.manual_seed(seed)
