@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 import pytest
 import torch
 
 import symshape
-
-
-@dataclasses.dataclass
-class Holder:
-    """An argument that is taken apart."""
-
-    x: torch.Tensor
-    index: torch.Tensor
-    kept: list[Any]
-    n: int = 1
-
-    @classmethod
-    def of(cls, n: int, index: int, kept: list[Any] | None = None) -> Holder:
-        return cls(torch.arange(float(n)), torch.tensor([index]), [torch.ones(2)] if kept is None else kept)
+from tests.symshape.holders import Holder
 
 
 def test_a_list_in_an_argument_may_be_one_that_is_read_outside() -> None:

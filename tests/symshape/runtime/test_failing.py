@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import linecache
 import random
 from collections import deque
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 import symshape
+from tests.symshape.holders import Holder
 
 WRITES = {
     "an attribute": "d.n += 1",
@@ -299,20 +299,6 @@ def test_what_checks_alone_is_no_dead_code() -> None:
         compiled(torch.eye(2))
         with pytest.raises(torch.linalg.LinAlgError):
             compiled(torch.zeros(2, 2))
-
-
-@dataclasses.dataclass
-class Holder:
-    """An argument that is taken apart."""
-
-    x: torch.Tensor
-    index: torch.Tensor
-    kept: list[Any]
-    n: int = 1
-
-    @classmethod
-    def of(cls, n: int, index: int, kept: list[Any] | None = None) -> Holder:
-        return cls(torch.arange(float(n)), torch.tensor([index]), [torch.ones(2)] if kept is None else kept)
 
 
 def test_a_failing_program_leaves_objects_among_its_arguments_as_eager_does() -> None:
