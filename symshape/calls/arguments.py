@@ -140,6 +140,12 @@ class Call:
         pairs = zip(self.leaves, self.keys, strict=True)
         return [leaf for leaf, key in pairs if key is not RECORD_KEY and not isinstance(leaf, torch.Tensor)]
 
+    @property
+    def classes(self) -> set[type]:
+        """The classes of the objects among the arguments that are taken apart."""
+        pairs = zip(self.leaves, self.keys, strict=True)
+        return {type(leaf) for leaf, key in pairs if key is RECORD_KEY} - {list, dict}
+
     def nest(self, leaves: Sequence[Any]) -> Any:
         """``(args, kwargs, values of variables)`` of a call like this one, with these leaves.
 

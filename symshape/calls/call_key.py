@@ -35,7 +35,7 @@ from symshape.calls.containers import apart
 from symshape.calls.floats import FloatLeaf, VaryingFloat
 from symshape.calls.modes import modes
 from symshape.calls.record_kinds import contents, is_record
-from symshape.calls.records import Record, Taken, is_class, is_part
+from symshape.calls.records import Record, Taken, is_class, is_part, overrides_of
 
 _MOST = 16
 """Calls with more flat arguments have no quick key."""
@@ -48,6 +48,7 @@ _TENSORS = frozenset(TENSOR_TYPES)
 
 _VARYING = (FloatLeaf,)
 _TAKEN = (Taken,)
+_OVERRIDES = "what the class of an object puts before its attributes"
 
 MakeKey = Callable[[Sequence[Any], Mapping[str, Any]], Hashable | None]
 """``make(leaves, kwargs)``: the key of a call whose arguments, keyword arguments last, are ``leaves``; None: no key."""
@@ -268,6 +269,9 @@ def _read_record(record: Any, leaves: list[Any], parts: list[Any], values: list[
     """An object that is taken apart, and what is in it."""
     names, held = contents(record)
     parts.append((Record, type(record), *names))
+    before = overrides_of(record, names)
+    if before:
+        parts.append((_OVERRIDES, before))
     containers.append(id(record))
     leaves.append(record)
     for each in held:

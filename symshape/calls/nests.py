@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import Nest
 from symshape.calls.containers import apart
-from symshape.calls.record_kinds import is_cache, is_record, slots_of
+from symshape.calls.record_kinds import BETWEEN, METHODS, dictionary_of, is_cache, is_filled, is_record, slots_of
 from symshape.calls.records import Taken, is_class
 
 Flat = Callable[[Sequence[Any], Mapping[str, Any]], tuple[Any, ...] | None]
@@ -129,8 +129,8 @@ class _Writer:
             self._check(f"len({{{ids}}}) < {len(self._shared)}")
         self._lines.append(f"return ({', '.join([*self._leaves, 'nest'])},)")
         body = "\n        ".join(self._lines)
-        # another thread may change an object or a list between two lines; a slot may be empty by now
-        end = "    except (AttributeError, ValueError): return None"
+        # another thread may change an object, a list or a class between two lines; a slot may be empty by now
+        end = "    except (AttributeError, KeyError, ValueError): return None"
         exec(f"def flat(args, kwargs):\n    try:\n        {body}\n{end}", self._names)
         return self._names["flat"]  # type: ignore[no-any-return]
 
@@ -204,15 +204,18 @@ class _Writer:
     def _record(self, name: str, value: Any, inside: _Inside | None) -> None:
         """An object that is taken apart, first what ``is_record`` asks, and ``contents`` in the order of that."""
         kind = type(value)
-        held, slots = getattr(value, "__dict__", None), slots_of(kind)
+        held, slots = dictionary_of(value), slots_of(kind)
         if any(type(getattr(kind, each, None)) is not types.MemberDescriptorType for each in slots):
             raise _NotQuick
-        if not all(hasattr(value, each) for each in slots) or (held is not None and not _has_names(held)):
+        if slots and hasattr(kind, "__getattr__"):  # which answers for a slot that is empty
+            raise _NotQuick
+        if not all(is_filled(value, each) for each in slots) or (held is not None and not _has_names(held)):
             raise _NotQuick
         its_class = self._object(kind)
         self._check(f"type({name}) is not {its_class}" + ("" if is_cache(kind) else f" or {its_class} in registered"))
         names = self._new(len(slots))
         self._lines += [f"{each} = {name}.{slot}" for each, slot in zip(names, slots, strict=True)]
+        self._class_of(its_class, kind, (*slots, *(held or ())))
         self._shared.append(name)
         self._leaf(f"Taken(({name},))")
         depth, first = 1 if inside is None else inside.depth + 1, len(self._tensors)
@@ -231,6 +234,22 @@ class _Writer:
         if not near:
             raise _NotQuick
         self._check(f"not isinstance({near[0]}, Tensor)")
+
+    def _class_of(self, name: str, kind: type, attributes: tuple[str, ...]) -> None:
+        """A class that says of these attributes what it said: see ``record_kinds.overrides``.
+
+        Looked up in what shows its dictionary, so that it takes no call.
+        """
+        changed = [f"{name}.__mro__ is not {self._object(kind.__mro__)}"]
+        for each in kind.__mro__[:-1]:
+            held = self._object(each.__dict__)
+            for attribute in (*attributes, *BETWEEN, *METHODS):
+                there = f"{self._object(attribute)} in {held}"
+                if attribute in each.__dict__:
+                    said = self._object(each.__dict__[attribute])
+                    there = f"not {there} or {held}[{self._object(attribute)}] is not {said}"
+                changed.append(there)
+        self._check(" or ".join(changed))
 
     def _keys(self, name: str, keys: tuple[Any, ...]) -> None:
         its = self._object(keys)

@@ -139,7 +139,7 @@ class _Building:
         if kind is torch.Size:
             return torch.Size(children)
         if kind is records.Record:
-            made, names = context
+            made, names, *_ = context
             return records.assembled(made, names, children[1:])
         if kind is records.Made:
             made, names, number = context

@@ -19,7 +19,7 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls.alike import PLAIN
+from symshape.calls.alike import PLAIN, Same
 
 _BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer")
 """Names of classes in ``transformers.cache_utils``, in any version; those that a version lacks are left out."""
@@ -60,7 +60,22 @@ def _kind_of(kind: type) -> str:
     found = _kinds.get(kind)
     if found is None:
         found = _kinds[kind] = _CACHE if _is_of_transformers(kind) else _class_of(kind)
+    elif found and kind is not types.SimpleNamespace and not _is_untouched(kind):  # a method was put into the class
+        found = _kinds[kind] = _NONE
     return found
+
+
+def _is_untouched(kind: Any) -> bool:
+    """Whether what an object of this class holds is still read and written as any object's is."""
+    return (
+        (kind.__setattr__ is _setting or _is_frozen(kind, "__setattr__"))
+        and (kind.__delattr__ is _deleting or _is_frozen(kind, "__delattr__"))
+        and kind.__getattribute__ is _getting
+        and not hasattr(kind, "__del__")
+    )
+
+
+_setting, _deleting, _getting = object.__setattr__, object.__delattr__, object.__getattribute__
 
 
 _first: weakref.WeakKeyDictionary[type, Callable[[], Any]] = weakref.WeakKeyDictionary()
@@ -122,8 +137,7 @@ def _class_of(kind: type) -> str:
     bases = [each for each in kind.__mro__ if each is not object]
     if any(not each.__flags__ & _HEAP or "__del__" in each.__dict__ for each in bases):  # of C, or with an end
         return _NONE
-    changed = [name for name in _OF_OBJECT if getattr(kind, name) is not getattr(object, name)]
-    if not all(_is_frozen(kind, name) for name in changed):
+    if not _is_untouched(kind):
         return _NONE
     return _FIELDS if dataclasses.is_dataclass(kind) or attrs.has(kind) else _OBJECT
 
@@ -163,6 +177,36 @@ def _own_slots(kind: type) -> Iterator[str]:
 _slots: weakref.WeakKeyDictionary[type, tuple[str, ...]] = weakref.WeakKeyDictionary()
 
 
+BETWEEN = ("__getattr__",)
+"""Methods that a class may have and that answer for its objects, beside those that objects taken apart never have."""
+METHODS = (*_OF_OBJECT, "__del__")
+"""Those: a class that is given one later is not taken apart any longer."""
+
+
+def overrides(kind: type, names: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a class puts between a program and these attributes of an object: properties and the like; mostly none.
+
+    They may come and go after an object of the class was first taken apart, and are part of a call's structure.
+    """
+    found: list[Any] = []
+    for each in kind.__mro__[:-1]:
+        held = each.__dict__
+        if held.keys().isdisjoint(names) and held.keys().isdisjoint(BETWEEN):
+            continue
+        for name in (*names, *BETWEEN):
+            if name in held and (name in BETWEEN or _comes_first(held[name], name)):
+                found += [each, name, Same(held[name])]
+    return tuple(found)
+
+
+def _comes_first(value: Any, name: str) -> bool:
+    """Whether what a class holds by a name is asked before the object, and is not just that slot."""
+    kind = type(value)
+    if kind is types.MemberDescriptorType:
+        return bool(value.__name__ != name)
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+
+
 def _is_of_transformers(kind: type) -> bool:
     caches = sys.modules.get("transformers.cache_utils")
     bases = tuple(each for name in _BASES if isinstance(each := getattr(caches, name, None), type))
@@ -176,8 +220,22 @@ def contents(record: Any) -> tuple[tuple[Any, ...], list[Any]]:
     kind = type(record)
     if kind is list:
         return tuple(range(len(record))), list(record)
-    held: Mapping[Any, Any] = record if kind is dict else getattr(record, "__dict__", {})
+    held: Mapping[Any, Any] = record if kind is dict else dictionary_of(record) or {}
     if kind is not dict and (slots := slots_of(kind)):
-        filled = [name for name in slots if hasattr(record, name)]
+        filled = [name for name in slots if is_filled(record, name)]
         return (*filled, *held), [*(getattr(record, name) for name in filled), *held.values()]
     return tuple(held), list(held.values())
+
+
+def dictionary_of(record: Any) -> dict[str, Any] | None:
+    """The dictionary of an object's attributes, without asking its ``__getattr__``; None where there are only slots."""
+    return record.__dict__ if type(record).__dictoffset__ else None
+
+
+def is_filled(record: Any, slot: str) -> bool:
+    """Whether there is something in a slot of an object; its ``__getattr__`` is not asked."""
+    try:
+        _getting(record, slot)
+    except AttributeError:
+        return False
+    return True

@@ -17,19 +17,29 @@ from typing import Any
 import attrs
 from torch.utils import _pytree as pytree
 
-from symshape.calls.record_kinds import came, contents, is_record, slots_of
+from symshape.calls.record_kinds import came, contents, is_record, overrides, slots_of
 
 # -- how records nest in a call and in a result: what is put in their place
 
 
 @attrs.frozen(eq=False)
 class Record:
-    """An object among the arguments: its leaves are itself, then what its attributes hold."""
+    """An object among the arguments: its leaves are itself, then what its attributes hold.
+
+    Attributes:
+        overrides: what its class puts before these: see ``record_kinds.overrides``.
+    """
 
     kind: type
     names: tuple[Any, ...]
     owner: Any
     values: Sequence[Any]
+    overrides: tuple[Any, ...] = ()
+
+    @property
+    def context(self) -> tuple[Any, ...]:
+        """What two records in calls of one structure share."""
+        return (self.kind, self.names, self.overrides) if self.overrides else (self.kind, self.names)
 
 
 @attrs.frozen(eq=False)
@@ -109,7 +119,7 @@ def _keys(kind: type, names: Sequence[Any]) -> list[Any]:
 
 def _with_keys(record: Record) -> tuple[list[Any], Any]:
     paths = [_Itself(), *_keys(record.kind, record.names)]
-    return list(zip(paths, _parts(record), strict=True)), (record.kind, record.names)
+    return list(zip(paths, _parts(record), strict=True)), record.context
 
 
 def _parts(record: Record) -> list[Any]:
@@ -120,8 +130,8 @@ def _register() -> None:
     """These classes of our own, and no others, as nodes of torch's pytrees."""
     pytree.register_pytree_node(
         Record,
-        lambda each: (_parts(each), (each.kind, each.names)),
-        lambda parts, context: Record(context[0], context[1], next(iter(parts)), list(parts)[1:]),
+        lambda each: (_parts(each), each.context),
+        lambda parts, context: Record(context[0], context[1], (p := list(parts))[0], p[1:], *context[2:]),
         flatten_with_keys_fn=_with_keys,
     )
     nodes: list[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]]] = [
@@ -154,6 +164,12 @@ STAND_INS = frozenset({Record, Made, Again, Given, Constant, Write, Outcome})
 # -- taking apart
 
 
+def overrides_of(record: Any, names: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the class of a record puts before its attributes; lists and dictionaries have none."""
+    kind = type(record)
+    return () if kind is dict or kind is list else overrides(kind, names)
+
+
 def is_part(value: Any) -> bool:
     """Whether a value in a record is a record too."""
     kind = type(value)
@@ -178,7 +194,7 @@ def _taken_apart(value: Any, done: dict[int, Any], inside: bool) -> Any:
         done[id(value)] = value  # for an object that holds itself
         names, values = contents(value)
         parts = [_taken_apart(each, done, True) for each in values]
-        done[id(value)] = Record(type(value), names, value, parts)
+        done[id(value)] = Record(type(value), names, value, parts, overrides_of(value, names))
         return done[id(value)]
     return rebuilt(value, done, lambda each: _taken_apart(each, done, inside))
 

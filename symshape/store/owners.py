@@ -33,7 +33,8 @@ def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
     """
     owner = place.owner
     if isinstance(place, Keys):
-        return (direct.dict_behind(owner), ("keys", None), True) if _is_view(owner) else (owner, ("keys", None), False)
+        step: Step = ("keys", place.key)
+        return (direct.dict_behind(owner), step, True) if _is_view(owner) else (owner, step, False)
     if isinstance(place, Attribute):
         return owner, ("static" if isinstance(owner, type) else "slot", place.key), False
     if isinstance(place, Answer):

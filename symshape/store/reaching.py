@@ -21,7 +21,17 @@ from symshape.store.refusals import Differs
 from symshape.tracing.state import lookups, process_groups, trusted
 from symshape.tracing.state.flags import FLAGS
 from symshape.tracing.state.loads import decimal_context
-from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Keys, WeakAttribute, items_of
+from symshape.tracing.state.places import (
+    MISSING,
+    SPECIAL,
+    Answer,
+    Attribute,
+    Cell,
+    Keys,
+    WeakAttribute,
+    items_of,
+    special_names,
+)
 from symshape.tracing.state.places import Place as Noted
 
 
@@ -113,8 +123,9 @@ def _base(owner: Any, key: Any) -> Any:
     return bases[key] if type(key) is int and 0 <= key < len(bases) else MISSING
 
 
-def _keys(owner: Any, _: Any) -> Any:
-    return tuple(owner.__dict__) if isinstance(owner, type) else tuple(_mapping(owner))
+def _keys(owner: Any, key: Any) -> Any:
+    names = owner.__dict__ if isinstance(owner, type) else _mapping(owner)
+    return special_names(names) if key == SPECIAL else tuple(names)
 
 
 def _flag_of_module(owner: Any, key: Any) -> Any:
@@ -223,7 +234,7 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
     "look-up": (_static, lambda o, key, v, name: Answer(lookups.Lookup(o, key), v, name, key)),
     "entry": (_entry, lambda o, key, v, name: Cell(o.__dict__, key, v, name)),
     "base": (_base, None),
-    "keys": (_keys, lambda o, key, v, name: Keys(o.__dict__ if isinstance(o, type) else o, v, name)),
+    "keys": (_keys, lambda o, key, v, name: Keys(o.__dict__ if isinstance(o, type) else o, v, name, key)),
     "weak slot": (_slot, lambda o, key, v, name: Answer(WeakAttribute(o, key), v, name, key)),
     "flag of module": (
         _flag_of_module,

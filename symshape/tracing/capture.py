@@ -169,7 +169,7 @@ def _capture(
 ) -> Program:
     start = time.perf_counter()
     with _tracing_lock:
-        recorder = recorder_of(fn, call.constants, serves=serves)
+        recorder = recorder_of(fn, call.constants, call.classes, serves=serves)
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)

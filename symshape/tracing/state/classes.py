@@ -7,7 +7,7 @@ import types
 from typing import Any
 
 from symshape.tracing.state import lookups, trusted
-from symshape.tracing.state.places import MISSING, Cell, Keys
+from symshape.tracing.state.places import MISSING, SPECIAL, Cell, Keys, special_names
 from symshape.tracing.state.recorder import Recorder
 
 
@@ -64,23 +64,42 @@ def touch_member(recorder: Recorder, found: Any, name: str) -> None:
 
 def special_methods(recorder: Recorder, kind: type) -> None:
     """Methods that Python calls by itself: operators, ``__getattr__``, ``__call__`` …; that there are no others."""
-    if id(kind) in recorder.kinds:
-        return
-    recorder.kinds.add(id(kind))
+    if id(kind) not in recorder.kinds:
+        recorder.kinds.add(id(kind))
+        _special_methods(recorder, kind, True)
+
+
+def of_made(recorder: Recorder, kind: type) -> None:
+    """The same, for objects that are made while tracing: what else is looked for in their class is noted by itself."""
+    _special_methods(recorder, kind, False)
+
+
+def _special_methods(recorder: Recorder, kind: type, no_other_names: bool) -> None:
     recorder.known.setdefault(id(kind), kind)
     for home in kind.__mro__:
         if trusted.is_machinery(home.__module__):
             continue
         lookups.functions_of(home, False, functools.partial(touch_member, recorder))
         if not lookups.is_of_library(home):
-            class_as_it_is(recorder, home, False)
+            class_as_it_is(recorder, home, False, no_other_names)
 
 
-def class_as_it_is(recorder: Recorder, home: type, everything: bool) -> None:
-    """The functions of a class stay (``everything``, or those that Python calls by itself), and none is added."""
+def class_as_it_is(recorder: Recorder, home: type, everything: bool, no_other_names: bool = True) -> None:
+    """The functions of a class stay (``everything``, or those that Python calls by itself), and none is added.
+
+    Args:
+        recorder: what it is noted in.
+        home: the class.
+        everything: whether all functions count.
+        no_other_names: whether no name may be added, also none of which Python does not ask by itself.
+    """
     before = recorder.class_namespace(home)
     functions = lookups.FUNCTIONS if everything else types.FunctionType
     for key, value in before.before.items():
         if (everything or (key.startswith("__") and key.endswith("__"))) and isinstance(value, functions):
             recorder.place(Cell(recorder.class_namespace(home).owner, key, value, f"{home.__qualname__}.{key}"))
-    recorder.place(Keys(before.owner, tuple(before.before), f"the names in {home.__qualname__}"))
+    name = f"the names in {home.__qualname__}"
+    if no_other_names:
+        recorder.place(Keys(before.owner, tuple(before.before), name))
+    else:
+        recorder.place(Keys(before.owner, special_names(before.before), name, SPECIAL))

@@ -15,11 +15,11 @@ import keyword
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import contains, getitem, is_
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import attrs
 
-from symshape.tracing.state.places import MISSING, Attribute, Cell, Container, items_of, same
+from symshape.tracing.state.places import MISSING, Attribute, Cell, Container, Keys, items_of, same, special_names
 
 UNREADABLE = (LookupError, ValueError, RuntimeError, AttributeError)
 """What reading a place may raise that is gone (a key, a variable), or that another thread is writing."""
@@ -163,8 +163,8 @@ class Comparison:
                 yield f"{owner}.get({key}, missing) is v{i}"
 
     def _containers(self) -> Iterable[str]:
-        """Plain sequences and sets all at once; what may iterate in its own way one by one."""
-        flat = [each for each in self._places.containers if type(each.owner) in _PLAIN_CONTAINERS]
+        """Plain sequences and sets all at once (empty ones with the tables); what may iterate in its own way apart."""
+        flat = [each for each in self._places.containers if type(each.owner) in _PLAIN_CONTAINERS and each.items]
         if flat:
             self._names["flat"] = [each.owner for each in flat]
             self._names["flat_lengths"] = [len(each.items) for each in flat]
@@ -184,6 +184,8 @@ class Comparison:
             if cell.value is not MISSING:
                 compared.setdefault(id(cell.owner), set()).add(cell.key)
         empty = [each.owner for each in self._places.hooks if not each.functions]
+        containers = [each for each in self._places.containers if type(each.owner) in _PLAIN_CONTAINERS]
+        empty += [each.owner for each in containers if not each.items]
         by_length: list[Table] = []
         for each in self._places.tables:
             if each.names is not None or not each.known <= compared.get(id(each.owner), set()):
@@ -209,8 +211,12 @@ class Comparison:
                 self._names[f"h{i}"], self._names[f"f{i}"] = each.owner, each.functions
                 yield f"identical(tuple(h{i}.values()), f{i})"
         for i, place in enumerate(self._places.others):
-            self._names[f"p{i}"] = place.holds
-            yield f"p{i}()"
+            if _is_of_names(place):  # all names, as the second look found them
+                self._names[f"n{i}"], self._names[f"s{i}"] = place.owner.keys(), _names_in(place)
+                yield f"n{i} == s{i}"
+            else:
+                self._names[f"p{i}"] = place.holds
+                yield f"p{i}()"
 
     # -- the second look
     def holds(self) -> bool:
@@ -249,6 +255,9 @@ class Comparison:
             new = set(now) - table.known
             if new and (table.names is None or new & table.names):
                 return None
+        for i, place in enumerate(self._places.others):
+            if _is_of_names(place):
+                fresh[f"s{i}"] = _names_in(place)
         fresh["flat_items"], fresh["keys"] = flat, [keys[id(each)] for each in self._by_keys]
         return fresh if self._rest_holds() else None
 
@@ -257,6 +266,17 @@ class Comparison:
             if not _identical(tuple(each.owner.values()), each.functions):
                 return False
         return all(place.holds() for place in self._places.others)
+
+
+def _is_of_names(place: Place) -> TypeGuard[Keys]:
+    """Whether a place is of those names in a class that Python looks up by itself."""
+    return isinstance(place, Keys) and place.special
+
+
+def _names_in(place: Keys) -> frozenset[str] | None:
+    """The names in that class now; None where those that count are others."""
+    names = frozenset(place.owner)
+    return names if frozenset(special_names(names)) == frozenset(place.value) else None
 
 
 class _Columns:

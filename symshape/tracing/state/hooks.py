@@ -16,6 +16,7 @@ from torch.nn.modules import module as torch_modules
 from symshape.tracing.intercept.builtins import contains, plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
 from symshape.tracing.state import compiled, loads, stores
+from symshape.tracing.state.classes import of_made
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer
 from symshape.tracing.state.recorder import Recorder
@@ -32,9 +33,11 @@ _GLOBAL_HOOKS = (
 _active: Recorder | None = None
 
 
-def recorder_of(fn: Callable[..., Any], constants: Iterable[Any] = (), *, serves: bool = True) -> Recorder:
-    """A recording of ``fn``, called with ``constants`` among its arguments; see :class:`Recorder`."""
-    return Recorder(fn, constants, HOOKS, handler_for, serves=serves)
+def recorder_of(
+    fn: Callable[..., Any], constants: Iterable[Any] = (), classes: Iterable[type] = (), *, serves: bool = True
+) -> Recorder:
+    """A recording of ``fn``, called with ``constants`` and objects of ``classes``; see :class:`Recorder`."""
+    return Recorder(fn, constants, classes, HOOKS, handler_for, serves=serves)
 
 
 @contextmanager
@@ -51,6 +54,8 @@ def recording(recorder: Recorder) -> Iterator[None]:
         with recorder.weak():  # the entry for an argument goes when the argument does
             for i, constant in enumerate(recorder.constants):
                 recorder.touch(constant, f"argument{i}")
+        for each in recorder.classes:
+            of_made(recorder, each)
         yield
     finally:
         _active = outer

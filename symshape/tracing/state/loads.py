@@ -89,7 +89,9 @@ def setter(recorder: Recorder, owner: Any, key: str) -> None:
     if isinstance(owner, (type, types.ModuleType)):
         return
     found = lookups.static(type(owner), key)
-    if found is not MISSING and hasattr(type(found), "__set__"):
+    if found is MISSING:
+        _member_of(recorder, type(owner), key)
+    elif hasattr(type(found), "__set__"):
         touch_member(recorder, found, f"{type(owner).__qualname__}.{key}")
 
 
@@ -229,7 +231,7 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
 def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of an object of a class of Python's."""
     kind = type(owner)
-    member = recorder.members.get((id(kind), key)) or _member(recorder, kind, key)
+    member = _member_of(recorder, kind, key)
     if member.logs:
         recorder.tells("logs, or asks what is logged")
     itself = id(owner)
@@ -264,8 +266,14 @@ def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
         recorder.told[itself, key] = owner
 
 
+def _member_of(recorder: Recorder, kind: type, key: str) -> Member:
+    return recorder.members.get((id(kind), key)) or _member(recorder, kind, key)
+
+
 def _member(recorder: Recorder, kind: type, key: str) -> Member:
     found = look_up(recorder, kind, key, kind.__qualname__)
+    if found is MISSING and id(kind) not in recorder.kinds:  # where all names in it are not compared
+        absent(recorder, kind, key, kind.__qualname__)
     first = found is not MISSING and hasattr(type(found), "__set__")
     is_cached = isinstance(found, functools.cached_property)
     of_module = issubclass(kind, torch.nn.Module)

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from symshape.tracing.state import trusted
-from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Place
+from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Place, is_special
 from symshape.user_code import is_library
 
 _AS_THEY_ARE = (types.FunctionType, types.BuiltinFunctionType, type, *PLAIN)
-_NOT_CALLED = frozenset({"__class__", "__dict__", "__doc__", "__module__", "__weakref__", "__annotations__"})
 _of_object = object.__getattribute__
 
 
@@ -76,14 +75,10 @@ def functions_of(kind: type, everything: bool, tell: Callable[[Any, str], None])
 
     What a library's classes do when an object is made, shown or pickled is taken to stay.
     """
-    wanted = _USED.__contains__ if is_of_library(kind) else _is_special
+    wanted = _USED.__contains__ if is_of_library(kind) else is_special
     for key, value in list(kind.__dict__.items()):
         if (everything or wanted(key)) and isinstance(value, FUNCTIONS):
             tell(value, f"{kind.__qualname__}.{key}")
-
-
-def _is_special(key: str) -> bool:
-    return key.startswith("__") and key.endswith("__") and key not in _NOT_CALLED
 
 
 FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from operator import is_
 from typing import Any
@@ -74,22 +74,47 @@ class Answer:
         return same(self.owner(), self.value)
 
 
+SPECIAL = "its special names"
+
+
 @attrs.frozen(eq=False)
 class Keys:
-    """All keys of a dictionary, in order: the names of attributes that were listed, or that a class must not gain."""
+    """All keys of a dictionary, in order: the names of attributes that were listed, or that a class must not gain.
+
+    Attributes:
+        key: ``SPECIAL`` where only names count that Python looks up by itself (``__bool__``).
+    """
 
     owner: Any
     value: tuple[Any, ...]
     name: str
     key: str = "its keys"
 
+    @property
+    def special(self) -> bool:
+        """Whether only names count that Python looks up by itself."""
+        return self.key == SPECIAL
+
     def read(self) -> tuple[Any, ...]:
         """The keys now."""
-        return tuple(self.owner)
+        return special_names(self.owner) if self.special else tuple(self.owner)
 
     def holds(self) -> bool:
         """Whether they are those that there were."""
-        return tuple(self.owner) == self.value
+        return self.read() == self.value
+
+
+_NOT_CALLED = frozenset({"__class__", "__dict__", "__doc__", "__module__", "__weakref__", "__annotations__"})
+
+
+def is_special(key: str) -> bool:
+    """Whether a name in a class is one that Python looks up by itself."""
+    return key.startswith("__") and key.endswith("__") and key not in _NOT_CALLED
+
+
+def special_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Those among the names in a class."""
+    return tuple(filter(is_special, names))
 
 
 class WeakAttribute:

@@ -61,6 +61,7 @@ class Recorder(Reads):
     Args:
         fn: what is traced.
         constants: what it is called with, but for tensors.
+        classes: those of the objects that it is called with and that are taken apart.
         hooks: what instrumented code calls.
         handler_for: what is done when a value of a class is loaded; None for nothing.
         serves: whether a graph is to serve in the place of ``fn``, which then may not print.
@@ -107,6 +108,7 @@ class Recorder(Reads):
         self,
         fn: Callable[..., Any],
         constants: Iterable[Any],
+        classes: Iterable[type],
         hooks: Hooks,
         handler_for: Callable[[type], Handler | None],
         *,
@@ -116,6 +118,7 @@ class Recorder(Reads):
         self._handler_for = handler_for
         self.root = fn
         self.constants = tuple(constants)
+        self.classes = frozenset(classes)
         self.hooks = hooks
         self.serves = serves
         self.tensors: dict[int, str] = {}

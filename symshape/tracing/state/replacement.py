@@ -206,7 +206,7 @@ _is_followed: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(lambda 
 def _agrees(place: Place, found: Replacement) -> bool:
     """Whether a place holds what it held, or what takes the place of that."""
     if isinstance(place, Keys):
-        return tuple(found.of(place.owner)) == place.value
+        return attrs.evolve(place, owner=found.of(place.owner)).holds()
     if isinstance(place, Answer):
         return not found.touches(_behind(place.owner)) and _stands_for(place.value, place.owner(), found)
     if isinstance(place, Cell) and _is_followed(type(place.key)) and not found.add(place.key, place.key):

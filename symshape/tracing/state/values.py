@@ -210,8 +210,8 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
             continue
         own = not lookups.is_of_library(each)
         lookups.functions_of(each, own or of_autograd, functools.partial(touch_member, recorder))
-        if of_autograd:
-            class_as_it_is(recorder, each, True)
+        if own or of_autograd:
+            class_as_it_is(recorder, each, of_autograd, of_autograd)
         else:
             recorder.class_namespace(each)
 
@@ -257,7 +257,10 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
         before = recorder.namespace(name, attributes, own)
         before.open = before.open or trusted.has_trusted_base(kind)
         before.given = before.given or recorder.weakly
-    for key in lookups.slots_of(kind):
+    slots = lookups.slots_of(kind)
+    if slots and lookups.static(kind, "__getattribute__") is not object.__dict__["__getattribute__"]:
+        recorder.refuse(f"reads {name}, whose class has slots and a __getattribute__ of its own, {NOT_TO_SEE}")
+    for key in slots:
         noted = Attribute(value, key, getattr(value, key, MISSING), f"{name}.{key}")
         recorder.slots.setdefault((id(value), key), noted)
         if recorder.weakly:

@@ -116,9 +116,9 @@ def test_class_attributes_and_what_hides_them(monkeypatch: pytest.MonkeyPatch) -
     assert seen(fn, lambda: setattr(thing, "width", 2))
     del thing.width
     assert seen(fn, lambda: monkeypatch.setattr(Base, "width", 2))
-    assert seen(fn, lambda: monkeypatch.setattr(Derived, "width", 2, raising=False))
+    assert seen(fn, lambda: monkeypatch.setattr(Derived, "width", 3, raising=False))
     assert seen(fn, lambda: monkeypatch.setattr(Base, "area", lambda self: 0))
-    assert seen(lambda: Derived.width, lambda: monkeypatch.setattr(Derived, "width", 3, raising=False))
+    assert seen(lambda: Derived.width, lambda: monkeypatch.setattr(Derived, "width", 4, raising=False))
 
 
 def test_properties_that_are_read_and_set() -> None:

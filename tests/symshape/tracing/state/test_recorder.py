@@ -127,7 +127,8 @@ def test_what_is_made_inside_is_no_place_and_dies() -> None:
         assert fn() == 2
         gc.collect()
         assert made[0]() is None
-    assert not [name for name in names(recorder) if "depth" in name]
+    of_it = [each for each in recorder.places if "depth" in each.name]
+    assert [each.owner.kind for each in of_it] == [Thing]  # that the class says nothing of it
 
 
 def test_what_was_read_dies_with_the_recording() -> None:
