@@ -14,7 +14,8 @@ import torch
 from tests.discovery import REPOSITORY
 from tests.fuzz import fuzz_world
 from tests.fuzz.fuzz_world import Made, difference, kind_of, make, script, shrunk
-from tests.fuzz.worlds import BODY, CHANGES, THINGS, Line
+from tests.fuzz.lines import Line
+from tests.fuzz.worlds import BODY, CHANGES, THINGS
 
 
 def line(text: str, lines: tuple[Line, ...] = BODY) -> Line:

@@ -35,8 +35,10 @@ from torch.nn.modules import module as nn_module
 from torch.utils import _pytree as pytree
 
 import symshape
+from tests.fuzz import worlds_of_objects
 from tests.fuzz.harness import Counterexample, Outcome, fuzz, fuzz_parser
-from tests.fuzz.worlds import BODY, CALLS, CHANGES, FAILS, IN_PLACE, NEW_LABEL, PRELUDE, RESULTS, THINGS, Line
+from tests.fuzz.lines import Line
+from tests.fuzz.worlds import BODY, CALLS, CHANGES, FAILS, IN_PLACE, NEW_LABEL, PRELUDE, RESULTS, THINGS
 from tests.symshape.eager import shares
 from tests.worlds.world import look
 
@@ -84,7 +86,8 @@ def make(rng: random.Random) -> Made:
         body = [each for each in body if not IN_PLACE.search(each.text)]
     used = {name for each in body for name in each.needs}
     changes = [each for each in CHANGES if set(each.needs) & used or (not each.needs and rng.random() < 0.3)]
-    few = rng.sample(CALLS, rng.randint(1, 4))
+    objects = any(each in worlds_of_objects.BODY for each in body)
+    few = rng.sample(worlds_of_objects.CALLS if objects and rng.random() < 0.6 else CALLS, rng.randint(1, 4))
     steps: list[str | Line] = [rng.choice(few)]
     between = range(rng.randint(2, 6))
     steps += [rng.choice(changes) if changes and rng.random() < 0.45 else rng.choice(few) for _ in between]
