@@ -207,8 +207,21 @@ def _field_names(kind: type) -> tuple[str, ...] | None:
         names = tuple(field.name for field in attrs.fields(kind))
     else:
         return None
+    if kind.__getattribute__ is not object.__getattribute__ or any(comes_first(kind, name) for name in names):
+        return None
     slots = [slot for each in kind.__mro__ for slot in _slots_of(each)]
     return names if set(slots) <= {*names, "__dict__", "__weakref__"} else None
+
+
+def comes_first(kind: type, name: str) -> bool:
+    """Whether a class is asked for an attribute before its object is, and answers with more than a slot."""
+    for each in kind.__mro__:
+        if name in each.__dict__:
+            found = each.__dict__[name]
+            if type(found) is types.MemberDescriptorType:
+                return bool(found.__name__ != name)
+            return hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
+    return False
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:

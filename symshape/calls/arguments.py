@@ -272,7 +272,7 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
         raise InputError(f"argument {path} is a {type(leaf).__name__} of another tracer; pass a plain number")
     try:  # a slice of plain numbers is its parts (before Python 3.12 it has no hash)
         hash((leaf.start, leaf.stop, leaf.step) if type(leaf) is slice else leaf)
-    except TypeError as error:
+    except Exception as error:  # also of a __hash__ of the user's
         raise InputError(
             f"argument {path} is an unhashable {type(leaf).__name__}, so it can be neither traced nor guarded; "
             "pass tensors, numbers, strings, hashable constants, or containers of them "

@@ -21,7 +21,8 @@ CLASSES = (
 
 THINGS = {
     "GIVEN": "GIVEN = Given(torch.ones(3))",
-    "FIELDS": "FIELDS = Fields(torch.ones(3), [1])",
+    "FIELDS": "FIELDS = Fields(torch.ones(3), 3)",
+    "LISTED": "LISTED = Fields(torch.ones(3), [1])",
     "NARROW": "NARROW = Narrow(torch.ones(3))",
 }
 
@@ -60,7 +61,8 @@ def _of(name: str, kind: str) -> tuple[str, ...]:
 BODY = (
     *lines("", *_ANY),
     *lines("GIVEN", *_of("GIVEN", "Given")),
-    *lines("FIELDS", *_of("FIELDS", "Fields"), "x = x + (FIELDS == Fields(1))"),
+    *lines("FIELDS", *_of("FIELDS", "Fields"), "x = x + (Fields(1, k) == Fields(1, 2))"),
+    *lines("LISTED", "x = x + len(LISTED.by)", "LISTED.by.append(k)", "LISTED.a = LISTED.a + LISTED.by[0]"),
     *lines("NARROW", *_of("NARROW", "Narrow")),
     *lines("GIVEN", "for name, each in vars(GIVEN).items():\n    x = x + (each if name == 'by' else 0)"),
     *lines("GIVEN", "GIVEN.__dict__['by'] = k", "own = GIVEN.__dict__\nGIVEN.by = 7\nx = x + own['by']"),
@@ -83,8 +85,8 @@ def _written(name: str, kind: str) -> tuple[str, ...]:
         f"{kind}.__init__ = lambda self, a, by=2: (setattr(self, 'a', a), setattr(self, 'by', 1), None)[-1]",
         f"{kind}.by = property(lambda self: {behind}, lambda self, value: None)",
         f"{kind}.__setattr__ = lambda self, name, value: object.__setattr__(self, name, value)",
-        f"del {kind}.extra",
-        f"del {kind}.__bool__",
+        f"{kind}.extra = 1\ndel {kind}.extra",
+        f"{kind}.__bool__ = len\ndel {kind}.__bool__",
     )
 
 
@@ -96,7 +98,8 @@ CHANGES = (
     ),
     *lines("GIVEN", "GIVEN.__class__ = Fields", "GIVEN.__dict__['by'] = 6", "call(t(4), t(2), 2, opts=[GIVEN])"),
     *lines("GIVEN", "GIVEN.__dict__ = {'a': torch.ones(1), 'by': 3}", "call(t(2), GIVEN.a.reshape(-1, 1), opts=GIVEN)"),
-    *lines("FIELDS", *_written("FIELDS", "Fields"), "FIELDS.by.append(2)", "Fields.by = 9"),
+    *lines("FIELDS", *_written("FIELDS", "Fields"), "Fields.by = 9"),
+    *lines("LISTED", "LISTED.by.append(2)", "LISTED.by = [3]", "call(t(3), t(2), opts=LISTED)"),
     *lines("FIELDS", "call(t(3), t(2), opts=FIELDS)", "call(t(3), t(2), opts={'b': FIELDS})"),
     *lines("NARROW", *_written("NARROW", "Narrow"), "call(t(3), t(2), opts=NARROW)"),
 )

@@ -268,6 +268,8 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
     if not trusted.is_machinery(kind.__module__):
         if not lookups.is_of_library(kind):
             recorder.attribute(value, "__class__", kind, f"the class of {name}")
+            if attributes is not None:
+                recorder.attribute(value, "__dict__", attributes, f"the attributes of {name}")
         special_methods(recorder, kind)
 
 

@@ -237,3 +237,17 @@ def test_slots_of_a_class_that_answers_itself_are_left_alone() -> None:
     with pytest.raises(symshape.UnsupportedError, match="slots and a __getattribute__ of its own"):
         symshape.trace(lambda x: x * held.a, torch.ones(2))
     assert torch.equal(held.a, torch.full((2,), 8.0))
+
+
+def test_a_property_in_the_place_of_a_field_is_not_run_to_know_a_constant() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Settings:
+        by: Any = 2
+
+    def program(x: Any, settings: Any) -> Any:
+        return x * 2
+
+    compiled = symshape.compile(program)
+    settings = Settings()
+    Settings.by = property(lambda self: [][0])
+    assert torch.equal(compiled(torch.ones(3), settings), torch.full((3,), 2.0))

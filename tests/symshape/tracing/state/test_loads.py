@@ -110,6 +110,12 @@ def test_slots() -> None:
     assert seen(fn, lambda: delattr(thing, "depth"))
 
 
+def test_another_dictionary_of_attributes() -> None:
+    thing = Derived()
+    thing.width = 2
+    assert seen(lambda: thing.width, lambda: setattr(thing, "__dict__", {"width": 3}))
+
+
 def test_class_attributes_and_what_hides_them(monkeypatch: pytest.MonkeyPatch) -> None:
     thing = Derived()
     fn = lambda: thing.area()  # noqa: E731
