@@ -1,7 +1,8 @@
 """Compiles the reasoning of ``guards`` with mypyc where a C compiler is at hand; everything else is in pyproject.toml.
 
-With it go, where torch is installed, the check of tensors' metadata (symshape/tracing/state/compiled_checks.cpp) and
-what a trace notes of a program's reads (compiled_reads.cpp).
+With it go, where torch is installed, the check of tensors' metadata (symshape/tracing/state/compiled_checks.cpp),
+what a trace notes of a program's reads (compiled_reads.cpp), and what stands between a call and the launch of its graph
+(symshape/calls/compiled_reading.cpp, symshape/runtime/runners/compiled_launch.cpp).
 
 The modules are ordinary Python and run as such where nothing was compiled, with the same answers and about a third of
 the speed.  SYMSHAPE_COMPILE=0 leaves compiling out, =1 makes a failure to compile an error; unset, a failure is told
@@ -113,18 +114,42 @@ def metadata() -> list[Extension]:
         return []
     return [
         reads(),
+        with_torch(folder, "symshape.calls.compiled_reading"),
+        with_torch(folder, "symshape.runtime.runners.compiled_launch"),
         Extension(
             "symshape.tracing.state.compiled_checks",
             [str(source)],
             include_dirs=[str(folder / "include")],
             library_dirs=[str(folder / "lib")],
             libraries=["c10"],
-            define_macros=[("SYMSHAPE_TORCH", f'"{torch.__version__}"')],
+            define_macros=[("SYMSHAPE_TORCH", f'"{torch_version()}"')],
             extra_compile_args=["-std=c++20", "-O2", "-g0"],
             language="c++",
             optional=WANTED != "1",  # a compiler that cannot: torch's own check serves
         ),
     ]
+
+
+def with_torch(folder: Path, name: str) -> Extension:
+    """What asks torch by its own functions, and takes and makes Python's tensors."""
+    return Extension(
+        name,
+        [f"{name.replace('.', '/')}.cpp"],
+        include_dirs=[str(folder / "include"), str(folder / "include/torch/csrc/api/include")],
+        library_dirs=[str(folder / "lib")],
+        libraries=["c10", "torch_cpu", "torch_python"],
+        define_macros=[("SYMSHAPE_TORCH", f'"{torch_version()}"')],
+        extra_compile_args=["-std=c++20", "-O2", "-g0"],
+        language="c++",
+        optional=WANTED != "1",  # a compiler that cannot: Python's way serves
+    )
+
+
+def torch_version() -> str:
+    """Of the torch that is installed."""
+    import torch
+
+    return str(torch.__version__)
 
 
 def reads() -> Extension:
@@ -172,6 +197,11 @@ def _tell(what: str, error: BaseException) -> None:
 
 class Build(build_ext):
     """Compiles all or nothing: half of the modules would not import."""
+
+    def finalize_options(self) -> None:
+        """One extension on each core: those that include torch take a quarter of a minute each."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
         """Compiles, or says why not and goes on without."""

@@ -33,7 +33,7 @@ from symshape.calls.arguments import (
 )
 from symshape.calls.containers import apart
 from symshape.calls.floats import FloatLeaf, VaryingFloat
-from symshape.calls.modes import modes
+from symshape.calls.modes import IN_LINE, NAMES, modes
 from symshape.calls.record_kinds import contents, is_record
 from symshape.calls.records import Record, Taken, is_class, is_part, overrides_of
 
@@ -120,7 +120,8 @@ def _generate(number: int) -> MakeKey:
     names = [f"a{i}" for i in range(number)]
     lines = [
         "def key(leaves, kwargs):",
-        "    now = modes()",  # first: it refuses function modes of the user's, which would see us read the leaves
+        # first: this refuses function modes of the user's, which would see us read the leaves
+        *(f"    {line}" for line in IN_LINE),
         f"    {', '.join(names)}{',' if number == 1 else ''} = leaves",
         "    try:",
     ]
@@ -132,7 +133,7 @@ def _generate(number: int) -> MakeKey:
             f"                (1 not in s{name} and 0 not in s{name} and {name}.is_contiguous()"
             f" and not {name}.storage_offset() and {name}.layout is strided) or strides({name}))",
             "        else:",
-            f"            k{name} = plain({name})",
+            f"            k{name} = plain_part({name})",
             f"            if k{name} is None: return None",
         ]
     # sparse, nested …: no sizes, no strides
@@ -144,9 +145,9 @@ def _generate(number: int) -> MakeKey:
         lines.append(f"    if len({{{ids}}}) < {number} and repeats(leaves): return None")
     key = f"(now, {', '.join(f'k{name}' for name in names)})"
     lines.append(f"    return ({key}, *kwargs) if kwargs else {key}")
-    namespace = {"Tensor": torch.Tensor, "plain": _plain, "modes": modes, "repeats": _repeats, "strides": _strides}
+    namespace = {"Tensor": torch.Tensor, "plain_part": _plain, "repeats": _repeats, "strides": _strides}
     namespace["strided"] = torch.strided  # a tensor of oneDNN's says that it is contiguous, too
-    return _function("\n".join(lines), Unusual=_Unusual, **namespace)
+    return _function("\n".join(lines), Unusual=_Unusual, **namespace, **NAMES)
 
 
 def _function(source: str, **names: Any) -> MakeKey:
@@ -171,6 +172,23 @@ def _tells_apart(leaves: Sequence[Any]) -> bool:
 
 FLAT = ExactKey(Makers({number: _generate(number) for number in range(1, _MOST + 1)}), _tells_apart)
 """The exact key of calls that come from anywhere: none where only the slow path can tell (nested, one tensor twice)."""
+
+
+def _quick() -> ExactKey:
+    try:
+        from symshape.calls import compiled_reading
+    except ImportError:  # not built, or for another torch or Python
+        return FLAT
+    if torch.__version__ != compiled_reading.TORCH:
+        return FLAT
+    kinds = Nest, Taken, FloatLeaf, VaryingFloat
+    makers = {number: compiled_reading.Maker(make, *kinds) for number, make in FLAT.makers.items()}
+    return ExactKey(Makers(makers), FLAT.lasts)
+
+
+QUICK = _quick()
+"""The same, but for most calls made in one pass of C++ where that was built (``compiled_reading.cpp``): all of a call
+but its integers, as bytes, these, and the nest of its arguments if they have one."""
 
 
 # -- the structure and the integers of any call

@@ -68,6 +68,24 @@ def modes() -> Modes:
         return _plain[grad][inference].setdefault(dtype, Modes(grad, inference, dtype))
 
 
+IN_LINE = (
+    "if any_autocast() or function_modes(): now = modes()",
+    "else:",
+    "    try: now = plain[grad()][inference()][dtype()]",
+    "    except KeyError: now = modes()",
+)
+"""``now = modes()`` without a frame, for generated code in which ``NAMES`` are known."""
+NAMES: dict[str, Any] = {
+    "any_autocast": _any_autocast,
+    "dtype": _default_dtype,
+    "function_modes": _function_modes,
+    "grad": _is_grad_enabled,
+    "inference": _is_inference,
+    "modes": modes,
+    "plain": _plain,
+}
+
+
 def _device() -> str:
     """The default device that a function mode of torch's sets.
 

@@ -16,28 +16,26 @@ _DTYPE = 1 + EQUAL.index("dtype")
 
 
 class Structures:
-    """The structures of calls that were read, by their exact keys without the integers."""
+    """The structures of calls that were read.
+
+    Attributes:
+        known: they, by the exact keys of the calls without the integers.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Hashable] = {}
-
-    def of(self, key: Any) -> tuple[Hashable, tuple[int, ...]] | None:
-        """The structure and the integers of a call; None where its like was not read before."""
-        split = without_integers(key)
-        structure = None if split is None else self._known.get(split[0])
-        return None if split is None or structure is None else (structure, split[1])
+        self.known: dict[Hashable, Hashable] = {}
 
     def learn(self, key: Any, structure: Hashable, values: tuple[int, ...]) -> None:
         """Notes how a call with this key was read."""
         split = without_integers(key)
         if split is not None and split[1] == values:
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[split[0]] = structure
+            if len(self.known) >= _MOST:
+                self.known.clear()
+            self.known[split[0]] = structure
 
     def clear(self) -> None:
         """Forgets all."""
-        self._known.clear()
+        self.known.clear()
 
 
 def without_integers(key: Any) -> tuple[Hashable, tuple[int, ...]] | None:
@@ -51,6 +49,8 @@ def without_integers(key: Any) -> tuple[Hashable, tuple[int, ...]] | None:
     >>> first[1], second[1], first[0] == second[0], transposed, one
     ((2, 3, 4), (5, 6, 7), True, None, None)
     """
+    if type(key[0]) is bytes:  # made by C++
+        return (key[0] if len(key) == 2 else (key[0], key[2])), key[1]
     parts = key[0] if type(key[0]) is tuple else key  # the names of keyword arguments come after
     rest: list[Any] = []
     values: list[int] = []

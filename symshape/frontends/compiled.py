@@ -45,7 +45,7 @@ from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trace_budget import TraceBudget, Untraced
 from symshape.runtime.variables import AskAgain, Layout, grow, serve
 from symshape.tracing.capture import capture
-from symshape.tracing.mode import is_tracing
+from symshape.tracing.mode import is_tracing, modes_on_stack
 from symshape.user_code import name_of
 
 NotServed = Refusal | Untraced
@@ -108,8 +108,9 @@ class Compiled(Reports):
             key = cache.makers[len(leaves)](leaves, kwargs)
         except UnsupportedError as error:  # a mode around the call that cannot be a part of its key
             return self._without_key(error, args, kwargs)
-        found = cache.find_exact(key)
-        if found is not None:
+        branches = cache.branches
+        found = branches[0].memo.get(key) if branches else None  # as ``EntryCache.find_exact``, without its frame
+        if found is not None and (branches[0].stateless or branches[0].state.unchanged()):
             entry, values, seen = found
             seen.calls += 1
             entry.last_used = tick
@@ -118,7 +119,7 @@ class Compiled(Reports):
             if entry.finish is not None:
                 return entry.finish(entry.build(entry.run(leaves, values)), leaves)
             return entry.build(entry.run(leaves, values))
-        return self._slow_call(args, kwargs, with_leaves(leaves), key)
+        return self._slow_call(args, kwargs, with_leaves(leaves) if self._layout.active else leaves, key)
 
     def _without_key(self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call in surroundings in which no program may serve it."""
@@ -142,25 +143,28 @@ class Compiled(Reports):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Sequence[Any], key: Hashable | None
     ) -> Any:
         """A call that the memo does not know: nested arguments, new sizes, or a miss."""
-        if is_tracing():  # a part of another program: its guards are that program's
+        if modes_on_stack() and is_tracing():  # a part of another program: its guards are that program's
             return self.fn(*args, **kwargs)
-        branches: list[Branch] = []  # that remember the call
+        cache, branches = self._cache, list[Branch]()  # those that remember the call
         try:
-            found = self._declined(key) or self._find_slowly(args, kwargs, flat, key, branches)
+            asks = cache.clock < self._layout.until or key in self._refusals.by_call or key in self._budget.by_call
+            found = (asks and self._declined(key)) or self._find_slowly(args, kwargs, flat, key, branches)
         except AskAgain:
-            self._cache.clock -= 1  # the same call
+            cache.clock -= 1  # the same call
             return self(*args, **kwargs)
         if isinstance(found, NotServed):
             return self._run_itself(found, args, kwargs)
         entry, values, leaves = found
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
-        run = functools.partial(self._annotator.run, entry) if profiling else entry.run
         try:
+            if entry.simple and not profiling:
+                return entry.build(entry.run(leaves, values))
+            run = functools.partial(self._annotator.run, entry) if profiling else entry.run
             return serve(self.fn, entry, run, leaves, values, args, kwargs)
         finally:  # only now: a device is at work meanwhile
             for branch in branches:
-                self._cache.remember(branch, flat, key, entry, values)
-            self._cache.seen(entry, values).calls += 1
+                cache.remember(branch, flat, key, entry, values)
+            cache.seen(entry, values).calls += 1
 
     def _declined(self, key: Hashable | None) -> NotServed | None:
         """Why a call with this key is not traced, if it was asked about before."""
@@ -184,6 +188,7 @@ class Compiled(Reports):
         The caller remembers it for its key, in the branch that goes to ``branches``, if one does.
         """
         reading: Reading | Refusal | None = self._known.reading(flat, key)
+        new = reading is None
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
         if reading is None:
             args, kwargs = self._layout.given(args, kwargs, flat)
@@ -191,14 +196,15 @@ class Compiled(Reports):
         if isinstance(reading, Refusal):
             return reading
         leaves, structure, values = reading
-        asked = self._known.with_answers(structure, leaves)
+        asked = self._known.with_answers(structure, leaves) if self._known.questions else structure
         found: tuple[Branch, Entry] | NotServed | None = self._finder.find(asked, values, key)
         found = found or self._miss_or_refusal(structure, values, args, kwargs, variables, key)
         if isinstance(found, NotServed):
             return found
         branch, entry = found
         if key is not None:
-            self._known.learn(key, structure, values)
+            if new:
+                self._known.learn(key, structure, values)
             branches.append(branch)
         entry.last_used = self._cache.clock
         return entry, values, leaves

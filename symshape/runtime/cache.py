@@ -10,7 +10,7 @@ from typing import Any
 
 from symshape import forks
 from symshape.calls.arguments import identity_of
-from symshape.calls.call_key import FLAT, ExactKey
+from symshape.calls.call_key import QUICK, ExactKey
 from symshape.calls.questions import Question, asking
 from symshape.graph.program import Slot, State, slot_names
 from symshape.runtime.entry import Entry, Seen
@@ -74,7 +74,7 @@ class EntryCache:
         history: what happened, for people.
     """
 
-    def __init__(self, max_entries: int, memo_size: int, exact: ExactKey = FLAT) -> None:
+    def __init__(self, max_entries: int, memo_size: int, exact: ExactKey = QUICK) -> None:
         self._max_entries = max_entries
         self._memo_size = memo_size
         self.makers = exact.makers

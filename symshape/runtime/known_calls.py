@@ -7,7 +7,7 @@ from typing import Any
 
 from symshape.calls.call_key import Reading
 from symshape.calls.questions import Question, asker
-from symshape.calls.structures import Structures
+from symshape.calls.structures import Structures, without_integers
 from symshape.runtime.cache import EntryCache
 from symshape.runtime.entry import Entry
 from symshape.runtime.variables import Layout
@@ -47,8 +47,9 @@ class KnownCalls:
         """What reading a flat call with this exact key answers, if its like was read before."""
         if key is None or self.questions or self._layout.active:
             return None
-        alike = self._structures.of(key)
-        return None if alike is None else (flat, *alike)
+        split = without_integers(key)
+        structure = None if split is None else self._structures.known.get(split[0])
+        return None if split is None or structure is None else (flat, structure, split[1])
 
     def learn(self, key: Hashable, structure: Hashable, values: tuple[int, ...]) -> None:
         """Notes how a call with this exact key was read."""

@@ -86,6 +86,7 @@ class Refusals:
         attempts: traces that were refused.
         seconds: what those traces took.
         served: seconds that refused calls ran as they are.
+        by_call: refusals by the keys of calls, each with whether their integers are untried.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Refusals:
     def clear(self) -> None:
         """Forgets everything; the next refusal warns again."""
         self._by_structure: OrderedDict[Hashable, Refusal] = OrderedDict()
-        self._by_call: dict[Hashable, tuple[Refusal, bool]] = {}
+        self.by_call: dict[Hashable, tuple[Refusal, bool]] = {}
         self._unreadable = False
         self._warned = False
         self._free = FREE_IN_ALL
@@ -111,7 +112,7 @@ class Refusals:
     # -- looking one up
     def of_call(self, key: Hashable | None) -> Refusal | None:
         """The refusal that stands for the very call that this key tells (see :meth:`remember`)."""
-        found = self._by_call.get(key)
+        found = self.by_call.get(key)
         return found[0] if found is not None and self._stands(*found) else None
 
     def of_structure(self, structure: Hashable, values: tuple[int, ...]) -> tuple[Refusal, bool] | None:
@@ -140,14 +141,14 @@ class Refusals:
     def remember(self, key: Hashable, refusal: Refusal, untried: bool) -> None:
         """Lets :meth:`of_call` find a refusal by the key of a call."""
         with self._lock:
-            if len(self._by_call) >= _MOST_CALLS:
-                self._by_call = {}
-            self._by_call[key] = refusal, untried
+            if len(self.by_call) >= _MOST_CALLS:
+                self.by_call = {}
+            self.by_call[key] = refusal, untried
 
     def forget_calls(self) -> None:
         """Has refused calls looked up anew: a program was traced, which may serve them, or the state has changed."""
         with self._lock:
-            self._by_call = {}
+            self.by_call = {}
 
     def _stands(self, refusal: Refusal, untried: bool) -> bool:
         """Whether a call is not to be tried again: there is nothing new to it, or trying is not earned yet.
@@ -210,7 +211,7 @@ class Refusals:
             self._by_structure.move_to_end(structure)
             if len(self._by_structure) > _MOST:
                 self._by_structure.popitem(last=False)
-                self._by_call = {}
+                self.by_call = {}
             refusal.reason, refusal.place, refusal.sure, refusal.state = reason[:_LONGEST], place, sure, state
             refusal.own = str(error) if isinstance(error, ProgramError) else ""
             if len(refusal.values) >= _MOST_VALUES:

@@ -119,6 +119,7 @@ class TraceBudget:
         untraced: calls that ran as they are.
         served: their seconds.
         spent: seconds of traces that were earned.
+        by_call: what runs calls as they are, by their keys.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class TraceBudget:
         free = self._free or 0
         self._accounts: OrderedDict[Hashable, Account] = OrderedDict()
         self._others = Account(0, free)
-        self._by_call: dict[Hashable, Untraced] = {}
+        self.by_call: dict[Hashable, Untraced] = {}
         self._left = IN_ALL * free
         self._warned = False
         self.untraced = 0
@@ -190,7 +191,7 @@ class TraceBudget:
         if self._free is None:
             return
         with self._lock:
-            self._by_call = {}
+            self.by_call = {}
             account = self._account(structure)
             size = account.sizes.get((structure, values) if account is self._others else values)
             if size is not None:
@@ -224,7 +225,7 @@ class TraceBudget:
     # -- calls that were asked about before
     def of_call(self, key: Hashable | None) -> Untraced | None:
         """What runs the very call that this key tells, if nothing has changed and it still does not pay."""
-        found = self._by_call.get(key)
+        found = self.by_call.get(key)
         return None if found is None else self._stands(found)
 
     def resting(self, structure: Hashable, values: tuple[int, ...]) -> Untraced | None:
@@ -270,9 +271,9 @@ class TraceBudget:
     def remember(self, key: Hashable, untraced: Untraced) -> None:
         """Lets :meth:`of_call` find it by the key of a call, until a program is traced."""
         with self._lock:
-            if len(self._by_call) >= _MOST_SIZES:
-                self._by_call = {}
-            self._by_call[key] = untraced
+            if len(self.by_call) >= _MOST_SIZES:
+                self.by_call = {}
+            self.by_call[key] = untraced
 
     # -- the call itself
     def run(self, call: Untraced, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

@@ -62,6 +62,7 @@ class Layout:
     Attributes:
         variables: the places.
         active: whether there are any, or floats that vary, or arguments that nest.
+        until: the number of the call before which none is looked at; see :meth:`resting`.
         foresees: whether floats outside are variables as soon as a miss finds them changed, not a trace later.
     """
 
@@ -76,7 +77,7 @@ class Layout:
         self._traces = 0
         self._since = 0
         self._last: dict[str, Any] = {}
-        self._rest, self._until = _SHORTEST, 0
+        self._rest, self.until = _SHORTEST, 0
         self._refusal: Refusal | None = None
 
     def __len__(self) -> int:
@@ -233,9 +234,9 @@ class Layout:
 
     def _begun_rest(self, clock: int) -> int:
         """The number of the call with which a rest ends that begins now."""
-        self._until, self._refusal = clock + self._rest, None
+        self.until, self._refusal = clock + self._rest, None
         self._rest = min(2 * self._rest, _LONGEST)
-        return self._until
+        return self.until
 
     def refused(self, refusal: Refusal) -> Refusal:
         """A trace was refused, perhaps by ``check``: then this is what runs the next calls.  Answers it."""
@@ -244,12 +245,12 @@ class Layout:
 
     def reset(self) -> None:
         """Ends a rest, and counts calls and traces from 0; the variables stay."""
-        self._rest, self._until, self._refusal = _SHORTEST, 0, None
+        self._rest, self.until, self._refusal = _SHORTEST, 0, None
         self._traces = self._since = 0
 
     def resting(self, clock: int) -> Refusal | None:
         """What runs the call with this number, unseen, since variables change in a way that none can follow."""
-        return self._refusal if clock < self._until else None
+        return self._refusal if clock < self.until else None
 
 
 def _of_variables(call: Call) -> dict[str, Any]:

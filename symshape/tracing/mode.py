@@ -14,7 +14,8 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 
 _metadata = {id(op): answer for op, answer in METADATA.items()}  # hashing an overload runs Python code
-_modes_on_stack = torch._C._len_torch_dispatch_stack
+modes_on_stack = torch._C._len_torch_dispatch_stack
+"""How many dispatch modes are on: without any, nobody traces."""
 
 
 class Dispatcher(Protocol):
@@ -75,4 +76,4 @@ class TracingMode(TorchDispatchMode):
 
 def is_tracing() -> bool:
     """Whether this thread is inside a trace of ours."""
-    return _modes_on_stack() > 0 and any(isinstance(mode, TracingMode) for mode in _get_current_dispatch_mode_stack())
+    return modes_on_stack() > 0 and any(isinstance(mode, TracingMode) for mode in _get_current_dispatch_mode_stack())

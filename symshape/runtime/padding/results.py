@@ -19,6 +19,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.steps import Value
 from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.padding.padded_graph import Refusal
+from symshape.runtime.padding.result_rows import Row, again, known, leaf, part
 
 __all__ = ["Part", "Results", "aliased_storages", "amount"]
 
@@ -156,19 +157,25 @@ class LayoutOf:
         value: the value.
         numbers: where the sizes of a call are computed.
         base: what its offset counts from: an argument; None for the start of the memory.
+
+    Attributes:
+        sizes: their places among the numbers.
+        strides: theirs.
+        plain: whether its offset is 0 in every call.
     """
 
     def __init__(self, value: Value, numbers: Numbers, base: Value | None = None) -> None:
         spec = value.spec
-        self._sizes = numbers.places(spec.sizes)
-        self._strides = numbers.places(spec.strides)
+        self.sizes = numbers.places(spec.sizes)
+        self.strides = numbers.places(spec.strides)
+        self.plain = isinstance(spec.storage_offset, int) and spec.storage_offset == 0
         self._offset = numbers.place(spec.storage_offset)
         self._base = None if base is None else numbers.place(base.spec.storage_offset)
 
     def at(self, found: Sequence[int]) -> Layout:
         """The layout in a call with these numbers."""
         offset = found[self._offset] - (0 if self._base is None else found[self._base])
-        sizes, strides = tuple([found[i] for i in self._sizes]), tuple([found[i] for i in self._strides])
+        sizes, strides = tuple([found[i] for i in self.sizes]), tuple([found[i] for i in self.strides])
         return Layout(sizes, strides, offset)
 
 
@@ -256,6 +263,33 @@ class Results:
         if isinstance(known, Term):
             return fold.evaluate(known, values)
         return known.evaluate(values) if isinstance(known, FloatTerm) else known
+
+    def rows(self) -> tuple[Row, ...] | None:
+        """What becomes of each result, where all are copies of valid parts, constants, or arguments themselves."""
+        if self._memories:
+            return None
+        found: list[Row] = []
+        first: dict[Any, int] = {}
+        for number, each in enumerate(self._flat):
+            if isinstance(each, Value) and first.setdefault(each, number) != number:
+                found.append(again(first[each]))
+                continue
+            row = self._row(each)
+            if row is None:
+                return None
+            found.append(row)
+        return tuple(found)
+
+    def _row(self, each: Any) -> Row | None:
+        if not isinstance(each, Value):
+            return None if isinstance(each, Term | FloatTerm) else known(each)
+        own, lifted = self._inputs.get(id(each.storage)), self._lifted.get(id(each.storage))
+        if own is not None:
+            return leaf(own.position) if each is own.value else None
+        if lifted is not None:
+            return known(lifted.tensor) if each is lifted.value else None
+        valid, layout_of, place = self._computed(each)
+        return None if valid.merged or not layout_of.plain else part(place, layout_of.sizes, layout_of.strides)
 
     def _maker(self, value: Value) -> MakerAt:
         """What makes the maker of a result for a call."""

@@ -16,12 +16,14 @@ from symshape import events
 from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan
+from symshape.runtime.padding.result_rows import Row
 from symshape.runtime.padding.results import Answer, Lend, Part
 from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse_padded
 from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.kernels import Kernels
+from symshape.runtime.runners.launching import Launch, launcher
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.rewriting import Again, rewriting
 from symshape.runtime.runners.true_sizes import TrueSizes
@@ -36,22 +38,22 @@ class Placement:
     Attributes:
         values: the sizes of the call, by symbol.
         numbers: what the bucket computes from them.
-        inputs: the valid parts of the buffers.
-        sizes: the true sizes that the program reads.
-        merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
         lend: how results are answered that are not copied.
         fill: which share of the capacities the sizes are.
+        inputs: the valid parts of the buffers; None before the first call that C++ does not serve.
+        sizes: the true sizes that the program reads.
+        merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
         answer: makes the results; None before the first call, which makes it while the device is at work.
         back: for each input that the program writes to, its place, and what writes its new elements from the tensors.
     """
 
     values: Mapping[str, int]
     numbers: tuple[int, ...]
-    inputs: list[torch.Tensor]
-    sizes: tuple[int, ...]
-    merged: Sequence[tuple[int, tuple[int, ...]]] = ()
     lend: Lend | None = None
     fill: float = 1.0
+    inputs: list[torch.Tensor] | None = None
+    sizes: tuple[int, ...] = ()
+    merged: Sequence[tuple[int, tuple[int, ...]]] = ()
     answer: Answer | None = None
     back: Sequence[tuple[int, Again]] = ()
 
@@ -113,9 +115,10 @@ class Bucket:
         self._run = compile_graph(fuse_padded(made.padded) if device.type == "cuda" else graph, {})
         self._arguments: list[Any] = [None] * len(self._specs) + [*self.sizes.unbind()]
         self._buffers: dict[int, torch.Tensor] = {}
-        for place in self._moving:
-            self._allocate(place)
-        self._moved = [(self._parts[place], self._buffers[place]) for place in self._moving]
+        self._moved = [(self._parts[place], self._allocate(place)) for place in self._moving]
+        self._rows = None if steady or any(part.merged for part, _ in self._moved) else _rows(made)
+        self._positions = [each.position for each in program.graph.inputs]
+        self._launch: Launch | None = None
         self._lifted = [each.tensor for each in graph.lifted]
         self._pool = pool
         self._note = note
@@ -131,10 +134,11 @@ class Bucket:
         self.lease: Lease
         self.words = ""
 
-    def _allocate(self, place: int) -> None:
+    def _allocate(self, place: int) -> torch.Tensor:
         spec = self._specs[place]
         made = torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device)
         self._buffers[place] = self._arguments[place] = made
+        return made
 
     @property
     def buffers(self) -> list[torch.Tensor]:
@@ -161,17 +165,20 @@ class Bucket:
         return exact and all(values[name] <= cap for name, cap in self.made.caps.items())
 
     def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
-        """Where a call with these sizes goes; with ``lend``, results are not copied.
-
-        Only what the device has to be given: the rest is made when it is at work.
-        """
-        found = self._numbers.at(values)
-        parts = [part.apart(buffer, found) for part, buffer in self._moved]
-        merged = [(number, part.sizes_apart(found)) for number, (part, _) in enumerate(self._moved) if part.merged]
-        placement = Placement(values, found, parts, self._true_sizes.of(found), merged, lend)
+        """Where a call with these sizes goes; with ``lend``, results are not copied."""
+        placement = Placement(values, self._numbers.at(values), lend)
         if self._timed:
             placement.fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
         return placement
+
+    def _find_parts(self, placement: Placement) -> list[torch.Tensor]:
+        """Notes where the inputs go: only what the device has to be given, the rest is made when it is at work."""
+        found = placement.numbers
+        placement.inputs = parts = [part.apart(buffer, found) for part, buffer in self._moved]
+        placement.sizes = self._true_sizes.of(found)
+        merged = [(number, part.sizes_apart(found)) for number, (part, _) in enumerate(self._moved) if part.merged]
+        placement.merged = merged
+        return parts
 
     def _answering(self, placement: Placement) -> Answer:
         """What makes the results of calls at this place, and, from now on, what writes to their arguments."""
@@ -184,6 +191,15 @@ class Bucket:
         placement.back = back
         placement.answer = answer = self._results.at(placement.values, found, placement.lend)
         return answer
+
+    def launched(self, leaves: Sequence[Any], placement: Placement) -> list[Any] | None:
+        """The flat results of one call, in one pass of C++; None, with nothing done, where that cannot be."""
+        launch, kernels = self._launch, self._kernels
+        if launch is None or placement.lend is not None:
+            return None
+        if kernels is not None and len(self.variants) == 1 and kernels.due(self._asked):
+            return None
+        return launch(leaves, placement.numbers)
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
@@ -204,7 +220,7 @@ class Bucket:
 
     def _take(self, inputs: Sequence[torch.Tensor], placement: Placement) -> None:
         """Copies the inputs of a call that are not read in place, and writes the sizes."""
-        given, targets, bound = list(inputs), placement.inputs, self._bound
+        given, targets, bound = list(inputs), placement.inputs or self._find_parts(placement), self._bound
         if bound is not None and bound.steady:
             bound.see(inputs)
             for place in bound.places:
@@ -259,6 +275,7 @@ class Bucket:
             addresses += [-len(self._bound.places), *self._bound.addresses]
         if self.recording is None or self._addresses != addresses:
             why = "what is read in place lies elsewhere now" if self.captures else ""
+            self._launch = None
             with self._undone():
                 self.recording = self._recorded(self._again, why)
             self._addresses = addresses
@@ -268,7 +285,16 @@ class Bucket:
             self._asked = None
         if len(self.variants) == 1 and self._kernels is not None and self._kernels.due(self._asked):
             self._compile(self._kernels)
+        if self._launch is None and self._rows is not None:
+            self._launch = self._launcher(self.recording, self._rows)
         return self.recording.replay
+
+    def _launcher(self, recording: Recording, rows: tuple[Row, ...]) -> Launch | None:
+        inputs = [(self._positions[place], self._buffers[place]) for place in self._moving]
+        replay = recording.replay if recording.launch is None else recording.launch
+        found: Launch | None = launcher(replay, recording.tensors, inputs, self._lifted, rows, self._true_sizes)
+        self._rows = rows if found is not None else None  # not asked for again
+        return found
 
     def _recorded(self, run: Replay, why: str) -> Recording:
         start = time.perf_counter()
@@ -296,7 +322,7 @@ class Bucket:
             kernels.fail(error)
             return
         self.variants = measured((*self.variants, other), self.sizes.device)
-        self.recording = self.variants[0].recording
+        self.recording, self._launch = self.variants[0].recording, None
         times = {each.kernels: each.milliseconds or 0.0 for each in self.variants}
         events.emit(events.VariantChosen(dict(self.made.caps), self.variants[0].kernels, times))
         told = ", ".join(f"{name}'s {time:.3g} ms" for name, time in times.items())
@@ -304,6 +330,14 @@ class Bucket:
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._arguments, ())
+
+
+def _rows(made: Plan) -> tuple[Row, ...] | None:
+    """What becomes of each result where C++ can make them; None for a program with effects, too."""
+    assert made.padded is not None
+    assert made.results is not None
+    effects = made.padded.written or made.padded.rewrites or made.padded.stored
+    return None if effects else made.results.rows()
 
 
 def _copied(

@@ -69,11 +69,13 @@ class BucketFinder:
         self._note = note
         self._store = store
         self._device = device
+        self._on_cuda = device.type == "cuda"
         self._lend = lend
         self._kernels = kernels
         self._timed = timed
         self._any_randomness = any_randomness
         self._bound = None if lend is not None else BoundInputs(program.graph)  # what is lent may come back as an input
+        self.refusals: dict[str, Refusal] = {}
         self._number = store.number()
         self._symbols = list(program.positions.items())
         self._sources = spelled(program.sources)
@@ -83,19 +85,41 @@ class BucketFinder:
         self._failed: OrderedDict[Any, tuple[int, int]] = OrderedDict()
         self._weights: OrderedDict[Any, Weight] = OrderedDict()
         self._choices: OrderedDict[Any, Choice] = OrderedDict()
+        self._by_steps: dict[Any, Bucket] = {}  # by the stream, and the steps and exact sizes that they were made for
+        self._stepped = _Steps()
         self._nearer: OrderedDict[Any, tuple[Any, float]] = OrderedDict()
         self._lost: OrderedDict[Any, float] = OrderedDict()
         self._steps: tuple[Step, ...] = (step_up,)  # the finer ones first
         self._padded = sorted(candidates(program))
+        self._index = device.index or 0
+        self._note_padded()
         self.new: tuple[tuple[tuple[int, ...], int], Found] | None = None
-        self.refusals: dict[str, Refusal] = {}
         self.failures = 0
 
     def find(self, values: tuple[int, ...]) -> Found | None:
         """The bucket for a call and its place in it; None where it runs op by op."""
-        key = (values, self._stream())
+        key = (values, current_stream(self._index) if self._on_cuda else 0)
         found = self._calls.get(key)
-        return self._find(key) if found is None else found
+        if found is not None:
+            return found
+        if not self._by_steps or self.new is not None or key in self._guests or 0 in values:
+            return self._find(key)
+        steps, which = self._stepped, [key[1]]
+        sizes = {}
+        for name, place, pads in self._rounding:
+            sizes[name] = value = values[place]
+            which.append(steps[value] if pads else value)
+        bucket = self._by_steps.get(tuple(which))
+        if bucket is None:
+            return self._find(key)
+        self.new = key, (bucket, bucket.place(sizes, self._lend))
+        return self.new[1]
+
+    def _note_padded(self) -> None:
+        """Notes which sizes are rounded up, as far as that is known."""
+        padded = set(self._padded) - self.refusals.keys()
+        self._rounding = [(name, place, name in padded) for name, place in self._symbols]
+        self._by_steps.clear()
 
     def nearer(self, values: tuple[int, ...], found: Found, lost: Lost) -> Found | None:
         """A bucket nearer to the sizes of a call, made once calls have lost without it what making it takes.
@@ -121,6 +145,7 @@ class BucketFinder:
         if made is None:
             return None
         self._steps = (fine_step_up, step_up)
+        self._by_steps.clear()
         self.new = None
         self._calls.clear()  # others may have a nearer place now, too
         self._nearer.clear()
@@ -142,7 +167,7 @@ class BucketFinder:
         return bool(candidates(self._program) - self.refusals.keys())
 
     def _stream(self) -> int:
-        return current_stream(self._device.index or 0) if self._device.type == "cuda" else 0
+        return current_stream(self._index) if self._on_cuda else 0
 
     def keep(self) -> None:
         """Remembers what was found last for its sizes: best when the device is at work."""
@@ -187,8 +212,18 @@ class BucketFinder:
             key = self._key(stream, chosen)
             found: Bucket | None = self._store.peek(key)
             if found is not None:
+                self._note_steps(sizes, stream, found)
                 return found
-        return self._planned_bucket(sizes, stream, step_up)
+        made = self._planned_bucket(sizes, stream, step_up)
+        if made is not None:
+            self._note_steps(sizes, stream, made)
+        return made
+
+    def _note_steps(self, sizes: Mapping[str, int], stream: int, bucket: Bucket) -> None:
+        """Has sizes of these steps find a bucket at once, where no plan and no guard has a say in what it is."""
+        steps = {name: self._stepped[sizes[name]] for name, _, pads in self._rounding if pads}
+        if self._steps == (step_up,) and not self._planned and bucket.made.caps == steps:
+            self._by_steps[(stream, *[steps.get(name, sizes[name]) for name, _, _ in self._rounding])] = bucket
 
     def _planned_bucket(self, sizes: Mapping[str, int], stream: int, step: Step) -> Bucket | None:
         """A new bucket for these sizes, if there is room."""
@@ -263,6 +298,7 @@ class BucketFinder:
             if sizes not in self._planned:
                 self._store.remove(self._key(bucket.lease.pool, bucket.made))
         self.new = None
+        self._by_steps.clear()
         self._calls.clear()
         self._guests.clear()
         self._nearer.clear()
@@ -288,6 +324,7 @@ class BucketFinder:
         """Forgets the buckets."""
         self._store.drop(self._number)
         self.new = None
+        self._by_steps.clear()
         self._calls.clear()
         self._guests.clear()
         self._failed.clear()
@@ -314,7 +351,9 @@ class BucketFinder:
             if name not in self.refusals:
                 events.emit(events.PaddingRefused(name, str(refusal)))
                 self._note("padding refused", sizes=self._sources[name], text=str(refusal))
-        self.refusals.update(made.refusals)
+        if made.refusals.keys() - self.refusals.keys():
+            self.refusals.update(made.refusals)
+            self._note_padded()
 
     def _words(self, made: Plan) -> str:
         """Which sizes a bucket is for, in the caller's words."""
@@ -325,10 +364,22 @@ class BucketFinder:
     def _forget(self, bucket: Bucket) -> None:
         if self.new is not None and self.new[1][0] is bucket:
             self.new = None
+        for key in [key for key, found in self._by_steps.copy().items() if found is bucket]:
+            self._by_steps.pop(key, None)
         for key in [key for key, found in self._calls.copy().items() if found[0] is bucket]:
             self._calls.pop(key, None)
         for key in [key for key, (_, found) in self._guests.copy().items() if found is not None and found[0] is bucket]:
             self._guests.pop(key, None)
+
+
+class _Steps(dict[int, int]):
+    """The next step up from each number that was asked for."""
+
+    def __missing__(self, value: int) -> int:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        found = self[value] = step_up(value)
+        return found
 
 
 def _size(bucket: Bucket) -> int:

@@ -24,10 +24,14 @@ class Recording:
     Attributes:
         replay: runs it.
         reserved: the bytes by which the pool grew for it; None where there is no pool.
+        launch: runs it and answers nothing; None where only ``replay`` does.
+        tensors: what ``replay`` answers each time; empty where that is not the same.
     """
 
     replay: Replay
     reserved: int | None = None
+    launch: Callable[[], object] | None = None
+    tensors: Sequence[torch.Tensor] = ()
 
 
 class CaptureFailed(Exception):
@@ -65,7 +69,7 @@ def _cuda_graph(run: Replay, device: torch.device, pool: Any) -> Recording:
         graph.replay()
         return tensors
 
-    return Recording(replay, max(0, torch.cuda.memory_reserved(device) - before))
+    return Recording(replay, max(0, torch.cuda.memory_reserved(device) - before), graph.replay, tensors)
 
 
 @contextmanager

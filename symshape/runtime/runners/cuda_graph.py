@@ -22,7 +22,8 @@ from symshape.graph.steps import values_in
 from symshape.runtime.runners.capture import record, warmed_up_aside
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
-from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Weight
+from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Lease, Weight
+from symshape.runtime.runners.launching import launcher
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
@@ -45,6 +46,7 @@ class Captured:
         inputs: static input tensors, in the order of the program's inputs.
         outputs: from the call's leaves to the flat outputs, after a replay.
         addresses: data pointers of the lifted tensors at capture.
+        launch: serves calls in one pass of C++; None where that cannot be.
     """
 
     graph: torch.cuda.CUDAGraph
@@ -52,6 +54,7 @@ class Captured:
     outputs: Callable[[Sequence[Any]], list[Any]]
     addresses: list[int]
     repeats: Repeats = attrs.field(factory=lambda: Repeats())
+    launch: Any = None
 
 
 class Repeats:
@@ -69,8 +72,13 @@ class Repeats:
         self.count = 0
         self.direct: Captured | None = None
 
-    def see(self, addresses: list[int]) -> bool:
-        """Notes a call's input addresses; True when it is time to capture on them."""
+    def see(self, addresses: list[int], before: int = 0) -> bool:
+        """Notes a call's input addresses; True when it is time to capture on them.
+
+        ``before``: how many calls in a row were seen by others to have them, this one included.
+        """
+        if before == _WORTH_A_GRAPH:
+            self.addresses, self.count = addresses, before - 1
         if addresses != self.addresses:
             self.addresses, self.count, self.direct = addresses, 0, None
         self.count += 1
@@ -98,6 +106,7 @@ class CudaGraphRunner:
         self._number = store.number()
         self._positions = [each.position for each in program.graph.inputs]
         self._lifted = program.lifted_tensors
+        self._leases: dict[tuple[tuple[int, ...], int], Lease] = {}  # by sizes and stream: those that C++ serves
         self._seen: set[tuple[int, ...]] | None = set() if patient else None
         self._refused: set[tuple[int, ...]] = set()
         self._device = _check_fit(program)
@@ -111,9 +120,22 @@ class CudaGraphRunner:
         self._told = False
         self._released = False
         self._lock = store.lock
+        self._index = self._device.index or 0
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
+        if self._leases and not _is_capturing():
+            with self._lock:
+                lease = self._leases.get((tuple(values), _current_stream(self._index)))
+                if lease is not None and lease.item.repeats.direct is None:
+                    found: list[Any] | None = lease.item.launch(leaves, ())
+                    if found is not None:
+                        self._store.clock = lease.last_used = self._store.clock + 1
+                        return found
+        return self._run(leaves, values)
+
+    def _run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        """One call, step by step."""
         inputs = [leaves[position] for position in self._positions]
         if _is_capturing() or (self._writes and self._overlapping(inputs)):
             if not self._told:
@@ -131,7 +153,9 @@ class CudaGraphRunner:
                 captured = self._capture_or_none(key, leaves, values)
             if captured is not None:
                 repeats = captured.repeats
-                if repeats.see([tensor.data_ptr() for tensor in inputs]) and inputs and not self._written:
+                before = 0 if captured.launch is None or repeats.direct is not None else captured.launch.repeated
+                addresses = [tensor.data_ptr() for tensor in inputs]
+                if repeats.see(addresses, before) and inputs and not self._written:
                     repeats.direct = self._capture_direct(key, leaves, values)
                 if repeats.direct is not None:
                     repeats.direct.graph.replay()
@@ -156,7 +180,7 @@ class CudaGraphRunner:
 
     def key(self, values: Sequence[int]) -> GraphKey:
         """The key of the graph for these sizes on the current stream."""
-        return GraphKey(self._number, tuple(values), _current_stream(self._device.index or 0))
+        return GraphKey(self._number, tuple(values), _current_stream(self._index))
 
     def release(self) -> None:
         """Forgets this program's graphs and captures no more."""
@@ -181,7 +205,18 @@ class CudaGraphRunner:
         try:
             captured = self._capture(key, leaves, values)
             gone = partial(self._note, "dropped", values=key.sizes, text="others were wanted more")
-            self._store.put(key, captured, program=key.program, pool=key.stream, weight=weight, evicted=gone)
+            place = (key.sizes, key.stream)
+            lease = self._store.put(
+                key,
+                captured,
+                program=key.program,
+                pool=key.stream,
+                weight=weight,
+                leave=partial(self._leases.pop, place, None),
+                evicted=gone,
+            )
+            if captured.launch is not None:
+                self._leases[place] = lease
             return captured
         except Unfit as error:
             reason = str(error)
@@ -221,7 +256,16 @@ class CudaGraphRunner:
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
         self._note("captured", values=tuple(values), text="as a CUDA graph", milliseconds=milliseconds)
-        return Captured(graph, inputs, outputs, [t.data_ptr() for t in self._lifted])
+        return self._captured(graph, inputs, outputs)
+
+    def _captured(self, graph: Any, inputs: list[torch.Tensor], outputs: Outputs) -> Captured:
+        """A graph with what launches it."""
+        rows = None if self._writes else outputs.rows()
+        launch = None
+        if rows is not None:
+            pairs = list(zip(self._positions, inputs, strict=True))
+            launch = launcher(graph.replay, (), pairs, self._lifted, rows, worth=_WORTH_A_GRAPH)
+        return Captured(graph, inputs, outputs, [t.data_ptr() for t in self._lifted], launch=launch)
 
     def _record(
         self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]

@@ -63,7 +63,7 @@ class Kernels:
 
     def due(self, seen: int | None) -> bool:
         """Whether it is time to ask for a compiled program; ``seen``: the state at the last question."""
-        if self._closed or seen == self.state:
+        if self._closed or not (self._compiles or self._templates) or seen == self.state:
             return False
         return self._compiles or len(self) > 0
 

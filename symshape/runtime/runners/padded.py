@@ -95,6 +95,7 @@ class PaddedRunner:
         self._positions = [each.position for each in program.graph.inputs]
         self._draws = options.randomness == "any"
         self._device = _check_fit(program, draws=self._draws)
+        self._on_cpu = self._device.type == "cpu"
         self._writes = program.graph.mutates_inputs
         mutated = set(program.graph.mutated)
         self._writing = [(each.position, each.value in mutated) for each in program.graph.inputs]
@@ -120,7 +121,7 @@ class PaddedRunner:
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
         serves = self._eager
-        if self._device.type == "cpu" or not _is_capturing():
+        if self._on_cpu or not _is_capturing():
             with self._lock:
                 if self._lender is not None:
                     self._lender.spoil()
@@ -132,11 +133,15 @@ class PaddedRunner:
                     self._finder.clear()
                 elif found is None:
                     serves = self._otherwise.run
-                elif not (self._writes and self._overlap(leaves)) and (found := self._paying(tuple(values), found)):
+                elif not (self._writes and self._overlap(leaves)) and (
+                    (judge := self._judge) is None or (found := self._paying(judge, tuple(values), found))
+                ):
                     bucket, placement = found
                     bucket.lease.last_used = now
                     try:
-                        results = self._timed(bucket, placement, leaves)
+                        results = bucket.launched(leaves, placement) if judge is None or judge.settled else None
+                        if results is None:
+                            results = self._timed(bucket, placement, leaves)
                         if self._finder.new is not None:
                             self._finder.keep()
                         return results
@@ -154,10 +159,10 @@ class PaddedRunner:
                         self._fell_back(f"for one call: {error}")
         return serves(leaves, values)
 
-    def _paying(self, values: tuple[int, ...], found: Found) -> Found | None:
+    def _paying(self, judge: Judge, values: tuple[int, ...], found: Found) -> Found | None:
         """The bucket for a call, or a nearer one if that pays; None where eager is faster."""
-        judge, (bucket, placement) = self._judge, found
-        if judge is None or not bucket.variants:
+        bucket, placement = found
+        if not bucket.variants:
             return found
         if judge.device_bound(bucket.variants):
             nearer = self._finder.nearer(values, found, partial(judge.lost, bucket.variants, placement.fill))

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from symshape.runtime.padding.result_rows import Row, again, clone, known, leaf
 from symshape.runtime.runners.protocol import Unfit
 
 Answer = Callable[[Sequence[Any], Sequence[torch.Tensor]], Any]
@@ -68,6 +69,25 @@ class Outputs:
         for position, original in self._repeated:
             found[position] = found[original]
         return found
+
+    def rows(self) -> tuple[Row, ...] | None:
+        """What becomes of each output; None where one is a view of an input, or shares memory with another one."""
+        if self._memories:
+            return None
+        originals = dict(self._repeated)
+        found: list[Row] = []
+        for number, output in enumerate(self._flat):
+            if number in originals:
+                found.append(again(originals[number]))
+            elif not isinstance(output, torch.Tensor) or _storage(output) in self._lifted:
+                found.append(known(output))
+            elif _storage(output) not in self._inputs:
+                found.append(clone(output))
+            elif output is self._inputs[_storage(output)][1]:
+                found.append(leaf(self._inputs[_storage(output)][0]))
+            else:
+                return None
+        return tuple(found)
 
     def _plan(self, output: Any, sharing: Mapping[int, list[torch.Tensor]], memories: dict[int, int]) -> Answer:
         if not isinstance(output, torch.Tensor):

@@ -23,7 +23,10 @@ class TrueSizes:
         device: which device reads them.
 
     Attributes:
+        places: where they are among the numbers of a call.
         tensor: the sizes, as whatever runs on the device next will see them.
+        each: each of them, as a view of that.
+        held: what was written last; None while nobody knows.  (``compiled_launch.cpp`` reads and writes it, too.)
 
     >>> sizes = TrueSizes((2, 0), torch.device("cpu"))
     >>> sizes.write(sizes.of((7, 8, 9)))
@@ -35,28 +38,28 @@ class TrueSizes:
     """
 
     def __init__(self, places: Sequence[int], device: torch.device) -> None:
-        self._places = tuple(places)
+        self.places = tuple(places)
         self.tensor = torch.zeros(len(places), dtype=torch.int64, device=device)
-        self._each = list(self.tensor.unbind())
-        self._held: tuple[int, ...] | None = (0,) * len(places)  # None: nobody knows
+        self.each = list(self.tensor.unbind())
+        self.held: tuple[int, ...] | None = (0,) * len(places)
 
     def of(self, found: Sequence[int]) -> tuple[int, ...]:
         """The sizes of a call with these numbers."""
-        return tuple([found[place] for place in self._places])
+        return tuple([found[place] for place in self.places])
 
     def write(self, sizes: tuple[int, ...]) -> None:
         """From now on the device reads these."""
-        held = self._held
+        held = self.held
         if sizes == held:
             return
-        self._held = None
+        self.held = None
         if held is None:
             self.tensor.copy_(torch.tensor(sizes))
         else:
             changed = [place for place, size in enumerate(sizes) if size != held[place]]
             if len(changed) <= _FEW:
                 for place in changed:
-                    self._each[place].fill_(sizes[place])
+                    self.each[place].fill_(sizes[place])
             else:
-                torch._foreach_add_(self._each, [new - old for new, old in zip(sizes, held, strict=True)])
-        self._held = sizes
+                torch._foreach_add_(self.each, [new - old for new, old in zip(sizes, held, strict=True)])
+        self.held = sizes

@@ -19,7 +19,17 @@ from typing import Any, Protocol, TypeGuard
 
 import attrs
 
-from symshape.tracing.state.places import MISSING, Attribute, Cell, Container, Keys, items_of, same, special_names
+from symshape.tracing.state.places import (
+    MISSING,
+    Answer,
+    Attribute,
+    Cell,
+    Container,
+    Keys,
+    items_of,
+    same,
+    special_names,
+)
 
 UNREADABLE = (LookupError, ValueError, RuntimeError, AttributeError)
 """What reading a place may raise that is gone (a key, a variable), or that another thread is writing."""
@@ -214,6 +224,9 @@ class Comparison:
             if _is_of_names(place):  # all names, as the second look found them
                 self._names[f"n{i}"], self._names[f"s{i}"] = place.owner.keys(), _names_in(place)
                 yield f"n{i} == s{i}"
+            elif isinstance(place, Answer) and type(place.value) in (bool, types.NoneType):  # a flag: no frame of ours
+                self._names[f"p{i}"], self._names[f"w{i}"] = place.owner, place.value
+                yield f"p{i}() is w{i}"
             else:
                 self._names[f"p{i}"] = place.holds
                 yield f"p{i}()"

@@ -78,8 +78,22 @@ bool note(Metadata *self, PyObject *object)
     return true;
 }
 
+/* Asks for the memory of all tensors at once: after other work none of it is near the processor. */
+void fetch(const Metadata *self)
+{
+    constexpr size_t LINE = 64;
+    for (const Noted &then : *self->noted)
+        __builtin_prefetch(then.object);
+    for (const Noted &then : *self->noted) {
+        const auto *memory = reinterpret_cast<const char *>(impl_of(then.object));
+        for (size_t at = 0; at < sizeof(c10::TensorImpl); at += LINE)
+            __builtin_prefetch(memory + at);
+    }
+}
+
 bool compare(const Metadata *self)
 {
+    fetch(self);
     const int64_t *integers = self->integers->data();
     for (const Noted &then : *self->noted) {
         const c10::TensorImpl *now = impl_of(then.object);

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 import symshape
 from symshape.calls.arguments import EQUAL, TensorKey, take_apart, values_of
-from symshape.calls.call_key import FLAT, read, read_usual
+from symshape.calls.call_key import FLAT, QUICK, read, read_usual
 from symshape.errors import InputError
 from tests.symshape.eager import metadata
 
@@ -39,9 +39,19 @@ LEAVES: list[Any] = [
 ]
 
 
+EXACT = {"now": FLAT}
+"""What makes the keys of this moment."""
+
+
+@pytest.fixture(autouse=True, params=["in Python", "in C++"])
+def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes the keys; where C++ was not built, Python twice."""
+    monkeypatch.setitem(EXACT, "now", FLAT if request.param == "in Python" else QUICK)
+
+
 def quick_key(leaves: tuple[Any, ...], *names: str) -> Any:
     """The exact key of flat arguments, the last of them under these names."""
-    return FLAT.makers[len(leaves)](leaves, dict.fromkeys(names))
+    return EXACT["now"].makers[len(leaves)](leaves, dict.fromkeys(names))
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:

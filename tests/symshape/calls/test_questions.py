@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import symshape
-from symshape.calls.call_key import FLAT
+from symshape.calls.call_key import FLAT, QUICK
 from symshape.calls.questions import ABSENT, Object, Question, answers, asking
 
 
@@ -94,5 +94,5 @@ def test_a_traced_function_checks_the_answers() -> None:
 def test_a_function_that_does_not_ask_pays_nothing() -> None:
     fast = symshape.compile(lambda x: x * 2)
     fast(tagged(3))
-    assert fast._cache.makers is FLAT.makers
+    assert fast._cache.makers is QUICK.makers
     assert not fast.entries[0].program.questions

@@ -149,7 +149,7 @@ def test_memory_is_bounded(refusals: Refusals) -> None:
         refuse(refusals, values=(number,))
     long = refusals.add("long", (), UnsupportedError("x" * 100_000), 1.0, state=None)
     assert len(refusals._by_structure) <= module._MOST
-    assert len(refusals._by_call) <= module._MOST_CALLS
+    assert len(refusals.by_call) <= module._MOST_CALLS
     assert all(len(each.values) <= module._MOST_VALUES for each in refusals._by_structure.values())
     assert len(long.reason) <= module._LONGEST
 

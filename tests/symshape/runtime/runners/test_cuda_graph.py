@@ -10,7 +10,7 @@ import torch
 
 import symshape
 from symshape import Options, events
-from symshape.runtime.runners import cuda_graph
+from symshape.runtime.runners import cuda_graph, launching
 from symshape.runtime.runners.cuda_graph import Captured, CudaGraphRunner, Repeats
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore
@@ -27,13 +27,16 @@ class Graph:
 
     def replay(self) -> None:
         for then, now in zip(self.outputs, self.again(), strict=True):
-            then.copy_(now)
+            if isinstance(then, torch.Tensor):
+                then.copy_(now)
 
 
-@pytest.fixture
-def captures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """The sizes that were captured."""
+@pytest.fixture(params=["in Python", "in C++"])
+def captures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The sizes that were captured; calls are served in Python, and in C++ where that was built."""
     found: list[tuple[int, ...]] = []
+    if request.param == "in Python":
+        monkeypatch.setattr(launching, "LAUNCH", None)
 
     def capture(self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
         found.append(tuple(values))
@@ -43,7 +46,10 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         inputs = {position: static[position] for position in self._positions}
         graph: Any = Graph(self, static, values)
         outputs = Outputs(graph.outputs, inputs, self._lifted)
-        return Captured(graph, list(inputs.values()), outputs, [t.data_ptr() for t in self._lifted])
+        captured = self._captured(graph, list(inputs.values()), outputs)
+        rows = outputs.rows() is not None and not self._writes
+        assert (captured.launch is not None) == (rows and launching.LAUNCH is not None)
+        return captured
 
     stand_in(monkeypatch, capture)
     return found
@@ -160,6 +166,59 @@ def test_a_parameter_that_moved_is_captured_again(captures: list[tuple[int, ...]
         torch.testing.assert_close(f(x), linear(x))
         torch.testing.assert_close(f(x), linear(x))
     assert len(captures) == 2
+
+
+def test_results_of_every_kind(captures: list[tuple[int, ...]]) -> None:
+    scale = torch.randn(3)
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> Any:
+        total = x * scale + y
+        return total, x, total, scale, total.t(), 7
+
+    compiled = symshape.compile(f, runner="cudagraph")
+    for _ in range(4):
+        x, y = torch.randn(4, 3), torch.randn(4, 3)
+        for mine, theirs in zip(compiled(x, y), f(x, y), strict=True):
+            assert mine is theirs or torch.equal(mine, theirs)
+    plain = symshape.compile(lambda x, y: (x * 2 + y, x, 7), runner="cudagraph")
+    kept = []
+    for _ in range(4):
+        x, y = torch.randn(4, 3), torch.randn(4, 3).t().contiguous().t()
+        result, same, seven = plain(x, y)
+        assert (same is x, seven) == (True, 7)
+        kept.append((result, x * 2 + y))
+    for result, expected in kept:
+        assert torch.equal(result, expected)
+        assert result.stride() == expected.stride()
+    assert len(captures) == 2
+
+
+def test_inputs_that_stay_are_read_where_they_are(captures: list[tuple[int, ...]], monkeypatch: Any) -> None:
+    times: list[int] = []
+
+    def direct(self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> None:
+        times.append(1)  # it cannot be captured so
+
+    monkeypatch.setattr(CudaGraphRunner, "_capture_direct", direct)
+    monkeypatch.setattr(cuda_graph, "_WORTH_A_GRAPH", 5)
+    f, x = doubled(), torch.randn(3)
+    for number in range(12):
+        x.fill_(number)
+        assert torch.equal(f(x), x * 2 + 1)
+        assert len(times) == (number >= 4 + (launching.LAUNCH is not None))  # which does not see the call that captures
+    check(f, 3, 3)
+    assert times == [1]
+
+
+def test_a_graph_that_left_is_not_kept(captures: list[tuple[int, ...]]) -> None:
+    f = doubled(max_cuda_graphs=1)
+    check(f, 3, 3)
+    (entry,) = f.entries
+    runner: Any = entry.runner
+    assert len(runner._leases) == (launching.LAUNCH is not None)
+    runner.release()
+    check(f, 3)
+    assert not runner._leases
 
 
 def test_keys_tell_programs_sizes_and_streams_apart() -> None:

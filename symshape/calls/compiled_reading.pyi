@@ -1,0 +1,16 @@
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+TORCH: str
+
+class Maker:
+    def __new__(
+        cls,
+        otherwise: Callable[[Sequence[Any], Mapping[str, Any]], Hashable | None],
+        nest: type,
+        taken: type,
+        float_leaf: type,
+        varying_float: type,
+        /,
+    ) -> Maker: ...
+    def __call__(self, leaves: Sequence[Any], kwargs: Mapping[str, Any], /) -> Hashable | None: ...

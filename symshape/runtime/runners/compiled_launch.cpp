@@ -1,0 +1,565 @@
+/* What stands between a call and the launch of its graph, in one pass (symshape/runtime/runners/launching.py).
+
+   `Launch(...)(leaves, numbers)` copies the inputs of a call into the first part of a graph's buffers, writes the true
+   sizes that differ from those of the call before, replays the graph and answers copies of the valid parts of what it
+   computed: what `Bucket.call` and `CudaGraphRunner.run` do in Python, where each step is a frame and an argument parser
+   that the processor has long forgotten when a call comes. It answers None, with nothing done, for whatever is out of
+   the ordinary: Python's way serves then.
+
+   setup.py builds this against the torch that is installed, and `TORCH` says which: it is used with no other. No header
+   of CUDA is needed: the replay is a Python callable. */
+
+#include <Python.h>
+#include <structmember.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/clone.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <cstddef>
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace {
+
+constexpr size_t FEW = 3;  // sizes that are filled in one by one, as in true_sizes.py
+
+/* What becomes of one result; the numbers are those of launching.py. */
+enum class Kind : long { KNOWN = 0, LEAF = 1, CLONE = 2, PART = 3, AGAIN = 4 };
+
+struct Result {
+    Kind kind;
+    size_t place;  // LEAF: among the leaves; PART: among the tensors; AGAIN: among the results
+    PyObject *object;  // KNOWN: itself, borrowed from the tuple of results
+    at::Tensor tensor;  // CLONE: what is copied
+    std::vector<size_t> sizes, strides;  // PART: places among the numbers
+};
+
+struct Input {
+    size_t position;
+    at::Tensor buffer;
+};
+
+struct Lifted {
+    PyObject *tensor;  // borrowed from the tuple
+    const void *address;
+};
+
+struct Plan {
+    std::vector<Input> inputs;
+    std::vector<at::Tensor> each;  // the true sizes, as tensors without dimensions
+    std::vector<size_t> places;  // where these are among the numbers
+    std::vector<Lifted> lifted;
+    std::vector<Result> results;
+    std::vector<at::Tensor> tensors;  // what the replay computes, where that lies in the same memory each time
+    bool answers = false;  // whether results are made of what each replay answers
+    std::vector<const void *> addresses;  // of the inputs of the call before
+    long worth = 0;  // after so many calls in a row at the same addresses the call is left to Python; 0: never
+    long repeated = 0;
+};
+
+struct Launch {
+    PyObject_HEAD
+    PyObject *replay, *true_sizes, *lifted, *results;
+    Plan *plan;
+    vectorcallfunc call;
+};
+
+PyObject *HELD, *PARAMETER;
+
+/* Lets other threads run, as torch's own functions do. */
+struct WithoutGil {
+    PyThreadState *state = PyEval_SaveThread();
+    ~WithoutGil() { PyEval_RestoreThread(state); }
+};
+
+inline bool is_plain(PyObject *object)
+{
+    PyObject *type = reinterpret_cast<PyObject *>(Py_TYPE(object));
+    return type == THPVariableClass || type == PARAMETER;
+}
+
+/* Whether somebody looks at every op of this thread: a dispatch mode, or a transform of functorch's. */
+inline bool is_watched()
+{
+    const c10::DispatchKeySet now = c10::impl::tls_local_dispatch_key_set().included_;
+    return now.has(c10::DispatchKey::Python) || now.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+}
+
+/* Whether a tensor is of the kind of a buffer, but for gradients, and fits into it. */
+bool fits(const at::Tensor &source, const at::Tensor &buffer)
+{
+    constexpr c10::DispatchKeySet apart = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+    const c10::TensorImpl *its = source.unsafeGetTensorImpl(), *own = buffer.unsafeGetTensorImpl();
+    if (its->has_symbolic_sizes_strides() || its->layout() != c10::kStrided || its->dtype() != own->dtype() ||
+        its->device() != own->device() || !((its->key_set() - apart) == (own->key_set() - apart)))
+        return false;
+    const auto sizes = its->sizes(), room = own->sizes();
+    if (sizes.size() != room.size() || its->numel() == 0)
+        return false;
+    for (size_t d = 0; d < sizes.size(); d++)
+        if (sizes[d] > room[d])
+            return false;
+    return true;
+}
+
+bool same_addresses(Plan &plan, const std::vector<at::Tensor> &sources)
+{
+    bool same = plan.addresses.size() == sources.size();
+    plan.addresses.resize(sources.size());
+    for (size_t i = 0; i < sources.size(); i++) {
+        const void *address = sources[i].const_data_ptr();
+        same = same && plan.addresses[i] == address;
+        plan.addresses[i] = address;
+    }
+    return same;
+}
+
+/* One call: what it needs is looked at first, and nothing is done where something is out of the ordinary. */
+struct Call {
+    Plan &plan;
+    std::vector<at::Tensor> sources;
+    std::vector<int64_t> numbers;
+    std::vector<std::pair<size_t, int64_t>> changed;  // true sizes: which, and what is to be added
+    std::vector<int64_t> integers;  // sizes, then strides, of each part
+
+    bool read(PyObject *const *leaves, Py_ssize_t count)
+    {
+        for (const Lifted &each : plan.lifted)  // nobody asked for them lately: all at once
+            __builtin_prefetch(each.tensor);
+        for (const Lifted &each : plan.lifted)
+            if (THPVariable_Unpack(each.tensor).const_data_ptr() != each.address)
+                return false;
+        sources.reserve(plan.inputs.size());
+        for (const Input &input : plan.inputs) {
+            if (static_cast<Py_ssize_t>(input.position) >= count || !is_plain(leaves[input.position]))
+                return false;
+            sources.push_back(THPVariable_Unpack(leaves[input.position]));
+            if (!fits(sources.back(), input.buffer))
+                return false;
+        }
+        if (plan.worth) {
+            plan.repeated = same_addresses(plan, sources) ? plan.repeated + 1 : 1;
+            if (plan.repeated == plan.worth)
+                return false;
+        }
+        return true;
+    }
+
+    bool count(PyObject *tuple)
+    {
+        const Py_ssize_t size = PyTuple_GET_SIZE(tuple);
+        numbers.reserve(size);
+        for (Py_ssize_t i = 0; i < size; i++) {
+            numbers.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)));
+            if (numbers.back() == -1 && PyErr_Occurred())
+                return false;
+        }
+        for (const Result &each : plan.results)
+            if (each.kind == Kind::PART) {
+                for (size_t place : each.sizes)
+                    integers.push_back(numbers.at(place));
+                for (size_t place : each.strides) {
+                    if (!numbers.at(place))
+                        return false;  // elements that share memory
+                    integers.push_back(numbers[place]);
+                }
+            }
+        return true;
+    }
+
+    /* Notes which true sizes are to be written; false where nobody knows what they are. */
+    bool compare(PyObject *true_sizes)
+    {
+        if (plan.each.empty())
+            return true;
+        PyObject *held = PyObject_GetAttr(true_sizes, HELD);
+        bool known = held && PyTuple_Check(held) && PyTuple_GET_SIZE(held) == static_cast<Py_ssize_t>(plan.each.size());
+        for (size_t i = 0; known && i < plan.each.size(); i++) {
+            const int64_t then = PyLong_AsLongLong(PyTuple_GET_ITEM(held, i)), now = numbers.at(plan.places[i]);
+            known = !(then == -1 && PyErr_Occurred());
+            if (then != now)
+                changed.emplace_back(i, now - then);
+        }
+        Py_XDECREF(held);
+        return known;
+    }
+
+    void copy() const
+    {
+        std::vector<at::Tensor> targets;
+        targets.reserve(sources.size());
+        for (size_t i = 0; i < sources.size(); i++) {
+            const at::Tensor &buffer = plan.inputs[i].buffer, &source = sources[i];
+            targets.push_back(source.sizes() == buffer.sizes() ? buffer
+                                                               : at::as_strided(buffer, source.sizes(), buffer.strides()));
+        }
+        if (targets.size() == 1)
+            targets[0].copy_(sources[0]);
+        else if (!targets.empty())
+            at::_foreach_copy_(targets, sources);
+    }
+
+    void write() const
+    {
+        if (changed.size() <= FEW) {
+            for (const auto &[place, difference] : changed)
+                plan.each[place].fill_(numbers[plan.places[place]]);
+            return;
+        }
+        std::vector<c10::Scalar> differences(plan.each.size(), 0);
+        for (const auto &[place, difference] : changed)
+            differences[place] = difference;
+        at::_foreach_add_(plan.each, differences);
+    }
+
+    /* Copies for the caller, one for each result that is computed. */
+    std::vector<at::Tensor> made(const std::vector<at::Tensor> &tensors) const
+    {
+        std::vector<at::Tensor> found;
+        const int64_t *next = integers.data();
+        for (const Result &each : plan.results) {
+            if (each.kind == Kind::CLONE)
+                found.push_back(at::clone(each.tensor));
+            if (each.kind != Kind::PART)
+                continue;
+            const at::Tensor &tensor = tensors.at(each.place);
+            const c10::IntArrayRef sizes(next, each.sizes.size()), strides(next + sizes.size(), each.strides.size());
+            next += sizes.size() + strides.size();
+            TORCH_CHECK(tensor.dim() == static_cast<int64_t>(sizes.size()), "a result has other dimensions");
+            for (size_t d = 0; d < sizes.size(); d++)
+                TORCH_CHECK(sizes[d] <= tensor.size(d), "a result is larger than what was computed");
+            const bool whole = tensor.sizes() == sizes;
+            found.push_back(at::empty_strided(sizes, strides, tensor.options()));
+            found.back().copy_(whole ? tensor : at::as_strided(tensor, sizes, tensor.strides()));
+        }
+        return found;
+    }
+};
+
+/* The tensors that a replay answered. */
+bool unpack(PyObject *answer, std::vector<at::Tensor> &tensors)
+{
+    PyObject *fast = PySequence_Fast(answer, "a replay answers tensors");
+    if (!fast)
+        return false;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++) {
+        PyObject *each = PySequence_Fast_GET_ITEM(fast, i);
+        tensors.push_back(THPVariable_Check(each) ? THPVariable_Unpack(each) : at::Tensor());
+    }
+    Py_DECREF(fast);
+    return true;
+}
+
+/* A new list of the results of a call. */
+PyObject *listed(const Plan &plan, PyObject *const *leaves, const std::vector<at::Tensor> &made)
+{
+    PyObject *list = PyList_New(plan.results.size());
+    size_t next = 0;
+    for (size_t i = 0; list && i < plan.results.size(); i++) {
+        const Result &each = plan.results[i];
+        PyObject *found = nullptr;
+        switch (each.kind) {
+        case Kind::KNOWN: found = Py_NewRef(each.object); break;
+        case Kind::LEAF: found = Py_NewRef(leaves[each.place]); break;
+        case Kind::AGAIN: found = Py_NewRef(PyList_GET_ITEM(list, each.place)); break;
+        case Kind::CLONE:
+        case Kind::PART: found = THPVariable_Wrap(made[next++]); break;
+        }
+        if (!found)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, found);
+    }
+    return list;
+}
+
+/* Writes the true sizes; what they are is unknown until all are written. */
+bool write_sizes(const Launch *self, Call &call)
+{
+    if (call.changed.empty())
+        return true;
+    PyObject *held = PyTuple_New(call.plan.places.size());
+    for (size_t i = 0; held && i < call.plan.places.size(); i++) {
+        PyObject *number = PyLong_FromLongLong(call.numbers[call.plan.places[i]]);
+        if (!number)
+            Py_CLEAR(held);
+        else
+            PyTuple_SET_ITEM(held, i, number);
+    }
+    bool written = held && PyObject_SetAttr(self->true_sizes, HELD, Py_None) == 0;
+    if (written) {
+        try {
+            WithoutGil others;
+            at::AutoDispatchBelowADInplaceOrView below;
+            call.write();
+        } catch (...) {
+            Py_DECREF(held);
+            throw;
+        }
+        written = PyObject_SetAttr(self->true_sizes, HELD, held) == 0;
+    }
+    Py_XDECREF(held);
+    return written;
+}
+
+/* Looks at a call; false, with nothing done, where it is out of the ordinary. */
+bool is_ordinary(Launch *self, Call &call, PyObject *const *leaves, Py_ssize_t count, PyObject *numbers)
+{
+    bool found = false;
+    try {
+        found = !is_watched() && call.read(leaves, count) && call.count(numbers) && call.compare(self->true_sizes);
+    } catch (const std::exception &) {  // a tensor without memory
+    }
+    if (PyErr_Occurred()) {  // Python's way says it in its own words
+        PyErr_Clear();
+        found = false;
+    }
+    return found;
+}
+
+PyObject *run(Launch *self, PyObject *const *leaves, Py_ssize_t count, PyObject *numbers)
+{
+    Call call{*self->plan, {}, {}, {}, {}};
+    if (!is_ordinary(self, call, leaves, count, numbers))
+        Py_RETURN_NONE;
+    const c10::AutoGradMode no_gradients(false);
+    {
+        WithoutGil others;
+        at::AutoDispatchBelowADInplaceOrView below;
+        call.copy();
+    }
+    if (!write_sizes(self, call))
+        return nullptr;
+    PyObject *answer = PyObject_CallNoArgs(self->replay);
+    if (!answer)
+        return nullptr;
+    std::vector<at::Tensor> answered;
+    const bool answers = call.plan.answers;
+    if (answers && !unpack(answer, answered)) {
+        Py_DECREF(answer);
+        return nullptr;
+    }
+    std::vector<at::Tensor> made;
+    try {
+        WithoutGil others;
+        at::AutoDispatchBelowADInplaceOrView below;
+        made = call.made(answers ? answered : call.plan.tensors);
+    } catch (...) {
+        Py_DECREF(answer);
+        throw;
+    }
+    Py_DECREF(answer);
+    return listed(call.plan, leaves, made);
+}
+
+PyObject *launch_call(PyObject *object, PyObject *const *args, size_t given, PyObject *names)
+{
+    auto *self = reinterpret_cast<Launch *>(object);
+    if (names || PyVectorcall_NARGS(given) != 2 || !PyTuple_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "a launch takes leaves, and numbers in a tuple");
+        return nullptr;
+    }
+    PyObject *leaves = args[0], *numbers = args[1];
+    PyObject *fast = PySequence_Fast(leaves, "the leaves are a sequence");
+    if (!fast)
+        return nullptr;
+    PyObject *keep = Py_NewRef(object), *found = nullptr;  // a replay may let go of us
+    if (self->plan) {
+        try {
+            found = run(self, PySequence_Fast_ITEMS(fast), PySequence_Fast_GET_SIZE(fast), numbers);
+        } catch (const std::exception &) {
+            torch::translate_exception_to_python(std::current_exception());
+        }
+    } else {
+        found = Py_NewRef(Py_None);
+    }
+    Py_DECREF(fast);
+    Py_DECREF(keep);
+    return found;
+}
+
+bool read_places(PyObject *tuple, std::vector<size_t> &places)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        places.push_back(PyLong_AsSize_t(PyTuple_GET_ITEM(tuple, i)));
+        if (PyErr_Occurred())
+            return false;
+    }
+    return true;
+}
+
+bool read_tensors(PyObject *tuple, std::vector<at::Tensor> &tensors)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *each = PyTuple_GET_ITEM(tuple, i);
+        if (!THPVariable_Check(each)) {
+            PyErr_SetString(PyExc_TypeError, "this is no tensor");
+            return false;
+        }
+        tensors.push_back(THPVariable_Unpack(each));
+    }
+    return true;
+}
+
+bool read_results(PyObject *tuple, std::vector<Result> &results)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        long kind;
+        Py_ssize_t place;
+        PyObject *object, *sizes, *strides;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, i), "lnOO!O!", &kind, &place, &object, &PyTuple_Type, &sizes,
+                              &PyTuple_Type, &strides))
+            return false;
+        Result made{static_cast<Kind>(kind), static_cast<size_t>(place), object, {}, {}, {}};
+        if (made.kind == Kind::CLONE)
+            made.tensor = THPVariable_Unpack(object);
+        if (!read_places(sizes, made.sizes) || !read_places(strides, made.strides))
+            return false;
+        results.push_back(std::move(made));
+    }
+    return true;
+}
+
+/* Reads what the constructor was given into the plan. */
+bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *each, PyObject *places, PyObject *tensors)
+{
+    Plan &plan = *self->plan;
+    std::vector<size_t> at;
+    std::vector<at::Tensor> targets;
+    if (!read_places(positions, at) || !read_tensors(buffers, targets) || !read_tensors(each, plan.each) ||
+        !read_places(places, plan.places) || !read_tensors(tensors, plan.tensors) ||
+        !read_results(self->results, plan.results))
+        return false;
+    for (size_t i = 0; i < at.size(); i++)
+        plan.inputs.push_back({at[i], targets.at(i)});
+    for (const Result &result : plan.results)
+        plan.answers = plan.answers || (result.kind == Kind::PART && plan.tensors.empty());
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->lifted); i++) {
+        PyObject *tensor = PyTuple_GET_ITEM(self->lifted, i);
+        plan.lifted.push_back({tensor, THPVariable_Unpack(tensor).const_data_ptr()});
+    }
+    return true;
+}
+
+PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *)
+{
+    PyObject *positions, *buffers, *true_sizes, *each, *places, *lifted, *replay, *tensors, *results;
+    long worth;
+    PyTypeObject *tuple = &PyTuple_Type;
+    if (!PyArg_ParseTuple(args, "O!O!OO!O!O!OO!O!l", tuple, &positions, tuple, &buffers, &true_sizes, tuple, &each, tuple,
+                          &places, tuple, &lifted, &replay, tuple, &tensors, tuple, &results, &worth))
+        return nullptr;
+    auto *self = reinterpret_cast<Launch *>(type->tp_alloc(type, 0));
+    if (!self)
+        return nullptr;
+    self->call = launch_call;
+    self->replay = Py_NewRef(replay);
+    self->true_sizes = Py_NewRef(true_sizes);
+    self->lifted = Py_NewRef(lifted);
+    self->results = Py_NewRef(results);
+    bool ready = false;
+    try {
+        self->plan = new Plan;
+        self->plan->worth = worth;
+        ready = prepare(self, positions, buffers, each, places, tensors);
+    } catch (const std::exception &) {
+        torch::translate_exception_to_python(std::current_exception());
+    }
+    if (!ready)
+        Py_CLEAR(self);
+    return reinterpret_cast<PyObject *>(self);
+}
+
+int launch_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    auto *self = reinterpret_cast<Launch *>(object);
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->replay);
+    Py_VISIT(self->true_sizes);
+    Py_VISIT(self->lifted);
+    Py_VISIT(self->results);
+    return 0;
+}
+
+int launch_clear(PyObject *object)
+{
+    auto *self = reinterpret_cast<Launch *>(object);
+    Plan *plan = std::exchange(self->plan, nullptr);  // it points into the tuples
+    delete plan;
+    Py_CLEAR(self->replay);
+    Py_CLEAR(self->true_sizes);
+    Py_CLEAR(self->lifted);
+    Py_CLEAR(self->results);
+    return 0;
+}
+
+void launch_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    launch_clear(object);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+PyObject *launch_repeated(PyObject *object, void *)
+{
+    const auto *self = reinterpret_cast<Launch *>(object);
+    return PyLong_FromLong(self->plan ? self->plan->repeated : 0);
+}
+
+PyGetSetDef GETSET[] = {
+    {"repeated", launch_repeated, nullptr, "How many calls in a row had their inputs where the last one has them.",
+     nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMemberDef MEMBERS[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launch, call), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot SLOTS[] = {
+    {Py_tp_doc, const_cast<char *>("Serves calls by one graph: launch(leaves, numbers), or None with nothing done.")},
+    {Py_tp_new, reinterpret_cast<void *>(launch_new)},
+    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+    {Py_tp_members, MEMBERS},
+    {Py_tp_getset, GETSET},
+    {Py_tp_traverse, reinterpret_cast<void *>(launch_traverse)},
+    {Py_tp_clear, reinterpret_cast<void *>(launch_clear)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(launch_dealloc)},
+    {0, nullptr},
+};
+
+PyType_Spec SPEC = {"symshape.runtime.runners.compiled_launch.Launch", sizeof(Launch), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
+                    SLOTS};
+
+PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "compiled_launch", "From a call to the launch of its graph.", -1};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit_compiled_launch(void)
+{
+    HELD = PyUnicode_InternFromString("held");
+    PyObject *nn = PyImport_ImportModule("torch.nn.parameter");
+    PARAMETER = nn ? PyObject_GetAttrString(nn, "Parameter") : nullptr;
+    Py_XDECREF(nn);
+    if (!HELD || !PARAMETER)
+        return nullptr;
+    PyObject *module = PyModule_Create(&MODULE), *type = PyType_FromSpec(&SPEC);
+    if (!module || !type || PyModule_AddObjectRef(module, "Launch", type) < 0 ||
+        PyModule_AddStringConstant(module, "TORCH", SYMSHAPE_TORCH) < 0)
+        Py_CLEAR(module);
+    Py_XDECREF(type);
+    return module;
+}

@@ -1,0 +1,65 @@
+"""From a call to the launch of its graph in one pass of C++, where that was built.
+
+``make`` builds it (``compiled_launch.cpp``, for the torch that is installed).  Without it, and for calls out of the
+ordinary, ``Bucket.call`` and ``CudaGraphRunner.run`` do the same step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from symshape.runtime.padding.result_rows import Row
+from symshape.runtime.runners.true_sizes import TrueSizes
+
+__all__ = ["Launch", "launcher"]
+
+Launch = Callable[[Sequence[Any], tuple[int, ...]], list[Any] | None]
+"""``launch(leaves, numbers)``: the flat results of a call; None, with nothing done, where Python's way is to serve."""
+
+
+def _launch() -> Any:
+    try:
+        from symshape.runtime.runners import compiled_launch
+    except ImportError:  # not built, or for another torch or Python
+        return None
+    return compiled_launch.Launch if torch.__version__ == compiled_launch.TORCH else None
+
+
+LAUNCH: Any = _launch()
+"""The class in C++; None where it was not built for this torch."""
+
+
+def launcher(
+    replay: Callable[[], object],
+    tensors: Sequence[torch.Tensor],
+    inputs: Sequence[tuple[int, torch.Tensor]],
+    lifted: Sequence[torch.Tensor],
+    results: Sequence[Row],
+    true_sizes: TrueSizes | None = None,
+    worth: int = 0,
+) -> Any:
+    """The :data:`Launch` of a graph; None where C++ was not built, or the graph is none for it.
+
+    Args:
+        replay: runs the graph.
+        tensors: what it computes; empty where each replay answers other ones.
+        inputs: positions among the leaves, each with the buffer that the leaf is copied to.
+        lifted: parameters and buffers, which the graph reads where they are.
+        results: what becomes of each.
+        true_sizes: what the graph reads besides.
+        worth: after so many calls in a row at the same addresses one call is left to Python; 0 for never.
+    """
+    if LAUNCH is None:
+        return None
+    positions, buffers = tuple([each for each, _ in inputs]), tuple([each for _, each in inputs])
+    each, places = ((), ()) if true_sizes is None else (tuple(true_sizes.each), true_sizes.places)
+    try:
+        return LAUNCH(
+            *(positions, buffers, true_sizes, each, places),
+            *(tuple(lifted), replay, tuple(tensors), tuple(results), worth),
+        )
+    except (TypeError, RuntimeError):  # what is computed is no tensor, or has no memory of its own
+        return None
