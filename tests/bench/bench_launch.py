@@ -95,6 +95,8 @@ def _once(call: Callable[[], Any], synchronise: Callable[[], object]) -> tuple[f
     start = time.perf_counter_ns()
     call()
     end = time.perf_counter_ns()
+    if _launched[0] < start:
+        raise RuntimeError("a call that was to be measured launched no graph")
     return (_launched[0] - start) / 1e3, (end - _launched[0]) / 1e3
 
 
