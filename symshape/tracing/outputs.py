@@ -94,7 +94,7 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
                 f"{path} was made to require gradients by requires_grad_(), which a traced graph does not repeat; "
                 "call requires_grad_() on the result instead"
             )
-        return leaf._value
+        return tracer.saved.of(leaf)
     if isinstance(leaf, torch.Tensor):
         return tracer.lifting.lift(leaf).value
     if isinstance(leaf, (torch.SymInt, torch.SymFloat)):

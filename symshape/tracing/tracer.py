@@ -24,10 +24,11 @@ from symshape.tracing.contents import Contents
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
+from symshape.tracing.intercept.saved_results import SavedResults
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
-from symshape.tracing.op_call import OpCall, inward, is_inference, reading, refuse_inference, viewed_by
+from symshape.tracing.op_call import OpCall, inward, is_inference, note_laziness, reading, refuse_inference, viewed_by
 from symshape.tracing.op_plans import OpPlan, plan_of
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -70,6 +71,7 @@ class Tracer:
         told_to_require: the values that require gradients because the program told them to.
         lazy: of values that torch conjugates or negates when they are used: whether the one, whether the other.
         untracked_views: the memory of which autograd does not know all views.
+        saved: results that autograd saved, whose histories a graph would lose.
         closed: whether the trace is over.
     """
 
@@ -90,8 +92,9 @@ class Tracer:
         self.told_to_require: set[Value] = set()
         self.lazy: dict[Value, tuple[bool, bool]] = {}
         self.untracked_views = UntrackedViews(env)
+        self.saved = SavedResults(self.told_to_require)
         self.closed = False
-        self._op_arguments = OpArguments(self, self.lifting, generators)
+        self._op_arguments = OpArguments(self, self.lifting, self.saved, generators)
         self._holding = Holding()
         self._counts = Counts()
         self._count = self._answered = 0
@@ -196,6 +199,7 @@ class Tracer:
             self.untracked_views.check(call.op, call.written())
             self.lifting.forget(call.written())
             self._counts.forget(call.written())
+            self.saved.written(call.written())
         if single:
             return wrapped[0] if call.plan.returns else None
         return wrapped if isinstance(result, list) else tuple(wrapped)
@@ -214,8 +218,10 @@ class Tracer:
             where = self.env.origin()
             raise UnsupportedError(f"{call.op} makes a {kind} tensor (at {where}), which cannot be traced")
         value = self._value_of(plan, viewed, call.values, spec)
+        if call.op is aten.detach.default:
+            self.saved.detached(value, call.args[0], call.values[0])
         if self.lazy or plan.changes_laziness:
-            self._note_laziness(call, value)
+            note_laziness(call, value, self.lazy, self.env)
         # Autograd refuses views of plain tensors that are not plain themselves.
         with torch.inference_mode(False) if plain else _nothing:
             return value, self.stand_in(value)
@@ -233,23 +239,6 @@ class Tracer:
             tensor = SymbolicTensor.make(value.spec, value, self)
         self._holding.watch(value, tensor)
         return tensor
-
-    def _note_laziness(self, call: OpCall, value: Value) -> None:
-        """A view of what is conjugated or negated lazily is so too; ``view_as_real`` refuses it, as torch's does."""
-        source = call.values[0] if call.values else None
-        conjugated, negated = self.lazy.get(source, (False, False)) if type(source) is Value else (False, False)
-        if conjugated and call.op is aten.view_as_real.default:
-            raise UnsupportedError(
-                f"the parts of a tensor that is conjugated lazily are asked for (at {self.env.origin()}), "
-                "which cannot be traced; call resolve_conj() first"
-            )
-        if call.plan.changes_laziness:
-            self.lazy[value] = (
-                conjugated ^ (call.op is aten._conj.default),
-                negated ^ (call.op is not aten._conj.default),
-            )
-        elif call.plan.is_view and (conjugated or negated):
-            self.lazy[value] = conjugated, negated
 
     def _node(
         self, call: OpCall, outputs: tuple[Value | None, ...], single: bool, bindings: tuple[Binding, ...]
