@@ -30,6 +30,7 @@ from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.op_call import OpCall, inward, is_inference, note_laziness, reading, refuse_inference, viewed_by
 from symshape.tracing.op_plans import OpPlan, plan_of
+from symshape.tracing.own_histories import OwnHistories
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
@@ -68,7 +69,7 @@ class Tracer:
         laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1 too: arguments, and
             views of them that only pick and order dimensions.
         looked_at: the values of which the program read how they lie in memory.
-        told_to_require: the values that require gradients because the program told them to.
+        own: what the program tells autograd itself.
         lazy: of values that torch conjugates or negates when they are used: whether the one, whether the other.
         untracked_views: the memory of which autograd does not know all views.
         saved: results that autograd saved, whose histories a graph would lose.
@@ -89,12 +90,13 @@ class Tracer:
         self.questions: dict[Question, Hashable] = {}
         self.laid_out: set[Value] = set()
         self.looked_at: set[Value] = set()
-        self.told_to_require: set[Value] = set()
+        told: set[Value] = set()
         self.lazy: dict[Value, tuple[bool, bool]] = {}
         self.untracked_views = UntrackedViews(env)
-        self.saved = SavedResults(self.told_to_require)
+        self.saved = SavedResults(told)
         self.closed = False
         self._op_arguments = OpArguments(self, self.lifting, self.saved, generators)
+        self.own = OwnHistories(self, self._op_arguments, told)
         self._holding = Holding()
         self._counts = Counts()
         self._count = self._answered = 0
@@ -243,8 +245,7 @@ class Tracer:
     def _node(
         self, call: OpCall, outputs: tuple[Value | None, ...], single: bool, bindings: tuple[Binding, ...]
     ) -> Node:
-        grad, inference = torch.is_grad_enabled(), _is_inference_mode()
-        self.untracked_views.gradients |= grad
+        self.untracked_views.gradients |= torch.is_grad_enabled()
         if torch.get_default_dtype() is not self._default_dtype:
             raise UnsupportedError(
                 f"the function changes torch's default dtype (before {self.env.origin()}), which a graph would "
@@ -258,11 +259,15 @@ class Tracer:
             outputs,
             single,
             bindings,
-            None if grad is self._grad else grad,
-            None if inference is self._inference else inference,
+            *self.modes_now(),
             location=user_location(_OWN_FRAMES),
             leaves=(changed._value, changed._spec) if type(changed) is SymbolicTensor else None,
         )
+
+    def modes_now(self) -> tuple[bool | None, bool | None]:
+        """Whether gradients are recorded, and inference mode, where that is not as at the start of the trace."""
+        grad, inference = torch.is_grad_enabled(), _is_inference_mode()
+        return None if grad is self._grad else grad, None if inference is self._inference else inference
 
     def is_plain(self) -> bool:
         """Whether ops do what they did at the start of the trace, without gradients, and nothing else sees them."""
@@ -282,7 +287,7 @@ class Tracer:
 
     def looks(self) -> tuple[int, ...]:
         """A count of everything that a call may do besides writing nodes down."""
-        noted = (self.questions, self.looked_at, self.told_to_require, self.lazy, self.env.symbols.hints)
+        noted = (self.questions, self.looked_at, self.own.told, self.lazy, self.env.symbols.hints)
         return (self._answered, len(self.env.symbols), *map(len, noted))
 
     def written_again(self, node: Node, like: Sequence[Value | None]) -> None:

@@ -45,6 +45,7 @@ class SavedResults:
     def __init__(self, told: Collection[Value]) -> None:
         self._told = told
         self._found: dict[Value, _Detached] = {}
+        self._hooked = False  # whether hooks may make a leaf anew that autograd saved
         self._by_memory: dict[object, list[_Detached]] = {}
 
     def detached(self, value: Value, tensor: torch.Tensor, source: Value) -> None:
@@ -55,6 +56,7 @@ class SavedResults:
         else:
             made = _Detached(None, None) if before is None else _Detached(before.root, before.history)
         self._found[value] = made
+        self._hooked |= torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         self._by_memory.setdefault(value.storage, []).append(made)
 
     def written(self, values: Iterable[Value]) -> None:
@@ -76,7 +78,9 @@ class SavedResults:
         history = _history(tensor)
         if history is not None and history == found.history and not found.written and found.root is not None:
             return found.root
-        if history is not None and (history != found.history and (found.written or _is_custom(tensor))):
+        if history is None and not self._hooked:
+            return value  # told so where nobody saw it, in a gradient of the program's own
+        if history is not None and history != found.history and (found.written or _is_custom(tensor)):
             return value
         raise UnsupportedError(
             "the function computes gradients of gradients through a tensor that autograd saved and that was computed "

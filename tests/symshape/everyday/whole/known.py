@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 DATA = "branches on data; torch.compile breaks the graph there"
-FUNCTION = "gradients of a custom autograd.Function: under torch.compile(backend='symshape') they are traced"
-MADE_LEAF = "returns what depends on a tensor that it made to require gradients"
 DRAWN = "slices at a number that is drawn, of which no range is known"
 SPARSE = "tensors that are not strided"
 
@@ -17,13 +15,6 @@ KNOWN: dict[str, str] = {
     "crop_by_contents": DATA,
     "message_passing": DATA,
     "random_crop_of_a_batch": DRAWN,
-    "custom_function": FUNCTION,
-    "fused_loss_function": FUNCTION,
-    "quantised_forward": FUNCTION,
-    "r1_penalty_returned": MADE_LEAF,
-    "gradient_reversal": FUNCTION,
-    "functional_calls": MADE_LEAF,
-    "gradient_penalty": MADE_LEAF,
     "sparse_inputs": SPARSE,
     "sparse_made_inside": SPARSE,
     "lazy_module": "its first call makes its parameters",

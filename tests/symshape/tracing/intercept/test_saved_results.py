@@ -125,3 +125,31 @@ def test_what_is_computed_again_is_refused() -> None:
 
     with pytest.raises(UnsupportedError, match="gradients of gradients"):
         symshape.trace(fn, torch.randn(3, 8, requires_grad=True))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_in_a_step_of_training(reentrant: bool) -> None:
+    """What backward runs again, it runs on leaves of its own."""
+
+    def made() -> Any:
+        net = _net()
+        first = nn.Linear(8, 8)
+        optimiser = torch.optim.SGD([*first.parameters(), *net.parameters()], 0.1)
+
+        def step(x: torch.Tensor) -> list[torch.Tensor]:
+            y = checkpoint(net, first(x), use_reentrant=reentrant, preserve_rng_state=False)
+            optimiser.zero_grad()
+            y.square().mean().backward()
+            optimiser.step()
+            return [each.detach().clone() for each in (*first.parameters(), *net.parameters())]
+
+        return step
+
+    torch.manual_seed(0)
+    compiled: Any = symshape.compile(made(), fullgraph=True)
+    torch.manual_seed(0)
+    step = made()
+    for rows in (3, 4, 5):
+        x = torch.randn(rows, 8)
+        torch.testing.assert_close(compiled(x), step(x))
+    assert compiled.stats().traces == 2
