@@ -20,6 +20,7 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value
+from symshape.tracing.bounds import Bounds
 from symshape.tracing.contents import Contents
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
@@ -83,6 +84,7 @@ class Tracer:
         self.steps: list[Step] = []
         self.lifting = Lifting(self.new_value, {} if names is None else names)
         self.contents = Contents(env, self.steps, self.lifting.constants)
+        self._bounds = Bounds(env, self.steps)
         self.copies: list[Copied] = []
         self.arguments: set[Value] = set()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
@@ -160,6 +162,8 @@ class Tracer:
             if plan.data_dependent:
                 unknowns = Unknowns(env, op._name, self._counts, specs, values)
                 result = plan.rule(unknowns, *specs, **spec_kwargs)
+                if type(result) is IntNode and op is aten._local_scalar_dense.default:
+                    self._bounds.tell(values[0], result)
             else:
                 result = plan.rule(*specs, **spec_kwargs)
         except meta_fns.ShapeError as error:

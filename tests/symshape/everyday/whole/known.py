@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 DATA = "branches on data; torch.compile breaks the graph there"
-DRAWN = "slices at a number that is drawn, of which no range is known"
 SPARSE = "tensors that are not strided"
 
 KNOWN: dict[str, str] = {
@@ -11,10 +10,7 @@ KNOWN: dict[str, str] = {
     "ema_of_weights": DATA,
     "grad_scaler_cpu": DATA,
     "optim_lbfgs": DATA,
-    "random_crop_flip": DRAWN,
-    "crop_by_contents": DATA,
     "message_passing": DATA,
-    "random_crop_of_a_batch": DRAWN,
     "sparse_inputs": SPARSE,
     "sparse_made_inside": SPARSE,
     "lazy_module": "its first call makes its parameters",
