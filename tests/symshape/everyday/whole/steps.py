@@ -108,7 +108,7 @@ def teacher_student():
 
 @whole
 def byol_momentum():
-    online = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+    online = nn.Sequential(nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
     target = copy.deepcopy(online).requires_grad_(False)
     head = nn.Linear(4, 4)
     opt = torch.optim.AdamW([*online.parameters(), *head.parameters()], 0.01)
