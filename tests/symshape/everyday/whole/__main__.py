@@ -27,6 +27,8 @@ from tests.symshape.everyday.whole.loaded import PROGRAMS
 from tests.symshape.everyday.whole.table import class_of, report, text
 from tests.symshape.everyday.whole.ways import OURS, Row, judged
 
+COMMAND = "python -m tests.symshape.everyday.whole --json rows.json --results, with --backend for each way"
+
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -62,10 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     print(text(rows))
     if args.results:
-        command = " ".join(["python -m tests.symshape.everyday.whole", *(sys.argv[1:] if argv is None else argv)])
         found = report(rows)
         found.notes += args.note
-        print(found.write(RESULTS, arguments=[command], seconds=time.perf_counter() - start))
+        print(found.write(RESULTS, arguments=[COMMAND], seconds=time.perf_counter() - start))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterator, Mapping
 
@@ -36,7 +37,7 @@ def report(rows: Rows) -> Report:
     for way in _ways(rows):
         for name, of in rows.items():
             if way in of and of[way].outcome != "right":
-                others.row(_shown(way), name, of[way].outcome, of[way].detail)
+                others.row(_shown(way), name, of[way].outcome, _said(of[way].detail))
     found.note("as eager: right, but a call ran as it is (ours) or a graph was broken (torch.compile), or both")
     return found
 
@@ -47,7 +48,12 @@ def text(rows: Rows) -> str:
 
 
 def _ways(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(way for of in rows.values() for way in of))
+    return sorted(dict.fromkeys(way for of in rows.values() for way in of), key=lambda way: way != OURS)  # ours first
+
+
+def _said(detail: str) -> str:
+    """What a row says, without the folders of a machine and without what follows an empty line."""
+    return re.sub(r"/\S*/", "", detail.split("\n\nfrom user code")[0])
 
 
 def _shown(way: str) -> str:
