@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from operator import is_
 from typing import Any
 
+import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls.alike import digits
+from symshape.calls.alike import Nest, digits
+from symshape.calls.records import Record, taken_apart
 
 Place = tuple[Any, ...]
 """The position or the keyword of an argument (or a variable's number), and the way to a float in it."""
@@ -89,6 +91,8 @@ class ChangingFloats:
         self.places: frozenset[Place] = frozenset()
         self._positions: tuple[int, ...] = ()
         self._keywords: frozenset[str] = frozenset()
+        self._in_objects = False
+        self._in_nests: dict[Nest, frozenset[int]] = {}
         self._seen: dict[Place, set[Hashable]] = {}
 
     def learn(self, args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()) -> bool:
@@ -122,6 +126,8 @@ class ChangingFloats:
         self.places |= new
         self._positions = tuple(place[0] for place in self.places if len(place) == 1 and type(place[0]) is int)
         self._keywords = frozenset(place[0] for place in self.places if len(place) == 1 and type(place[0]) is str)
+        self._in_nests = {}
+        self._in_objects = any(type(each) is _Attribute for place in self.places for each in place)
 
     def flat(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """The arguments in their order, with a ``VaryingFloat`` for each that is a float in one of these places."""
@@ -135,8 +141,38 @@ class ChangingFloats:
                     found[position] = VaryingFloat(found[position])
         return found
 
+    def varied(self, nested: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The leaves of nested arguments, the nest last, with a ``VaryingFloat`` for each float in these places.
+
+        None where these are not known of the nest: see :meth:`learn_nest`.
+        """
+        positions = self._in_nests.get(nested[-1])
+        if not positions:
+            return nested if positions is not None else None
+        found = list(nested)
+        for position in positions:
+            if type(found[position]) is float:
+                found[position] = VaryingFloat(found[position])
+        return tuple(found)
+
+    def learn_nest(self, nested: tuple[Any, ...], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Notes where the leaves stand in a nest; whether one stands where none was known to.
+
+        Args:
+            nested: the leaves of a call, the nest last.
+            args: positional ones, as :meth:`given` answered them.
+            kwargs: by name, so too.
+        """
+        leaves = pytree.tree_leaves(taken_apart((tuple(args), dict(kwargs))))
+        found = frozenset(i for i, each in enumerate(leaves) if type(each) is FloatLeaf)
+        known = self._in_nests.get(nested[-1])
+        self._in_nests[nested[-1]] = found | (known or frozenset())
+        return known is None or not found <= known
+
     def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with leaves for the floats in these places."""
+        """The arguments with leaves for the floats in these places; objects with such floats in them, taken apart."""
+        if self._in_objects:
+            args, kwargs = taken_apart((tuple(args), dict(kwargs)))  # at once: one object in two places is one
         done: dict[int, Any] = {}
         return (
             tuple([self._replaced(each, (i,), done) for i, each in enumerate(args)]),
@@ -152,11 +188,11 @@ class ChangingFloats:
         kind = type(value)
         if kind is float:
             return leaf_of(value) if place in self.places else value
-        if kind not in _CONTAINERS:
+        if kind is not Record and not _is_container(value):
             return value
         if id(value) not in done:  # one container in two places is one still
             items = [self._replaced(each, (*place, key), done) for key, each in _items(value)]
-            same = all(map(is_, items, value.values() if kind in _DICTIONARIES else value))
+            same = all(map(is_, items, (each for _, each in _items(value))))
             done[id(value)] = value if same else _filled(value, items)
         return done[id(value)]
 
@@ -166,14 +202,33 @@ def _name(variable: int) -> Any:
     return "variable", variable
 
 
+@attrs.frozen
+class _Attribute:
+    """An attribute on the way to a float in an object, or an item of a list or dictionary in one."""
+
+    name: Any
+
+
+def _is_container(value: Any) -> bool:
+    return type(value) in _CONTAINERS or (
+        isinstance(value, tuple) and hasattr(type(value), "_fields") and hasattr(type(value), "_make")
+    )
+
+
 def _items(container: Any) -> Iterator[tuple[Any, Any]]:
-    return iter(container.items()) if type(container) in _DICTIONARIES else enumerate(container)
+    kind = type(container)
+    if kind is Record:
+        return zip(map(_Attribute, container.names), container.values, strict=True)
+    return iter(container.items()) if kind in _DICTIONARIES else enumerate(container)
 
 
 def _filled(container: Any, items: Sequence[Any]) -> Any:
     """A container like another one, with other items in the places of its own."""
-    if type(container) not in _DICTIONARIES:
-        return type(container)(items)
+    kind = type(container)
+    if kind is Record:
+        return Record(container.kind, container.names, container.owner, items)
+    if kind not in _DICTIONARIES:
+        return kind(items) if kind in _CONTAINERS else kind._make(items)
     made = container.copy()  # with its order, and what a defaultdict makes
     made.update(zip(container, items, strict=True))
     return made
@@ -186,8 +241,9 @@ def _floats_in(value: Any, place: Place) -> Iterator[tuple[Place, Hashable]]:
 
 def _leaves_in(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
     """What is in an argument and no container, with its places."""
-    if type(value) in _CONTAINERS:
-        for key, each in _items(value):
+    apart = taken_apart(value) if len(place) == 1 and type(place[0]) is not tuple else value  # no variable is
+    if type(apart) is Record or _is_container(apart):
+        for key, each in _items(apart):
             yield from _leaves_in(each, (*place, key))
     else:
-        yield place, value
+        yield place, apart

@@ -62,3 +62,36 @@ class OpaqueCall:
 
     def __str__(self) -> str:
         return self._name.partition("::")[2]
+
+
+class LiveCall(OpaqueCall):
+    """A call that tells autograd something: of an ``autograd.Function`` of the program's, of ``requires_grad_()``.
+
+    It has to run where gradients are recorded, with the real tensors: no compiler takes it.
+
+    Args:
+        target: what is called.
+        tree: how the leaves nest in ``(args, kwargs)``.
+        picked: where the parts are.
+        name: what it is called in texts.
+        sizes: which of the leaves are a ``torch.Size``; a graph gives lists.
+    """
+
+    def __init__(
+        self,
+        target: Callable[..., Any],
+        tree: pytree.TreeSpec,
+        picked: Sequence[Path],
+        name: str,
+        sizes: frozenset[int] = frozenset(),
+    ) -> None:
+        super().__init__(target, tree, picked)
+        self._schema = OpaqueSchema(f"opaque::{name}")
+        self._name = self._schema.name
+        self._sizes = sizes
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        """The parts of the result."""
+        if self._sizes:
+            leaves = tuple(torch.Size(each) if i in self._sizes else each for i, each in enumerate(leaves))
+        return super().__call__(*leaves)

@@ -15,6 +15,7 @@ from guards.terms.term import Op, Term
 from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
+from symshape.graph.opaque import LiveCall
 from symshape.graph.program import Program, Slot
 from symshape.graph.steps import Node, Value, map_argument
 
@@ -43,7 +44,8 @@ def to_fx(program: Program, *, lifted_as_inputs: bool = False) -> torch.fx.Graph
     placeholders if asked.  Its output is the flat list of the program's outputs.
 
     Raises:
-        UnsupportedError: the program turns gradients on or off inside, which FX has no node for.
+        UnsupportedError: the program turns gradients on or off inside, or tells autograd something, which FX has no
+            node for.
     """
     return graph_to_fx(program.graph, program.call.paths, program.slots, lifted_as_inputs=lifted_as_inputs)
 
@@ -125,6 +127,9 @@ class _Writer:
             raise UnsupportedError(
                 "the program turns gradients on or off inside (or inference mode), which an FX graph cannot say"
             )
+        op: Any = step.op
+        if isinstance(op, LiveCall):
+            raise UnsupportedError(f"the program calls {op}, which tells autograd what an FX graph cannot say")
         args = tuple(self._argument(arg) for arg in step.args)
         kwargs = {name: self._argument(arg) for name, arg in step.kwargs.items()}
         made = self.graph.call_function(step.op, args, kwargs)

@@ -25,7 +25,7 @@ from symshape.calls.arguments import (
     values_of,
 )
 from symshape.calls.call_key import read
-from symshape.calls.floats import ChangingFloats, with_leaves
+from symshape.calls.floats import ChangingFloats, FloatLeaf, with_leaves
 from symshape.calls.nests import Nests
 from symshape.calls.variables import Number, Variable
 from symshape.errors import InputError, SymShapeError, UnsupportedError
@@ -96,12 +96,17 @@ class Layout:
         Raises:
             AskAgain: more floats vary now than did then (another thread has come upon them).
         """
+        if not self.variables and self._nests.learn(args, kwargs):
+            self.active = True
         if not self._floats.places:
-            if not self.variables and self._nests.learn(args, kwargs):
-                self.active = True
             return args, kwargs
         given, named = self._floats.given(args, kwargs)
-        if flat and any(type(one) is not type(now) for one, now in zip(flat, (*given, *named.values()), strict=False)):
+        quick = bool(flat) and type(flat[-1]) is Nest
+        nested = None if self.variables else self._nests.flat(args, kwargs)
+        if nested is not None and self._floats.learn_nest(nested, given, named) and quick:
+            raise AskAgain
+        pairs = zip(() if quick else flat, (*given, *named.values()), strict=False)
+        if any((type(one) is FloatLeaf) is not (type(now) is FloatLeaf) for one, now in pairs):
             raise AskAgain
         return given, named
 
@@ -114,7 +119,9 @@ class Layout:
         if is_tracing():  # nothing is served: the call is a part of another program
             return (*args, *kwargs.values())
         if self._floats.places:
-            return (*self._floats.flat(args, kwargs), *self.read())
+            nested = None if self.variables else self._nests.flat(args, kwargs)
+            found = None if nested is None else self._floats.varied(nested)
+            return found or (*self._floats.flat(args, kwargs), *self.read())
         if not self.variables:
             return self._nests.flat(args, kwargs) or (*args, *kwargs.values())
         return (*args, *kwargs.values(), *self.read())

@@ -26,24 +26,22 @@ from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
 from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.codegen import compile_graph
-from symshape.graph.dead_code import without_dead_code
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
-from symshape.graph.reshape_copies import settle
 from symshape.graph.steps import written_values
 from symshape.interrupts import pass_on
 from symshape.options import Options
 from symshape.tracing.defects import defect
 from symshape.tracing.garbage import as_before, seldom_collected
 from symshape.tracing.given_up import generators_put_back, output_held
-from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
+from symshape.tracing.gradients import histories
 from symshape.tracing.intercept.builtins import ids_of_stand_ins_refused
 from symshape.tracing.intercept.function_mode import FunctionMode
 from symshape.tracing.intercept.identity import Identity
 from symshape.tracing.intercept.number_methods import number_methods
 from symshape.tracing.intercept.random_state import Draws
 from symshape.tracing.mode import TracingMode
-from symshape.tracing.outputs import outputs_of, written_by
+from symshape.tracing.outputs import outputs_of, steps_for, written_by
 from symshape.tracing.record_writes import GivenRecords
 from symshape.tracing.scalar_data import ScalarData
 from symshape.tracing.state import flags, side_effects
@@ -57,7 +55,6 @@ from symshape.tracing.state.snapshot import State
 from symshape.tracing.surroundings import Surroundings
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
-from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
 from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
@@ -190,14 +187,13 @@ def _capture(
                 written, every = written_by(tracer, changes, result, roots, len(outputs))
                 writes, given = _given(changes, every, recorder)
                 outputs += tuple(written)
-                settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
-                check_promises(tracer.env)
+                steps = steps_for(tracer, outputs)
         except BaseException as error:
             around.put_back(error)
             raise
     state = _state(recorder, variables)
     lifted = tuple(tracer.lifting.lifted.values())
-    graph = Graph(tuple(arguments.inputs), lifted, without_dead_code(tracer.steps, outputs), outputs, tree)
+    graph = Graph(tuple(arguments.inputs), lifted, steps, outputs, tree)
     guards = _guards(tracer.env, options)
     slots = tuple(arguments.slots)
     run = without_autocast(compile_graph(graph, symbol_positions(slots)), now := modes())
@@ -327,7 +323,7 @@ def _run(
     problems += changes[0].problems + given.changes(result) + changes[0].returned(result)
     changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
     side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn))
-    refuse_gradients_of_its_own(found, tracer.arguments)
+    tracer.own.settle(found, changes[0].changes)
     return outcome, changes[0]
 
 

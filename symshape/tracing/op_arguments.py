@@ -11,6 +11,7 @@ from guards.terms import boolean
 from guards.terms.term import Op, Term
 from symshape.errors import SymShapeError, UnsupportedError
 from symshape.tracing.intercept.random_state import address
+from symshape.tracing.intercept.saved_results import SavedResults
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
@@ -24,12 +25,14 @@ class OpArguments:
     Args:
         trace: the trace that they belong to.
         lifting: gives real tensors their values.
+        saved: results that autograd saved.
         generators: the addresses of the random generators that were there before the trace; None for any.
     """
 
-    def __init__(self, trace: Trace, lifting: Lifting, generators: Collection[int] | None) -> None:
+    def __init__(self, trace: Trace, lifting: Lifting, saved: SavedResults, generators: Collection[int] | None) -> None:
         self._trace = trace
         self._lifting = lifting
+        self._saved = saved
         self._generators = generators
 
     def both(self, args: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
@@ -45,7 +48,7 @@ class OpArguments:
                         "the program uses a tensor that an earlier trace left behind (a side effect)"
                     )
                 specs.append(arg._spec)
-                values.append(arg._value)
+                values.append(self._saved.of(arg) if torch.is_grad_enabled() else arg._value)
             elif kind is int or kind is float or arg is None or kind is bool:
                 specs.append(arg)
                 values.append(arg)

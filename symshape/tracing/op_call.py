@@ -16,6 +16,8 @@ from symshape.tracing.op_plans import OpPlan
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
+aten = torch.ops.aten
+
 
 @attrs.define(eq=False)  # nobody changes one; frozen ones take twice as long to make
 class OpCall:
@@ -47,6 +49,28 @@ def refuse_inference(call: OpCall, memory: Collection[object], env: ShapeEnv) ->
     if memory and not torch.is_inference_mode_enabled() and any(value.storage in memory for value in call.written()):
         said = f"{call.op} writes to an inference tensor, outside inference mode (at {env.origin()})"
         raise ProgramError(said) from UnsupportedError(f"{said}, an error that the program catches")
+
+
+def note_laziness(call: OpCall, value: Value, lazy: dict[Value, tuple[bool, bool]], env: ShapeEnv) -> None:
+    """A view of what is conjugated or negated lazily is so too; ``view_as_real`` refuses it, as torch's does.
+
+    Raises:
+        UnsupportedError: it is asked for the parts of what is conjugated.
+    """
+    source = call.values[0] if call.values else None
+    conjugated, negated = lazy.get(source, (False, False)) if type(source) is Value else (False, False)
+    if conjugated and call.op is aten.view_as_real.default:
+        raise UnsupportedError(
+            f"the parts of a tensor that is conjugated lazily are asked for (at {env.origin()}), "
+            "which cannot be traced; call resolve_conj() first"
+        )
+    if call.plan.changes_laziness:
+        lazy[value] = (
+            conjugated ^ (call.op is aten._conj.default),
+            negated ^ (call.op is not aten._conj.default),
+        )
+    elif call.plan.is_view and (conjugated or negated):
+        lazy[value] = conjugated, negated
 
 
 def viewed_by(plan: OpPlan, position: int) -> int | None:

@@ -14,11 +14,14 @@ from symshape.calls.argument_writes import At, Held
 from symshape.calls.outputs import result_of
 from symshape.calls.variables import Output, Write, containers_in
 from symshape.errors import UnsupportedError
-from symshape.graph.steps import Value
+from symshape.graph.dead_code import without_dead_code
+from symshape.graph.reshape_copies import settle
+from symshape.graph.steps import Step, Value
 from symshape.tracing.state.changes import Changes
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.choices import tidy
 from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 from symshape.tracing.tracer import Tracer
 
@@ -76,6 +79,13 @@ def written_by(
     return outputs, writes
 
 
+def steps_for(tracer: Tracer, outputs: tuple[Any, ...]) -> tuple[Step, ...]:
+    """The steps that the outputs need, once all questions are asked."""
+    settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
+    check_promises(tracer.env)
+    return without_dead_code(tracer.own.steps(outputs), outputs)
+
+
 _CONSTANTS: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes)
 _CONSTANTS += (Held, At, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -88,13 +98,14 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
                 "not set again; return its value too"
             )
         views = any(leaf._value.storage is each.storage for each in inputs)  # under no_grad these keep the flag
-        told = leaf._value in tracer.told_to_require
-        if leaf.requires_grad and leaf.is_leaf and (told or not views):
-            raise UnsupportedError(
-                f"{path} was made to require gradients by requires_grad_(), which a traced graph does not repeat; "
-                "call requires_grad_() on the result instead"
-            )
-        return leaf._value
+        if leaf.requires_grad and leaf.is_leaf and (leaf._value in tracer.own.told or not views):
+            if leaf.grad is not None:
+                raise UnsupportedError(
+                    f"{path} was made to require gradients by requires_grad_() and has a gradient, which a traced "
+                    "graph would not give it; return the gradient instead"
+                )
+            tracer.own.need(leaf._value)
+        return tracer.saved.of(leaf)
     if isinstance(leaf, torch.Tensor):
         return tracer.lifting.lift(leaf).value
     if isinstance(leaf, (torch.SymInt, torch.SymFloat)):

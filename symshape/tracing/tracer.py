@@ -20,15 +20,18 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value
+from symshape.tracing.bounds import Bounds
 from symshape.tracing.contents import Contents
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
+from symshape.tracing.intercept.saved_results import SavedResults
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
-from symshape.tracing.op_call import OpCall, inward, is_inference, reading, refuse_inference, viewed_by
+from symshape.tracing.op_call import OpCall, inward, is_inference, note_laziness, reading, refuse_inference, viewed_by
 from symshape.tracing.op_plans import OpPlan, plan_of
+from symshape.tracing.own_histories import OwnHistories
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
@@ -67,9 +70,10 @@ class Tracer:
         laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1 too: arguments, and
             views of them that only pick and order dimensions.
         looked_at: the values of which the program read how they lie in memory.
-        told_to_require: the values that require gradients because the program told them to.
+        own: what the program tells autograd itself.
         lazy: of values that torch conjugates or negates when they are used: whether the one, whether the other.
         untracked_views: the memory of which autograd does not know all views.
+        saved: results that autograd saved, whose histories a graph would lose.
         closed: whether the trace is over.
     """
 
@@ -80,6 +84,7 @@ class Tracer:
         self.steps: list[Step] = []
         self.lifting = Lifting(self.new_value, {} if names is None else names)
         self.contents = Contents(env, self.steps, self.lifting.constants)
+        self._bounds = Bounds(env, self.steps)
         self.copies: list[Copied] = []
         self.arguments: set[Value] = set()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
@@ -87,11 +92,13 @@ class Tracer:
         self.questions: dict[Question, Hashable] = {}
         self.laid_out: set[Value] = set()
         self.looked_at: set[Value] = set()
-        self.told_to_require: set[Value] = set()
+        told: set[Value] = set()
         self.lazy: dict[Value, tuple[bool, bool]] = {}
         self.untracked_views = UntrackedViews(env)
+        self.saved = SavedResults(told)
         self.closed = False
-        self._op_arguments = OpArguments(self, self.lifting, generators)
+        self._op_arguments = OpArguments(self, self.lifting, self.saved, generators)
+        self.own = OwnHistories(self, self._op_arguments, told)
         self._holding = Holding()
         self._counts = Counts()
         self._count = self._answered = 0
@@ -155,6 +162,8 @@ class Tracer:
             if plan.data_dependent:
                 unknowns = Unknowns(env, op._name, self._counts, specs, values)
                 result = plan.rule(unknowns, *specs, **spec_kwargs)
+                if type(result) is IntNode and op is aten._local_scalar_dense.default:
+                    self._bounds.tell(values[0], result)
             else:
                 result = plan.rule(*specs, **spec_kwargs)
         except meta_fns.ShapeError as error:
@@ -196,6 +205,7 @@ class Tracer:
             self.untracked_views.check(call.op, call.written())
             self.lifting.forget(call.written())
             self._counts.forget(call.written())
+            self.saved.written(call.written())
         if single:
             return wrapped[0] if call.plan.returns else None
         return wrapped if isinstance(result, list) else tuple(wrapped)
@@ -214,8 +224,10 @@ class Tracer:
             where = self.env.origin()
             raise UnsupportedError(f"{call.op} makes a {kind} tensor (at {where}), which cannot be traced")
         value = self._value_of(plan, viewed, call.values, spec)
+        if call.op is aten.detach.default:
+            self.saved.detached(value, call.args[0], call.values[0])
         if self.lazy or plan.changes_laziness:
-            self._note_laziness(call, value)
+            note_laziness(call, value, self.lazy, self.env)
         # Autograd refuses views of plain tensors that are not plain themselves.
         with torch.inference_mode(False) if plain else _nothing:
             return value, self.stand_in(value)
@@ -234,28 +246,10 @@ class Tracer:
         self._holding.watch(value, tensor)
         return tensor
 
-    def _note_laziness(self, call: OpCall, value: Value) -> None:
-        """A view of what is conjugated or negated lazily is so too; ``view_as_real`` refuses it, as torch's does."""
-        source = call.values[0] if call.values else None
-        conjugated, negated = self.lazy.get(source, (False, False)) if type(source) is Value else (False, False)
-        if conjugated and call.op is aten.view_as_real.default:
-            raise UnsupportedError(
-                f"the parts of a tensor that is conjugated lazily are asked for (at {self.env.origin()}), "
-                "which cannot be traced; call resolve_conj() first"
-            )
-        if call.plan.changes_laziness:
-            self.lazy[value] = (
-                conjugated ^ (call.op is aten._conj.default),
-                negated ^ (call.op is not aten._conj.default),
-            )
-        elif call.plan.is_view and (conjugated or negated):
-            self.lazy[value] = conjugated, negated
-
     def _node(
         self, call: OpCall, outputs: tuple[Value | None, ...], single: bool, bindings: tuple[Binding, ...]
     ) -> Node:
-        grad, inference = torch.is_grad_enabled(), _is_inference_mode()
-        self.untracked_views.gradients |= grad
+        self.untracked_views.gradients |= torch.is_grad_enabled()
         if torch.get_default_dtype() is not self._default_dtype:
             raise UnsupportedError(
                 f"the function changes torch's default dtype (before {self.env.origin()}), which a graph would "
@@ -269,11 +263,15 @@ class Tracer:
             outputs,
             single,
             bindings,
-            None if grad is self._grad else grad,
-            None if inference is self._inference else inference,
+            *self.modes_now(),
             location=user_location(_OWN_FRAMES),
             leaves=(changed._value, changed._spec) if type(changed) is SymbolicTensor else None,
         )
+
+    def modes_now(self) -> tuple[bool | None, bool | None]:
+        """Whether gradients are recorded, and inference mode, where that is not as at the start of the trace."""
+        grad, inference = torch.is_grad_enabled(), _is_inference_mode()
+        return None if grad is self._grad else grad, None if inference is self._inference else inference
 
     def is_plain(self) -> bool:
         """Whether ops do what they did at the start of the trace, without gradients, and nothing else sees them."""
@@ -293,7 +291,7 @@ class Tracer:
 
     def looks(self) -> tuple[int, ...]:
         """A count of everything that a call may do besides writing nodes down."""
-        noted = (self.questions, self.looked_at, self.told_to_require, self.lazy, self.env.symbols.hints)
+        noted = (self.questions, self.looked_at, self.own.told, self.lazy, self.env.symbols.hints)
         return (self._answered, len(self.env.symbols), *map(len, noted))
 
     def written_again(self, node: Node, like: Sequence[Value | None]) -> None:

@@ -60,8 +60,8 @@ def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
         if tensor.requires_grad is (args[0] if args else True):
             return attribute(tensor, *args)
         result = inner(tensor, *args)
-        if type(tensor) is SymbolicTensor and tensor.requires_grad:
-            tensor._tracer.told_to_require.add(tensor._value)
+        if type(tensor) is SymbolicTensor:
+            tensor._tracer.own.require(tensor, tensor.requires_grad)
         return result
 
     return use

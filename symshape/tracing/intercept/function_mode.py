@@ -295,11 +295,14 @@ class FunctionMode(TorchFunctionMode):
         torch.nn.functional.scaled_dot_product_attention = _with_plain_flags(self._attention, self._chooses)
         self._overridden = torch.overrides.has_torch_function
         torch.overrides.has_torch_function = _has_torch_function
+        self._functions = self._trace.own.functions_watched()
+        self._functions.__enter__()
         return super().__enter__()  # type: ignore[no-any-return]
 
     def __exit__(self, *error: Any) -> None:
         torch.nn.functional.scaled_dot_product_attention = self._attention
         torch.overrides.has_torch_function = self._overridden
+        self._functions.__exit__(*error)
         super().__exit__(*error)
 
 

@@ -81,6 +81,9 @@ class WholeOp(torch.autograd.Function):
         with torch.enable_grad():
             pairs = zip(ctx.saved_tensors, needed, strict=True)
             copies = [each.detach().requires_grad_(wanted) for each, wanted in pairs]
+            for each in copies:
+                if type(each) is SymbolicTensor:
+                    each._tracer.own.told.add(each._value)
             results = ctx.op(*_filled(ctx.tree, ctx.leaves, copies))
         tracked = [(out, grad) for out, grad in zip(_listed(results), gradients, strict=True) if grad is not None]
         wanted_copies = [copy for copy, wanted in zip(copies, needed, strict=True) if wanted]

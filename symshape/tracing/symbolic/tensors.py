@@ -7,6 +7,7 @@ checked on torch 2.11 to 2.13), which costs nothing until somebody asks.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -28,6 +29,20 @@ aten = torch.ops.aten
 _ONES = [(1,) * n for n in range(65)]
 _namespace: Callable[[torch.Tensor], dict[str, Any]] = torch.Tensor.__dict__["__dict__"].__get__
 _make_wrapper: Any = torch.Tensor._make_wrapper_subclass
+
+
+class Telling(Protocol):
+    """What a program tells autograd itself: see ``OwnHistories``."""
+
+    @property
+    def told(self) -> set[Value]:
+        """The values that require gradients because they were told to."""
+
+    def require(self, tensor: SymbolicTensor, required: bool) -> None:
+        """A tensor is told whether it requires gradients."""
+
+    def functions_watched(self) -> AbstractContextManager[object]:
+        """Inside, calls of ``autograd.Function`` are noted."""
 
 
 class Trace(Protocol):
@@ -66,8 +81,8 @@ class Trace(Protocol):
         """The values of which the program read how they lie in memory."""
 
     @property
-    def told_to_require(self) -> set[Value]:
-        """The values that require gradients because the program told them to."""
+    def own(self) -> Telling:
+        """What the program tells autograd itself."""
 
     @property
     def untracked_views(self) -> UntrackedViews:

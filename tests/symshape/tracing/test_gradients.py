@@ -101,35 +101,6 @@ def test_backward_inside_leaves_nothing_where_nothing_may_be_written() -> None:
     assert weight.grad is None
 
 
-def test_a_custom_gradient_is_not_lost() -> None:
-    class Double(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            return x * 1
-
-        @staticmethod
-        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-            return gradient * 2
-
-    weight = nn.Parameter(R(3))
-    with pytest.raises(UnsupportedError, match="Double"):
-        symshape.trace(lambda x: Double.apply(x * weight) + 1, R(3))
-    with torch.no_grad():
-        agree(lambda x: Double.apply(x * weight) + 1, (R(3),))
-
-
-def test_requires_grad_inside_is_refused() -> None:
-    def leaf_out(x: torch.Tensor) -> torch.Tensor:
-        return (x + 1).detach().requires_grad_()
-
-    def from_a_leaf(x: torch.Tensor) -> torch.Tensor:
-        return x.detach().clone().requires_grad_() * 2
-
-    for fn in (leaf_out, from_a_leaf):
-        with pytest.raises(UnsupportedError, match="requires_grad_"):
-            symshape.trace(fn, R(3))
-
-
 def test_the_history_of_a_stand_in_is_no_custom_gradient() -> None:
     x = R(3).requires_grad_() * 2  # no leaf: its stand-in is made by an autograd.Function of ours
     traced = symshape.trace(lambda x: x * 3, x)

@@ -19,7 +19,7 @@ R = torch.randn
 
 def taken(generators: set[int] | None = None) -> tuple[Tracer, OpArguments]:
     tracer = Tracer(ShapeEnv())
-    return tracer, OpArguments(tracer, tracer.lifting, generators)
+    return tracer, OpArguments(tracer, tracer.lifting, tracer.saved, generators)
 
 
 def test_tensors_sizes_and_plain_values() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 DATA = "branches on data; torch.compile breaks the graph there"
-FUNCTION = "gradients of a custom autograd.Function: under torch.compile(backend='symshape') they are traced"
-MADE_LEAF = "returns what depends on a tensor that it made to require gradients"
 SPARSE = "tensors that are not strided"
 
 KNOWN: dict[str, str] = {
@@ -12,11 +10,7 @@ KNOWN: dict[str, str] = {
     "ema_of_weights": DATA,
     "grad_scaler_cpu": DATA,
     "optim_lbfgs": DATA,
-    "random_crop_flip": "slices at a number that is drawn, of which no range is known",
-    "custom_function": FUNCTION,
-    "gradient_reversal": FUNCTION,
-    "functional_calls": MADE_LEAF,
-    "gradient_penalty": MADE_LEAF,
+    "message_passing": DATA,
     "sparse_inputs": SPARSE,
     "sparse_made_inside": SPARSE,
     "lazy_module": "its first call makes its parameters",
@@ -27,6 +21,8 @@ TRACES: dict[str, int] = {
     "crf_forward_loop": 6,  # a loop over the length: a program for each, as with torch.compile
     "gae": 6,
     "linear_attention_scan": 6,
+    "accumulated_in_a_loop": 5,
+    "nms_loop_by_mask": 5,
     "early_exit_on_size": 4,  # branches on sizes
     "chunked_processing": 4,
     "swin_window_attention": 3,

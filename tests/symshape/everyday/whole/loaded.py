@@ -9,7 +9,7 @@ from tests.symshape.everyday.whole.program import PROGRAMS
 
 __all__ = ["PROGRAMS"]
 
-_NO_PROGRAMS = ("__init__", "__main__", "known", "program", "loaded")
+_NO_PROGRAMS = ("__init__", "__main__", "known", "loaded", "program", "table", "ways")
 
 for _each in sorted(Path(__file__).parent.glob("*.py")):
     if _each.stem not in _NO_PROGRAMS:

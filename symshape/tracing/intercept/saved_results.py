@@ -1,0 +1,106 @@
+"""Results that autograd saved and hands out again, whose history a graph would lose.
+
+Autograd saves a result as a detached copy and gives the copy its history again where backward needs it.  The trace sees
+the detaching, twice, and nothing of the history.  Without gradients of gradients nobody needs to know: where they are
+asked for (``create_graph=True``), the graph has to use the result itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import attrs
+import torch
+
+from symshape.errors import UnsupportedError
+from symshape.graph.steps import Value
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+
+_History = tuple[int, int]
+"""The number of the autograd node that made a tensor, in the order of this thread, and which of its results it is."""
+
+
+@attrs.define(eq=False)
+class _Detached:
+    """What was detached.
+
+    Attributes:
+        root: the value with a history, of which this is the copy of a copy …; None where there is none.
+        history: that of ``root``.
+        written: whether something wrote to its memory afterwards.
+    """
+
+    root: Value | None
+    history: _History | None
+    written: bool = False
+
+
+class SavedResults:
+    """The detached values of one trace.
+
+    Args:
+        told: the values that require gradients because the program told them to.
+    """
+
+    def __init__(self, told: Collection[Value]) -> None:
+        self._told = told
+        self._found: dict[Value, _Detached] = {}
+        self._hooked = False  # whether hooks may make a leaf anew that autograd saved
+        self._by_memory: dict[object, list[_Detached]] = {}
+
+    def detached(self, value: Value, tensor: torch.Tensor, source: Value) -> None:
+        """A value was made by detaching a tensor, of this value."""
+        history, before = _history(tensor), self._found.get(source)
+        if history is not None:
+            made = _Detached(source, history)
+        else:
+            made = _Detached(None, None) if before is None else _Detached(before.root, before.history)
+        self._found[value] = made
+        self._hooked |= torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        self._by_memory.setdefault(value.storage, []).append(made)
+
+    def written(self, values: Iterable[Value]) -> None:
+        """An op wrote to these values: a detached one may have a history of its own now."""
+        for value in values:
+            for each in self._by_memory.get(value.storage, ()):
+                each.written = True
+
+    def of(self, tensor: SymbolicTensor) -> Value:
+        """The value that a graph uses for a tensor, so that gradients go on through it.
+
+        Raises:
+            UnsupportedError: the tensor has a history, and which result of the graph's has the same is not known.
+        """
+        value = tensor._value
+        found = self._found.get(value)
+        if found is None or not _requires_grad(tensor) or value in self._told:
+            return value
+        history = _history(tensor)
+        if history is not None and history == found.history and not found.written and found.root is not None:
+            return found.root
+        if history is None and not self._hooked:
+            return value  # told so where nobody saw it, in a gradient of the program's own
+        if history is not None and history != found.history and (found.written or _is_custom(tensor)):
+            return value
+        raise UnsupportedError(
+            "the function computes gradients of gradients through a tensor that autograd saved and that was computed "
+            "again or written to since (checkpoints, torch.autograd.graph.saved_tensors_hooks), which a traced graph "
+            "would lose; compute them without"
+        )
+
+
+def _requires_grad(tensor: SymbolicTensor) -> bool:
+    with torch._C.DisableTorchFunction():  # the answer is not for the program
+        return tensor.requires_grad
+
+
+def _history(tensor: torch.Tensor) -> _History | None:
+    with torch._C.DisableTorchFunction():
+        node = tensor.grad_fn
+        return None if node is None else (node._sequence_nr(), tensor.output_nr)
+
+
+def _is_custom(tensor: SymbolicTensor) -> bool:
+    """Whether an ``autograd.Function`` made a tensor: it may answer what it detached."""
+    with torch._C.DisableTorchFunction():
+        return isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction)

@@ -1,0 +1,327 @@
+"""What a program tells autograd itself: tensors that are to require gradients, gradients of its own.
+
+A graph of ATen ops repeats neither, and most programs need neither: the ops of a step of training with its backward are
+all that it does.  Where a result depends on such a tensor, or on an ``autograd.Function``, the graph calls
+``requires_grad_()`` or the function itself, as eager does, in the place of the ops that the function ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import FunctionType
+from typing import Any, NoReturn, Protocol
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from symshape.errors import UnsupportedError
+from symshape.graph.opaque import LiveCall, Path
+from symshape.graph.steps import Node, Step, Value, values_in, written_values
+from symshape.tracing.gradients import MadeByAutograd
+from symshape.tracing.intercept.whole_op import WholeOp
+from symshape.tracing.lifting import Lifting
+from symshape.tracing.op_arguments import OpArguments
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.user_code import Location, user_location
+
+_NODE = torch.autograd.function.BackwardCFunction
+_OWN = frozenset((MadeByAutograd, WholeOp))
+_OWN_NODES = frozenset(f"{each.__name__}Backward" for each in _OWN)
+_PLAIN = frozenset(
+    (
+        *(int, float, bool, str, type(None), torch.SymInt, torch.SymFloat, torch.Size),
+        *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+    )
+)
+"""Of arguments that a function may be given besides tensors: what derives from them (an enumeration) is none."""
+_ADVICE = "call it under torch.no_grad(), or train through torch.compile(backend='symshape')"
+
+
+def _watched() -> FunctionType:
+    """What runs as ``Function.apply`` while calls are noted; with the free variable that torch's own has."""
+    __class__: Any = None
+
+    def apply(cls, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return __class__ and symshape_apply(cls, args, kwargs)  # type: ignore[name-defined] # noqa: F821
+
+    return apply  # type: ignore[return-value]
+
+
+_APPLY: FunctionType = torch.autograd.Function.__dict__["apply"].__func__
+_OWN_APPLY = FunctionType(_APPLY.__code__, _APPLY.__globals__, "apply", _APPLY.__defaults__, _APPLY.__closure__)
+_NAME = "symshape_apply"
+_WATCHED = _watched()
+
+
+class GradientTrace(Protocol):
+    """What is needed of a tracer here."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """Nodes and assertions so far."""
+
+    @property
+    def lifting(self) -> Lifting:
+        """Real tensors and constants."""
+
+    @property
+    def arguments(self) -> set[Value]:
+        """The values of tensor arguments."""
+
+    def modes_now(self) -> tuple[bool | None, bool | None]:
+        """Whether gradients are recorded, and inference mode, where that is not as at the start."""
+
+
+@attrs.frozen(eq=False)
+class _Applied:
+    """A call of an ``autograd.Function``: from which step to which it ran, and what stands for it in a graph.
+
+    Attributes:
+        node: autograd's node of its results.
+        start, end: the steps that it made.
+        live: the call itself, or why it cannot be called.
+    """
+
+    node: Any
+    start: int
+    end: int
+    live: Node | str
+
+
+class OwnHistories:
+    """Of one trace.
+
+    Args:
+        trace: the trace.
+        arguments: takes the arguments of calls.
+
+    Attributes:
+        told: the values that require gradients because the program told them to.
+    """
+
+    def __init__(self, trace: GradientTrace, arguments: OpArguments, told: set[Value]) -> None:
+        self._trace = trace
+        self._arguments = arguments
+        self.told = told
+        self._tellings: dict[Value, list[Node]] = {}
+        self._applied: list[_Applied] = []
+        self._needed: set[Value] = set()
+        self._called: list[_Applied] = []
+
+    # -- while the program runs
+    def require(self, tensor: SymbolicTensor, required: bool) -> None:
+        """A tensor is told whether it requires gradients."""
+        self.told.add(tensor._value)
+        node = self._telling(tensor._value, required, user_location())
+        self._trace.steps.append(node)
+        self._tellings.setdefault(tensor._value, []).append(node)
+
+    @contextmanager
+    def functions_watched(self) -> Iterator[None]:
+        """Inside, calls of ``autograd.Function`` are noted, by whatever name its ``apply`` is called."""
+        names, code, own = _APPLY.__globals__, _APPLY.__code__, _OWN_APPLY
+
+        def apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            run = partial(own, cls)
+            return run(*args, **kwargs) if cls in _OWN else self._apply(cls, run, args, kwargs)
+
+        before = names.get(_NAME)
+        names[_NAME], _APPLY.__code__ = apply, _WATCHED.__code__
+        try:
+            yield
+        finally:
+            _APPLY.__code__ = code
+            if before is None:
+                del names[_NAME]
+            else:
+                names[_NAME] = before
+
+    def _apply(self, cls: type, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        start, location, autocast = len(self._trace.steps), user_location(), torch._C._is_any_autocast_enabled()
+        result = run(*args, **kwargs)
+        node = _node_of(result)
+        if node is not None:
+            end = len(self._trace.steps)
+            try:
+                if autocast:
+                    raise _NotLive("under autocast")
+                live: Node | str = self._live(cls, args, kwargs, result, (start, end), location)
+            except _NotLive as reason:
+                live = str(reason)
+            self._applied.append(_Applied(node, start, end, live))
+        return result
+
+    def _live(
+        self,
+        cls: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        region: tuple[int, int],
+        location: Location | None,
+    ) -> Node:
+        """The call itself as a step.
+
+        Raises:
+            _NotLive: called again it might do something else than the steps that the trace has of it.
+        """
+        leaves, tree = pytree.tree_flatten((args, kwargs), is_leaf=lambda each: type(each) is torch.Size)
+        values = [self._argument(each) for each in leaves]
+        inside = self._trace.steps[slice(*region)]
+        made = _made_in(inside)
+        items = result if isinstance(result, tuple) else (result,)
+        paths: dict[Value, Path] = {}
+        for position, item in enumerate(items):
+            if isinstance(item, torch.Tensor):
+                if type(item) is not SymbolicTensor or item._value not in made:
+                    raise _NotLive("which returns a tensor that it did not make")
+                paths.setdefault(item._value, (position,) if isinstance(result, tuple) else ())
+            elif isinstance(item, (list, tuple, dict)):
+                raise _NotLive("which returns tensors in containers")
+        sizes = frozenset(i for i, each in enumerate(leaves) if type(each) is torch.Size)
+        op: Any = LiveCall(cls.apply, tree, list(paths.values()), f"{cls.__name__}.apply", sizes)
+        outputs = tuple(paths)
+        return Node(op, tuple(values), {}, outputs, False, (), *self._trace.modes_now(), location=location)
+
+    def _argument(self, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) and type(leaf) not in _PLAIN:
+            raise _NotLive(f"which is given a {type(leaf).__name__}")
+        return self._arguments.both((leaf,))[1][0]
+
+    def _telling(self, value: Value, required: bool, location: Location | None) -> Node:
+        tree = pytree.tree_structure(((value, required), {}))
+        op: Any = LiveCall(torch.Tensor.requires_grad_, tree, [], "requires_grad_")
+        return Node(op, (value, required), {}, (), False, (), *self._trace.modes_now(), location=location)
+
+    # -- at its end
+    def settle(self, histories: Sequence[Any], changes: Sequence[Any]) -> None:
+        """Looks at what results depend on.
+
+        Args:
+            histories: autograd's nodes of results.
+            changes: what the program writes outside at its end.
+
+        Raises:
+            UnsupportedError: on something that no graph could call.
+        """
+        waiting, seen = list(histories), set()
+        while waiting:
+            node = waiting.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if isinstance(node, _NODE) and type(node).__name__ not in _OWN_NODES:
+                self._call(node)
+            leaf = getattr(node, "variable", None)
+            if type(leaf) is SymbolicTensor and leaf._value not in self._trace.arguments:
+                self.need(leaf._value)
+            waiting += [parent for parent, _ in node.next_functions]
+        if self._called and changes:  # each call would write that twice, if the function does
+            self._refuse(self._called[0].node, "besides writing to what is outside")
+
+    def _refuse(self, node: Any, why: str) -> NoReturn:
+        raise UnsupportedError(
+            f"the function uses the autograd.Function {type(node).__name__.removesuffix('Backward')} {why}, "
+            f"on tensors that require gradients, whose backward a traced graph would lose; {_ADVICE}"
+        )
+
+    def _call(self, node: Any) -> None:
+        applied = next((each for each in self._applied if each.node is node), None)
+        if applied is None:
+            self._refuse(node, "by another way than apply()")
+        if isinstance(applied.live, str):
+            self._refuse(node, applied.live)
+        if applied not in self._called:
+            self._called.append(applied)
+
+    def need(self, value: Value) -> None:
+        """A result depends on a tensor that the program made to require gradients.
+
+        Raises:
+            UnsupportedError: it is a constant, of which a graph has one for all calls; or it was told so where nobody
+                saw it, in a gradient of the program's own.
+        """
+        constant = any(each.value is value for each in self._trace.lifting.lifted.values())
+        if constant or (self._applied and value not in self._tellings):
+            raise UnsupportedError(
+                f"the function returns what depends on a {'constant' if constant else 'tensor'} that it made to "
+                "require gradients, which a traced graph does not repeat; return detached results, or pass that "
+                "tensor as an argument"
+            )
+        self._needed.add(value)
+
+    def steps(self, outputs: Sequence[Any]) -> list[Step]:
+        """The steps of the trace, with what the results need of all this and without what they do not.
+
+        Raises:
+            UnsupportedError: a function would have to be called whose steps the graph needs.
+        """
+        if not self._tellings and not self._called and not self._needed:
+            return self._trace.steps
+        found: list[Step] = list(self._trace.steps)
+        found = self._with_calls(found, outputs) if self._called else found
+        idle = {id(each) for value, of in self._tellings.items() if value not in self._needed for each in of}
+        untold = self._needed - self._tellings.keys()
+        kept: list[Step] = []
+        for step in found:
+            if id(step) in idle:
+                continue
+            kept.append(step)
+            if untold and isinstance(step, Node):  # made so: torch.zeros(3, requires_grad=True)
+                kept += [self._telling(each, True, step.location) for each in step.outputs if each in untold]
+        return kept
+
+    def _with_calls(self, steps: list[Step], outputs: Sequence[Any]) -> list[Step]:
+        for each in sorted(self._called, key=lambda each: each.start, reverse=True):
+            assert isinstance(each.live, Node)
+            inside = steps[each.start : each.end]
+            hidden = _made_in(inside) - set(each.live.outputs)
+            rest = [*steps[: each.start], *steps[each.end :]]
+            read = {value for step in rest if isinstance(step, Node) for value in step.reads}
+            reason = _not_again(inside) or ("" if hidden.isdisjoint(read | set(values_in(outputs))) else _INSIDE)
+            if reason:
+                self._refuse(each.node, reason)
+            steps = [*steps[: each.start], each.live, *steps[each.end :]]
+        return steps
+
+
+_INSIDE = "which saves tensors of its own that the program then computes gradients with"
+
+
+class _NotLive(Exception):
+    """Why a call of an ``autograd.Function`` cannot stand in a graph."""
+
+
+def _node_of(result: Any) -> Any:
+    """Autograd's node of what a function returned, if it is one of a function's."""
+    for each in result if isinstance(result, tuple) else (result,):
+        if type(each) is SymbolicTensor:
+            with torch._C.DisableTorchFunction():  # the answer is not for the program
+                node: Any = each.grad_fn
+            if isinstance(node, _NODE):
+                return node
+    return None
+
+
+def _made_in(steps: Sequence[Step]) -> set[Value]:
+    return {value for step in steps if isinstance(step, Node) for value in step.outputs if value is not None}
+
+
+def _not_again(inside: Sequence[Step]) -> str:
+    """Why steps cannot be left to a function that does them again, in words."""
+    made = _made_in(inside)
+    outside = {
+        id(value.storage) for step in inside if isinstance(step, Node) for value in step.reads if value not in made
+    }
+    for step in inside:
+        if not isinstance(step, Node) or step.bindings:
+            return "which reads data"
+        op: Any = step.op
+        if isinstance(op, LiveCall):
+            return "which uses gradients of its own"
+        if any(id(value.storage) in outside for value in written_values(step)):
+            return "which writes to tensors that it is given"
+    return ""

@@ -1,0 +1,100 @@
+"""Integers that are read from tensors lie between sizes, by the way the tensors were made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape import DataDependentError
+from tests.symshape.eager import bits
+
+R = torch.randn
+SHAPES = ((9, 8), (12, 9), (8, 11), (20, 7))
+
+
+def _agree(fn: Callable[[torch.Tensor], Any], traces: int = 2) -> None:
+    compiled = symshape.compile(fn, fullgraph=True)
+    for shape in SHAPES:
+        x = R(shape)
+        found = []
+        for served in (compiled, fn):
+            torch.manual_seed(shape[0])
+            found.append(served(x))
+        assert bits(found[0]) == bits(found[1])
+    assert compiled.stats().traces == traces
+
+
+def _crop(x: torch.Tensor) -> torch.Tensor:
+    i = torch.randint(0, x.size(0) - 5, (1,)).item()
+    j = torch.randint(x.size(1) - 5, size=()).item()
+    return x[i : i + 6, j : j + 6] * 2
+
+
+def _random_length(x: torch.Tensor) -> torch.Tensor:
+    n = torch.randint(2, x.size(0) + 1, (2, 1))[1].item()
+    return x[:n].sum(0) / n
+
+
+def _by_contents(x: torch.Tensor) -> torch.Tensor:
+    rows, columns = (x > 0.5).any(1).nonzero()[:, 0], (x > 0.5).nonzero()[:, 1]
+    return x[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        _crop,
+        _random_length,
+        _by_contents,
+        lambda x: x[x.sum(1).argmax().item()],
+        lambda x: x[: x.argmin(0).max().item() + 1],
+        lambda x: x[x.sum(1).argmax().item() :],
+        lambda x: x[torch.randperm(x.size(0))[0].item()],
+        lambda x: x[x.sum(1).sort().indices[-1].item()],
+        lambda x: x.narrow(0, x.sum(1).topk(2).indices[1].item(), 1),
+        lambda x: x[: x[:, 0].max(0).indices.item()],
+        lambda x: x[torch.randint(3, x.size(0), (1,)).item() - 3 :],
+    ],
+)
+def test_between_sizes(fn: Callable[[torch.Tensor], Any]) -> None:
+    _agree(fn)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x[torch.randint(0, x.size(0), (1,)).add_(1).item()],
+        lambda x: x[(torch.randint(0, x.size(0), (1,)) * 2).item()],
+        lambda x: x[torch.randint(-2, x.size(0), (1,)).item()],
+        lambda x: x[torch.randint(0, x.size(0) + 1, (1,)).item() - 1 :],
+        lambda x: x[(torch.randint(0, x.size(0), (1,), dtype=torch.int32) + 2**31 - 1).item()],
+        lambda x: x[: 3 - x.argmax().item()],
+        lambda x: x[x.nonzero()[0, 1].item() - 1 :],
+    ],
+)
+def test_what_may_lie_outside_is_asked(fn: Callable[[torch.Tensor], Any]) -> None:
+    with pytest.raises(DataDependentError):
+        symshape.trace(fn, R(4, 5), dynamic=True)
+
+
+def test_a_tensor_that_changes_its_shape_in_place() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = (x > 0) & True
+        y.t_()
+        return x[: y.nonzero()[:, 0].max().item()]
+
+    with pytest.raises(DataDependentError):
+        symshape.trace(fn, R(3, 5).abs(), dynamic=True)
+
+
+def test_integers_of_any_size_may_wrap_around() -> None:
+    def fn(x: torch.Tensor, n: int) -> Any:
+        i = (torch.randint(n - 1, n, (1,)) + 1).item()
+        return x * 2 if i > 0 else x
+
+    with pytest.raises(DataDependentError):
+        symshape.trace(fn, R(3), 5, dynamic=True)
