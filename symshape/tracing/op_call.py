@@ -11,8 +11,9 @@ from torch._ops import OpOverload
 
 from meta_fns import TensorSpec
 from symshape.errors import ProgramError, UnsupportedError
-from symshape.graph.steps import Binding, Value, values_in
-from symshape.tracing.op_plans import OpPlan
+from symshape.graph.steps import Binding, Node, Value, values_in
+from symshape.tracing.intercept.replay import Output
+from symshape.tracing.op_plans import OpPlan, plan_of
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
@@ -52,6 +53,17 @@ def refuse_inference(call: OpCall, memory: Collection[object], env: ShapeEnv) ->
 def viewed_by(plan: OpPlan, position: int) -> int | None:
     """The argument whose memory an output shares."""
     return plan.view_of[position if position < len(plan.view_of) else 0] if plan.is_view else None
+
+
+def outputs_like(node: Node) -> tuple[Output | None, ...]:
+    """What there is to know of a node's outputs for another node with outputs like these."""
+    plan = plan_of(node.op)
+    return tuple(
+        [
+            None if each is None else (each.spec, viewed_by(plan, position), plan.keeps_strides)
+            for position, each in enumerate(node.outputs)
+        ]
+    )
 
 
 def reading(binding: Binding, single: bool) -> str:

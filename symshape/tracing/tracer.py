@@ -24,11 +24,12 @@ from symshape.tracing.contents import Contents
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
+from symshape.tracing.intercept.replay import Output
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
-from symshape.tracing.op_call import OpCall, inward, is_inference, reading, refuse_inference, viewed_by
-from symshape.tracing.op_plans import OpPlan, plan_of
+from symshape.tracing.op_call import OpCall, inward, is_inference, outputs_like, reading, refuse_inference, viewed_by
+from symshape.tracing.op_plans import plan_of
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
@@ -213,19 +214,15 @@ class Tracer:
             kind = "quantized" if spec.layout is torch.strided else str(spec.layout).removeprefix("torch.")
             where = self.env.origin()
             raise UnsupportedError(f"{call.op} makes a {kind} tensor (at {where}), which cannot be traced")
-        value = self._value_of(plan, viewed, call.values, spec)
+        source: Value | None = None if viewed is None else call.values[viewed]
+        value = self.new_value(spec, None if source is None else source.storage)
+        if plan.keeps_strides and source in self.laid_out:
+            self.laid_out.add(value)
         if self.lazy or plan.changes_laziness:
             self._note_laziness(call, value)
         # Autograd refuses views of plain tensors that are not plain themselves.
         with torch.inference_mode(False) if plain else _nothing:
             return value, self.stand_in(value)
-
-    def _value_of(self, plan: OpPlan, viewed: int | None, values: Sequence[Any], spec: TensorSpec) -> Value:
-        """The value of an output that views one of the values that the op is given, or none."""
-        value = self.new_value(spec, None if viewed is None else values[viewed].storage)
-        if viewed is not None and plan.keeps_strides and values[viewed] in self.laid_out:
-            self.laid_out.add(value)
-        return value
 
     def stand_in(self, value: Value, tensor: SymbolicTensor | None = None) -> SymbolicTensor:
         """A symbolic tensor for a value; with ``tensor``, one that the value lives as long as."""
@@ -296,20 +293,24 @@ class Tracer:
         noted = (self.questions, self.looked_at, self.told_to_require, self.lazy, self.env.symbols.hints)
         return (self._answered, len(self.env.symbols), *map(len, noted))
 
-    def written_again(self, node: Node, like: Sequence[Value | None]) -> None:
-        """Adds a node that lacks its outputs, which have the metadata of those of another one."""
-        plan = plan_of(node.op)
+    outputs_of = staticmethod(outputs_like)
+
+    def written_again(self, node: Node, like: Sequence[Output | None]) -> None:
+        """Adds a node that lacks its outputs, which are like those of another one."""
         outputs: list[Value | None] = []
-        for position, other in enumerate(like):
-            if other is None:
+        for each in like:
+            if each is None:
                 outputs.append(None)
                 continue
-            viewed = viewed_by(plan, position)
-            value = self._value_of(plan, viewed, node.args, other.spec)
+            spec, viewed, keeps_strides = each
+            source: Value | None = None if viewed is None else node.args[viewed]
+            value = self.new_value(spec, None if source is None else source.storage)
+            if source is not None:
+                if keeps_strides and source in self.laid_out:
+                    self.laid_out.add(value)
+                self.untracked_views.add(source)
             self._holding.made(value)
             outputs.append(value)
-            if viewed is not None:
-                self.untracked_views.add(node.args[viewed])
         node.outputs = tuple(outputs)
         self.steps.append(node)
 
