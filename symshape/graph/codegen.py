@@ -22,6 +22,7 @@ from symshape.calls.floats import number_in
 from symshape.errors import assertion_error_of
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
+from symshape.graph.laps import Laps, laps_in
 from symshape.graph.steps import (
     Assertion,
     Binding,
@@ -86,7 +87,7 @@ def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = F
     source = writer.source()
     run: Run = generated_function(source, "run", "symshape graph", writer.namespace)
     run.__symshape_source__ = source  # type: ignore[attr-defined]
-    run.__symshape_steps__ = StepLines(run.__code__, writer.starts)  # type: ignore[attr-defined]
+    run.__symshape_steps__ = StepLines(run.__code__, writer.starts, writer.laps)  # type: ignore[attr-defined]
     return run
 
 
@@ -105,11 +106,13 @@ class StepLines:
 
     Attributes:
         code: of the function that :func:`compile_graph` made, which has this as its ``__symshape_steps__``.
-        lines: on which each step begins, from 1.
+        lines: on which each step begins, from 1; those of a loop are there once.
+        laps: the loop.
     """
 
     code: CodeType
     lines: Sequence[int]
+    laps: Laps | None = None
 
     def failed(self, error: BaseException) -> int | None:
         """The number of the step that raised an error; None for an error from before the first, or from elsewhere."""
@@ -117,7 +120,9 @@ class StepLines:
         while trace is not None and trace.tb_frame.f_code is not self.code:
             trace = trace.tb_next
         begun = 0 if trace is None else bisect_right(self.lines, trace.tb_lineno)
-        return begun - 1 if begun else None
+        if trace is None or not begun:
+            return None
+        return begun - 1 if self.laps is None else self.laps.step(begun - 1, trace.tb_frame.f_locals.get("lap", 0))
 
 
 def _failed(assertion: Assertion, values: Mapping[str, int]) -> None:
@@ -141,26 +146,30 @@ class _Writer:
         self.namespace: dict[str, Any] = {"math": math, "failed": _failed, "clone": _aten.clone.default, "_once": once}
         self.namespace["lifted"] = [each.tensor for each in graph.lifted]
         self.lines: list[str] = []
-        self.starts = array("L")  # the line of each step, from 1
+        self.starts = array("L")  # the line of each step, from 1; of a loop's steps, those of one lap
         self._objects: dict[Any, str] = {}
         self._names: dict[str, str] = {}
         self._computed = StraightLine(self._names, self.lines)
-        self._last_use = self._last_uses()
+        self._other_names: dict[int, str] = {}  # of values that a loop has under another one's name, by index
+        last_use = self._last_uses()
+        self._dying: dict[int, list[Value]] = {}
+        for value, position in last_use.items():
+            self._dying.setdefault(position, []).append(value)
+        lifted = {each.value for each in graph.lifted if not each.constant}
+        self.laps = laps_in(graph.steps, self._dying, last_use, lifted)
         self._modes_now: tuple[Any, bool | None] = (None, None)
         self._given = {each.value for each in graph.inputs}
 
     def source(self) -> str:
         """The source of ``run``."""
         self._prologue()
-        for position, step in enumerate(self.graph.steps):
-            self.starts.append(len(self.lines))
-            if isinstance(step, Node):
-                self._node(step)
-            else:
-                self._assertion(step)
-            dead = self._last_use.get(position)
-            if dead:
-                self.lines.append("del " + ", ".join(dead))
+        laps = self.laps
+        if laps is None:
+            self._steps(0, len(self.graph.steps))
+        else:
+            self._steps(0, laps.start)
+            self._loop(laps)
+            self._steps(laps.end, len(self.graph.steps))
         result = ", ".join(self._argument(output) for output in self.graph.outputs)
         self.lines.append(f"return [{result}]")
         if not any(node.grad is not None or node.inference is not None for node in self._nodes):
@@ -179,8 +188,41 @@ class _Writer:
         self.starts = array("L", [start + above for start in self.starts])
         return head + "\n".join(margin + line for line in self.lines)
 
-    def _last_uses(self) -> dict[int, list[str]]:
-        """For each step, the values nobody reads after it; lifted tensors live on whatever a run does."""
+    def _steps(self, begin: int, end: int) -> None:
+        for position in range(begin, end):
+            step = self.graph.steps[position]
+            self.starts.append(len(self.lines))
+            if isinstance(step, Node):
+                self._node(step)
+            else:
+                self._assertion(step)
+            dead = self._dying.get(position)
+            if dead:
+                self.lines.append("del " + ", ".join(map(self._name, dead)))
+
+    def _loop(self, laps: Laps) -> None:
+        """One lap for all; each value has the name of that in its place in the lap before, which is written out."""
+        own = [f"w{i}" for i in range(len(laps.lifted[0]))]
+        rows = [_tuple([each.name for each in row]) for row in laps.lifted]
+        self.lines.append(f"for lap, {_tuple(own)} in enumerate({_tuple(rows)}):")
+        begin = len(self.lines)
+        self._other_names = {value.index: like.name for value, like in laps.before.items()}
+        self._other_names.update(zip([each.index for each in laps.lifted[0]], own, strict=True))
+        for position in range(laps.start, laps.start + laps.length):
+            dead = self._dying.get(position)
+            step = self.graph.steps[position]
+            if dead and isinstance(step, Node):  # what has the name of a new value is gone with that
+                named = {self._name(each) for each in step.outputs if each is not None}
+                self._dying[position] = [v for v in dead if v in step.outputs or self._name(v) not in named]
+        self._steps(laps.start, laps.start + laps.length)
+        self.lines[begin:] = ["    " + line for line in self.lines[begin:]]
+        self._other_names = {value.index: like.name for value, like in laps.behind.items()}
+
+    def _name(self, value: Value) -> str:
+        return self._other_names.get(value.index) or f"v{value.index}"
+
+    def _last_uses(self) -> dict[Value, int]:
+        """The step after which nobody reads a value; lifted tensors live on whatever a run does."""
         kept = {*values_in(self.graph.outputs), *(each.value for each in self.graph.lifted if not each.constant)}
         last: dict[Value, int] = {}
         for position, step in enumerate(self.graph.steps):
@@ -190,11 +232,7 @@ class _Writer:
                 for output in step.outputs:
                     if output is not None:
                         last[output] = position
-        found: dict[int, list[str]] = {}
-        for value, position in last.items():
-            if value not in kept:
-                found.setdefault(position, []).append(f"v{value.index}")
-        return found
+        return {value: position for value, position in last.items() if value not in kept}
 
     def _prologue(self) -> None:
         for each in self.graph.inputs:
@@ -253,7 +291,7 @@ class _Writer:
     def _argument(self, arg: Any) -> str:
         kind = type(arg)
         if kind is Value:
-            return f"v{arg.index}"
+            return self._name(arg)
         if kind is Term:
             return self._term(arg)
         if kind is int or arg is None:
@@ -273,12 +311,16 @@ class _Writer:
     def _node(self, node: Node) -> None:
         if (node.grad, node.inference) != self._modes_now:
             self._modes(node)
-        arguments = [f"v{arg.index}" if type(arg) is Value else self._argument(arg) for arg in node.args]
+        names = self._other_names
+        arguments = [
+            (names.get(arg.index) or f"v{arg.index}") if type(arg) is Value else self._argument(arg)
+            for arg in node.args
+        ]
         if node.kwargs:
             arguments += [f"{name}={self._argument(arg)}" for name, arg in node.kwargs.items()]
         call = f"{self._object(self._binding(node), 'op')}({', '.join(arguments)})"
         if node.single and not node.bindings and not node.untracked and node.outputs and node.outputs[0] is not None:
-            self.lines.append(f"v{node.outputs[0].index} = {call}")
+            self.lines.append(f"{self._name(node.outputs[0])} = {call}")
             return
         if node.untracked:
             call = f"{arguments[0]}.data"
@@ -286,16 +328,16 @@ class _Writer:
         if scalars:
             self._scalar(call, scalars[0])
         elif node.single and node.outputs and node.outputs[0] is not None:
-            self.lines.append(f"{node.outputs[0].name} = {call}")
+            self.lines.append(f"{self._name(node.outputs[0])} = {call}")
         elif any(output is not None for output in node.outputs):
-            targets = ", ".join("_" if output is None else output.name for output in node.outputs)
+            targets = ", ".join("_" if output is None else self._name(output) for output in node.outputs)
             self.lines.append(f"{targets}{',' if len(node.outputs) == 1 else ''} = {call}")
         else:
             self.lines.append(call)
         for binding in node.bindings:
             output = node.outputs[binding.output] if binding.kind == "size" else None
             if output is not None:
-                self.lines.append(f"{self._symbol(binding.symbol)} = {output.name}.size({binding.dim})")
+                self.lines.append(f"{self._symbol(binding.symbol)} = {self._name(output)}.size({binding.dim})")
 
     def _binding(self, node: Node) -> Callable[..., Any]:
         """What does the same as the op; the number in an argument may be given as a float."""
@@ -326,6 +368,10 @@ class _Writer:
         names = step.message.names() | {symbol.name for symbol in step.guard.term.symbols}
         shown = ", ".join(f"{name!r}: {self._symbol(name)}" for name in sorted(names))
         self.lines.append(f"if not ({condition}): failed({self._object(step, 'a')}, {{{shown}}})")
+
+
+def _tuple(names: Sequence[str]) -> str:
+    return f"({''.join(f'{name}, ' for name in names)})"
 
 
 def _symbols(leaf: Any) -> frozenset[Term]:

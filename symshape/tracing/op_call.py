@@ -11,12 +11,14 @@ from torch._ops import OpOverload
 
 from meta_fns import TensorSpec
 from symshape.errors import ProgramError, UnsupportedError
-from symshape.graph.steps import Binding, Value, values_in
-from symshape.tracing.op_plans import OpPlan
+from symshape.graph.steps import Binding, Node, Value, values_in
+from symshape.tracing.intercept.replay import Output
+from symshape.tracing.op_plans import OpPlan, plan_of
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 aten = torch.ops.aten
+_QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
 
 
 @attrs.define(eq=False)  # nobody changes one; frozen ones take twice as long to make
@@ -51,6 +53,17 @@ def refuse_inference(call: OpCall, memory: Collection[object], env: ShapeEnv) ->
         raise ProgramError(said) from UnsupportedError(f"{said}, an error that the program catches")
 
 
+def refuse_unstrided(call: OpCall, spec: TensorSpec, env: ShapeEnv) -> None:
+    """A tensor that an op makes.
+
+    Raises:
+        UnsupportedError: it is sparse, quantized or the like.
+    """
+    if spec.layout is not torch.strided or spec.dtype in _QUANTIZED:
+        kind = "quantized" if spec.layout is torch.strided else str(spec.layout).removeprefix("torch.")
+        raise UnsupportedError(f"{call.op} makes a {kind} tensor (at {env.origin()}), which cannot be traced")
+
+
 def note_laziness(call: OpCall, value: Value, lazy: dict[Value, tuple[bool, bool]], env: ShapeEnv) -> None:
     """A view of what is conjugated or negated lazily is so too; ``view_as_real`` refuses it, as torch's does.
 
@@ -76,6 +89,17 @@ def note_laziness(call: OpCall, value: Value, lazy: dict[Value, tuple[bool, bool
 def viewed_by(plan: OpPlan, position: int) -> int | None:
     """The argument whose memory an output shares."""
     return plan.view_of[position if position < len(plan.view_of) else 0] if plan.is_view else None
+
+
+def outputs_like(node: Node) -> tuple[Output | None, ...]:
+    """What there is to know of a node's outputs for another node with outputs like these."""
+    plan = plan_of(node.op)
+    return tuple(
+        [
+            None if each is None else (each.spec, viewed_by(plan, position), plan.keeps_strides)
+            for position, each in enumerate(node.outputs)
+        ]
+    )
 
 
 def reading(binding: Binding, single: bool) -> str:

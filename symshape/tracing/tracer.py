@@ -20,17 +20,19 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value
+from symshape.tracing import op_call
 from symshape.tracing.bounds import Bounds
 from symshape.tracing.contents import Contents
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
+from symshape.tracing.intercept.replay import Output
 from symshape.tracing.intercept.saved_results import SavedResults
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
-from symshape.tracing.op_call import OpCall, inward, is_inference, note_laziness, reading, refuse_inference, viewed_by
-from symshape.tracing.op_plans import OpPlan, plan_of
+from symshape.tracing.op_call import OpCall, inward, is_inference, outputs_like, reading, viewed_by
+from symshape.tracing.op_plans import plan_of
 from symshape.tracing.own_histories import OwnHistories
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -46,7 +48,6 @@ aten = torch.ops.aten
 _is_inference_mode = torch.is_inference_mode_enabled
 _nothing = nullcontext()
 _OWN_FRAMES = 3  # of an op's call that are ours, for sure: those of ``_node``, ``_record`` and who calls it
-_QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
 
 
 class Tracer:
@@ -201,7 +202,7 @@ class Tracer:
         if self._recording:
             self.steps.insert(start, self._node(call, tuple(outputs), single, tuple(bindings)))
         if call.plan.is_mutable:
-            refuse_inference(call, self.inference, self.env)
+            op_call.refuse_inference(call, self.inference, self.env)
             self.untracked_views.check(call.op, call.written())
             self.lifting.forget(call.written())
             self._counts.forget(call.written())
@@ -219,25 +220,18 @@ class Tracer:
             return None, self._written(tensor, spec)
         viewed = viewed_by(plan, position)
         plain = viewed is not None and _is_inference_mode() and not is_inference(call.args[viewed])
-        if spec.layout is not torch.strided or spec.dtype in _QUANTIZED:
-            kind = "quantized" if spec.layout is torch.strided else str(spec.layout).removeprefix("torch.")
-            where = self.env.origin()
-            raise UnsupportedError(f"{call.op} makes a {kind} tensor (at {where}), which cannot be traced")
-        value = self._value_of(plan, viewed, call.values, spec)
+        op_call.refuse_unstrided(call, spec, self.env)
+        source: Value | None = None if viewed is None else call.values[viewed]
+        value = self.new_value(spec, None if source is None else source.storage)
+        if plan.keeps_strides and source in self.laid_out:
+            self.laid_out.add(value)
         if call.op is aten.detach.default:
             self.saved.detached(value, call.args[0], call.values[0])
         if self.lazy or plan.changes_laziness:
-            note_laziness(call, value, self.lazy, self.env)
+            op_call.note_laziness(call, value, self.lazy, self.env)
         # Autograd refuses views of plain tensors that are not plain themselves.
         with torch.inference_mode(False) if plain else _nothing:
             return value, self.stand_in(value)
-
-    def _value_of(self, plan: OpPlan, viewed: int | None, values: Sequence[Any], spec: TensorSpec) -> Value:
-        """The value of an output that views one of the values that the op is given, or none."""
-        value = self.new_value(spec, None if viewed is None else values[viewed].storage)
-        if viewed is not None and plan.keeps_strides and values[viewed] in self.laid_out:
-            self.laid_out.add(value)
-        return value
 
     def stand_in(self, value: Value, tensor: SymbolicTensor | None = None) -> SymbolicTensor:
         """A symbolic tensor for a value; with ``tensor``, one that the value lives as long as."""
@@ -294,20 +288,24 @@ class Tracer:
         noted = (self.questions, self.looked_at, self.own.told, self.lazy, self.env.symbols.hints)
         return (self._answered, len(self.env.symbols), *map(len, noted))
 
-    def written_again(self, node: Node, like: Sequence[Value | None]) -> None:
-        """Adds a node that lacks its outputs, which have the metadata of those of another one."""
-        plan = plan_of(node.op)
+    outputs_of = staticmethod(outputs_like)
+
+    def written_again(self, node: Node, like: Sequence[Output | None]) -> None:
+        """Adds a node that lacks its outputs, which are like those of another one."""
         outputs: list[Value | None] = []
-        for position, other in enumerate(like):
-            if other is None:
+        for each in like:
+            if each is None:
                 outputs.append(None)
                 continue
-            viewed = viewed_by(plan, position)
-            value = self._value_of(plan, viewed, node.args, other.spec)
+            spec, viewed, keeps_strides = each
+            source: Value | None = None if viewed is None else node.args[viewed]
+            value = self.new_value(spec, None if source is None else source.storage)
+            if source is not None:
+                if keeps_strides and source in self.laid_out:
+                    self.laid_out.add(value)
+                self.untracked_views.add(source)
             self._holding.made(value)
             outputs.append(value)
-            if viewed is not None:
-                self.untracked_views.add(node.args[viewed])
         node.outputs = tuple(outputs)
         self.steps.append(node)
 

@@ -28,7 +28,8 @@ from symshape.tracing.intercept import (
 from symshape.tracing.intercept.autograd import Gradients
 from symshape.tracing.intercept.indexing import getitem, setitem
 from symshape.tracing.intercept.known_masks import ATTENTION, KnownMasks
-from symshape.tracing.intercept.repeats import REPEATED, RepeatingTrace, Repeats
+from symshape.tracing.intercept.repeats import REPEATED, Repeats
+from symshape.tracing.intercept.replay import RepeatingTrace
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode

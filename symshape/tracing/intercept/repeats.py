@@ -11,20 +11,17 @@ that read no data, wrote to nothing, left no assertion and made no symbol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType
-from typing import Any, Protocol
+from typing import Any
 
-import attrs
 import torch
 
 from meta_fns import TensorSpec
-from meta_fns.core import registry
 from symshape.calls.arguments import TENSOR_TYPES
-from symshape.graph.reshape_copies import Copied
-from symshape.graph.steps import Lifted, Node, Value, writes_nothing, written_values
+from symshape.tracing.intercept.replay import KeptCall, RepeatingTrace, Replay, UnknownCallError, kept
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
+from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import user_location
 
 _NAMES = frozenset(
@@ -62,80 +59,6 @@ _kernels: dict[Any, tuple[Callable[[], Any], ...]] = {
 Key = tuple[Any, ...]
 
 
-class Lifting(Protocol):
-    """The real tensors of a trace."""
-
-    @property
-    def lifted(self) -> Mapping[int, Lifted]:
-        """By ``id`` of the real tensor."""
-
-    def lift(self, tensor: torch.Tensor) -> Lifted:
-        """The graph's name for a real tensor."""
-
-
-class RepeatingTrace(Trace, Protocol):
-    """What is needed of a tracer here."""
-
-    @property
-    def lifting(self) -> Lifting:
-        """Real tensors and constants."""
-
-    def is_plain(self) -> bool:
-        """Whether ops do what they did at the start of the trace, and nothing else sees them."""
-
-    def looks(self) -> tuple[int, ...]:
-        """A count of everything that a call may do besides writing nodes down."""
-
-    def written_again(self, node: Node, like: Sequence[Value | None]) -> None:
-        """Adds a node that lacks its outputs, which are like those of another one."""
-
-    def stand_in(self, value: Value, tensor: SymbolicTensor | None = None) -> SymbolicTensor:
-        """A symbolic tensor for a value; or one that the value lives as long as."""
-
-
-class _Unknown(Exception):
-    """Arguments or results that say nothing of what a call does."""
-
-
-@attrs.frozen
-class _Slot:
-    """In the arguments of a node that is kept: which operand, or (after those) which value made by an earlier node."""
-
-    number: int
-
-
-@attrs.frozen(eq=False)
-class _Copy:
-    """A reshape that copied: before which of the nodes, of what, into what."""
-
-    before: int
-    source: int
-    copy: int
-    ask: Callable[[], object]
-
-
-@attrs.frozen(eq=False)
-class _Call:
-    """What a call did.
-
-    Attributes:
-        nodes: with slots in their arguments.
-        places: for each node, where in its arguments slots stand, and which; None where they stand deeper.
-        held: for each value that the nodes make, the slot of the last one that was made while it was held; None if it
-            lived on.
-        results: the slots of what is returned.
-        kind: what holds them: a tuple, a list, or None for one tensor.
-        copies: reshapes that copied.
-    """
-
-    nodes: Sequence[Node]
-    places: Sequence[tuple[tuple[int, int], ...] | None]
-    held: Sequence[int | None]
-    results: Sequence[int]
-    kind: type | None
-    copies: Sequence[_Copy]
-
-
 class Repeats:
     """The calls of one trace so far."""
 
@@ -143,7 +66,7 @@ class Repeats:
         self._trace = trace
         self._specs: dict[Key, int] = {}
         self._numbers: dict[int, tuple[TensorSpec, int]] = {}
-        self._calls: dict[Key, _Call | None] = {}
+        self._calls: dict[Key, KeptCall | None] = {}
 
     def call(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, run: Callable[..., Any]
@@ -156,7 +79,7 @@ class Repeats:
             key: Key = (id(function), self._parts(args, operands))
             if kwargs:
                 key += (tuple(kwargs), self._parts(kwargs.values(), operands))
-        except _Unknown:
+        except UnknownCallError:
             return run(*args, **kwargs) if kwargs else run(*args)
         kernels = _kernels.get(function)
         if kernels is not None:
@@ -170,23 +93,25 @@ class Repeats:
 
     # -- what a call hangs on
     def _parts(self, args: Any, operands: list[torch.Tensor]) -> Key:
-        return tuple([self._part(arg, operands) for arg in args])
-
-    def _part(self, arg: Any, operands: list[torch.Tensor]) -> Any:
-        """What of an argument a call may depend on; tensors go to ``operands``.
+        """What of arguments a call may depend on; tensors go to ``operands``.
 
         Raises:
-            _Unknown: it may depend on more.
+            UnknownCallError: it may depend on more.
         """
-        kind = type(arg)
-        if kind is SymbolicTensor:
-            if arg._known is not None or arg._tracer is not self._trace:
-                raise _Unknown
-            return self._tensor(arg, arg._spec, operands)
-        if kind in _SAME:
-            return arg
-        if kind in _NUMBERS:
-            return kind, arg
+        parts: list[Any] = []
+        for arg in args:
+            kind = type(arg)
+            if kind is SymbolicTensor:
+                if arg._known is not None or arg._tracer is not self._trace:
+                    raise UnknownCallError
+                parts.append(self._tensor(arg, arg._spec, operands))
+            elif kind in _NUMBERS:
+                parts.append((kind, arg))
+            else:
+                parts.append(arg if kind in _SAME else self._part(arg, kind, operands))
+        return tuple(parts)
+
+    def _part(self, arg: Any, kind: type, operands: list[torch.Tensor]) -> Any:
         if kind is float:
             return kind, arg.hex()
         if kind is complex:
@@ -200,25 +125,24 @@ class Repeats:
         if kind in TENSOR_TYPES and not arg.is_neg() and not arg.is_conj() and arg.layout is torch.strided:
             lifted = self._trace.lifting.lifted.get(id(arg))
             return self._tensor(arg, TensorSpec.of(arg) if lifted is None else lifted.value.spec, operands)
-        raise _Unknown
+        raise UnknownCallError
 
     def _tensor(self, tensor: torch.Tensor, spec: TensorSpec, operands: list[torch.Tensor]) -> Key:
-        value = tensor._value if type(tensor) is SymbolicTensor else tensor
         position = len(operands)
-        for earlier, other in enumerate(operands):
-            if (other._value if type(other) is SymbolicTensor else other) is value:
-                if other is not tensor:
-                    raise _Unknown
-                position = earlier
+        if position:
+            value = tensor._value if type(tensor) is SymbolicTensor else tensor
+            for earlier, other in enumerate(operands):
+                if (other._value if type(other) is SymbolicTensor else other) is value:
+                    if other is not tensor:
+                        raise UnknownCallError
+                    position = earlier
         if position == len(operands):
             operands.append(tensor)
-        return position, self._number(spec), tensor.requires_grad
+        known = self._numbers.get(id(spec))
+        return position, self._number(spec) if known is None else known[1], tensor.requires_grad
 
     def _number(self, spec: TensorSpec) -> int:
         """The same for specs that say the same."""
-        found = self._numbers.get(id(spec))
-        if found is not None:
-            return found[1]
         same = (spec.sizes, spec.strides, spec.storage_offset, spec.dtype, spec.device, spec.layout)
         number = self._specs.setdefault(same, len(self._specs))
         self._numbers[id(spec)] = spec, number
@@ -230,156 +154,16 @@ class Repeats:
         start, copies, before = len(trace.steps), len(trace.copies), trace.looks()
         result = run()
         try:
-            self._calls[key] = None if before != trace.looks() else self._kept(operands, result, start, copies)
-        except _Unknown:
+            self._calls[key] = None if before != trace.looks() else kept(trace, operands, result, start, copies)
+        except UnknownCallError:
             self._calls[key] = None
         return result
 
-    def _kept(self, operands: Sequence[torch.Tensor], result: Any, start: int, copies: int) -> _Call:
-        trace = self._trace
-        slots: dict[Value, int] = {}
-        for position, operand in enumerate(operands):
-            if type(operand) is SymbolicTensor:
-                slots[operand._value] = position
-            elif id(operand) in trace.lifting.lifted:
-                slots[trace.lifting.lifted[id(operand)].value] = position
-        made: list[Value] = []
-        nodes: list[Node] = []
-        for step in trace.steps[start:]:
-            if not isinstance(step, Node) or not _is_simple(step):
-                raise _Unknown
-            args, kwargs = _with_slots(step.args, slots), {k: _with_slots(v, slots) for k, v in step.kwargs.items()}
-            nodes.append(Node(step.op, args, kwargs, step.outputs, step.single))
-            for output in step.outputs:
-                if output is not None:
-                    slots[output] = len(operands) + len(made)
-                    made.append(output)
-        kind = type(result) if type(result) in (tuple, list) else None
-        returned = [_slot_of(each, operands, slots) for each in ((result,) if kind is None else result)]
-        held = [None if each.held_until is None else _slot_at(each.held_until, made, slots) for each in made]
-        copied = [
-            _Copy(each.step - start, slots[each.source], slots[each.copy], each.ask) for each in trace.copies[copies:]
-        ]
-        return _Call(nodes, [_places_of(node) for node in nodes], held, returned, kind, copied)
-
     # -- a later one
-    def _again(self, known: _Call, operands: Sequence[torch.Tensor]) -> Any:
-        trace = self._trace
-        location = user_location(_OWN_FRAMES)
-        values = _Values(operands, trace.lifting)
-        start = len(trace.steps)
-        for node, places in zip(known.nodes, known.places, strict=True):
-            if places is None:
-                kwargs = dict(zip(node.kwargs, values.filled(node.kwargs.values()), strict=True)) if node.kwargs else {}
-                again = Node(node.op, values.filled(node.args), kwargs, (), node.single, location=location)
-            else:
-                args = list(node.args)
-                reads = [values.value(slot) for _, slot in places]
-                for (position, _), value in zip(places, reads, strict=True):
-                    args[position] = value
-                again = node.again(tuple(args), tuple(reads), location)
-            trace.written_again(again, node.outputs)
-            values.made += [each for each in again.outputs if each is not None]
-        results: list[Any] = []
-        shown: dict[int, SymbolicTensor] = {}
-        for slot in known.results:
-            if slot < len(operands):
-                results.append(operands[slot])
-                continue
-            if slot not in shown:
-                shown[slot] = trace.stand_in(values.made[slot - len(operands)])
-            results.append(shown[slot])
-        for slot, (value, until) in enumerate(zip(values.made, known.held, strict=True), len(operands)):
-            if until is not None:
-                value.held_until = values.made[until - len(operands)].index
-            elif slot not in shown:
-                for tensor in shown.values():
-                    trace.stand_in(value, tensor)
-        for each in known.copies:
-            source, copy = values.value(each.source), values.value(each.copy)
-            trace.copies.append(Copied(start + each.before, source, copy, each.ask, location))
-        return results[0] if known.kind is None else known.kind(results)
+    def _again(self, known: KeptCall, operands: Sequence[torch.Tensor]) -> Any:
+        return Replay(self._trace, operands, user_location(_OWN_FRAMES)).of(known)
 
 
 _UNSEEN: Any = object()
 _OWN_FRAMES = 2
 """Of a call that are ours, for sure: those of ``_again`` and ``call``."""
-
-
-def _places_of(node: Node) -> tuple[tuple[int, int], ...] | None:
-    found: list[tuple[int, int]] = []
-    for position, arg in enumerate(node.args):
-        if type(arg) is _Slot:
-            found.append((position, arg.number))
-        elif type(arg) is tuple and _has_slots(arg):
-            return None
-    return None if _has_slots(tuple(node.kwargs.values())) else tuple(found)
-
-
-def _has_slots(args: tuple[Any, ...]) -> bool:
-    return any(type(arg) is _Slot or (type(arg) is tuple and _has_slots(arg)) for arg in args)
-
-
-class _Values:
-    """The values of a call's slots; a real tensor gets its own where it is first used."""
-
-    def __init__(self, operands: Sequence[torch.Tensor], lifting: Lifting) -> None:
-        self._operands = operands
-        self._lifting = lifting
-        self.made: list[Value] = []
-
-    def value(self, slot: int) -> Value:
-        """The value in a slot."""
-        if slot >= len(self._operands):
-            return self.made[slot - len(self._operands)]
-        operand = self._operands[slot]
-        return operand._value if type(operand) is SymbolicTensor else self._lifting.lift(operand).value
-
-    def filled(self, args: Iterable[Any]) -> tuple[Any, ...]:
-        """Arguments with values in place of slots."""
-        found: list[Any] = []
-        for arg in args:
-            kind = type(arg)
-            if kind is _Slot:
-                found.append(self.value(arg.number))
-            else:
-                found.append(self.filled(arg) if kind is tuple else arg)
-        return tuple(found)
-
-
-def _is_simple(node: Node) -> bool:
-    """Whether a node does nothing but compute its values, whose metadata follow from those of its arguments.
-
-    How many elements of a mask are not 0 is known of that very mask, not of others with the same metadata.
-    """
-    rule = registry.lookup(node.op)
-    if rule is None or rule.data_dependent:
-        return False
-    plain = node.grad is None and node.inference is None and not node.untracked and node.leaves is None
-    return plain and not node.bindings and (writes_nothing(node) or next(written_values(node), None) is None)
-
-
-def _with_slots(arg: Any, slots: Mapping[Value, int]) -> Any:
-    if type(arg) is Value:
-        if arg not in slots:
-            raise _Unknown  # a constant of the function's own
-        return _Slot(slots[arg])
-    return tuple([_with_slots(each, slots) for each in arg]) if type(arg) is tuple else arg
-
-
-def _slot_of(result: Any, operands: Sequence[torch.Tensor], slots: Mapping[Value, int]) -> int:
-    for position, operand in enumerate(operands):
-        if operand is result:
-            return position
-    slot = slots.get(result._value, -1) if type(result) is SymbolicTensor else -1
-    if slot < len(operands):
-        raise _Unknown
-    return slot
-
-
-def _slot_at(index: int, made: Sequence[Value], slots: Mapping[Value, int]) -> int:
-    return max(_slots_before(index, made, slots))
-
-
-def _slots_before(index: int, made: Sequence[Value], slots: Mapping[Value, int]) -> Iterator[int]:
-    return (slots[value] for value in made if value.index <= index)

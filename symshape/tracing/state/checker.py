@@ -132,9 +132,12 @@ def _watchable(place: Any) -> tuple[dict[Any, Any], ...]:
     The order of an OrderedDict can change without a new version; other subclasses may read in their own way.
     """
     owner = place.owner
-    ordered = hasattr(place, "items") or (isinstance(place, Hooks) and len(place.functions) > 1)
-    if type(owner) is dict or (type(owner) is OrderedDict and not ordered):
+    if type(owner) is dict:
         return (owner,)
+    if type(owner) is OrderedDict:
+        ordered = len(place.functions) > 1 if type(place) is Hooks else hasattr(place, "items")
+        if not ordered:
+            return (owner,)
     return dicts_of_classes(place)
 
 
@@ -158,7 +161,11 @@ def _dicts(places: Places) -> list[dict[Any, Any]]:
     number = 0
     for place in owned:
         owner = place.owner
-        for each in (owner,) if type(owner) is dict else _watchable(place):
+        if type(owner) is dict:
+            found[id(owner)] = owner
+            number += 1
+            continue
+        for each in _watchable(place):
             found[id(each)] = each
             number += 1
     return list(found.values()) if number >= _WORTH else []

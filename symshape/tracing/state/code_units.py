@@ -237,6 +237,15 @@ def _line_table(table: bytes, moved: list[int]) -> bytes:
 def _stretched(entry: bytes, units: int, owed: int) -> bytes:
     """An entry for more units, or fewer, ``owed`` lines further: its own line once, and no step after that."""
     form = entry[0] >> 3 & 15
+    if form < _NO_COLUMNS and not owed:  # most of them
+        first, more = divmod(units - 1, _LONGEST)
+        columns = entry[1:]
+        head = entry[0] & ~7
+        if not first:
+            return bytes((head | more,)) + columns
+        again = head if form < _SHORT_FORMS else _FIRST | _ONE_LINE << 3  # the same line
+        full = bytes((again | _LONGEST - 1,)) + columns
+        return bytes((head | _LONGEST - 1,)) + columns + full * (first - 1) + bytes((again | more,)) + columns
     step, begin = _line_step(entry)
     columns = entry[begin:]
     length = min(units, _LONGEST)

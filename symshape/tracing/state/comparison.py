@@ -56,7 +56,7 @@ class Table:
     names: frozenset[Any] | None = None
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)  # nobody changes one; frozen ones take twice as long to make
 class Hooks:
     """A dictionary of hooks: the very same functions in the same order, or none."""
 

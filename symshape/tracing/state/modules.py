@@ -42,12 +42,13 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
             f"{_shown(module, name)} is a ScriptModule, whose code and state cannot be read; "
             "trace the module that it was made from"
         )
-    kinds = {*map(type, module._parameters.values()), *map(type, module._buffers.values())}
-    if not kinds <= _INITIALIZED and any(issubclass(each, UninitializedTensorMixin) for each in kinds):
-        raise UnsupportedError(
-            f"{_shown(module, name)} is lazy: its first call makes its parameters, which a trace would undo; "
-            "call it once before it is traced"
-        )
+    for table in (module._parameters, module._buffers):
+        for each in table.values():
+            if type(each) not in _INITIALIZED and issubclass(type(each), UninitializedTensorMixin):
+                raise UnsupportedError(
+                    f"{_shown(module, name)} is lazy: its first call makes its parameters, which a trace would undo; "
+                    "call it once before it is traced"
+                )
     own: type = type(module)
     around = _prepared(own)
     if around and (torch.is_grad_enabled() or "DistributedDataParallel" not in around):

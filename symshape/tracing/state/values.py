@@ -252,8 +252,9 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
     kind = type(value)
     recorder.names[id(value)] = name
     attributes = lookups.attributes_of(value)
+    machinery = trusted.is_machinery(kind.__module__)
     if attributes is not None:
-        own = kind is types.SimpleNamespace or not trusted.is_machinery(kind.__module__)
+        own = kind is types.SimpleNamespace or not machinery
         before = recorder.namespace(name, attributes, own)
         before.open = before.open or trusted.has_trusted_base(kind)
         before.given = before.given or recorder.weakly
@@ -265,7 +266,7 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
         recorder.slots.setdefault((id(value), key), noted)
         if recorder.weakly:
             recorder.given.add(id(value))
-    if not trusted.is_machinery(kind.__module__):
+    if not machinery:
         if not lookups.is_of_library(kind):
             recorder.attribute(value, "__class__", kind, f"the class of {name}")
             if attributes is not None:
@@ -285,13 +286,14 @@ def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None
             recorder.namespace(label, table)
             recorder.names[id(table)] = name
     hooks_name = f"hooks of {label}"
+    known, containers = recorder.known, recorder.containers
     for each in _HOOKS:
         hooks = attributes.get(each, {})
         if hooks:
             hook_table(recorder, hooks_name, hooks)
         else:
-            recorder.known.setdefault(id(hooks), hooks)
-            recorder.containers.append(Container(hooks, (), hooks_name))
+            known.setdefault(id(hooks), hooks)
+            containers.append(Container(hooks, (), hooks_name))
     of_object(recorder, module, "forward")
 
 
@@ -322,6 +324,8 @@ def handler_for(kind: type) -> Handler | None:
         return None
     if hasattr(kind, "__symshape_compiled__"):
         return touch_compiled_module
+    if os._Environ in kind.__mro__:  # an abstract class, which takes its time to say what is of it
+        return touch_environment
     for base, handler in _BY_CLASS:
         if issubclass(kind, base):
             return handler
@@ -347,7 +351,6 @@ _BY_CLASS: tuple[tuple[Any, Handler], ...] = (
     (functools._lru_cache_wrapper, touch_memo),
     (_FUNCTIONS_OF_C, touch_c_function),
     (type, touch_class),
-    (os._Environ, touch_environment),
     (torch.Generator, touch_generator),
     ((tuple, frozenset), touch_tuple),
     (_CONTAINERS, touch_container),

@@ -1,0 +1,259 @@
+"""What a call did, kept so that its nodes can be written down again with other operands: see :mod:`repeats`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+import torch
+
+from meta_fns import TensorSpec
+from meta_fns.core import registry
+from symshape.graph.reshape_copies import Copied
+from symshape.graph.steps import Lifted, Node, Value, writes_nothing, written_values
+from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
+from symshape.user_code import Location
+
+Output = tuple[TensorSpec, int | None, bool]
+"""An output of an op: its metadata, the argument that it views, whether it keeps that one's strides."""
+
+
+class Lifting(Protocol):
+    """The real tensors of a trace."""
+
+    @property
+    def lifted(self) -> Mapping[int, Lifted]:
+        """By ``id`` of the real tensor."""
+
+    def lift(self, tensor: torch.Tensor) -> Lifted:
+        """The graph's name for a real tensor."""
+
+
+class RepeatingTrace(Trace, Protocol):
+    """What is needed of a tracer here."""
+
+    @property
+    def lifting(self) -> Lifting:
+        """Real tensors and constants."""
+
+    def is_plain(self) -> bool:
+        """Whether ops do what they did at the start of the trace, and nothing else sees them."""
+
+    def looks(self) -> tuple[int, ...]:
+        """A count of everything that a call may do besides writing nodes down."""
+
+    def outputs_of(self, node: Node) -> tuple[Output | None, ...]:
+        """What there is to know of a node's outputs for another node with outputs like these."""
+
+    def written_again(self, node: Node, like: Sequence[Output | None]) -> None:
+        """Adds a node that lacks its outputs, which are like those of another one."""
+
+    def stand_in(self, value: Value, tensor: SymbolicTensor | None = None) -> SymbolicTensor:
+        """A symbolic tensor for a value; or one that the value lives as long as."""
+
+
+class UnknownCallError(Exception):
+    """Arguments or results that say nothing of what a call does."""
+
+
+@attrs.frozen
+class _Slot:
+    """In the arguments of a node that is kept: which operand, or (after those) which value made by an earlier node."""
+
+    number: int
+
+
+@attrs.frozen(eq=False)
+class _Copy:
+    """A reshape that copied: before which of the nodes, of what, into what."""
+
+    before: int
+    source: int
+    copy: int
+    ask: Callable[[], object]
+
+
+_Places = Sequence[tuple[int, int]]
+
+
+@attrs.frozen(eq=False)
+class KeptCall:
+    """What a call did.
+
+    Attributes:
+        nodes: with slots in their arguments; where in their positional arguments slots stand, and which (None where
+            some stand deeper); what their outputs are like.
+        held: of values that the nodes make, the slots: and of the last one that was made while each was held.
+        living: the slots of those that lived on, but for results.
+        made: the slots of those that are returned.
+        results: the slots of what is returned.
+        kind: what holds them: a tuple, a list, or None for one tensor.
+        copies: reshapes that copied.
+    """
+
+    nodes: Sequence[tuple[Node, _Places | None, Sequence[Output | None]]]
+    held: Sequence[tuple[int, int]]
+    living: Sequence[int]
+    made: Sequence[int]
+    results: Sequence[int]
+    kind: type | None
+    copies: Sequence[_Copy]
+
+
+# -- the first call
+def kept(trace: RepeatingTrace, operands: Sequence[torch.Tensor], result: Any, start: int, copies: int) -> KeptCall:
+    """What the call did that wrote the steps of a trace from ``start`` on, and reshapes that copied from ``copies`` on.
+
+    Raises:
+        UnknownCallError: it did more than to write nodes that follow from the metadata of the operands.
+    """
+    slots: dict[Value, int] = {}
+    for position, operand in enumerate(operands):
+        if type(operand) is SymbolicTensor:
+            slots[operand._value] = position
+        elif id(operand) in trace.lifting.lifted:
+            slots[trace.lifting.lifted[id(operand)].value] = position
+    made: list[Value] = []
+    nodes: list[tuple[Node, _Places | None, Sequence[Output | None]]] = []
+    for step in trace.steps[start:]:
+        if not isinstance(step, Node) or not _is_simple(step):
+            raise UnknownCallError
+        args, kwargs = _with_slots(step.args, slots), {k: _with_slots(v, slots) for k, v in step.kwargs.items()}
+        node = Node(step.op, args, kwargs, (), step.single)
+        nodes.append((node, _places_of(node), trace.outputs_of(step)))
+        for output in step.outputs:
+            if output is not None:
+                slots[output] = len(operands) + len(made)
+                made.append(output)
+    kind = type(result) if type(result) in (tuple, list) else None
+    returned = [_slot_of(each, operands, slots) for each in ((result,) if kind is None else result)]
+    held = [(slots[each], _slot_at(each.held_until, made, slots)) for each in made if each.held_until is not None]
+    living = [slots[each] for each in made if each.held_until is None and slots[each] not in returned]
+    shown = [slot for slot in dict.fromkeys(returned) if slot >= len(operands)]
+    copied = [
+        _Copy(each.step - start, slots[each.source], slots[each.copy], each.ask) for each in trace.copies[copies:]
+    ]
+    return KeptCall(nodes, held, living, shown, returned, kind, copied)
+
+
+def _is_simple(node: Node) -> bool:
+    """Whether a node does nothing but compute its values, whose metadata follow from those of its arguments.
+
+    How many elements of a mask are not 0 is known of that very mask, not of others with the same metadata.
+    """
+    rule = registry.lookup(node.op)
+    if rule is None or rule.data_dependent:
+        return False
+    plain = node.grad is None and node.inference is None and not node.untracked and node.leaves is None
+    return plain and not node.bindings and (writes_nothing(node) or next(written_values(node), None) is None)
+
+
+def _with_slots(arg: Any, slots: Mapping[Value, int]) -> Any:
+    if type(arg) is Value:
+        if arg not in slots:
+            raise UnknownCallError  # a constant of the function's own
+        return _Slot(slots[arg])
+    return tuple([_with_slots(each, slots) for each in arg]) if type(arg) is tuple else arg
+
+
+def _places_of(node: Node) -> _Places | None:
+    found: list[tuple[int, int]] = []
+    for position, arg in enumerate(node.args):
+        if type(arg) is _Slot:
+            found.append((position, arg.number))
+        elif type(arg) is tuple and _has_slots(arg):
+            return None
+    return None if _has_slots(tuple(node.kwargs.values())) else tuple(found)
+
+
+def _has_slots(args: tuple[Any, ...]) -> bool:
+    return any(type(arg) is _Slot or (type(arg) is tuple and _has_slots(arg)) for arg in args)
+
+
+def _slot_of(result: Any, operands: Sequence[torch.Tensor], slots: Mapping[Value, int]) -> int:
+    for position, operand in enumerate(operands):
+        if operand is result:
+            return position
+    slot = slots.get(result._value, -1) if type(result) is SymbolicTensor else -1
+    if slot < len(operands):
+        raise UnknownCallError
+    return slot
+
+
+def _slot_at(index: int, made: Sequence[Value], slots: Mapping[Value, int]) -> int:
+    return max(_slots_before(index, made, slots))
+
+
+def _slots_before(index: int, made: Sequence[Value], slots: Mapping[Value, int]) -> Iterator[int]:
+    return (slots[value] for value in made if value.index <= index)
+
+
+# -- a later one
+class Replay:
+    """A call that is made again.
+
+    Args:
+        trace: which writes it down.
+        operands: of this call.
+        location: the user's line.
+    """
+
+    __slots__ = ("_location", "_operands", "_trace", "_values")
+
+    def __init__(self, trace: RepeatingTrace, operands: Sequence[torch.Tensor], location: Location | None) -> None:
+        self._trace = trace
+        self._operands = operands
+        self._location = location
+        self._values: list[Value | None] = [None] * len(operands)  # those of operands where they are first used
+
+    def of(self, known: KeptCall) -> Any:
+        """Writes down again what the call did; answers what it returns."""
+        trace, values, operands = self._trace, self._values, self._operands
+        start = len(trace.steps)
+        for node, places, like in known.nodes:
+            if places is None:
+                kwargs = dict(zip(node.kwargs, self._filled(node.kwargs.values()), strict=True)) if node.kwargs else {}
+                args = self._filled(node.args)
+                again = Node(node.op, args, kwargs, (), node.single, location=self._location)
+            else:
+                given = list(node.args)
+                reads: list[Value] = []
+                for position, slot in places:
+                    value = values[slot] or self._value(slot)
+                    given[position] = value
+                    reads.append(value)
+                again = node.again(tuple(given), tuple(reads), self._location)
+            trace.written_again(again, like)
+            values += [each for each in again.outputs if each is not None]
+        shown = {slot: trace.stand_in(self._value(slot)) for slot in known.made}
+        for slot, until in known.held:
+            self._value(slot).held_until = self._value(until).index
+        for slot in known.living:
+            for tensor in shown.values():
+                trace.stand_in(self._value(slot), tensor)
+        for each in known.copies:
+            source, copy = self._value(each.source), self._value(each.copy)
+            trace.copies.append(Copied(start + each.before, source, copy, each.ask, self._location))
+        results = [operands[slot] if slot < len(operands) else shown[slot] for slot in known.results]
+        return results[0] if known.kind is None else known.kind(results)
+
+    def _value(self, slot: int) -> Value:
+        """The value in a slot; a real tensor gets its own here."""
+        found = self._values[slot]
+        if found is None:
+            operand = self._operands[slot]
+            found = operand._value if type(operand) is SymbolicTensor else self._trace.lifting.lift(operand).value
+            self._values[slot] = found
+        return found
+
+    def _filled(self, args: Iterable[Any]) -> tuple[Any, ...]:
+        """Arguments with values in place of slots."""
+        found: list[Any] = []
+        for arg in args:
+            kind = type(arg)
+            if kind is _Slot:
+                found.append(self._value(arg.number))
+            else:
+                found.append(self._filled(arg) if kind is tuple else arg)
+        return tuple(found)
