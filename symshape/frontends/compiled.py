@@ -114,11 +114,17 @@ class Compiled(Reports):
             entry, values, seen = found
             seen.calls += 1
             entry.last_used = tick
-            if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
-                return entry.made(self._annotator.run(entry, leaves, values), leaves)
-            if entry.finish is not None:
-                return entry.finish(entry.build(entry.run(leaves, values)), leaves)
-            return entry.build(entry.run(leaves, values))
+            profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
+            try:
+                flat = self._annotator.run(entry, leaves, values) if profiling else entry.run(leaves, values)
+            except Exception as error:
+                failed = error
+            else:
+                return entry.build(flat) if entry.finish is None else entry.finish(entry.build(flat), leaves)
+            try:
+                return entry.instead(failed, args, kwargs)
+            finally:
+                del failed  # which holds this frame
         return self._slow_call(args, kwargs, with_leaves(leaves) if self._layout.active else leaves, key)
 
     def _without_key(self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -308,9 +314,8 @@ class Compiled(Reports):
         note, graphs = self._cache.notes(number, program.slots), self._graphs
         runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
         build = builder(program.graph.output_tree)
-        if not program.writes_at_its_end:
-            return Entry(number, program, runner_name, runner, build)
-        build = writing(program.writes, program.graph.output_tree.num_leaves, build)
+        if program.writes_at_its_end:
+            build = writing(program.writes, program.graph.output_tree.num_leaves, build)
         return Entry(number, program, runner_name, runner, build, Failing(program, self.fn))
 
     # -- looking at it

@@ -15,10 +15,14 @@ _REFUSES_DATA = frozenset(
         *("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_put"),
         *("nll_loss_forward", "nll_loss2d_forward", "bincount", "multinomial", "binary_cross_entropy", "searchsorted"),
         *("linalg_cholesky_ex", "linalg_inv_ex", "_linalg_solve_ex", "_linalg_det", "_linalg_eigh", "cholesky"),
+        *("put", "index_reduce", "masked_scatter", "repeat_interleave", "_pack_padded_sequence", "_unsafe_index"),
+        *("_embedding_bag", "embedding_dense_backward", "multi_margin_loss", "multilabel_margin_loss_forward"),
+        *("bernoulli", "normal", "poisson", "binomial", "_linalg_svd", "linalg_eig", "linalg_lu_factor_ex"),
         *("_assert_async", "_local_scalar_dense", "max_unpool2d", "max_unpool3d", "ctc_loss", "_ctc_loss"),
     )
 )
 """Ops that may refuse the data that they get: they run even where nobody reads their result."""
+_DIVISIONS = frozenset(f"aten::{name}" for name in ("div", "divide", "floor_divide", "remainder", "fmod"))
 
 
 def _is_pure(node: Node) -> bool:
@@ -31,6 +35,7 @@ def _is_pure(node: Node) -> bool:
         or op.namespace not in ("aten", "prims")
         or op._schema.name in _REFUSES_DATA
         or not op._schema.returns  # all that it does is to refuse
+        or may_divide_by_zero(node)
     )
 
 
@@ -40,7 +45,19 @@ def may_refuse_data(step: Step) -> bool:
         return True
     op = step.op
     name = op._schema.name.removesuffix("_")  # of one that writes in place
-    return op.namespace not in ("aten", "prims") or name in _REFUSES_DATA or not op._schema.returns
+    refuses = op.namespace not in ("aten", "prims") or name in _REFUSES_DATA or not op._schema.returns
+    return refuses or may_divide_by_zero(step)
+
+
+def may_divide_by_zero(node: Node) -> bool:
+    """Whether a node divides integers by what may be zero, which the CPU refuses."""
+    if node.op._schema.name.removesuffix("_") not in _DIVISIONS or len(node.args) < 2:
+        return False
+    by = node.args[1]
+    if isinstance(by, (int, float)) and by != 0:
+        return False
+    tensors = [each for each in (*node.outputs, *node.reads) if each is not None]  # what is written has no output
+    return bool(tensors) and not tensors[0].spec.dtype.is_floating_point and not tensors[0].spec.dtype.is_complex
 
 
 def without_dead_code(steps: list[Step], outputs: tuple[Any, ...]) -> tuple[Step, ...]:

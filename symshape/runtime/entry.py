@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -37,7 +37,7 @@ class Entry:
         program: what was traced.
         runner_name: what runs it.
         runner: runs it, and is released when the entry leaves the cache.
-        around: what happens where a run fails; None for a program that writes nothing outside.
+        around: what happens where a run fails; None where an error is raised as it is.
         run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
         build: from flat outputs to the program's own structure.
         finish: what ends a call of a program that writes to records among its arguments, after ``build``.
@@ -105,14 +105,20 @@ class Entry:
             run = given_leaves(run)
         self.run = run if self.around is None else self.around(run)
 
-    def serve(self, leaves: Sequence[Any], values: tuple[int, ...]) -> Any:
-        """One call of any program, with what it writes to its arguments; a call by an exact key writes nothing."""
-        return self.made(self.run(leaves, values), leaves)
-
     def made(self, flat: list[Any], leaves: Sequence[Any]) -> Any:
         """The result of a call with these flat outputs, and what it writes to its arguments."""
         built = self.build(flat)
         return built if self.finish is None else self.finish(built, leaves)
+
+    def instead(self, error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What becomes of a call whose run has failed; nobody handles the error meanwhile, as in eager."""
+        if self.around is None:
+            raise error
+        return self.around.instead(error, args, kwargs)
+
+    def refused_data(self, error: Exception | None) -> bool:
+        """Whether an op of the program raised this error because of what its tensors hold."""
+        return self.around is not None and self.around.refused_data(error)
 
     def held(self) -> Callable[[], Entry | None]:
         """What answers this entry: for as long as the objects live that it was traced for, whoever holds the answer."""

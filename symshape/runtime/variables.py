@@ -327,7 +327,7 @@ def serve(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """The result of a call, with what the program writes to its arguments, as ``Entry.serve``.
+    """The result of a call, with what the program writes to its arguments.
 
     The function itself runs where a list or dictionary that it writes to is one that the program also reads elsewhere.
     """
@@ -335,18 +335,18 @@ def serve(
     apart = entry.program.apart
     if apart and not (apart.isdisjoint(map(id, leaves)) and _none_among(apart, args, kwargs)):
         return fn(*args, **kwargs)
-    if given is None and entry.finish is None:
-        return entry.made(run(leaves, values), leaves)
     if given is not None and not given.fit(args, kwargs):
         return fn(*args, **kwargs)
-    failing = entry.around
-    drawn = () if failing is None else failing.before()
+    failed: Exception | None = None
     try:
         flat = run(leaves, values)
     except Exception as error:
-        if failing is not None and failing.as_if_not_begun(error, drawn):  # what it writes before it fails is written
-            fn(*args, **kwargs)
-        raise
+        failed = error
+    if failed is not None:
+        try:
+            return entry.instead(failed, args, kwargs)
+        finally:
+            del failed  # which holds this frame
     return entry.made(flat, leaves) if given is None else given.finish(flat, args, kwargs, entry.build)
 
 
