@@ -13,7 +13,7 @@ import attrs
 
 from guards.terms import arithmetic
 from symshape.calls.alike import Nest
-from symshape.calls.argument_writes import paths_of
+from symshape.calls.apart import meet
 from symshape.calls.arguments import (
     NO_VARIABLES,
     Call,
@@ -333,7 +333,7 @@ def serve(
     """
     given = entry.program.given
     apart = entry.program.apart
-    if apart and not (apart.isdisjoint(map(id, leaves)) and _none_among(apart, args, kwargs)):
+    if apart and meet(apart, leaves, args, kwargs):
         return fn(*args, **kwargs)
     if given is not None and not given.fit(args, kwargs):
         return fn(*args, **kwargs)
@@ -348,7 +348,3 @@ def serve(
         finally:
             del failed  # which holds this frame
     return entry.made(flat, leaves) if given is None else given.finish(flat, args, kwargs, entry.build)
-
-
-def _none_among(containers: Collection[int], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return all(id(each) not in containers for _, each in paths_of((args, kwargs)))

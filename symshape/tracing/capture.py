@@ -16,6 +16,7 @@ from torch.utils._pytree import TreeSpec
 
 from guards.sets.guard_set import GuardSet
 from symshape import events, forks
+from symshape.calls.apart import attributes_apart
 from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites, paths_of
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
@@ -207,7 +208,7 @@ def _capture(
     questions = {**tracer.questions, **tracer.env.data.questions(call.leaves), **asked}
     tracer.lifting.let_go()
     parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, milliseconds)
-    return Program(name_of(fn), *parts, questions, writes, new, given, _apart(call, tree, writes, recorder))
+    return Program(name_of(fn), *parts, questions, writes, new, given, _apart(call, tree, writes, given, recorder))
 
 
 def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> dict[Question, Hashable]:
@@ -229,15 +230,16 @@ def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tupl
     own = [each for each in every if isinstance(each.variable, ArgumentContents)]
     if not own and not changes.returned_arguments:
         return outside, None
-    read = frozenset(id(each.owner) for each in recorder.containers)
-    return outside, ArgumentWrites(own, changes.returned_arguments, read)
+    read = {id(each.owner) for each in recorder.containers} | recorder.namespaces.keys()
+    return outside, ArgumentWrites(own, changes.returned_arguments, frozenset(read))
 
 
-def _apart(call: Call, tree: TreeSpec, writes: Sequence[Write], recorder: Recorder) -> frozenset[int]:
-    """The ids of the lists and dictionaries that are read outside, where none of them may be among the arguments.
-
-    To the trace they are not one: what is written to the one is not seen in the other.
-    """
+def _apart(
+    call: Call, tree: TreeSpec, writes: Sequence[Write], given: ArgumentWrites | None, recorder: Recorder
+) -> frozenset[int]:
+    """The ids of the lists and dictionaries that are known outside, where none of them may be among the arguments."""
+    outside = [each.owner for each in recorder.containers]
+    found = attributes_apart(call, outside, writes, given is not None or writes_records(tree))
     if call.has_records:
         matters = bool(writes) or writes_records(tree)
     else:
@@ -245,7 +247,7 @@ def _apart(call: Call, tree: TreeSpec, writes: Sequence[Write], recorder: Record
     if matters:  # calls of one structure hold such things in the same places
         held = any(isinstance(each, CONTAINERS) for each in call.leaves)  # by objects
         matters = held or bool(paths_of(call.nest(call.leaves)[:2]))
-    return frozenset(id(each.owner) for each in recorder.containers) if matters else frozenset()
+    return frozenset(found.union(map(id, outside)) if matters else found)
 
 
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:

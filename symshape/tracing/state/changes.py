@@ -89,7 +89,7 @@ class Changes:
 
     def add(self, variable: Variable | None, now: Any, text: str) -> None:
         """A place holds another value at the end of the trace; None for one that no call can write."""
-        if variable is None:
+        if variable is None or _holds_itself(now):
             self.problems.append(text)
             return
         value = NOTHING if now is MISSING else now
@@ -249,10 +249,24 @@ def same_order(before: Iterable[Any], now: Iterable[Any]) -> bool:
     return new[: len(staying)] == staying and not any(each in kept for each in new[len(staying) :])
 
 
-def holds_symbolic(value: Any) -> bool:
-    """Whether a symbolic tensor or size is in a value, however nested."""
+def holds_symbolic(value: Any, seen: set[int] | None = None) -> bool:
+    """Whether a symbolic tensor or size is in a value, however nested; ``seen`` are containers looked into."""
     if isinstance(value, SYMBOLIC):
         return True
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return any(holds_symbolic(item) for item in value)
-    return isinstance(value, Mapping) and any(holds_symbolic(item) for item in value.values())
+    if not isinstance(value, (list, tuple, set, frozenset, Mapping)):
+        return False
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    return any(holds_symbolic(item, seen) for item in (value.values() if isinstance(value, Mapping) else value))
+
+
+def _holds_itself(value: Any, around: tuple[int, ...] = ()) -> bool:
+    """Whether a list or dictionary is in itself."""
+    if not isinstance(value, (*CONTAINERS, tuple)):
+        return False
+    if id(value) in around:
+        return True
+    around = (*around, id(value))
+    return any(_holds_itself(item, around) for item in (value.values() if isinstance(value, dict) else value))
