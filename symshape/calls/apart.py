@@ -15,21 +15,37 @@ import torch
 from symshape.calls.argument_writes import paths_of
 from symshape.calls.arguments import Call
 from symshape.calls.records import owner_of
-from symshape.calls.variables import Entry, Number, Write
+from symshape.calls.variables import CONTAINERS, Contents, Entry, Inner, Number, Write
 
 ONE_ANOTHER = 0
 """Stands among the ids (no object has it) where a dictionary among the arguments may be the attributes of another."""
 
 
-def attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Write], own: bool) -> set[int]:
-    """The ids of dictionaries that one call's dictionaries or objects may be, of those that a program knows.
+def apart_in(
+    call: Call, containers: Sequence[Any], writes: Sequence[Write], records: bool, own: bool
+) -> frozenset[int]:
+    """The ids of the lists and dictionaries outside that may not be among the arguments.
 
     Args:
         call: the call that was traced; others that the program serves have the same keys and attributes.
         containers: what the program reads outside.
         writes: what it writes outside.
-        own: whether it writes to its arguments.
+        records: whether it writes to objects among its arguments.
+        own: whether it writes to lists and dictionaries among them.
     """
+    found = _attributes_apart(call, containers, writes, records or own)
+    if call.has_records:
+        matters = bool(writes) or records
+    else:
+        matters = any(isinstance(each.variable, (Contents, Inner)) for each in writes)
+    if matters:  # calls of one structure hold such things in the same places
+        held = any(isinstance(each, CONTAINERS) for each in call.leaves)  # by objects
+        matters = held or bool(paths_of(call.nest(call.leaves)[:2]))
+    return frozenset(found.union(map(id, containers)) if matters else found)
+
+
+def _attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Write], own: bool) -> set[int]:
+    """Of dictionaries, where they may be the attributes of an object."""
     given = [each for _, each in paths_of(call.nest(call.leaves)[:2])] + [owner_of(each) for each in call.leaves]
     keys = [set(each) for each in given if isinstance(each, dict)]
     names = [set(each) for each in _attributes(call.leaves)] if call.has_records else []

@@ -251,7 +251,7 @@ class Compiled(Reports):
                 if self._refusals.passes(error):
                     raise
                 seconds = time.perf_counter() - start
-                new = self._refusals.add(structure, values, error, seconds, state=state[0] if state else None)
+                new = self._refusals.add(structure, values, error, seconds, state=state[-1] if state else None)
                 found = self._layout.refused(new), False
                 self._cache.history.refused(self._cache.clock, values, new.first_line(), seconds)
         if key is not None and not self._cache.admits(structure, values):

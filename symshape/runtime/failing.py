@@ -18,7 +18,7 @@ from symshape.errors import RuntimeAssertionError, SymShapeError
 from symshape.graph.codegen import Run, StepLines
 from symshape.graph.dead_code import may_divide_by_zero, may_refuse_data
 from symshape.graph.program import Program
-from symshape.graph.steps import Node, Step, draws_random_numbers, written_values
+from symshape.graph.steps import Node, drawn_from, draws_random_numbers, written_values
 from symshape.tracing.traced_modes import as_generated
 from symshape.user_code import defined_at, name_of
 
@@ -42,7 +42,7 @@ class Failing:
         self._draws = draws[0] if draws else None
         self._generators: tuple[torch.Generator, ...] = ()
         if draws and any(map(may_refuse_data, steps[draws[0] :])):
-            drawn = [_drawn_from(steps[number]) for number in draws]
+            drawn = [drawn_from(steps[number]) for number in draws]
             known = {id(each): each for each in drawn if each is not None}
             self._generators = () if None in drawn else tuple(known.values())
 
@@ -122,13 +122,3 @@ def _fails_at_once(node: Node) -> bool:
     name = node.op._schema.name
     by_element = torch.Tag.pointwise in node.op.tags and not may_divide_by_zero(node)
     return by_element or name in _AT_ONCE
-
-
-def _drawn_from(node: Step) -> torch.Generator | None:
-    """The generator of the CPU that a node draws from; None for those of other devices."""
-    assert isinstance(node, Node)
-    given = [each for each in (*node.args, *node.kwargs.values()) if isinstance(each, torch.Generator)]
-    tensors = [each for each in (*node.outputs, *node.reads) if each is not None]  # what is written has no output
-    found = given[0] if given else torch.default_generator
-    on_cpu = bool(tensors) and all(each.spec.device.type == "cpu" for each in tensors)
-    return found if on_cpu and found.device.type == "cpu" else None

@@ -16,13 +16,13 @@ from torch.utils._pytree import TreeSpec
 
 from guards.sets.guard_set import GuardSet
 from symshape import events, forks
-from symshape.calls.apart import attributes_apart
-from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites, paths_of
+from symshape.calls.apart import apart_in
+from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
 from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
-from symshape.calls.variables import CONTAINERS, Contents, Inner, Variable, Write, containers_in
+from symshape.calls.variables import Variable, Write, containers_in
 from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
 from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
@@ -35,6 +35,7 @@ from symshape.graph.steps import written_values
 from symshape.interrupts import pass_on
 from symshape.options import Options
 from symshape.tracing.defects import defect
+from symshape.tracing.filling import fill_or_refuse, filling
 from symshape.tracing.garbage import as_before, seldom_collected
 from symshape.tracing.given_up import generators_put_back, output_held
 from symshape.tracing.gradients import histories, refuse_gradients_of_its_own
@@ -159,6 +160,7 @@ def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:
     ) from error
 
 
+@filling
 def _capture(
     fn: Callable[..., Any],
     call: Call,
@@ -239,15 +241,7 @@ def _apart(
 ) -> frozenset[int]:
     """The ids of the lists and dictionaries that are known outside, where none of them may be among the arguments."""
     outside = [each.owner for each in recorder.containers]
-    found = attributes_apart(call, outside, writes, given is not None or writes_records(tree))
-    if call.has_records:
-        matters = bool(writes) or writes_records(tree)
-    else:
-        matters = any(isinstance(each.variable, (Contents, Inner)) for each in writes)
-    if matters:  # calls of one structure hold such things in the same places
-        held = any(isinstance(each, CONTAINERS) for each in call.leaves)  # by objects
-        matters = held or bool(paths_of(call.nest(call.leaves)[:2]))
-    return frozenset(found.union(map(id, outside)) if matters else found)
+    return apart_in(call, outside, writes, writes_records(tree), given is not None)
 
 
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
@@ -327,6 +321,7 @@ def _run(
     if recorder.serves and not call.has_records:
         outcome, result = _to_arguments(changes[0], given, outcome, result)
     problems += changes[0].problems + given.changes(result) + changes[0].returned(result)
+    problems += fill_or_refuse(changes[0], recorder, tracer) if not problems else []
     changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
     side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn))
     refuse_gradients_of_its_own(found, tracer.arguments)

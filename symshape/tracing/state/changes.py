@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from symshape.calls import variables
 from symshape.calls.alike import NOTHING
 from symshape.calls.variables import CONTAINERS, Number, Variable, Where, containers_in, is_number
+from symshape.tracing.state.memos import Missing
 from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, Place, same_items
 from symshape.tracing.state.reads import SYMBOLIC
 from symshape.tracing.state.recorder import Recorder
@@ -53,6 +54,7 @@ class Changes:
     Attributes:
         problems: what cannot be repeated, in words.
         changes: what perhaps can.
+        missing: what functions with a memo made.
         given: the ids of lists and dictionaries among the arguments.
         returned_arguments: which leaves of the result stand for which of those.
     """
@@ -62,6 +64,7 @@ class Changes:
         self._stand_ins = recorder.stand_ins
         self.problems: list[str] = []
         self.changes: list[Change] = []
+        self.missing: list[Missing] = []
         self.given: set[int] = set()
         self.returned_arguments: dict[int, tuple[Any, ...]] = {}
 
