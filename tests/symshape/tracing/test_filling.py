@@ -172,3 +172,20 @@ def test_a_memo_that_grows_misses_nothing() -> None:
     made.cache_clear()
     compiled(torch.ones(2))
     assert compiled.stats().traces == 2
+
+
+@functools.lru_cache
+def _table(n: int) -> torch.Tensor:
+    return torch.arange(n) * 2.0
+
+
+def test_what_is_kept_between_processes_makes_it_again(tmp_path: Any) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x + _table(x.shape[0])
+
+    for _ in range(2):
+        _table.cache_clear()
+        compiled = symshape.compile(fn, store=str(tmp_path), fullgraph=True)
+        assert compiled(torch.ones(3)).tolist() == [1.0, 3.0, 5.0]
+    assert compiled.stats().loaded == 1
+    _table.cache_clear()
