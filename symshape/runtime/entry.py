@@ -103,7 +103,7 @@ class Entry:
         run = runner.run  # bound once: a warm call looks up one attribute
         if self.program.call.has_floats and not isinstance(runner, EagerRunner):
             run = given_leaves(run)
-        self.run = run if self.around is None else self.around(run)
+        self.run = run if self.around is None else self.around(run, self.program.lifted_tensors)
 
     def made(self, flat: list[Any], leaves: Sequence[Any]) -> Any:
         """The result of a call with these flat outputs, and what it writes to its arguments."""

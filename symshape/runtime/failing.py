@@ -1,7 +1,8 @@
 """Programs that fail in a call: the function itself runs, which may catch the error, or write before it fails.
 
 So it has its own result, or its own error and traceback, and its effects.  That is right as long as the failed run has
-changed nothing, which is known from the step that it failed at; random numbers that it drew are drawn again.
+changed nothing, which is known from the step that it failed at; random numbers that it drew are drawn again, and what
+it wrote in place is put back where it was copied (``written_before.py``).
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from symshape.graph.codegen import Run, StepLines
 from symshape.graph.dead_code import may_divide_by_zero, may_refuse_data
 from symshape.graph.program import Program
 from symshape.graph.steps import Node, drawn_from, draws_random_numbers, written_values
+from symshape.runtime.written_before import WrittenBefore, put_back
 from symshape.tracing.traced_modes import as_generated
 from symshape.user_code import defined_at, name_of
+
+_UNDONE = "__symshape_undone__"  # an attribute of errors
 
 
 class Failing:
@@ -37,6 +41,7 @@ class Failing:
         self._lines: StepLines = as_generated(program.run).__symshape_steps__  # type: ignore[attr-defined]
         roots = (*(each.value for each in graph.inputs), *(each.value for each in graph.lifted if not each.constant))
         self._memory = {id(root.storage) for root in roots}
+        self._written = WrittenBefore(program, fn)
         steps = graph.steps
         draws = [number for number, step in enumerate(steps) if isinstance(step, Node) and draws_random_numbers(step)]
         self._draws = draws[0] if draws else None
@@ -46,18 +51,21 @@ class Failing:
             known = {id(each): each for each in drawn if each is not None}
             self._generators = () if None in drawn else tuple(known.values())
 
-    def __call__(self, run: Run) -> Run:
-        """What runs the program, and puts back what it drew where that fails and nothing else has changed."""
-        if not self._generators:
+    def __call__(self, run: Run, lifted: Sequence[torch.Tensor]) -> Run:
+        """What runs the program on these lifted tensors; where that fails it puts back what it can."""
+        if not self._generators and not self._written:
             return run
 
         def guarded(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-            before = [state_of(each) for each in self._generators]
+            states = [state_of(each) for each in self._generators]
+            copies = self._written.copies(leaves, lifted)
             try:
                 return run(leaves, values)
             except Exception as error:
+                if copies and self._is_drawn_again(error) and put_back(copies):
+                    error.__dict__[_UNDONE] = True
                 if self._as_if_not_begun(error) and self._has_drawn(error):
-                    for generator, state in zip(self._generators, before, strict=True):
+                    for generator, state in zip(self._generators, states, strict=True):
                         generator.set_state(state)
                 raise
 
@@ -89,13 +97,19 @@ class Failing:
 
     def _as_if_not_begun(self, error: Exception) -> bool:
         """Whether the world is as it was before a run that failed, or will be once what it drew is put back."""
-        if self._draws is not None and not self._generators and self._has_drawn(error):
+        if not self._is_drawn_again(error):
             return False
+        if _UNDONE in error.__dict__:
+            return True
         writes, half_written = self._writes
         if writes is None:
             return True
         failed = self._lines.failed(error)
         return failed is not None and (failed < writes or (failed == writes and not half_written))
+
+    def _is_drawn_again(self, error: Exception) -> bool:
+        """Whether the function would draw what a run that failed has drawn."""
+        return self._draws is None or bool(self._generators) or not self._has_drawn(error)
 
     def _has_drawn(self, error: Exception) -> bool:
         failed = self._lines.failed(error)
