@@ -173,7 +173,7 @@ def _capture(
     start = time.perf_counter()
     with _tracing_lock:
         recorder = recorder_of(fn, call.constants, call.classes, serves=serves)
-        recorder.fills = serves and not options.store  # what another process fills, none can know
+        recorder.stays_here = serves and not options.store  # what another process fills, none can know
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)

@@ -137,6 +137,8 @@ def objects_of(memo: Any) -> list[Any]:
 def _is_of_library(memo: Any) -> bool:
     """By the file of the function; of what has none (a class, a partial function) by that of its module."""
     inner = memo.__wrapped__
+    if isinstance(inner, types.BuiltinFunctionType):  # which anybody may have given a memo
+        return False
     code = getattr(inner, "__code__", None)
     file = (
         code.co_filename

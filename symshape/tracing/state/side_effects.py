@@ -36,7 +36,7 @@ def undo(recorder: Recorder) -> Changes:
     for memo, before, keys, name in recorder.memos:
         now = memo.cache_info()
         if now.misses != before.misses:  # it may hold symbolic tensors now, and who has them cannot be seen
-            found.missing += missing_in(memo, name, keys) if recorder.fills and is_watched(memo) else []
+            found.missing += missing_in(memo, name, keys) if recorder.stays_here and is_watched(memo) else []
             made = take_back(memo, keys)
             if made:
                 found.problems.append(f"makes {made} that the memo of {name} keeps; call {name} once before")
