@@ -172,8 +172,7 @@ def _capture(
 ) -> Program:
     start = time.perf_counter()
     with _tracing_lock:
-        recorder = recorder_of(fn, call.constants, call.classes, serves=serves)
-        recorder.stays_here = serves and not options.store  # what another process fills, none can know
+        recorder = recorder_of(fn, call.constants, call.classes, serves=serves, stored=bool(options.store))
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
@@ -287,8 +286,7 @@ def _run(
 ) -> tuple[Any, Changes]:
     """The function's result on the symbolic arguments and what it wrote to records there; what else it did, undone."""
     args, kwargs, values = call.nest(arguments.leaves)
-    given = Given(args, kwargs)
-    records = GivenRecords(call, (args, kwargs, values))
+    given, records = Given(args, kwargs), GivenRecords(call, (args, kwargs, values))
     planted = Planted(variables, values)
     problems: list[str] = []
     changes: list[Changes] = []

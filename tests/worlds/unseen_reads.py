@@ -246,3 +246,15 @@ def weak_dictionary_of_tensors() -> World:
     box = SimpleNamespace(w=torch.ones(1))
     found = weakref.WeakValueDictionary(w=box.w)
     return _changing(lambda x: x + found["w"] if "w" in found else x * 3, box, w=None)
+
+
+@world(UNSEEN)
+def weak_reference_to_a_parameter() -> World:
+    box = SimpleNamespace(w=torch.nn.Parameter(torch.ones(1)))
+    found = weakref.ref(box.w)
+
+    def fn(x: Any) -> Any:
+        w = found()
+        return x * 3 if w is None else x + w.detach()
+
+    return _changing(fn, box, w=None)

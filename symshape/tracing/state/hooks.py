@@ -34,10 +34,20 @@ _active: Recorder | None = None
 
 
 def recorder_of(
-    fn: Callable[..., Any], constants: Iterable[Any] = (), classes: Iterable[type] = (), *, serves: bool = True
+    fn: Callable[..., Any],
+    constants: Iterable[Any] = (),
+    classes: Iterable[type] = (),
+    *,
+    serves: bool = True,
+    stored: bool = False,
 ) -> Recorder:
-    """A recording of ``fn``, called with ``constants`` and objects of ``classes``; see :class:`Recorder`."""
-    return Recorder(fn, constants, classes, HOOKS, handler_for, serves=serves)
+    """A recording of ``fn``, called with ``constants`` and objects of ``classes``; see :class:`Recorder`.
+
+    What is ``stored`` may serve another process, of which nobody knows what its memos hold.
+    """
+    recorder = Recorder(fn, constants, classes, HOOKS, handler_for, serves=serves)
+    recorder.stays_here = serves and not stored
+    return recorder
 
 
 @contextmanager

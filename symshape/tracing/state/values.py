@@ -188,7 +188,7 @@ def touch_context_variable(recorder: Recorder, value: Any, name: str) -> None:
 def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
     """A weak reference: that what it refers to is the same, and there."""
     recorder.place(Answer(functools.partial(_refers_to, value, id(value())), True, name))
-    if isinstance(value(), torch.Tensor):  # a graph would keep it alive; nor does this frame
+    if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):  # a graph keeps it alive
         recorder.refuse(f"reaches a tensor by the weak reference {name}; hold it by another name")
     else:
         with recorder.weak():
