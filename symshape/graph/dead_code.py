@@ -17,11 +17,12 @@ _REFUSES_DATA = frozenset(
         *("linalg_cholesky_ex", "linalg_inv_ex", "_linalg_solve_ex", "_linalg_det", "_linalg_eigh", "cholesky"),
         *("put", "index_reduce", "masked_scatter", "repeat_interleave", "_pack_padded_sequence", "_unsafe_index"),
         *("_embedding_bag", "embedding_dense_backward", "multi_margin_loss", "multilabel_margin_loss_forward"),
-        *("bernoulli", "normal", "poisson", "binomial", "_linalg_svd", "linalg_eig", "linalg_lu_factor_ex"),
+        *("_linalg_svd", "linalg_eig", "linalg_lu_factor_ex", "poisson", "binomial"),
         *("_assert_async", "_local_scalar_dense", "max_unpool2d", "max_unpool3d", "ctc_loss", "_ctc_loss"),
     )
 )
 """Ops that may refuse the data that they get: they run even where nobody reads their result."""
+_DRAWS = frozenset({"aten::bernoulli", "aten::normal"})
 _DIVISIONS = frozenset(f"aten::{name}" for name in ("div", "divide", "floor_divide", "remainder", "fmod"))
 
 
@@ -45,6 +46,8 @@ def may_refuse_data(step: Step) -> bool:
         return True
     op = step.op
     name = op._schema.name.removesuffix("_")  # of one that writes in place
+    if name in _DRAWS:  # by probabilities or deviations that are data, but for the written tensor itself
+        return op._schema.name == name or len(step.reads) > 1
     refuses = op.namespace not in ("aten", "prims") or name in _REFUSES_DATA or not op._schema.returns
     return refuses or may_divide_by_zero(step)
 

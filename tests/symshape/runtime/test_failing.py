@@ -492,3 +492,33 @@ def test_what_a_failed_assertion_says_stays() -> None:
     with pytest.raises(symshape.RuntimeAssertionError, match="raises ValueError here") as caught:
         compiled(torch.ones(5))
     assert type(caught.value.__cause__) is ValueError
+
+
+def test_draws_by_data_that_are_refused() -> None:
+    def probable(p: torch.Tensor) -> torch.Tensor:
+        try:
+            return torch.bernoulli(p)
+        except RuntimeError:
+            return p * 0
+
+    def spread(p: torch.Tensor) -> torch.Tensor:
+        try:
+            return torch.normal(torch.zeros(3), p)
+        except RuntimeError:
+            return p * 0
+
+    for fn in (probable, spread):
+        compiled = symshape.compile(fn, fullgraph=True)
+        for value in (0.5, 0.5, -2.0, 0.3):
+            left = []
+            for run in (fn, compiled):
+                torch.manual_seed(3)
+                left.append((run(torch.full((3,), value)).tolist(), torch.rand(1).item()))
+            assert left[0] == left[1]
+
+
+def test_dropout_alone_asks_for_no_state() -> None:
+    compiled = symshape.compile(lambda x: torch.nn.functional.dropout(x, 0.5) * 2, fullgraph=True)
+    compiled(torch.ones(3))
+    (entry,) = compiled.entries
+    assert entry.run == entry.runner.run
