@@ -110,11 +110,14 @@ class Entry:
         built = self.build(flat)
         return built if self.finish is None else self.finish(built, leaves)
 
-    def instead(self, error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What becomes of a call whose run has failed; nobody handles the error meanwhile, as in eager."""
+    def instead(self, failed: list[Exception], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What becomes of a call whose run has failed; nobody handles the error meanwhile, as in eager.
+
+        It is taken out of ``failed``, so that no frame of the caller's keeps it.
+        """
         if self.around is None:
-            raise error
-        return self.around.instead(error, args, kwargs)
+            raise failed.pop()
+        return self.around.instead(failed.pop(), args, kwargs)
 
     def refused_data(self, error: Exception | None) -> bool:
         """Whether an op of the program raised this error because of what its tensors hold."""

@@ -337,14 +337,11 @@ def serve(
         return fn(*args, **kwargs)
     if given is not None and not given.fit(args, kwargs):
         return fn(*args, **kwargs)
-    failed: Exception | None = None
+    failed: list[Exception] = []
     try:
         flat = run(leaves, values)
     except Exception as error:
-        failed = error
-    if failed is not None:
-        try:
-            return entry.instead(failed, args, kwargs)
-        finally:
-            del failed  # which holds this frame
+        failed.append(error)
+    if failed:
+        return entry.instead(failed, args, kwargs)
     return entry.made(flat, leaves) if given is None else given.finish(flat, args, kwargs, entry.build)
