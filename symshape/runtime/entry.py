@@ -41,7 +41,6 @@ class Entry:
         run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
         build: from flat outputs to the program's own structure.
         finish: what ends a call of a program that writes to records among its arguments, after ``build``.
-        simple: whether a call is ``build(run(leaves, values))``, whatever its arguments.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
         seen: how often which integers came.
@@ -62,7 +61,6 @@ class Entry:
         "runner",
         "runner_name",
         "seen",
-        "simple",
         "watched",
     )
 
@@ -83,7 +81,6 @@ class Entry:
         self.use(runner)
         self.build = build
         self.finish = finisher(program.graph.output_tree)
-        self.simple = self.finish is None and program.given is None and not program.apart
         self.last_used = 0
         self.gone = False
         self.seen: dict[tuple[int, ...], Seen] = {}
