@@ -79,8 +79,7 @@ class Compiled(Reports):
         self._cache = EntryCache(options.max_entries, options.memo_size)
         memory = options.graph_memory
         self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
-        self._changing = Changing(fn, dynamic)
-        self._annotator = Annotator(name_of(fn))
+        self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
         self._known = KnownCalls(self._cache, self._layout)
@@ -114,11 +113,14 @@ class Compiled(Reports):
             entry, values, seen = found
             seen.calls += 1
             entry.last_used = tick
-            if torch_profiler._is_profiler_enabled or profilers.other.profiling_on:
-                return entry.made(self._annotator.run(entry, leaves, values), leaves)
-            if entry.finish is not None:
-                return entry.finish(entry.build(entry.run(leaves, values)), leaves)
-            return entry.build(entry.run(leaves, values))
+            profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
+            try:
+                flat = self._annotator.run(entry, leaves, values) if profiling else entry.run(leaves, values)
+            except Exception as error:
+                failed = [error]
+            else:
+                return entry.build(flat) if entry.finish is None else entry.finish(entry.build(flat), leaves)
+            return entry.instead(failed, args, kwargs)
         return self._slow_call(args, kwargs, with_leaves(leaves) if self._layout.active else leaves, key)
 
     def _without_key(self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -157,8 +159,6 @@ class Compiled(Reports):
         entry, values, leaves = found
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         try:
-            if entry.simple and not profiling:
-                return entry.build(entry.run(leaves, values))
             run = functools.partial(self._annotator.run, entry) if profiling else entry.run
             return serve(self.fn, entry, run, leaves, values, args, kwargs)
         finally:  # only now: a device is at work meanwhile
@@ -245,7 +245,7 @@ class Compiled(Reports):
                 if self._refusals.passes(error):
                     raise
                 seconds = time.perf_counter() - start
-                new = self._refusals.add(structure, values, error, seconds, state=state[0] if state else None)
+                new = self._refusals.add(structure, values, error, seconds, state=state[-1] if state else None)
                 found = self._layout.refused(new), False
                 self._cache.history.refused(self._cache.clock, values, new.first_line(), seconds)
         if key is not None and not self._cache.admits(structure, values):
@@ -307,10 +307,8 @@ class Compiled(Reports):
         number = next(self._numbers)
         note, graphs = self._cache.notes(number, program.slots), self._graphs
         runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
-        build = builder(program.graph.output_tree)
-        if not program.writes_at_its_end:
-            return Entry(number, program, runner_name, runner, build)
-        build = writing(program.writes, program.graph.output_tree.num_leaves, build)
+        tree, writes = program.graph.output_tree, program.writes_at_its_end
+        build = writing(program.writes, tree.num_leaves, builder(tree)) if writes else builder(tree)
         return Entry(number, program, runner_name, runner, build, Failing(program, self.fn))
 
     # -- looking at it

@@ -15,10 +15,15 @@ _REFUSES_DATA = frozenset(
         *("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_put"),
         *("nll_loss_forward", "nll_loss2d_forward", "bincount", "multinomial", "binary_cross_entropy", "searchsorted"),
         *("linalg_cholesky_ex", "linalg_inv_ex", "_linalg_solve_ex", "_linalg_det", "_linalg_eigh", "cholesky"),
+        *("put", "index_reduce", "masked_scatter", "repeat_interleave", "_pack_padded_sequence", "_unsafe_index"),
+        *("_embedding_bag", "embedding_dense_backward", "multi_margin_loss", "multilabel_margin_loss_forward"),
+        *("_linalg_svd", "linalg_eig", "linalg_lu_factor_ex", "poisson", "binomial"),
         *("_assert_async", "_local_scalar_dense", "max_unpool2d", "max_unpool3d", "ctc_loss", "_ctc_loss"),
     )
 )
 """Ops that may refuse the data that they get: they run even where nobody reads their result."""
+_DRAWS = frozenset({"aten::bernoulli", "aten::normal"})
+_DIVISIONS = frozenset(f"aten::{name}" for name in ("div", "divide", "floor_divide", "remainder", "fmod"))
 
 
 def _is_pure(node: Node) -> bool:
@@ -31,6 +36,7 @@ def _is_pure(node: Node) -> bool:
         or op.namespace not in ("aten", "prims")
         or op._schema.name in _REFUSES_DATA
         or not op._schema.returns  # all that it does is to refuse
+        or may_divide_by_zero(node)
     )
 
 
@@ -40,7 +46,21 @@ def may_refuse_data(step: Step) -> bool:
         return True
     op = step.op
     name = op._schema.name.removesuffix("_")  # of one that writes in place
-    return op.namespace not in ("aten", "prims") or name in _REFUSES_DATA or not op._schema.returns
+    if name in _DRAWS:  # by probabilities or deviations that are data, but for the written tensor itself
+        return op._schema.name == name or len(step.reads) > 1
+    refuses = op.namespace not in ("aten", "prims") or name in _REFUSES_DATA or not op._schema.returns
+    return refuses or may_divide_by_zero(step)
+
+
+def may_divide_by_zero(node: Node) -> bool:
+    """Whether a node divides integers by what may be zero, which the CPU refuses."""
+    if node.op._schema.name.removesuffix("_") not in _DIVISIONS or len(node.args) < 2:
+        return False
+    by = node.args[1]
+    if isinstance(by, (int, float)) and by != 0:
+        return False
+    tensors = [each for each in (*node.outputs, *node.reads) if each is not None]  # what is written has no output
+    return bool(tensors) and not tensors[0].spec.dtype.is_floating_point and not tensors[0].spec.dtype.is_complex
 
 
 def without_dead_code(steps: list[Step], outputs: tuple[Any, ...]) -> tuple[Step, ...]:

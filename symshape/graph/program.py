@@ -107,7 +107,7 @@ class Program:
         writes: what each call writes outside at its end, with outputs that follow those of the result.
         variables: places that it read, and that it or another program writes: to be read at each call.
         given: what each call writes to containers among its arguments, and which of them it gives back.
-        apart: the ids of lists and dictionaries that it reads outside, where none of them may be among the arguments.
+        apart: the ids of lists and dictionaries outside, none of which may be an argument (see ``calls/apart.py``).
     """
 
     name: str

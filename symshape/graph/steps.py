@@ -240,3 +240,13 @@ def map_argument(arg: Any, leaf: Callable[[Any], Any]) -> Any:
     if isinstance(arg, (tuple, list)):
         return type(arg)(map_argument(item, leaf) for item in arg)
     return arg
+
+
+def drawn_from(node: Step) -> torch.Generator | None:
+    """The generator of the CPU that a node draws from; None for those of other devices."""
+    assert isinstance(node, Node)
+    given = [each for each in (*node.args, *node.kwargs.values()) if isinstance(each, torch.Generator)]
+    tensors = [each for each in (*node.outputs, *node.reads) if each is not None]  # what is written has no output
+    found = given[0] if given else torch.default_generator
+    on_cpu = bool(tensors) and all(each.spec.device.type == "cpu" for each in tensors)
+    return found if on_cpu and found.device.type == "cpu" else None

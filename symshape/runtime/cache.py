@@ -19,6 +19,7 @@ from symshape.runtime.history import History
 from symshape.runtime.runners.notes import Note
 
 _MOST_SEEN = 8192  # different integers that are counted for an entry
+_MOST_ASKED = 4  # branches whose memos are asked
 
 
 Hit = tuple[Entry, tuple[int, ...], Seen]
@@ -31,6 +32,7 @@ class Branch:
     Attributes:
         state: what was read.
         stateless: whether nothing was that can change.
+        grows: whether it may compare more, for more entries: not once one left another branch that compared too much.
         memo: exact calls, each with its entry and the integers to run it with.
         families: by structure.
     """
@@ -38,6 +40,7 @@ class Branch:
     def __init__(self, state: State) -> None:
         self.state = state
         self.stateless = state.empty
+        self.grows = True
         self.memo: dict[Hashable, Hit] = {}
         self.families: dict[Hashable, Family[Entry]] = {}
 
@@ -55,6 +58,11 @@ class Branch:
                 first = first.and_(each)
         self.state = first
         self.stateless = first.empty
+
+    def leave(self, structure: Hashable) -> None:
+        """Lets a family go that has no entries left."""
+        if not self.families[structure].entries:
+            del self.families[structure]
 
     def entries(self) -> list[Entry]:
         """The entries for this state."""
@@ -104,25 +112,34 @@ class EntryCache:
 
     def find_exact(self, key: Hashable) -> Hit | None:
         """What is remembered for this key, if the state is still the same."""
-        branches = self.branches
-        if branches:
-            branch = branches[0]
+        for branch in self.branches[:_MOST_ASKED]:
             found = branch.memo.get(key)
             if found is not None and (branch.stateless or branch.state.unchanged()):
                 return found
         return None
 
     def find(self, structure: Hashable, values: tuple[int, ...]) -> tuple[Branch, Entry] | None:
-        """The entry that serves a call of this structure with these integers, by the tree of a branch in its state."""
+        """The entry that serves a call of this structure with these integers, by the tree of a branch in its state.
+
+        Or of a branch whose state is another, where what differs is nothing that the entry itself needs.
+        """
+        others: list[tuple[Branch, Entry]] = []
         for branch in self.branches:
             family = branch.families.get(structure)
             if family is None:
                 continue
             entry = family.tree.lookup(values)
-            if entry is not None and (branch.stateless or branch.state.unchanged()):
+            if entry is None:
+                continue
+            if branch.stateless or branch.state.unchanged():
                 if branch is not self.branches[0]:
                     self._to_front(branch)
                 return branch, entry
+            if entry.program.state is not branch.state:
+                others.append((branch, entry))
+        for branch, entry in others:
+            if entry.program.state.unchanged():
+                return self._by_itself(branch, structure, entry), entry
         return None
 
     def admits(self, structure: Hashable, values: tuple[int, ...]) -> bool:
@@ -144,6 +161,32 @@ class EntryCache:
         with self.changing():
             if branch in self.branches:
                 self.branches = (branch, *(each for each in self.branches if each is not branch))
+
+    def _by_itself(self, branch: Branch, structure: Hashable, entry: Entry) -> Branch:
+        """Takes an entry out of a branch that compares more than it needs, into one that does not; answers that."""
+        state = entry.program.state
+        with self.changing():
+            if entry.gone or entry not in branch.entries():  # another thread was first
+                return branch
+            alike = (each for each in self.branches if state.covers(each.state) and each.state.covers(state))
+            found = next((each for each in alike if each.stateless or each.state.unchanged()), None) or Branch(state)
+            found.grows = False
+            branch.families[structure].remove(entry)
+            self._add(found, structure, entry)
+            branch.leave(structure)
+            branch.memo = {key: hit for key, hit in branch.memo.items() if hit[0] is not entry}
+            if entry.watched and branch.families:
+                branch.compare_less()
+            kept = [each for each in self.branches if each.families and each is not found]
+            self.branches = (found, *kept)
+        return found
+
+    def _add(self, branch: Branch, structure: Hashable, entry: Entry) -> None:
+        family = branch.families.get(structure)
+        if family is None:
+            family = Family(slot_names(len(entry.program.slots)), self)
+        family.add(entry)
+        branch.families[structure] = family
 
     def remember(
         self, branch: Branch, leaves: Sequence[Any], key: Hashable, entry: Entry, values: tuple[int, ...]
@@ -188,11 +231,7 @@ class EntryCache:
         with self.changing():
             self._watch(entry)
             branch = self._branch_of(entry.program.state)
-            family = branch.families.get(structure)
-            if family is None:
-                family = Family(slot_names(len(entry.program.slots)), self)
-            family.add(entry)
-            branch.families[structure] = family
+            self._add(branch, structure, entry)
             self.entries = (*self.entries, entry)
             self.history.note("trace", self.clock, entry=entry.number, milliseconds=entry.program.milliseconds)
             gone = self._evict(entry)
@@ -243,7 +282,7 @@ class EntryCache:
     def _branch_of(self, state: State) -> Branch:
         """The branch for a state that is the present one: one that holds now, which then compares this one's too."""
         for branch in self.branches:
-            if branch.state.unchanged():
+            if (branch.grows or branch.state.covers(state)) and branch.state.unchanged():
                 branch.compare(state)
                 break
         else:
@@ -268,8 +307,7 @@ class EntryCache:
             held = [(structure, each) for structure, each in branch.families.items() if entry in each.entries]
             for structure, family in held:
                 family.remove(entry)
-                if not family.entries:
-                    del branch.families[structure]
+                branch.leave(structure)
             if held and entry.watched and branch.families:
                 branch.compare_less()
             branch.memo = {key: found for key, found in branch.memo.items() if found[0] is not entry}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -37,11 +37,10 @@ class Entry:
         program: what was traced.
         runner_name: what runs it.
         runner: runs it, and is released when the entry leaves the cache.
-        around: what happens where a run fails; None for a program that writes nothing outside.
+        around: what happens where a run fails; None where an error is raised as it is.
         run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
         build: from flat outputs to the program's own structure.
         finish: what ends a call of a program that writes to records among its arguments, after ``build``.
-        simple: whether a call is ``build(run(leaves, values))``, whatever its arguments.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
         seen: how often which integers came.
@@ -62,7 +61,6 @@ class Entry:
         "runner",
         "runner_name",
         "seen",
-        "simple",
         "watched",
     )
 
@@ -83,7 +81,6 @@ class Entry:
         self.use(runner)
         self.build = build
         self.finish = finisher(program.graph.output_tree)
-        self.simple = self.finish is None and program.given is None and not program.apart
         self.last_used = 0
         self.gone = False
         self.seen: dict[tuple[int, ...], Seen] = {}
@@ -103,16 +100,25 @@ class Entry:
         run = runner.run  # bound once: a warm call looks up one attribute
         if self.program.call.has_floats and not isinstance(runner, EagerRunner):
             run = given_leaves(run)
-        self.run = run if self.around is None else self.around(run)
-
-    def serve(self, leaves: Sequence[Any], values: tuple[int, ...]) -> Any:
-        """One call of any program, with what it writes to its arguments; a call by an exact key writes nothing."""
-        return self.made(self.run(leaves, values), leaves)
+        self.run = run if self.around is None else self.around(run, self.program.lifted_tensors)
 
     def made(self, flat: list[Any], leaves: Sequence[Any]) -> Any:
         """The result of a call with these flat outputs, and what it writes to its arguments."""
         built = self.build(flat)
         return built if self.finish is None else self.finish(built, leaves)
+
+    def instead(self, failed: list[Exception], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What becomes of a call whose run has failed; nobody handles the error meanwhile, as in eager.
+
+        It is taken out of ``failed``, so that no frame of the caller's keeps it.
+        """
+        if self.around is None:
+            raise failed.pop()
+        return self.around.instead(failed.pop(), args, kwargs)
+
+    def refused_data(self, error: Exception | None) -> bool:
+        """Whether an op of the program raised this error because of what its tensors hold."""
+        return self.around is not None and self.around.refused_data(error)
 
     def held(self) -> Callable[[], Entry | None]:
         """What answers this entry: for as long as the objects live that it was traced for, whoever holds the answer."""

@@ -1,27 +1,34 @@
-"""Programs that write outside at their end, and fail before: what the function writes before it fails is written.
+"""Programs that fail in a call: the function itself runs, which may catch the error, or write before it fails.
 
-The function itself runs then, with its own error, effects and traceback.  That is right as long as the failed run has
-changed nothing, which is known from the step that it failed at; random numbers that it drew are drawn again.
+So it has its own result, or its own error and traceback, and its effects.  That is right as long as the failed run has
+changed nothing, which is known from the step that it failed at; random numbers that it drew are drawn again, and what
+it wrote in place is put back where it was copied (``written_before.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from symshape.calls.floats import without_leaves
+from symshape import events
 from symshape.calls.generator_states import state_of
+from symshape.errors import RuntimeAssertionError, SymShapeError
 from symshape.graph.codegen import Run, StepLines
-from symshape.graph.dead_code import may_refuse_data
+from symshape.graph.dead_code import may_divide_by_zero, may_refuse_data
 from symshape.graph.program import Program
-from symshape.graph.steps import Node, draws_random_numbers, written_values
+from symshape.graph.steps import Node, drawn_from, draws_random_numbers, written_values
+from symshape.runtime.written_before import WrittenBefore, put_back
 from symshape.tracing.traced_modes import as_generated
+from symshape.user_code import defined_at, name_of
+
+_UNDONE = "__symshape_undone__"  # an attribute of errors
 
 
 class Failing:
-    """What happens where a run of one program fails: wraps what runs it.
+    """What happens where a run of one program fails.
 
     Args:
         program: what runs.
@@ -29,76 +36,97 @@ class Failing:
     """
 
     def __init__(self, program: Program, fn: Callable[..., Any]) -> None:
-        self._fn = fn
-        self._call = program.call
-        self._by_caller = program.given is not None or program.call.has_records  # who knows the objects themselves
+        graph = program.graph  # not kept: its tensors may be exchanged for others
+        self._fn, self._steps = fn, graph.steps
         self._lines: StepLines = as_generated(program.run).__symshape_steps__  # type: ignore[attr-defined]
-        graph = program.graph
         roots = (*(each.value for each in graph.inputs), *(each.value for each in graph.lifted if not each.constant))
-        memory = {id(root.storage) for root in roots}
-        first: int | None = None
-        self._draws: int | None = None
-        refuses = True
-        generators: list[torch.Generator | None] = []
-        for number, step in enumerate(graph.steps):
-            if not isinstance(step, Node):
-                continue
-            written = [value for value in written_values(step) if id(value.storage) in memory]
-            if first is None and written:
-                first = number
-                refuses = len(written) > 1 or not _fails_at_once(step)
-            if draws_random_numbers(step):
-                self._draws = number if self._draws is None else self._draws
-                generators.append(_drawn_from(step))
-        self._writes, self._half_written = first, refuses
-        later = () if self._draws is None else graph.steps[self._draws :]
-        known = {id(each): each for each in generators if each is not None}
-        fails_late = None not in generators and any(map(may_refuse_data, later))
-        self._generators = tuple(known.values()) if fails_late else ()
+        self._memory = {id(root.storage) for root in roots}
+        self._written = WrittenBefore(program, fn)
+        steps = graph.steps
+        draws = [number for number, step in enumerate(steps) if isinstance(step, Node) and draws_random_numbers(step)]
+        self._draws = draws[0] if draws else None
+        self._generators: tuple[torch.Generator, ...] = ()
+        if draws and any(map(may_refuse_data, steps[draws[0] :])):
+            drawn = [drawn_from(steps[number]) for number in draws]
+            known = {id(each): each for each in drawn if each is not None}
+            self._generators = () if None in drawn else tuple(known.values())
 
-    def __call__(self, run: Run) -> Run:
-        """What runs the program, and the function itself where that fails and nothing has changed."""
-        if self._by_caller:
+    def __call__(self, run: Run, lifted: Sequence[torch.Tensor]) -> Run:
+        """What runs the program on these lifted tensors; where that fails it puts back what it can."""
+        if not self._generators and not self._written:
             return run
 
         def guarded(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-            drawn = self.before()
+            states = [state_of(each) for each in self._generators]
+            copies = self._written.copies(leaves, lifted)
             try:
                 return run(leaves, values)
             except Exception as error:
-                if self.as_if_not_begun(error, drawn):
-                    args, kwargs, _ = without_leaves(self._call.nest(leaves[: self._call.tree.num_leaves]))
-                    self._fn(*args, **kwargs)
+                if copies and self._is_drawn_again(error) and put_back(copies):
+                    error.__dict__[_UNDONE] = True
+                if self._as_if_not_begun(error) and self._has_drawn(error):
+                    for generator, state in zip(self._generators, states, strict=True):
+                        generator.set_state(state)
                 raise
 
         return guarded
 
-    def before(self) -> list[torch.Tensor]:
-        """The states of the generators before a run, if it may fail once it has drawn from them."""
-        return [state_of(each) for each in self._generators] if self._generators else []
+    def instead(self, error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What the function itself does in a call whose run failed: it may catch the error, and writes what it writes.
 
-    def as_if_not_begun(self, error: Exception, drawn: Sequence[torch.Tensor]) -> bool:
-        """Whether the world is as it was before a run that failed; what it drew is put back."""
-        if self._writes is None and self._draws is None:
+        Not where the failed run has changed the world: then the error is raised.
+        """
+        asserted = isinstance(error, RuntimeAssertionError)
+        if (isinstance(error, SymShapeError) and not asserted) or not self._as_if_not_begun(error):
+            raise error
+        try:
+            result = self._fn(*args, **kwargs)
+        except Exception as own:
+            if asserted and isinstance(error, type(own)):  # the same, and says more
+                raise error from own
+            raise
+        if events.anybody():
+            reason = f"{type(error).__name__} while its graph ran, and not in the function itself: {error}"
+            events.emit(events.RanEagerly(name_of(self._fn), reason, defined_at(self._fn)))
+        return result
+
+    def refused_data(self, error: Exception | None) -> bool:
+        """Whether this is the error of an op that refused what its tensors hold: the function itself may catch it."""
+        failed = None if error is None or isinstance(error, SymShapeError) else self._lines.failed(error)
+        return failed is not None and may_refuse_data(self._steps[failed])
+
+    def _as_if_not_begun(self, error: Exception) -> bool:
+        """Whether the world is as it was before a run that failed, or will be once what it drew is put back."""
+        if not self._is_drawn_again(error):
+            return False
+        if _UNDONE in error.__dict__:
+            return True
+        writes, half_written = self._writes
+        if writes is None:
             return True
         failed = self._lines.failed(error)
-        if failed is None or (self._writes is not None and self._has_written(failed)):
-            return False
-        if self._draws is not None and failed >= self._draws:
-            if not drawn:
-                return False
-            for generator, state in zip(self._generators, drawn, strict=True):
-                generator.set_state(state)
-        return True
+        return failed is not None and (failed < writes or (failed == writes and not half_written))
 
-    def _has_written(self, failed: int) -> bool:
-        """Whether a run that failed at this step has written; an op that refuses data may do so half way through."""
-        assert self._writes is not None
-        return failed > self._writes or (failed == self._writes and self._half_written)
+    def _is_drawn_again(self, error: Exception) -> bool:
+        """Whether the function would draw what a run that failed has drawn."""
+        return self._draws is None or bool(self._generators) or not self._has_drawn(error)
+
+    def _has_drawn(self, error: Exception) -> bool:
+        failed = self._lines.failed(error)
+        return self._draws is not None and (failed is None or failed >= self._draws)
+
+    @functools.cached_property
+    def _writes(self) -> tuple[int | None, bool]:
+        """The first step that writes to memory that was there before, and whether it may fail half way through."""
+        for number, step in enumerate(self._steps):
+            if isinstance(step, Node):
+                written = [value for value in written_values(step) if id(value.storage) in self._memory]
+                if written:
+                    return number, len(written) > 1 or not _fails_at_once(step)
+        return None, False
 
 
 _AT_ONCE = frozenset(f"aten::{name}_" for name in ("copy", "fill", "zero", "masked_fill"))
-_BY_ZERO = frozenset(f"aten::{name}" for name in ("div", "divide", "floor_divide", "remainder", "fmod"))
 
 
 def _fails_at_once(node: Node) -> bool:
@@ -106,14 +134,5 @@ def _fails_at_once(node: Node) -> bool:
     way, as an index out of range or, among integers, a division by zero.
     """
     name = node.op._schema.name
-    by_element = torch.Tag.pointwise in node.op.tags and name.removesuffix("_") not in _BY_ZERO
+    by_element = torch.Tag.pointwise in node.op.tags and not may_divide_by_zero(node)
     return by_element or name in _AT_ONCE
-
-
-def _drawn_from(node: Node) -> torch.Generator | None:
-    """The generator of the CPU that a node draws from; None for those of other devices."""
-    given = [each for each in (*node.args, *node.kwargs.values()) if isinstance(each, torch.Generator)]
-    tensors = [each for each in (*node.outputs, *node.reads) if each is not None]  # what is written has no output
-    found = given[0] if given else torch.default_generator
-    on_cpu = bool(tensors) and all(each.spec.device.type == "cpu" for each in tensors)
-    return found if on_cpu and found.device.type == "cpu" else None

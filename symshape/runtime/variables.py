@@ -13,7 +13,7 @@ import attrs
 
 from guards.terms import arithmetic
 from symshape.calls.alike import Nest
-from symshape.calls.argument_writes import paths_of
+from symshape.calls.apart import meet
 from symshape.calls.arguments import (
     NO_VARIABLES,
     Call,
@@ -334,28 +334,21 @@ def serve(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """The result of a call, with what the program writes to its arguments, as ``Entry.serve``.
+    """The result of a call, with what the program writes to its arguments.
 
     The function itself runs where a list or dictionary that it writes to is one that the program also reads elsewhere.
     """
     given = entry.program.given
     apart = entry.program.apart
-    if apart and not (apart.isdisjoint(map(id, leaves)) and _none_among(apart, args, kwargs)):
+    if apart and meet(apart, leaves, args, kwargs):
         return fn(*args, **kwargs)
-    if given is None and entry.finish is None:
-        return entry.made(run(leaves, values), leaves)
     if given is not None and not given.fit(args, kwargs):
         return fn(*args, **kwargs)
-    failing = entry.around
-    drawn = () if failing is None else failing.before()
+    failed: list[Exception] = []
     try:
         flat = run(leaves, values)
     except Exception as error:
-        if failing is not None and failing.as_if_not_begun(error, drawn):  # what it writes before it fails is written
-            fn(*args, **kwargs)
-        raise
+        failed.append(error)
+    if failed:
+        return entry.instead(failed, args, kwargs)
     return entry.made(flat, leaves) if given is None else given.finish(flat, args, kwargs, entry.build)
-
-
-def _none_among(containers: Collection[int], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return all(id(each) not in containers for _, each in paths_of((args, kwargs)))

@@ -16,12 +16,13 @@ from torch.utils._pytree import TreeSpec
 
 from guards.sets.guard_set import GuardSet
 from symshape import events, forks
-from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites, paths_of
+from symshape.calls.apart import apart_in
+from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites
 from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
 from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
-from symshape.calls.variables import CONTAINERS, Contents, Inner, Variable, Write, containers_in
+from symshape.calls.variables import Variable, Write, containers_in
 from symshape.calls.variables import written as all_written
 from symshape.dims import Policy
 from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
@@ -32,6 +33,7 @@ from symshape.graph.steps import written_values
 from symshape.interrupts import pass_on
 from symshape.options import Options
 from symshape.tracing.defects import defect
+from symshape.tracing.filling import fill_or_refuse, filling
 from symshape.tracing.garbage import as_before, seldom_collected
 from symshape.tracing.given_up import generators_put_back, output_held
 from symshape.tracing.gradients import histories
@@ -155,6 +157,7 @@ def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:
     ) from error
 
 
+@filling
 def _capture(
     fn: Callable[..., Any],
     call: Call,
@@ -166,7 +169,7 @@ def _capture(
 ) -> Program:
     start = time.perf_counter()
     with _tracing_lock:
-        recorder = recorder_of(fn, call.constants, call.classes, serves=serves)
+        recorder = recorder_of(fn, call.constants, call.classes, serves=serves, stored=bool(options.store))
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
@@ -203,7 +206,7 @@ def _capture(
     questions = {**tracer.questions, **tracer.env.data.questions(call.leaves), **asked}
     tracer.lifting.let_go()
     parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, milliseconds)
-    return Program(name_of(fn), *parts, questions, writes, new, given, _apart(call, tree, writes, recorder))
+    return Program(name_of(fn), *parts, questions, writes, new, given, _apart(call, tree, writes, given, recorder))
 
 
 def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> dict[Question, Hashable]:
@@ -225,23 +228,16 @@ def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tupl
     own = [each for each in every if isinstance(each.variable, ArgumentContents)]
     if not own and not changes.returned_arguments:
         return outside, None
-    read = frozenset(id(each.owner) for each in recorder.containers)
-    return outside, ArgumentWrites(own, changes.returned_arguments, read)
+    read = {id(each.owner) for each in recorder.containers} | recorder.namespaces.keys()
+    return outside, ArgumentWrites(own, changes.returned_arguments, frozenset(read))
 
 
-def _apart(call: Call, tree: TreeSpec, writes: Sequence[Write], recorder: Recorder) -> frozenset[int]:
-    """The ids of the lists and dictionaries that are read outside, where none of them may be among the arguments.
-
-    To the trace they are not one: what is written to the one is not seen in the other.
-    """
-    if call.has_records:
-        matters = bool(writes) or writes_records(tree)
-    else:
-        matters = any(isinstance(each.variable, (Contents, Inner)) for each in writes)
-    if matters:  # calls of one structure hold such things in the same places
-        held = any(isinstance(each, CONTAINERS) for each in call.leaves)  # by objects
-        matters = held or bool(paths_of(call.nest(call.leaves)[:2]))
-    return frozenset(id(each.owner) for each in recorder.containers) if matters else frozenset()
+def _apart(
+    call: Call, tree: TreeSpec, writes: Sequence[Write], given: ArgumentWrites | None, recorder: Recorder
+) -> frozenset[int]:
+    """The ids of the lists and dictionaries that are known outside, where none of them may be among the arguments."""
+    outside = [each.owner for each in recorder.containers]
+    return apart_in(call, outside, writes, writes_records(tree), given is not None)
 
 
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
@@ -286,8 +282,7 @@ def _run(
 ) -> tuple[Any, Changes]:
     """The function's result on the symbolic arguments and what it wrote to records there; what else it did, undone."""
     args, kwargs, values = call.nest(arguments.leaves)
-    given = Given(args, kwargs)
-    records = GivenRecords(call, (args, kwargs, values))
+    given, records = Given(args, kwargs), GivenRecords(call, (args, kwargs, values))
     planted = Planted(variables, values)
     problems: list[str] = []
     changes: list[Changes] = []
@@ -321,6 +316,7 @@ def _run(
     if recorder.serves and not call.has_records:
         outcome, result = _to_arguments(changes[0], given, outcome, result)
     problems += changes[0].problems + given.changes(result) + changes[0].returned(result)
+    problems += fill_or_refuse(changes[0], recorder, tracer) if not problems else []
     changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
     side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn))
     tracer.own.settle(found, changes[0].changes)

@@ -13,7 +13,17 @@ class Known:
     reason: str
 
 
-KNOWN: dict[str, Known] = {}
+LARGE = "what is written in place is copied before a run only while it is small: a copy of everything costs each call"
+COUNTS = "the calls of a memo that a graph does not make, and those that a trace makes, are in its counts"
+OLDEST = "a graph does not ask the memo again, which then takes what the graph uses for the oldest of its few answers"
+WEAKLY = "a program keeps the parameters that it reads; to refuse weak references to them would refuse recurrent layers"
+
+KNOWN: dict[str, Known] = {
+    "14-failures-and-memos-error_after_a_large_write_in_place": Known("wrong", LARGE),
+    "14-failures-and-memos-memo_that_counts_its_answers": Known("wrong", COUNTS),
+    "14-failures-and-memos-memo_that_forgets_the_oldest": Known("wrong", OLDEST),
+    "13-unseen-reads-weak_reference_to_a_parameter": Known("wrong", WEAKLY),
+}
 
 CALLER = "a function that asks who calls it finds symshape there; torch.compile answers so too"
 

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from symshape.calls import variables
 from symshape.calls.alike import NOTHING
 from symshape.calls.variables import CONTAINERS, Number, Variable, Where, containers_in, is_number
+from symshape.tracing.state.memos import Missing
 from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, Place, same_items
 from symshape.tracing.state.reads import SYMBOLIC
 from symshape.tracing.state.recorder import Recorder
@@ -53,6 +54,7 @@ class Changes:
     Attributes:
         problems: what cannot be repeated, in words.
         changes: what perhaps can.
+        missing: what functions with a memo made.
         given: the ids of lists and dictionaries among the arguments.
         returned_arguments: which leaves of the result stand for which of those.
     """
@@ -62,6 +64,7 @@ class Changes:
         self._stand_ins = recorder.stand_ins
         self.problems: list[str] = []
         self.changes: list[Change] = []
+        self.missing: list[Missing] = []
         self.given: set[int] = set()
         self.returned_arguments: dict[int, tuple[Any, ...]] = {}
 
@@ -89,7 +92,7 @@ class Changes:
 
     def add(self, variable: Variable | None, now: Any, text: str) -> None:
         """A place holds another value at the end of the trace; None for one that no call can write."""
-        if variable is None:
+        if variable is None or _holds_itself(now):
             self.problems.append(text)
             return
         value = NOTHING if now is MISSING else now
@@ -249,10 +252,24 @@ def same_order(before: Iterable[Any], now: Iterable[Any]) -> bool:
     return new[: len(staying)] == staying and not any(each in kept for each in new[len(staying) :])
 
 
-def holds_symbolic(value: Any) -> bool:
-    """Whether a symbolic tensor or size is in a value, however nested."""
+def holds_symbolic(value: Any, seen: set[int] | None = None) -> bool:
+    """Whether a symbolic tensor or size is in a value, however nested; ``seen`` are containers looked into."""
     if isinstance(value, SYMBOLIC):
         return True
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return any(holds_symbolic(item) for item in value)
-    return isinstance(value, Mapping) and any(holds_symbolic(item) for item in value.values())
+    if not isinstance(value, (list, tuple, set, frozenset, Mapping)):
+        return False
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    return any(holds_symbolic(item, seen) for item in (value.values() if isinstance(value, Mapping) else value))
+
+
+def _holds_itself(value: Any, around: tuple[int, ...] = ()) -> bool:
+    """Whether a list or dictionary is in itself."""
+    if not isinstance(value, (*CONTAINERS, tuple)):
+        return False
+    if id(value) in around:
+        return True
+    around = (*around, id(value))
+    return any(_holds_itself(item, around) for item in (value.values() if isinstance(value, dict) else value))

@@ -62,6 +62,11 @@ class Checker:
 
     def __call__(self) -> bool:
         """Whether all places hold what they held."""
+        if self._whole.still_differs():
+            if self._dicts and self._lock.acquire(blocking=False):
+                self._left, self._noted = self._wait, None
+                self._lock.release()
+            return False
         try:
             if self.quick():
                 return True

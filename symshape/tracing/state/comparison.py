@@ -28,6 +28,7 @@ from symshape.tracing.state.places import (
     Keys,
     items_of,
     same,
+    same_items,
     special_names,
 )
 
@@ -99,7 +100,7 @@ class Comparison:
             asks for ``holds``.
     """
 
-    __slots__ = ("_by_keys", "_columns", "_left", "_names", "_others", "_places", "quick")
+    __slots__ = ("_by_keys", "_columns", "_differed", "_left", "_names", "_others", "_places", "quick")
 
     def __init__(
         self, places: Places, first: tuple[Callable[[Any], bool], Any] | None = None, *, lasting: bool = True
@@ -109,6 +110,7 @@ class Comparison:
         One that is not ``lasting`` may become quicker after some checks: whoever asks it looks up ``quick`` each time.
         """
         self._places = places
+        self._differed: Cell | Attribute | Container | Place | None = None
         self._by_keys: list[Table] = []
         self._names: dict[str, Any] = {
             "all": all, "any": any, "getattr": getattr, "len": len, "list": list, "map": map, "tuple": tuple,
@@ -232,6 +234,20 @@ class Comparison:
                 yield f"p{i}()"
 
     # -- the second look
+    def still_differs(self) -> bool:
+        """Whether the place that differed last still does: then nothing else need be read to say no."""
+        last = self._differed
+        if last is None:
+            return False
+        try:
+            if isinstance(last, (Cell, Attribute)):
+                return not same(_read(last), last.value)
+            if isinstance(last, Container):
+                return not same_items(items_of(last.owner), last.items)
+            return not last.holds()
+        except UNREADABLE:
+            return True
+
     def holds(self) -> bool:
         """Whether every place holds what it held; what is equal but another object is quick from now on."""
         try:
@@ -252,11 +268,13 @@ class Comparison:
         for i, cell in enumerate(self._places.cells):
             fresh[f"v{i}"] = now = _read(cell)
             if not same(now, cell.value):
+                self._differed = cell
                 return None
         flat: list[Any] = []
         for i, container in enumerate(self._places.containers):
             items = items_of(container.owner)
-            if len(items) != len(container.items) or not all(map(same, items, container.items)):
+            if not same_items(items, container.items):
+                self._differed = container
                 return None
             if type(container.owner) in _PLAIN_CONTAINERS:
                 flat += items
@@ -278,7 +296,11 @@ class Comparison:
         for each in self._places.hooks:
             if not _identical(tuple(each.owner.values()), each.functions):
                 return False
-        return all(place.holds() for place in self._places.others)
+        for place in self._places.others:
+            if not place.holds():
+                self._differed = place
+                return False
+        return True
 
 
 def _is_of_names(place: Place) -> TypeGuard[Keys]:

@@ -15,7 +15,7 @@ from torch.nn.modules import module as torch_modules
 
 from symshape.tracing.intercept.builtins import contains, plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
-from symshape.tracing.state import compiled, loads, stores
+from symshape.tracing.state import compiled, loads, lookups, stores
 from symshape.tracing.state.classes import of_made
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer
@@ -34,10 +34,20 @@ _active: Recorder | None = None
 
 
 def recorder_of(
-    fn: Callable[..., Any], constants: Iterable[Any] = (), classes: Iterable[type] = (), *, serves: bool = True
+    fn: Callable[..., Any],
+    constants: Iterable[Any] = (),
+    classes: Iterable[type] = (),
+    *,
+    serves: bool = True,
+    stored: bool = False,
 ) -> Recorder:
-    """A recording of ``fn``, called with ``constants`` and objects of ``classes``; see :class:`Recorder`."""
-    return Recorder(fn, constants, classes, HOOKS, handler_for, serves=serves)
+    """A recording of ``fn``, called with ``constants`` and objects of ``classes``; see :class:`Recorder`.
+
+    What is ``stored`` may serve another process, of which nobody knows what its memos hold.
+    """
+    recorder = Recorder(fn, constants, classes, HOOKS, handler_for, serves=serves)
+    recorder.stays_here = serves and not stored
+    return recorder
 
 
 @contextmanager
@@ -230,7 +240,11 @@ def _contains(item: Any, container: Any) -> bool:
 
 
 def _subject(value: Any) -> Any:
-    return subject_of(value) if _is_recorded() else value
+    if not _is_recorded():
+        return value
+    for name in lookups.matched(value):  # a pattern reads past all hooks
+        _read(value, name)
+    return subject_of(value)
 
 
 def _listed(owner: Any) -> None:

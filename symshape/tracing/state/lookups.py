@@ -8,6 +8,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from symshape.tracing.state import trusted
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Place, is_special
 from symshape.user_code import is_library
@@ -23,6 +25,20 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
     except AttributeError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def matched(value: Any) -> list[str]:
+    """The names of all that a class pattern may read of an object of a class of Python's."""
+    kind = type(value)
+    if isinstance(value, torch.Tensor) or trusted.is_of_c(kind) or trusted.is_machinery(kind.__module__):
+        return []
+    members = (each.__dict__.items() for each in kind.__mro__ if not trusted.is_of_c(each))
+    found = {key: None for each in members for key, one in each if not key.startswith("__") and not _is_function(one)}
+    return [*found, *(attributes_of(value) or ())]
+
+
+def _is_function(value: Any) -> bool:
+    return isinstance(value, (types.FunctionType, staticmethod, classmethod))
 
 
 def static(kind: type, key: str) -> Any:

@@ -1,22 +1,26 @@
 """Functions with a memo (``functools.lru_cache``, ``functools.cache``): what they keep, and how it is taken back.
 
-A trace may fill a memo with symbolic tensors, which nobody may find there afterwards. What is plain (numbers, texts) is
-computed again by whoever asks next, and is the same; an object is not: the program may find it changed, or look
-whether it is the one that it knows. So a trace that makes such an object is refused, and leaves alone those that were
-there before; what is read of these is compared as what is read of any object.
+A trace may fill a memo with symbolic tensors, which nobody may find there afterwards. What it filled is taken back, and
+what was there before stays. Tensors and plain values are made again outside of a trace (see ``tracing/filling.py``); a
+trace that makes an object is refused: the program may find it changed, or look whether it is the one that it knows.
+What is read of objects that were there is compared as what is read of any object.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
+import operator
 import sys
 import types
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import attrs
 import torch
 
-from symshape.tracing.state.places import PLAIN
+from symshape.tracing.state.places import PLAIN, Answer
 from symshape.user_code import is_library
 
 _LASTING = (
@@ -38,15 +42,103 @@ def answers_of(memo: Any) -> dict[Any, Any] | None:
     return kept[0] if len(kept) == 1 else None  # so it is in CPython
 
 
+_SAME = (*PLAIN, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+@attrs.frozen(eq=False)
+class Missing:
+    """What one memo made in a trace.
+
+    Attributes:
+        memo: the function with the memo.
+        name: for people.
+        key: what the memo keeps it under.
+        result: what it is, in the trace.
+    """
+
+    memo: Any
+    name: str
+    key: Any
+    result: Any
+
+    @property
+    def sizes(self) -> list[torch.SymInt]:
+        """The sizes that it was called with."""
+        return [each for each in _flat(self.key) if type(each) is torch.SymInt]
+
+    @property
+    def has_tensor(self) -> bool:
+        """Whether a tensor is in it."""
+        return any(isinstance(each, torch.Tensor) for each in _flat(self.result))
+
+    def arguments(self, is_kept: Callable[[Any], bool]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """What the function was called with, as its memo knows it; None for what no other call has."""
+        key = self._plain_key()
+        mark = next((i for i, each in enumerate(key) if type(each) is object), len(key))
+        named = key[mark + 1 :]
+        typed = self.memo.cache_parameters()["typed"]
+        if typed or not all(isinstance(each, _SAME) or is_kept(each) for each in (*key[:mark], *named)):
+            return None
+        return key[:mark], dict(zip(named[::2], named[1::2], strict=True))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the memo has an answer already: a size that varies is another key than the number that it is."""
+        key, answers = self._plain_key(), answers_of(self.memo) or {}
+        one = key[0] if len(key) == 1 else None
+        return bool(self.sizes) and (one if type(one) is int else key) in answers
+
+    def _plain_key(self) -> tuple[Any, ...]:
+        parts = self.key if type(self.key) is tuple else (self.key,)
+        return tuple(int(each) if type(each) is torch.SymInt else each for each in parts)  # a key is but one number
+
+    def as_expected(self, made: Any) -> bool:
+        """Whether what was made is what the trace made: not in another mode, of another kind."""
+        then, now = _flat(self.result), _flat(made)
+        return len(then) == len(now) and all(map(_alike, then, now))
+
+
+def missing_in(memo: Any, name: str, before: tuple[Any, ...]) -> list[Missing]:
+    """What a memo keeps that was not there before."""
+    answers, known = answers_of(memo) or {}, set(map(id, before))
+    pairs = zip(answers, results_of(memo, answers), strict=True)
+    return [Missing(memo, name, key, result) for key, result in pairs if id(key) not in known]
+
+
+def is_watched(memo: Any) -> bool:
+    """Whether what a memo keeps is looked at: it is of the user's own code, and found."""
+    return answers_of(memo) is not None and not _is_of_library(memo)
+
+
+def filled(memo: Any, grows: bool) -> Answer:
+    """A place that tells a memo from itself once it was cleared, or gained (unless it ``grows``) or lost an answer.
+
+    The numbers alone would not: after it was cleared it may have computed as many answers anew, of another world.
+    """
+    answers = answers_of(memo)
+    if answers is None:
+        question: Any = lambda: repr(memo.cache_info()._replace(hits=0))  # noqa: E731
+    else:  # a bounded memo has a new object for each new answer
+        question = functools.partial(_keeps, answers, tuple(answers.values()), grows)
+    return Answer(question, question(), f"the memo of {memo.__name__}")
+
+
+def _keeps(answers: dict[Any, Any], before: tuple[Any, ...], grows: bool) -> bool:
+    more = len(answers) - len(before)
+    return (more == 0 or (grows and more > 0)) and all(map(operator.is_, list(answers.values()), before))
+
+
 def objects_of(memo: Any) -> list[Any]:
     """What a memo of the user's own code answers that may change; a library's is taken to hold what nobody changes."""
     answers = None if _is_of_library(memo) else answers_of(memo)
-    return [] if answers is None else [each for each in _results(memo, answers) if not isinstance(each, PLAIN)]
+    return [] if answers is None else [each for each in results_of(memo, answers) if not isinstance(each, PLAIN)]
 
 
 def _is_of_library(memo: Any) -> bool:
     """By the file of the function; of what has none (a class, a partial function) by that of its module."""
     inner = memo.__wrapped__
+    if isinstance(inner, types.BuiltinFunctionType):  # which anybody may have given a memo
+        return False
     code = getattr(inner, "__code__", None)
     file = (
         code.co_filename
@@ -66,9 +158,9 @@ def take_back(memo: Any, before: tuple[Any, ...]) -> str:
         memo.cache_clear()
         return ""
     known = set(map(id, before))
-    results = _results(memo, answers)
+    results = results_of(memo, answers)
     made = [each for key, each in zip(answers, results, strict=True) if id(key) not in known and not _lasts(each)]
-    if all(isinstance(each, PLAIN) for key, each in zip(answers, results, strict=True) if id(key) in known):
+    if not any(id(key) in known for key in answers):
         memo.cache_clear()
     else:  # what is there already must be found again
         stays = [(key, each) for key, each in answers.items() if id(key) in known]
@@ -77,7 +169,7 @@ def take_back(memo: Any, before: tuple[Any, ...]) -> str:
     return f"a {type(made[0]).__name__}" if made else ""
 
 
-def _results(memo: Any, answers: dict[Any, Any]) -> list[Any]:
+def results_of(memo: Any, answers: dict[Any, Any]) -> list[Any]:
     """What a memo answers, in the order of its dictionary."""
     link = next((type(each) for each in answers.values()), None)
     if link is None or link.__name__ != "_lru_list_elem":
@@ -92,3 +184,17 @@ def _lasts(value: Any) -> bool:
     if isinstance(value, (tuple, frozenset)):
         return all(map(_lasts, value))
     return isinstance(value, _LASTING)
+
+
+def _flat(value: Any) -> list[Any]:
+    return [leaf for each in value for leaf in _flat(each)] if isinstance(value, (tuple, frozenset)) else [value]
+
+
+def _alike(then: Any, now: Any) -> bool:
+    if isinstance(then, torch.Tensor):
+        return isinstance(now, torch.Tensor) and _what(then) == _what(now)
+    return isinstance(then, (torch.SymInt, torch.SymFloat, torch.SymBool)) or type(then) is type(now)
+
+
+def _what(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tensor.device, tensor.dim(), tensor.requires_grad

@@ -83,6 +83,7 @@ class Recorder(Reads):
         fresh: whether what is loaded was made by the program.
         alone: whether no other thread runs code of Python's.
         memos: functions with a memo (``lru_cache``), with what it had counted and kept, and their names.
+        stays_here: whether what is traced serves calls of this process, and of no other.
         from_memos: whether one of them answered what it had computed before.
         refusals: what was read that cannot be seen into, in words.
         asker: the file of the code that reads now.
@@ -131,6 +132,7 @@ class Recorder(Reads):
         self.stand_ins: dict[int, Variable] = {}
         self.planted: set[Where] = set()
         self.memos: list[tuple[Any, Any, tuple[Any, ...], str]] = []
+        self.stays_here = False
         self.from_memos = False
         self.refusals: list[str] = []
         self.flags = flags.now()

@@ -7,8 +7,6 @@ A graph repeats the tensor operations of a program and nothing else.  A change o
 from __future__ import annotations
 
 import functools
-import gc
-import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -20,8 +18,8 @@ from symshape.calls.alike import NOTHING
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, of_slot, same_order
-from symshape.tracing.state.memos import take_back
-from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, Keys, same, same_item
+from symshape.tracing.state.memos import filled, is_watched, missing_in, take_back
+from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, same, same_item
 from symshape.tracing.state.reads import Namespace
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.stores import is_alone
@@ -38,12 +36,13 @@ def undo(recorder: Recorder) -> Changes:
     for memo, before, keys, name in recorder.memos:
         now = memo.cache_info()
         if now.misses != before.misses:  # it may hold symbolic tensors now, and who has them cannot be seen
+            found.missing += missing_in(memo, name, keys) if recorder.stays_here and is_watched(memo) else []
             made = take_back(memo, keys)
             if made:
                 found.problems.append(f"makes {made} that the memo of {name} keeps; call {name} once before")
         if now.hits != before.hits:  # what it answered without computing it, it answers until it is cleared
-            question, recorder.from_memos = _filled(memo), True
-            recorder.place(Answer(question, question(), f"the memo of {name}"))
+            recorder.from_memos = True
+            recorder.place(filled(memo, grows=now.misses == before.misses))
     back: list[Callable[[], object]] = []
     by_owner: dict[int, list[Any]] = {}
     for owner, key in recorder.stored:
@@ -78,21 +77,6 @@ def _add_container(recorder: Recorder, container: Container, found: Changes) -> 
     for key, then in zip(items[::2], items[1::2], strict=True):
         if not same_item(now := owner[key], then):
             found.add(variables.Entry(owner, key, f"{container.name}[{key!r}]"), now, text)
-
-
-def _filled(memo: Any) -> Callable[[], object]:
-    """What tells a memo from itself after it was cleared, or has gained or lost an answer.
-
-    The numbers alone would not: after it was cleared it may have computed as many answers anew, of another world.
-    """
-    kept = [each for each in gc.get_referents(memo) if type(each) is dict and each is not memo.__dict__]
-    if len(kept) == 1:  # so it is in CPython; a bounded memo has a new object for each new answer
-        return functools.partial(_keeps, kept[0], tuple(kept[0].values()))
-    return lambda: repr(memo.cache_info()._replace(hits=0))
-
-
-def _keeps(answers: dict[Any, Any], before: tuple[Any, ...]) -> bool:
-    return len(answers) == len(before) and all(map(operator.is_, list(answers.values()), before))
 
 
 def _is_own(recorder: Recorder, owner: Any, key: Any, now: Any) -> bool:

@@ -7,7 +7,9 @@ numbers see ``intercept/builtins``; ``getattr`` and its like read attributes by 
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import functools
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -107,9 +109,13 @@ class Substitutes:
             id(os.getenv): self.getenv,
             id(torch.compiler.is_compiling): _is_compiling,
             id(os.environ): Environment(self.getenv, listed),
+            id(operator.attrgetter): self.attrgetter,
+            id(operator.methodcaller): self.methodcaller,
         }
         for function in (torch.func.functional_call, torch.nn.utils.stateless.functional_call):
             self.table[id(function)] = functools.partial(self.functional_call, function)
+        for fields_of in (dataclasses.replace, dataclasses.asdict, dataclasses.astuple):
+            self.table[id(fields_of)] = functools.partial(self.of_fields, fields_of)
 
     def getattr(self, owner: Any, name: str, *default: Any) -> Any:
         """``getattr``."""
@@ -147,6 +153,35 @@ class Substitutes:
         if owner:
             self._listed(owner[0])
         return dir(*owner)
+
+    def attrgetter(self, *names: str) -> Callable[[Any], Any]:
+        """``operator.attrgetter``."""
+        operator.attrgetter(*names)  # for its errors
+
+        def get(owner: Any) -> Any:
+            found = tuple(functools.reduce(self.getattr, name.split("."), owner) for name in names)
+            return found if len(names) > 1 else found[0]
+
+        return get
+
+    def methodcaller(self, name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+        """``operator.methodcaller``."""
+        operator.methodcaller(name)
+        return lambda owner: self.getattr(owner, name)(*args, **kwargs)
+
+    def of_fields(self, function: Callable[..., Any], owner: Any, *args: Any, **kwargs: Any) -> Any:
+        """``dataclasses.replace`` and its like, which read all fields of an object, and of those in it."""
+        self._fields(owner)
+        return function(owner, *args, **kwargs)
+
+    def _fields(self, value: Any) -> None:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            for each in dataclasses.fields(value):
+                self._read(value, each.name)
+                self._fields(getattr(value, each.name, None))
+        elif isinstance(value, (list, tuple, dict)):
+            for item in value.values() if isinstance(value, dict) else value:
+                self._fields(item)
 
     def getenv(self, key: str, default: Any = None) -> Any:
         """``os.getenv``: one variable of the environment."""

@@ -8,6 +8,7 @@ import re
 import sys
 import sysconfig
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -189,6 +190,8 @@ def is_hidden(kind: type) -> bool:
     """Whether objects of a class hold what changes and cannot be seen: those of C, but for the harmless."""
     if kind.__module__ in (*_CHANGING, "threading") and kind.__qualname__ not in _STAYING:
         return True  # what other threads are told by, too
+    if issubclass(kind, weakref.finalize):  # it looks itself up in its class
+        return True
     return any(
         is_of_c(each) and each is not object and not issubclass(each, _SEEN_INTO) and not is_harmless(each)
         for each in kind.__mro__
@@ -199,7 +202,7 @@ def is_hidden(kind: type) -> bool:
 def is_whole(kind: type) -> bool:
     """Whether the methods of a class read any of an object's attributes without telling: trusted code on values."""
     return kind.__module__.startswith(
-        ("collections", "torch.distributions", "argparse", "configparser", "weakref", "contextlib")
+        ("collections", "torch.distributions", "argparse", "configparser", "weakref", "_weakrefset", "contextlib")
     )
 
 

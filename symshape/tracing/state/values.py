@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import contextvars
 import functools
@@ -99,6 +100,17 @@ def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
     touch_container(recorder, value.keywords, f"keywords of {name or 'partial'}")
 
 
+def touch_method_of_functools(recorder: Recorder, value: Any, name: str) -> None:
+    """A ``functools.partialmethod`` or ``singledispatchmethod``: what it calls, and with what."""
+    touch_member(recorder, value.func, name)
+    if isinstance(value, functools.singledispatchmethod):
+        recorder.touch(value.dispatcher, name)
+        return
+    for i, each in enumerate(value.args):
+        recorder.touch(each, f"{name} argument {i}")
+    touch_container(recorder, value.keywords, f"keywords of {name}")
+
+
 def touch_memo(recorder: Recorder, value: Any, name: str) -> None:
     """A function with a memo: what it answers from the memo was computed by nobody that we saw."""
     recorder.memos.append((value, value.cache_info(), tuple(answers_of(value) or ()), name))
@@ -175,10 +187,12 @@ def touch_context_variable(recorder: Recorder, value: Any, name: str) -> None:
 
 def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
     """A weak reference: that what it refers to is the same, and there."""
-    target = value()
-    recorder.place(Answer(functools.partial(_refers_to, value, id(target)), True, name))
-    with recorder.weak():
-        recorder.touch(target, name)
+    recorder.place(Answer(functools.partial(_refers_to, value, id(value())), True, name))
+    if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):  # a graph keeps it alive
+        recorder.refuse(f"reaches a tensor by the weak reference {name}; hold it by another name")
+    else:
+        with recorder.weak():
+            recorder.touch(value(), name)
 
 
 def touch_generator(recorder: Recorder, value: torch.Generator, name: str) -> None:
@@ -204,6 +218,10 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
     recorder.ask(flags.of_class(value))
     if trusted.is_machinery(value.__module__):
         return
+    if not trusted.is_machinery(type(value).__module__):
+        special_methods(recorder, type(value))
+    if isinstance(value, abc.ABCMeta) and recorder.stays_here and not lookups.is_of_library(value):
+        recorder.place(Answer(abc.get_cache_token, abc.get_cache_token(), "what is registered with abstract classes"))
     of_autograd = issubclass(value, torch.autograd.Function)
     for each in value.__mro__:
         if trusted.is_machinery(each.__module__):
@@ -348,6 +366,7 @@ _BY_CLASS: tuple[tuple[Any, Handler], ...] = (
     (types.FunctionType, touch_function),
     (types.MethodType, touch_method),
     (functools.partial, touch_partial),
+    ((functools.partialmethod, functools.singledispatchmethod), touch_method_of_functools),
     (functools._lru_cache_wrapper, touch_memo),
     (_FUNCTIONS_OF_C, touch_c_function),
     (type, touch_class),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 import time
+import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -294,3 +297,68 @@ def test_the_clock_counts_calls() -> None:
         assert f._cache.clock == f.entries[0].last_used == f.stats().calls == 2 * n + 2
     f.reset()
     assert f._cache.clock == 0
+
+
+def test_an_entry_that_reads_nothing_of_a_changing_state_stays() -> None:
+    weight, flag = torch.ones(3), SimpleNamespace(n=0)
+
+    def fn(x: torch.Tensor, y: torch.Tensor | None = None) -> torch.Tensor:
+        return x * weight if y is None else x * weight * flag.n + y
+
+    f, x, z = symshape.compile(fn), torch.ones(2, 3), torch.ones(2, 3)
+    for n in (0, 1, 2, 0, 1, 2, 0):
+        flag.n = n
+        for args in ((x,), (x, z), (x,), (x, z)):
+            assert torch.equal(f(*args), fn(*args))
+    assert f.stats().traces == 4  # one without the flag, three with it
+    assert sorted(len(branch.entries()) for branch in f._cache.branches) == [1, 1, 1, 1]
+    hits = [f._cache.find_exact(f._cache.makers[len(args)](args, {})) for args in ((x,), (x, z))]
+    assert None not in hits  # both by the memo, though they are of two states
+    weight.requires_grad_()
+    assert torch.equal(f(x), fn(x))
+    assert f.stats().traces == 5
+
+
+def test_an_entry_that_left_its_state_is_joined_by_those_alike() -> None:
+    flag = SimpleNamespace(n=0)
+    weight = torch.ones(3)
+
+    def fn(x: torch.Tensor, kind: str) -> torch.Tensor:
+        if kind == "flag":
+            return x * flag.n
+        return x * weight + len(kind)
+
+    f, x = symshape.compile(fn), torch.ones(2, 3)
+    for n in (0, 1, 2):
+        flag.n = n
+        for kind in ("flag", "a", "b", "ab", "flag"):
+            assert torch.equal(f(x, kind), fn(x, kind))
+    assert f.stats().traces == 6
+    assert sorted(len(branch.entries()) for branch in f._cache.branches) == [1, 1, 1, 3]
+
+
+def test_an_entry_alone_leaves_when_its_object_dies() -> None:
+    class Scale:
+        def __init__(self, by: float) -> None:
+            self.by = by
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+        __hash__ = object.__hash__
+
+    flag = SimpleNamespace(n=0)
+
+    def fn(x: torch.Tensor, scale: Scale | None = None) -> torch.Tensor:
+        return x * flag.n if scale is None else x * scale.by
+
+    f, x, scale = symshape.compile(fn), torch.ones(2), Scale(3.0)
+    for n in (1, 2, 1):
+        flag.n = n
+        assert torch.equal(f(x), fn(x))
+        assert torch.equal(f(x, scale), fn(x, scale))
+    gone = weakref.ref(scale)
+    del scale
+    gc.collect()
+    assert gone() is None
+    assert len(f.entries) == 2

@@ -372,3 +372,153 @@ def test_dropout_is_drawn_again() -> None:
             run(torch.ones(8), torch.tensor([5]))
         left.append((list(kept), torch.rand(1).item()))
     assert left[0] == left[1]
+
+
+def _embedding(index: torch.Tensor, w: torch.Tensor, told: list[str]) -> torch.Tensor:
+    try:
+        return torch.nn.functional.embedding(index, w)
+    except IndexError:
+        return w + 1
+
+
+def _dropped(index: torch.Tensor, w: torch.Tensor, told: list[str]) -> torch.Tensor:
+    dropped = torch.nn.functional.dropout(w, 0.5)
+    try:
+        return dropped[index]
+    except IndexError:
+        return torch.rand(2) + dropped.sum()
+
+
+def _cholesky(index: torch.Tensor, w: torch.Tensor, told: list[str]) -> torch.Tensor:
+    try:
+        return torch.linalg.cholesky(torch.eye(2) * (2.5 - index.max()))
+    except torch.linalg.LinAlgError:
+        return w * 0
+
+
+def _division(index: torch.Tensor, w: torch.Tensor, told: list[str]) -> torch.Tensor:
+    try:
+        return 10 // (index - 9)
+    except (RuntimeError, ZeroDivisionError):
+        return w * 3
+
+
+def _unread_division(index: torch.Tensor, w: torch.Tensor, told: list[str]) -> torch.Tensor:
+    try:
+        10 // (index - 9)
+    except (RuntimeError, ZeroDivisionError):
+        return w * 3
+    return w
+
+
+def _unread_masked_scatter(index: torch.Tensor, w: torch.Tensor, told: list[str]) -> torch.Tensor:
+    try:
+        torch.zeros(4).masked_scatter(torch.arange(4) < index.max(), torch.ones(2))
+    except RuntimeError:
+        return w * 3
+    return w
+
+
+def _told(index: torch.Tensor, w: torch.Tensor, told: list[str]) -> torch.Tensor:
+    try:
+        y = w[index]
+    except IndexError as error:
+        told.append(type(error.__context__).__name__)
+        y = w[:1]
+    told.append("done")
+    return y
+
+
+CATCHING = [_embedding, _dropped, _cholesky, _division, _unread_division, _unread_masked_scatter, _told]
+
+
+@pytest.mark.parametrize(("fn", "runner"), [*((fn, "eager") for fn in CATCHING), (_embedding, "inductor")])
+def test_an_error_of_the_data_that_the_program_catches(fn: Callable[..., Any], runner: str) -> None:
+    compiled = symshape.compile(fn, runner=runner, fullgraph=True)  # type: ignore[arg-type]
+    for bad in (False, False, True, False, True):
+        left = []
+        for run in (fn, compiled):
+            torch.manual_seed(3)
+            told: list[str] = []
+            result = run(torch.tensor([0, 9 if bad else 2]), torch.eye(3), told)
+            left.append((result.tolist(), told, torch.rand(1).item()))
+        assert left[0] == left[1]
+    assert compiled.stats().hits > 2
+
+
+def test_an_item_of_an_argument_that_is_caught() -> None:
+    def fn(given: dict[str, Any]) -> torch.Tensor:
+        try:
+            return given["w"][given["index"]]
+        except IndexError:
+            given["bad"] = True
+            return given["w"] + 1
+
+    compiled = symshape.compile(fn)
+    for index in (0, 1, 7, 2):
+        left = []
+        for run in (fn, compiled):
+            given = {"w": torch.eye(3), "index": torch.tensor([index])}
+            left.append((run(given).tolist(), sorted(given)))
+        assert left[0] == left[1]
+
+
+def test_an_event_tells_of_a_caught_error() -> None:
+    compiled = symshape.compile(_embedding)
+    compiled(torch.tensor([0]), torch.eye(3), [])
+    told: list[symshape.events.Event] = []
+    stop = symshape.events.subscribe(told.append)
+    compiled(torch.tensor([9]), torch.eye(3), [])
+    stop()
+    (ran,) = (each for each in told if isinstance(each, symshape.events.RanEagerly))
+    assert "IndexError while its graph ran" in ran.reason
+
+
+def test_verifying_takes_a_caught_error_for_right() -> None:
+    compiled = symshape.compile(_embedding, options={"verify": 1.0})
+    for index in (0, 9, 1):
+        args = torch.tensor([index]), torch.eye(3), list[str]()
+        assert torch.equal(compiled(*args), _embedding(*args))
+
+
+def test_what_a_failed_assertion_says_stays() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 3:
+            raise ValueError("too much")
+        return x * 2
+
+    compiled = symshape.compile(fn, fullgraph=True)
+    compiled(torch.ones(2))
+    with pytest.raises(symshape.RuntimeAssertionError, match="raises ValueError here") as caught:
+        compiled(torch.ones(5))
+    assert type(caught.value.__cause__) is ValueError
+
+
+def test_draws_by_data_that_are_refused() -> None:
+    def probable(p: torch.Tensor) -> torch.Tensor:
+        try:
+            return torch.bernoulli(p)
+        except RuntimeError:
+            return p * 0
+
+    def spread(p: torch.Tensor) -> torch.Tensor:
+        try:
+            return torch.normal(torch.zeros(3), p)
+        except RuntimeError:
+            return p * 0
+
+    for fn in (probable, spread):
+        compiled = symshape.compile(fn, fullgraph=True)
+        for value in (0.5, 0.5, -2.0, 0.3):
+            left = []
+            for run in (fn, compiled):
+                torch.manual_seed(3)
+                left.append((run(torch.full((3,), value)).tolist(), torch.rand(1).item()))
+            assert left[0] == left[1]
+
+
+def test_dropout_alone_asks_for_no_state() -> None:
+    compiled = symshape.compile(lambda x: torch.nn.functional.dropout(x, 0.5) * 2, fullgraph=True)
+    compiled(torch.ones(3))
+    (entry,) = compiled.entries
+    assert entry.run == entry.runner.run

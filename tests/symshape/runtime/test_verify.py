@@ -252,3 +252,14 @@ def test_the_backend_takes_the_option() -> None:
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="verify must be a number from 0 to 1"):
         torch.compile(lambda x: x * 2, backend="symshape", options={"verify": 2})(torch.ones(3))
     torch._dynamo.reset()
+
+
+def test_lists_among_the_arguments_are_written_where_calls_cannot_run_twice() -> None:
+    def adds(x: torch.Tensor, kept: list[torch.Tensor]) -> torch.Tensor:
+        kept.append(x * 2)
+        return x + 1
+
+    compiled, kept = symshape.compile(adds, options=VERIFY), list[torch.Tensor]()
+    for n in (2, 3, 4, 2):
+        compiled(torch.ones(n), kept)
+    assert [len(each) for each in kept] == [2, 3, 4, 2]

@@ -544,3 +544,36 @@ class TestClasses:
         assert [each.key for each in checker._watched.others._places.cells] == ["a"]
         kind.a = 2
         assert not checker()
+
+
+def test_what_differed_last_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = {"first": 0, "last": 1}
+    kept = [[1, 2], [3]]
+    cells = [Cell(owner, key, value, key) for key, value in owner.items()]
+    check = Checker(Places(cells, [Container(each, items_of(each), "kept") for each in kept]))
+    looks: list[int] = []
+    look = Comparison.holds
+    monkeypatch.setattr(Comparison, "holds", lambda self: looks.append(1) or look(self))
+    for change, back in (
+        (lambda: owner.update(last=2), lambda: owner.update(last=1)),
+        (lambda: owner.pop("last"), lambda: owner.update(last=1)),
+        (lambda: kept[1].append(4), lambda: kept[1].pop()),
+        (lambda: kept[0].clear(), lambda: kept[0].extend([1, 2])),
+    ):
+        assert check()
+        change()
+        looks.clear()
+        assert not check()
+        before = len(looks)
+        assert not check()
+        assert not check()
+        assert len(looks) == before <= 1
+        back()
+        assert check()
+    owner["last"] = 2
+    assert not check()
+    owner.update(first=5, last=1)  # another differs now
+    assert not check()
+    assert not check()
+    owner["first"] = 0
+    assert check()

@@ -1,0 +1,76 @@
+"""Lists and dictionaries that one call holds apart and another may not: what is written to one is seen in the other.
+
+To a trace two containers are one only if they were so in the call that is traced, and a dictionary is never the
+attributes of an object. So a program knows the ids of containers that it reads or writes outside, where one of them may
+be among the arguments, or be the ``__dict__`` of one; calls that hold such a container run as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from symshape.calls.argument_writes import paths_of
+from symshape.calls.arguments import Call
+from symshape.calls.records import owner_of
+from symshape.calls.variables import CONTAINERS, Contents, Entry, Inner, Number, Write
+
+ONE_ANOTHER = 0
+"""Stands among the ids (no object has it) where a dictionary among the arguments may be the attributes of another."""
+
+
+def apart_in(
+    call: Call, containers: Sequence[Any], writes: Sequence[Write], records: bool, own: bool
+) -> frozenset[int]:
+    """The ids of the lists and dictionaries outside that may not be among the arguments.
+
+    Args:
+        call: the call that was traced; others that the program serves have the same keys and attributes.
+        containers: what the program reads outside.
+        writes: what it writes outside.
+        records: whether it writes to objects among its arguments.
+        own: whether it writes to lists and dictionaries among them.
+    """
+    found = _attributes_apart(call, containers, writes, records or own)
+    if call.has_records:
+        matters = bool(writes) or records
+    else:
+        matters = any(isinstance(each.variable, (Contents, Inner)) for each in writes)
+    if matters:  # calls of one structure hold such things in the same places
+        held = any(isinstance(each, CONTAINERS) for each in call.leaves)  # by objects
+        matters = held or bool(paths_of(call.nest(call.leaves)[:2]))
+    return frozenset(found.union(map(id, containers)) if matters else found)
+
+
+def _attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Write], own: bool) -> set[int]:
+    """Of dictionaries, where they may be the attributes of an object."""
+    given = [each for _, each in paths_of(call.nest(call.leaves)[:2])] + [owner_of(each) for each in call.leaves]
+    keys = [set(each) for each in given if isinstance(each, dict)]
+    names = [set(each) for each in _attributes(call.leaves)] if call.has_records else []
+    variables = [each.variable.variable if isinstance(each.variable, Number) else each.variable for each in writes]
+    entries = [each for each in variables if isinstance(each, Entry)]
+    found = {id(each.owner) for each in entries if any(each.key in every for every in keys)}
+    if names and (writes or own):
+        found |= {id(each) for each in containers if type(each) is dict and set(each) in names}
+        if any(each in names for each in keys):
+            found.add(ONE_ANOTHER)
+    return found
+
+
+def meet(apart: Collection[int], leaves: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether one of the containers with these ids is among the arguments of a call, or the attributes of one."""
+    given = {id(each) for _, each in paths_of((args, kwargs))}
+    given.update(id(owner_of(each)) for each in leaves)
+    attributes = set(map(id, _attributes(leaves)))
+    if ONE_ANOTHER in apart and not given.isdisjoint(attributes):
+        return True
+    return not (given.isdisjoint(apart) and attributes.isdisjoint(apart))
+
+
+def _attributes(leaves: Iterable[Any]) -> list[dict[str, Any]]:
+    """The attributes of the objects among the leaves of a call."""
+    owners = [owner_of(each) for each in leaves if not isinstance(each, torch.Tensor)]
+    held = (getattr(each, "__dict__", None) for each in owners)
+    return [each for each in held if type(each) is dict and each]

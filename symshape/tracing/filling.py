@@ -1,0 +1,125 @@
+"""Functions with a memo that a trace would have filled: they are called once for themselves, then traced again.
+
+What a memo keeps is made once, from the world as it was then, and the very object is what every later call gets. So
+what a trace finds missing is made outside of it, by calling the function as the program does; the next trace finds it
+there. That is eager's order as long as the program writes nothing and the function draws nothing; else it is refused,
+and the call that runs as it is fills the memo.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from guards.sets.sources import Source
+from symshape.calls.arguments import Call
+from symshape.calls.generator_states import state_of
+from symshape.dims import Policy
+from symshape.errors import UnsupportedError
+from symshape.graph.steps import Node, Step, drawn_from, draws_random_numbers, written_values
+from symshape.tracing.state.changes import Changes
+from symshape.tracing.state.memos import Missing, answers_of, filled
+from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.symbolic_arguments import Policies
+from symshape.tracing.tracer import Tracer
+from symshape.user_code import name_of
+
+T = TypeVar("T")
+_MOST = 8  # traces: what one memo answers may decide whether another is asked
+
+
+class MemosMade(Exception):
+    """A trace ends because memos are to be filled first.
+
+    Args:
+        missing: what each is called with.
+        fixed: where the sizes are read that they are called with.
+    """
+
+    def __init__(
+        self, missing: Sequence[tuple[Missing, tuple[Any, ...], dict[str, Any]]], fixed: Sequence[Source]
+    ) -> None:
+        name = missing[0][0].name
+        super().__init__(f"makes what the memo of {name} keeps; call {name} once before")
+        self._missing, self.fixed = missing, fixed
+
+    def fill(self) -> bool:
+        """Calls the functions; whether they made what the trace made."""
+        state = state_of(torch.default_generator)
+        for each, args, kwargs in self._missing:
+            if each.is_there:
+                continue
+            before = set(map(id, answers_of(each.memo) or ()))
+            try:
+                made = each.memo(*args, **kwargs)
+            except Exception:  # the program itself may catch it
+                torch.default_generator.set_state(state)
+                return False
+            if not each.as_expected(made) or not torch.equal(state, state_of(torch.default_generator)):
+                _forget(each.memo, before)
+                torch.default_generator.set_state(state)  # what it drew, it draws in its turn
+                return False
+        return True
+
+
+def filling(trace: Callable[..., T]) -> Callable[..., T]:
+    """A trace of a function, a call and policies, once more after the memos are filled that it would have filled."""
+
+    @functools.wraps(trace)
+    def traced(fn: Callable[..., Any], call: Call, policies: Policies, *rest: Any) -> T:
+        for _ in range(_MOST):
+            try:
+                return trace(fn, call, policies, *rest)
+            except MemosMade as made:
+                found = made
+            if not found.fill():
+                break
+            fixed = {source: Policy.STATIC for source in found.fixed if policies.get(source) is Policy.AUTO}
+            policies = {**policies, **fixed}
+        raise UnsupportedError(f"{name_of(fn)} {found}")
+
+    return traced
+
+
+def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list[str]:
+    """What is wrong with what memos made in a trace, in words.
+
+    Raises:
+        MemosMade: nothing is, once they are filled.
+    """
+    if not changes.missing:
+        return []
+    calls = [(each, each.arguments(changes.is_kept)) for each in changes.missing]
+    known = [(each, *call) for each, call in calls if call is not None]
+    roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
+    memory = {id(each.storage) for each in roots}
+    writes = changes.changes or changes.problems
+    for each in changes.missing:  # what is refused is traced again once somebody has filled them
+        recorder.place(filled(each.memo, grows=False))
+    harmless = not writes and not any(_matters(each, memory) for each in tracer.steps)
+    if len(known) == len(calls) and (harmless or all(each.is_there for each in changes.missing)):
+        symbols = [each for one in changes.missing for size in one.sizes for each in size.node.term.symbols]
+        fixed = [source for each in symbols for source in tracer.env.symbols[each.name].sources]
+        raise MemosMade(known, fixed)
+    named = [each.name for each in changes.missing if each.has_tensor]
+    return [f"makes a tensor that the memo of {each} keeps; call {each} once before" for each in named]
+
+
+def _matters(step: Step, memory: set[int]) -> bool:
+    """Whether it matters what ran before a step and what after, besides what it reads."""
+    if not isinstance(step, Node):
+        return False
+    if step.inference is not None or (draws_random_numbers(step) and drawn_from(step) is not torch.default_generator):
+        return True
+    return any(id(each.storage) in memory for each in written_values(step))
+
+
+def _forget(memo: Any, before: set[int]) -> None:
+    answers = answers_of(memo)
+    if answers is not None:
+        stays = [(key, each) for key, each in answers.items() if id(key) in before]
+        answers.clear()
+        answers.update(stays)
