@@ -141,7 +141,8 @@ def touch_tuple(recorder: Recorder, value: Any, name: str) -> None:
 def touch_container(recorder: Recorder, value: Any, name: str) -> None:
     """A list, dictionary, set … of which any item may be read."""
     recorder.known.setdefault(id(value), value)
-    items = items_of(value)
+    before = recorder.namespaces.get(id(value)) if type(value) is dict else None
+    items = items_of(value if before is None else before.before)  # attributes that the program may have set by now
     if id(value) in recorder.hidden:
         recorder.refuse(f"reaches the container {name} in two ways, and writes it; give it one name")
     if recorder.fresh:

@@ -566,3 +566,26 @@ def test_parameters_that_torch_exchanges_while_another_thread_runs() -> None:
     finally:
         done.set()
         other.join()
+
+
+def test_what_was_written_before_the_dictionary_behind_it_was_read_is_put_back() -> None:
+    class Held:
+        def __init__(self) -> None:
+            self.a, self.by = torch.ones(3), 2
+
+    held = Held()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        held.a = held.a + x.sum()
+        held.__dict__["by"] = 7
+        torch.set_grad_enabled(False)
+        return x * held.by
+
+    try:
+        with pytest.raises(UnsupportedError, match="modes"):
+            symshape.trace(fn, torch.ones(3))
+    finally:
+        torch.set_grad_enabled(True)
+    assert type(held.a) is torch.Tensor
+    assert torch.equal(held.a, torch.ones(3))
+    assert held.by == 2
