@@ -124,7 +124,8 @@ class EntryCache:
         Or of a branch whose state is another, where what differs is nothing that the entry itself needs.
         """
         others: list[tuple[Branch, Entry]] = []
-        for branch in self.branches:
+        branches = self.branches  # another thread may exchange them
+        for branch in branches:
             family = branch.families.get(structure)
             if family is None:
                 continue
@@ -132,7 +133,7 @@ class EntryCache:
             if entry is None:
                 continue
             if branch.stateless or branch.state.unchanged():
-                if branch is not self.branches[0]:
+                if branch is not branches[0]:
                     self._to_front(branch)
                 return branch, entry
             if entry.program.state is not branch.state:

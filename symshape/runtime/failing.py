@@ -20,6 +20,7 @@ from symshape.graph.codegen import Run, StepLines
 from symshape.graph.dead_code import may_divide_by_zero, may_refuse_data
 from symshape.graph.program import Program
 from symshape.graph.steps import Node, drawn_from, draws_random_numbers, written_values
+from symshape.interrupts import pass_on
 from symshape.runtime.written_before import WrittenBefore, put_back
 from symshape.tracing.traced_modes import as_generated
 from symshape.user_code import defined_at, name_of
@@ -74,8 +75,9 @@ class Failing:
     def instead(self, error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What the function itself does in a call whose run failed: it may catch the error, and writes what it writes.
 
-        Not where the failed run has changed the world: then the error is raised.
+        Not where the failed run has changed the world, or a signal's handler raised: then the error is raised.
         """
+        pass_on(error)
         asserted = isinstance(error, RuntimeAssertionError)
         if (isinstance(error, SymShapeError) and not asserted) or not self._as_if_not_begun(error):
             raise error

@@ -385,7 +385,7 @@ for step, (a, b) in enumerate(zip(live(lambda fn: fn), live(lambda fn: symshape.
 def main(argv: Sequence[str] | None = None) -> Outcome:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    parser = fuzz_parser(__doc__, count=2_000, smoke=60)
+    parser = fuzz_parser(__doc__, count=2_000, smoke=100)
     parser.add_argument("--go-on", action="store_true", help="count differences by kind, one of each shown, and go on")
     parser.add_argument("--way", choices=WAYS, help="only this one")
     args = parser.parse_args(argv)
