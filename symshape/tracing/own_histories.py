@@ -56,6 +56,12 @@ _NAME = "symshape_apply"
 _WATCHED = _watched()
 
 
+def _unwatched(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``Function.apply`` of a thread that began to call it while another one traced."""
+    run = partial(_OWN_APPLY, cls)
+    return run(*args, **kwargs)
+
+
 class GradientTrace(Protocol):
     """What is needed of a tracer here."""
 
@@ -134,10 +140,7 @@ class OwnHistories:
             yield
         finally:
             _APPLY.__code__ = code
-            if before is None:
-                del names[_NAME]
-            else:
-                names[_NAME] = before
+            names[_NAME] = _unwatched if before is None else before  # another thread may be about to call it
 
     def _apply(self, cls: type, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start, location, autocast = len(self._trace.steps), user_location(), torch._C._is_any_autocast_enabled()
