@@ -17,7 +17,7 @@ from symshape import events
 from symshape.calls.generator_states import state_of
 from symshape.errors import RuntimeAssertionError, SymShapeError
 from symshape.graph.codegen import Run, StepLines
-from symshape.graph.dead_code import may_divide_by_zero, may_refuse_data
+from symshape.graph.dead_code import may_refuse_data
 from symshape.graph.program import Program
 from symshape.graph.steps import Node, drawn_from, draws_random_numbers, written_values
 from symshape.interrupts import pass_on
@@ -103,11 +103,11 @@ class Failing:
             return False
         if _UNDONE in error.__dict__:
             return True
-        writes, half_written = self._writes
+        writes = self._writes
         if writes is None:
             return True
         failed = self._lines.failed(error)
-        return failed is not None and (failed < writes or (failed == writes and not half_written))
+        return failed is not None and failed < writes
 
     def _is_drawn_again(self, error: Exception) -> bool:
         """Whether the function would draw what a run that failed has drawn."""
@@ -118,23 +118,9 @@ class Failing:
         return self._draws is not None and (failed is None or failed >= self._draws)
 
     @functools.cached_property
-    def _writes(self) -> tuple[int | None, bool]:
-        """The first step that writes to memory that was there before, and whether it may fail half way through."""
+    def _writes(self) -> int | None:
+        """The first step that writes to memory that was there before: it may fail when that is done, or half way."""
         for number, step in enumerate(self._steps):
-            if isinstance(step, Node):
-                written = [value for value in written_values(step) if id(value.storage) in self._memory]
-                if written:
-                    return number, len(written) > 1 or not _fails_at_once(step)
-        return None, False
-
-
-_AT_ONCE = frozenset(f"aten::{name}_" for name in ("copy", "fill", "zero", "masked_fill"))
-
-
-def _fails_at_once(node: Node) -> bool:
-    """Whether an op that writes does so only when nothing can refuse it any more: not one that meets its data on the
-    way, as an index out of range or, among integers, a division by zero.
-    """
-    name = node.op._schema.name
-    by_element = torch.Tag.pointwise in node.op.tags and not may_divide_by_zero(node)
-    return by_element or name in _AT_ONCE
+            if isinstance(step, Node) and any(id(value.storage) in self._memory for value in written_values(step)):
+                return number
+        return None

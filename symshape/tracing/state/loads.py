@@ -88,11 +88,9 @@ def setter(recorder: Recorder, owner: Any, key: str) -> None:
     stores.attribute(recorder, owner, key)
     if isinstance(owner, (type, types.ModuleType)):
         return
-    found = lookups.static(type(owner), key)
-    if found is MISSING:
-        _member_of(recorder, type(owner), key)
-    elif hasattr(type(found), "__set__"):
-        touch_member(recorder, found, f"{type(owner).__qualname__}.{key}")
+    member = _member_of(recorder, type(owner), key)  # so that a property put there later is seen
+    if member.first:
+        touch_member(recorder, member.found, f"{type(owner).__qualname__}.{key}")
 
 
 def listed(recorder: Recorder, owner: Any) -> None:

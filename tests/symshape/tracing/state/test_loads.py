@@ -110,6 +110,24 @@ def test_slots() -> None:
     assert seen(fn, lambda: delattr(thing, "depth"))
 
 
+def test_a_property_in_the_place_of_what_is_written() -> None:
+    class Base:
+        width = 1
+
+    class Written(Base):
+        pass
+
+    thing = Written()
+    fn = lambda: setattr(thing, "width", 2)  # noqa: E731
+    assert seen(fn, lambda: setattr(Written, "width", property(lambda self: 3, lambda self, value: None)))
+
+    class Other(Base):
+        pass
+
+    thing = Other()
+    assert seen(fn, lambda: setattr(Base, "width", property(lambda self: 3, lambda self, value: None)))
+
+
 def test_another_dictionary_of_attributes() -> None:
     thing = Derived()
     thing.width = 2
