@@ -217,11 +217,16 @@ def comes_first(kind: type, name: str) -> bool:
     """Whether a class is asked for an attribute before its object is, and answers with more than a slot."""
     for each in kind.__mro__:
         if name in each.__dict__:
-            found = each.__dict__[name]
-            if type(found) is types.MemberDescriptorType:
-                return bool(found.__name__ != name)
-            return hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
+            return answers_first(each.__dict__[name], name)
     return False
+
+
+def answers_first(found: Any, name: str) -> bool:
+    """Whether what stands in a class under a name is asked before the object is, and is not just that slot."""
+    kind = type(found)
+    if kind is types.MemberDescriptorType:
+        return bool(found.__name__ != name)
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:

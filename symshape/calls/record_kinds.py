@@ -19,7 +19,7 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls.alike import PLAIN, Same
+from symshape.calls.alike import PLAIN, Same, answers_first
 
 _BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer")
 """Names of classes in ``transformers.cache_utils``, in any version; those that a version lacks are left out."""
@@ -194,17 +194,9 @@ def overrides(kind: type, names: tuple[Any, ...]) -> tuple[Any, ...]:
         if held.keys().isdisjoint(names) and held.keys().isdisjoint(BETWEEN):
             continue
         for name in (*names, *BETWEEN):
-            if name in held and (name in BETWEEN or _comes_first(held[name], name)):
+            if name in held and (name in BETWEEN or answers_first(held[name], name)):
                 found += [each, name, Same(held[name])]
     return tuple(found)
-
-
-def _comes_first(value: Any, name: str) -> bool:
-    """Whether what a class holds by a name is asked before the object, and is not just that slot."""
-    kind = type(value)
-    if kind is types.MemberDescriptorType:
-        return bool(value.__name__ != name)
-    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
 def _is_of_transformers(kind: type) -> bool:

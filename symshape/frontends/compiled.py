@@ -108,8 +108,9 @@ class Compiled(Reports):
         except UnsupportedError as error:  # a mode around the call that cannot be a part of its key
             return self._without_key(error, args, kwargs)
         branches = cache.branches
-        found = branches[0].memo.get(key) if branches else None  # as ``EntryCache.find_exact``, without its frame
-        if found is not None and (branches[0].stateless or branches[0].state.unchanged()):
+        alone = len(branches) == 1  # as ``EntryCache.find_exact``, without its frame
+        found = branches[0].memo.get(key) if alone else cache.find_exact(key)
+        if found is not None and (not alone or branches[0].stateless or branches[0].state.unchanged()):
             entry, values, seen = found
             seen.calls += 1
             entry.last_used = tick
