@@ -46,9 +46,15 @@ class Asked:
 
 @attrs.frozen(eq=False)
 class _Reason:
-    """Why one entry does not serve a call: the smaller the rank, the nearer it comes."""
+    """Why one entry does not serve a call: the smaller the rank, the nearer it comes.
 
-    rank: tuple[int, int]
+    Attributes:
+        rank: what kind of reason it is, how many things would have to change, and by how much in all.
+        text: the reason in a sentence.
+        nearest: by the caller's words what sizes would be served, where they are known.
+    """
+
+    rank: tuple[int, ...]
     text: str
     nearest: Mapping[str, int] = attrs.field(factory=dict)
 
@@ -97,8 +103,12 @@ def _reason(asked: Asked, stored: Stored) -> _Reason | None:
     if found_here is None:
         return _Reason((1, 0), f"{name} is for such sizes, but something that it asks of its arguments is another")
     near = found_here.nearest
-    nearest = {} if near is None else {sources[each].text(): near.values[each] for each in near.changed}
-    return _Reason((1, len(nearest) or 100), found_here.text, nearest)
+    if near is None:
+        return _Reason((1, 100), found_here.text)
+    given = dict(zip(names, asked.values, strict=True))
+    away = sum(abs(near.values[each] - given[each]) for each in near.changed)
+    nearest = {sources[each].text(): near.values[each] for each in near.changed}
+    return _Reason((1, len(nearest), away), found_here.text, nearest)
 
 
 def _structure_differences(then: Any, asked: Asked) -> list[str]:

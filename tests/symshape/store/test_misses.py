@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,24 @@ def test_sizes_that_none_serves(tmp_path: Path) -> None:
         fn(torch.ones(8))
     assert counts(fn) == (0, 1)
     assert len(entries(tmp_path)) == 1
+
+
+def at_most_32(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] > 32:
+        raise ValueError(x.shape)
+    return x + 1 if x.shape[0] > 8 else x - 1
+
+
+def test_the_nearest_sizes_are_named_whichever_entry_was_used_last(tmp_path: Path) -> None:
+    """One size would have to change for either entry: it is named by how much, not by the order of the files."""
+    fn = compiled(at_most_32, tmp_path)
+    fn(torch.ones(4)), fn(torch.ones(20))
+    for last in entries(tmp_path):
+        for each in entries(tmp_path):
+            os.utime(each, (2e9, 2e9 + (each == last)))
+        with pytest.raises(MissError, match=r"nearest passing input: x\.size\(0\) = 32") as caught:
+            _only_loads(at_most_32, tmp_path)(torch.ones(33))
+        assert dict(caught.value.nearest) == {"x.size(0)": 32}
 
 
 @pytest.mark.parametrize(
