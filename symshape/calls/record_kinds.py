@@ -97,8 +97,10 @@ def came(value: Any) -> None:
             _first[kind] = weakref.ref(value)
         except TypeError:  # it has no place for one: it is known by its number
             _first[kind] = _number(value)
-    elif first() is not value and first() != id(value):
-        _kinds[kind] = _FIELDS
+    else:
+        known = first()
+        if known is not value and not (type(known) is int and known == id(value)):  # its own ``==`` is not asked
+            _kinds[kind] = _FIELDS
 
 
 def _number(value: Any) -> Callable[[], int]:

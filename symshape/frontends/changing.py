@@ -9,7 +9,7 @@ from guards.sets.sources import IntArg, Size, Source, StorageOffset
 from symshape.calls.arguments import CONTIGUOUS, Call, LeafKey, TensorKey, sources_of
 from symshape.calls.policies import Dynamic, changing_with_records, policies
 from symshape.dims import Dim, Policy
-from symshape.runtime.variables import paths_of_variables
+from symshape.runtime.variables import AskAgain, paths_of_variables
 
 __all__ = ["Changing", "History"]
 
@@ -33,7 +33,13 @@ class Changing:
         self._history: History = {}
 
     def policies(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], History]:
-        """The policies for a trace, and what is known if it succeeds; the integers of variables change."""
+        """The policies for a trace, and what is known if it succeeds; the integers of variables change.
+
+        Raises:
+            AskAgain: since the call was read, it is taken apart in another way: a second object of a class has come.
+        """
+        if len(sources_of(call)) != len(values):
+            raise AskAgain
         wanted, history = self._of_arguments(call, values)
         if self._dynamic is not False:
             paths = paths_of_variables(call)

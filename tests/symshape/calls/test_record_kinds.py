@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import symshape
+from symshape.calls import record_kinds
 from symshape.calls.record_kinds import is_record, may_be_record
 from symshape.errors import UnsupportedError
 
@@ -328,3 +329,45 @@ def test_an_object_is_not_kept() -> None:
         for n in (2, 3):
             compiled(batch := Batch(torch.ones(n)))
             assert held.last is batch
+
+
+def test_a_second_object_is_another_one_whatever_its_class_says_of_equality() -> None:
+    """The first one may live on (in a cycle) when the second comes, and answer that it equals anything."""
+
+    class Pair:
+        def __init__(self, x: Tensor) -> None:
+            self.x = x
+            self.me = [x]
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = object.__hash__
+
+    compiled: Any = symshape.compile(lambda pair: pair.x * 2, fullgraph=True)
+    alive = []
+    for n in (3, 4, 5, 6):
+        alive.append(Pair(torch.ones(n)))
+        assert torch.equal(compiled(alive[-1]), torch.full((n,), 2.0))
+    assert may_be_record(Pair)
+    assert compiled.stats().traces <= 3
+
+
+def test_a_class_of_which_a_second_object_comes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between reading a call and tracing it another thread may have brought one: the call is read again."""
+
+    class Pair:
+        def __init__(self, x: Tensor) -> None:
+            self.x = x
+
+    compiled: Any = symshape.compile(lambda pair: pair.x * 2, fullgraph=True)
+    miss, others = symshape.Compiled._miss, [Pair(torch.ones(7))]
+
+    def meanwhile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        while others:
+            record_kinds.came(others.pop())
+        return miss(self, *args, **kwargs)
+
+    monkeypatch.setattr(symshape.Compiled, "_miss", meanwhile)
+    for n in (3, 4, 5):
+        assert torch.equal(compiled(Pair(torch.ones(n))), torch.full((n,), 2.0))
