@@ -57,9 +57,9 @@ GAPS = (
         _attention_excludes_a_batch_of_one,
     ),
     Gap(
-        "int(tensor) is refused",
-        "Python's int takes nothing but a plain number; tensor.item() gives an unknown integer to compute with",
-        lambda: _is_refused(lambda x: x * int((x > 0).sum()), symshape.DataDependentError),
+        "int(tensor) of a float tensor is refused",
+        "which integer a float rounds to is known at run time alone; (x > 0).sum() and its like are unknown integers",
+        lambda: _is_refused(lambda x: x * int(x.sum()), symshape.DataDependentError),
     ),
     Gap(
         "s0 != 0 and s0 != 1 are not merged into s0 >= 2",

@@ -42,6 +42,12 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     "exp": (math.exp, "math.exp({0})"),
     "log": (math.log, "math.log({0})"),
     "log2": (math.log2, "math.log2({0})"),
+    "log10": (math.log10, "math.log10({0})"),
+    "log1p": (math.log1p, "math.log1p({0})"),
+    "expm1": (math.expm1, "math.expm1({0})"),
+    "tanh": (math.tanh, "math.tanh({0})"),
+    "atan": (math.atan, "math.atan({0})"),
+    "round": (lambda a, digits: round(a, int(digits)), "round({0}, int({1}))"),
     "max": (max, "max({0}, {1})"),
     "min": (min, "min({0}, {1})"),
 }
@@ -99,17 +105,17 @@ class FloatTerm:
         return None
 
     def shifted_ratio(self) -> tuple[tuple[Term, ...], int] | None:
-        """The numerators on the way and the denominator of a ratio plus or minus integers, rounded each time, or None.
+        """The numerators on the way, and the denominator, of a ratio plus or minus others, rounded each time.
 
         The last numerator is that of the value.  Where the quotient is an integer every step is exact, and where it is
         none it is at least ``1 / denominator`` away from one: so, if all numerators are small, the quotient has the
-        floor and the ceiling of the value.
+        floor and the ceiling of the value.  Sums of quotients by powers of two are exact.  None: it is nothing such.
         """
         found = self.ratio()
         if found is not None or self.op not in ("add", "sub"):
             return None if found is None else ((found[0],), found[1])
         one, other = map(_shifted_ratio, self.args)
-        if one is None or other is None or 1 not in (one[1], other[1]):
+        if one is None or other is None or not (1 in (one[1], other[1]) or _are_binary(one[1], other[1])):
             return None
         left, right = (
             [arithmetic.scale(each, by) for each in tops] for tops, by in ((one[0], other[1]), (other[0], one[1]))
@@ -170,8 +176,16 @@ def _ratio(arg: Operand) -> tuple[Term, int] | None:
 def _shifted_ratio(arg: Operand) -> tuple[tuple[Term, ...], int] | None:
     if isinstance(arg, FloatTerm):
         return arg.shifted_ratio()
+    if isinstance(arg, float):
+        top, bottom = arg.as_integer_ratio() if math.isfinite(arg) else (0, 0)
+        return ((arithmetic.const(top),), bottom) if 0 < bottom < _FEW_DIGITS and abs(top) < 2**53 else None
     found = _ratio(arg)
     return None if found is None else ((found[0],), found[1])
+
+
+def _are_binary(*denominators: int) -> bool:
+    """Whether quotients by these are floats, and their sums, as long as they are small: powers of two of few digits."""
+    return all(each < _FEW_DIGITS and each & (each - 1) == 0 for each in denominators)
 
 
 def _whole(arg: Operand) -> Term | None:

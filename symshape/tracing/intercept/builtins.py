@@ -9,6 +9,7 @@ ours for the time of the trace, as do ``len``, for which Python takes nothing bu
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import GenericAlias
@@ -97,6 +98,11 @@ def plain_divmod(a: Any, b: Any) -> Any:
     return (a // b, a % b) if {type(a), type(b)} & {torch.SymInt, torch.SymFloat} else divmod(a, b)
 
 
+def _is_inexact(number: Any) -> bool:
+    """Whether a symbolic float is one of ours that no guard could compare with another one."""
+    return is_ours(number) and number.node.ratio() is None
+
+
 def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
     """``max`` or ``min``, for which floats that only data tell are a formula: which one it is need not be known."""
 
@@ -105,6 +111,8 @@ def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
         if len(args) < 2 or kwargs or torch.SymFloat not in kinds or not kinds <= {float, torch.SymFloat}:
             return choose(*args, **kwargs)
         ours = next((each.node for each in args if type(each) is torch.SymFloat and is_of_data(each)), None)
+        if ours is None:
+            ours = next((each.node for each in args if type(each) is torch.SymFloat and _is_inexact(each)), None)
         if ours is None:
             return choose(*args)
         found, *others = (each.node if type(each) is torch.SymFloat else ours.wrap_float(each) for each in args)
@@ -158,10 +166,99 @@ def _of_symbols(function: Callable[..., float]) -> Callable[..., Any]:
     return compute
 
 
-MATH = {
-    id(each): _of_symbols(each) for each in (math.sqrt, math.sin, math.cos, math.exp, math.log, math.log2, math.pow)
-}
-"""By ``id``, functions of ``math`` that C computes with plain numbers only: of symbolic ones they are formulas."""
+def _log(number: Any, *base: Any) -> Any:
+    """``math.log``, which divides by that of the base."""
+    if len(base) == 1 and type(base[0]) in (int, float) and type(number) in (torch.SymInt, torch.SymFloat):
+        return _natural_log(number) / math.log(base[0])
+    return _natural_log(number, *base)
+
+
+def _of_class(function: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """``isnan`` and its like, of which the answer for integers is always the same one."""
+    return lambda number: function(0 if type(number) is torch.SymInt and is_ours(number) else number)
+
+
+def plain_gcd(*integers: Any) -> Any:
+    """``math.gcd``: of a size and a plain number it depends on the remainder of the division by that number.
+
+    >>> plain_gcd(12, 8)
+    4
+    """
+    sizes = [each for each in integers if type(each) is torch.SymInt]
+    common = math.gcd(*(each for each in integers if type(each) is not torch.SymInt))
+    return math.gcd(common, *(each % common if common else each for each in sizes))
+
+
+def plain_index(value: Any) -> Any:
+    """``operator.index``.
+
+    >>> plain_index(3)
+    3
+    """
+    return value if type(value) is torch.SymInt else operator.index(value)
+
+
+_FORMULAS = (
+    *(math.sqrt, math.sin, math.cos, math.tanh, math.atan, math.fabs, math.pow),
+    *(math.exp, math.expm1, math.log2, math.log10, math.log1p),
+)
+_natural_log = _of_symbols(math.log)
+MATH: dict[int, Any] = {id(each): _of_symbols(each) for each in _FORMULAS}
+MATH |= {id(each): _of_class(each) for each in (math.isnan, math.isinf, math.isfinite)}
+MATH |= {id(math.log): _log, id(math.gcd): plain_gcd, id(operator.index): plain_index}
+"""By ``id``, functions that C computes with plain numbers only: of symbolic ones they are formulas."""
+
+
+def plain_int(*args: Any, **kwargs: Any) -> Any:
+    """``int``, for which a symbolic number is a plain one, and the value of a tensor may be symbolic.
+
+    >>> plain_int(2.7), plain_int("11", base=2)
+    (2, 3)
+    """
+    if len(args) != 1 or kwargs:
+        return int(*args, **kwargs)
+    value = _number_of(args[0])
+    if type(value) is torch.SymFloat and is_ours(value):
+        return math.trunc(value)
+    return value if type(value) is torch.SymInt else int(value)
+
+
+def plain_float(*args: Any) -> Any:
+    """``float``, for which a symbolic number is a plain one, and the value of a tensor may be symbolic.
+
+    >>> plain_float(2), plain_float("2.5")
+    (2.0, 2.5)
+    """
+    if len(args) != 1:
+        return float(*args)
+    value = _number_of(args[0])
+    if type(value) is torch.SymInt and is_ours(value):
+        return torch.sym_float(value)
+    return value if type(value) is torch.SymFloat else float(value)
+
+
+def _number_of(value: Any) -> Any:
+    """The number in a tensor of one element that is traced, of a kind that Python has; anything else as it is."""
+    if type(value) is not SymbolicTensor or value.is_complex() or value.numel() != 1:
+        return value
+    found: Any = value.item()
+    if type(found) is not torch.SymBool or not is_ours(found):
+        return found
+    node = found.node
+    return torch.SymInt(node.sym_ite(node.wrap_int(1), node.wrap_int(0)))
+
+
+def plain_map(function: Any, *iterables: Any) -> Any:
+    """``map``, of which the function may be ``int`` or ``float``.
+
+    >>> list(plain_map(int, "12"))
+    [1, 2]
+    """
+    return map(CALLED.get(id(function), function), *iterables)
+
+
+CALLED: dict[int, Any] = {id(int): plain_int, id(float): plain_float, id(map): plain_map}
+"""By ``id``, classes that mean a function of ours where traced code calls them by their names."""
 
 REPLACED = {
     "id": plain_id,

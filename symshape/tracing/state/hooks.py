@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_modules
 
-from symshape.tracing.intercept.builtins import contains, plain_numel
+from symshape.tracing.intercept.builtins import CALLED, contains, plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
 from symshape.tracing.state import compiled, loads, lookups, stores
 from symshape.tracing.state.classes import of_made
@@ -247,6 +247,10 @@ def _subject(value: Any) -> Any:
     return subject_of(value)
 
 
+def _called(function: Any) -> Any:
+    return CALLED.get(id(function), function) if _is_recorded() else function
+
+
 def _listed(owner: Any) -> None:
     tell(loads.listed, owner)
 
@@ -283,4 +287,5 @@ HOOKS = Hooks(
     is_same=_is_same,
     contains=_contains,
     subject=_subject,
+    called=_called,
 )

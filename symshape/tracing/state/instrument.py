@@ -51,6 +51,7 @@ class Hooks:
         is_same: with the operands of ``is``.
         contains: with the operands of ``in``.
         subject: with what a class pattern of ``match`` looks at; answers what it is to look at.
+        called: with ``int`` or its like, which is called next; answers what to call.
     """
 
     enter: Callable[[types.CodeType], None]
@@ -66,7 +67,11 @@ class Hooks:
     is_same: Callable[[Any, Any], bool]
     contains: Callable[[Any, Any], bool]
     subject: Callable[[Any], Any]
+    called: Callable[[Any], Any]
 
+
+CALLED_BY_NAME = frozenset(("int", "float", "map"))
+"""Names of classes that mean something of ours where they are called, and themselves elsewhere."""
 
 _MOST_KEPT = 1024
 _kept: dict[int, tuple[types.CodeType, types.CodeType]] = {}
@@ -190,9 +195,12 @@ class _Writer:
 
 
 def _load_global(to: _Writer, arg: int, own: bytes) -> bytes:
-    call = to.call(to.hooks.load_global, [to.load(to.names[arg >> 1])])
+    name = to.names[arg >> 1]
+    call = to.call(to.hooks.load_global, [to.load(name)])
     if not arg & 1:
         return call
+    if name in CALLED_BY_NAME:
+        call += to.call_on_top(to.hooks.called, 1)
     return call + _NULL if _NULL_LAST else _NULL + call
 
 

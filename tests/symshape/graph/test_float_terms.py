@@ -39,6 +39,9 @@ TERMS = [
     of("log", of("exp", of("truediv", M, arithmetic.const(10)))),
     of("log2", of("from_int", extremes.maximum(M, N))),
     of("cos", of("sin", of("from_int", M))),
+    of("log10", of("add", of("log1p", of("from_int", N)), 1.0)),
+    of("expm1", of("tanh", of("atan", of("from_int", M)))),
+    of("round", of("truediv", M, arithmetic.const(7)), 2.0),
     of("mul", float("inf"), of("from_int", M)),
     of("add", -0.0, 0.0),
 ]
@@ -56,6 +59,8 @@ SHIFTED = [
     of("sub", of("truediv", M, arithmetic.const(3)), of("from_int", N)),
     of("add", of("sub", of("truediv", arithmetic.scale(M, 11), arithmetic.const(49)), of("from_int", N)), 2.0**30),
     of("sub", of("add", of("mul", of("from_int", M), 2.5), of("from_int", N)), 3.0),
+    of("add", of("mul", of("from_int", M), 0.5), 0.5),
+    of("sub", of("truediv", M, arithmetic.const(8)), of("truediv", N, arithmetic.const(4))),
 ]
 
 

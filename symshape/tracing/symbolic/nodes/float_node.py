@@ -10,6 +10,7 @@ from typing import Any
 from guards.terms import arithmetic, boolean, division
 from guards.terms.term import Term
 from symshape.errors import UnsupportedError
+from symshape.graph.float_rounding import LARGEST, Monotone, monotone, rounded_ratio
 from symshape.graph.float_terms import FloatTerm, float_term
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.environment import Environment
@@ -59,7 +60,9 @@ class FloatNode(Node):
     sym_max, sym_min = _method("max"), _method("min")
     neg, abs = _method("neg"), _method("abs")
     sym_sqrt = sqrt = _method("sqrt")
-    sym_cos, sym_sin, sym_exp, sym_log, sym_log2 = (_method(op) for op in ("cos", "sin", "exp", "log", "log2"))
+    sym_cos, sym_sin, sym_tanh, sym_atan = (_method(op) for op in ("cos", "sin", "tanh", "atan"))
+    sym_exp, sym_expm1, sym_fabs = (_method(op) for op in ("exp", "expm1", "abs"))
+    sym_log, sym_log2, sym_log10, sym_log1p = (_method(op) for op in ("log", "log2", "log10", "log1p"))
 
     def is_float(self) -> bool:
         return True
@@ -114,28 +117,69 @@ class FloatNode(Node):
         return found[0][-1], found[1]
 
     def floor(self) -> Any:
-        ratio = self._whole_and_ratio()
-        if ratio is None:
-            return self.wrap_int(math.floor(self.guard_float()))
-        return self.env.nodes.int_node(division.floordiv(*ratio))
+        found = self._rounded(-1)
+        return self._constant(math.floor) if found is None else self._floor_of(*found)
 
     def ceil(self) -> Any:
-        ratio = self._whole_and_ratio()
-        if ratio is None:
-            return self.wrap_int(math.ceil(self.guard_float()))
-        return self.env.nodes.int_node(
-            arithmetic.scale(division.floordiv(arithmetic.scale(ratio[0], -1), ratio[1]), -1)
-        )
+        found = self._rounded(1)
+        if found is None:
+            return self._constant(math.ceil)
+        return self._floor_of(arithmetic.scale(found[0], -1), found[1], -1)
 
     def trunc(self) -> Any:
-        ratio = self._whole_and_ratio()
-        if ratio is None:
-            return self.wrap_int(math.trunc(self.guard_float()))
-        return self.floor() if self.env.evaluate(boolean.ge(ratio[0], 0)) else self.ceil()
+        found = self._whole_and_ratio() or rounded_ratio(self.term)
+        if found is None:
+            return self._constant(math.trunc)
+        top = found[0] if isinstance(found, tuple) else found.numerator
+        return self.floor() if self.env.evaluate(boolean.ge(top, 0)) else self.ceil()
 
     def round(self, ndigits: Any = None) -> Any:
-        value = round(self.guard_float(), ndigits.int_() if isinstance(ndigits, IntNode) else ndigits)
-        return self.wrap_int(value) if isinstance(value, int) else self.wrap_float(value)
+        if ndigits is None:
+            found = self._rounded(0)
+            return self._constant(round) if found is None else self._rounded_half_to_even(*found)
+        digits = ndigits.int_() if isinstance(ndigits, IntNode) else ndigits
+        return FloatNode(self.env, float_term("round", self.term, float(digits)))
+
+    def _constant(self, whole: Callable[[float], int]) -> Any:
+        """The integer that it is rounded to in the example call; a guard asks for integers that give the same."""
+        of = monotone(self.term) if isinstance(self.term, FloatTerm) else None
+        size = None if of is None else self.env.hint(of.of)
+        if of is None or size is None:
+            return self.wrap_int(whole(self.guard_float()))
+        found = whole(of.value(size))
+        same = self._where(of.rounded(whole), "eq", float(found)) if abs(found) < LARGEST else None
+        if same is None or not self.env.evaluate(same):
+            return self.wrap_int(whole(self.guard_float()))
+        return self.wrap_int(found)
+
+    def _floor_of(self, top: Term, bottom: int, sign: int = 1) -> Any:
+        return self.env.nodes.int_node(arithmetic.scale(division.floordiv(top, bottom), sign))
+
+    def _rounded_half_to_even(self, top: Term, bottom: int) -> Any:
+        """The nearest integer to a quotient."""
+        nearest = division.floordiv(arithmetic.add(arithmetic.scale(top, 2), bottom), 2 * bottom)
+        if bottom % 2 == 0 and self.env.evaluate(boolean.eq(_beyond_half(top, bottom), 0)):
+            nearest = arithmetic.add(nearest, arithmetic.scale(division.mod(nearest, 2), -1))
+        return self.env.nodes.int_node(nearest)
+
+    def _rounded(self, direction: int) -> tuple[Term, int] | None:
+        """A quotient that is rounded as the value is: down (-1), up (1), or to the nearest integer (0).  None: unknown.
+
+        A guard may be left, that the quotient lies where rounding errors cannot matter.
+        """
+        exact = self._whole_and_ratio() if direction else self._ratio()
+        if exact is not None:
+            return exact
+        found = rounded_ratio(self.term)
+        if found is None or not self.env.exact_as_float(arithmetic.scale(found.numerator, 4)):
+            return None
+        top, bottom = found.numerator, found.denominator
+        if found.off and not (found.off + direction == 0 and self.env.known(boolean.ge(top, 0))):
+            near = division.mod(top, bottom) if direction else _beyond_half(top, bottom)
+            away = boolean.ne(near, 0)
+            if away is not boolean.TRUE and not (self.env.hint(away) and self.env.evaluate(away)):
+                return None
+        return top, bottom
 
     def is_integer(self) -> Any:
         ratio = self._ratio()
@@ -158,6 +202,9 @@ class FloatNode(Node):
             if self.env.exact_as_float(a) and self.env.exact_as_float(b):
                 return BoolNode(self.env, relation(a, b))
         if not isinstance(other, IntNode) or _is_exact(other_term):
+            found = self._by_threshold(name, self.term, other_term)
+            if found is not None:
+                return found
             decided = self.env.data.decide(name, self.term, other_term)
             if decided is not None:
                 return BoolNode(self.env, boolean.boolean(decided))
@@ -169,6 +216,27 @@ class FloatNode(Node):
                 "whether it is compared as an integer or as a float cannot be told"
             )
         return BoolNode(self.env, boolean.boolean(answer))
+
+    def _by_threshold(self, name: str, left: FloatTerm | float, right: FloatTerm | float) -> BoolNode | None:
+        """A comparison with a constant as one of the only integer in the other side, where it changes but once."""
+        if isinstance(right, FloatTerm):
+            left, right, name = right, left, _SWAPPED[name]
+        of = None if isinstance(right, FloatTerm) or not math.isfinite(right) else monotone(left)
+        found = None if of is None else self._where(of, "eq" if name == "ne" else name, right)  # type: ignore[arg-type]
+        return None if found is None else BoolNode(self.env, boolean.not_(found) if name == "ne" else found)
+
+    def _where(self, float_of: Monotone, relation: str, constant: float) -> Term | None:
+        """Where a float of an integer stands in a relation to a constant: a condition on that integer."""
+        whole = float_of.of
+        if not self.env.exact_as_float(whole):
+            return None
+        least = 0 if self.env.known(boolean.ge(whole, 0)) else -LARGEST
+        try:
+            first, end = float_of.where(relation, constant, least)
+        except (ArithmeticError, ValueError):
+            return None
+        start = boolean.TRUE if first == least else boolean.ge(whole, first)
+        return boolean.and_(start, boolean.TRUE if end > LARGEST else boolean.lt(whole, end))
 
     def _whole(self, term: FloatTerm | float, value: float) -> float:
         """The integer that a float was made of, if it was; Python compares integers with floats exactly."""
@@ -237,6 +305,12 @@ _COMPARISONS: dict[str, tuple[Callable[[Term, Term], Term], Callable[[float, flo
     "ge": (boolean.ge, operator.ge),
 }
 """Each comparison of exact ratios, as integers, and of plain floats."""
+_SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+def _beyond_half(top: Term, bottom: int) -> Term:
+    """0 where a quotient lies half way between two integers."""
+    return division.mod(arithmetic.add(arithmetic.scale(top, 2), bottom), 2 * bottom)
 
 
 def _is_exact(value: FloatTerm | float) -> bool:

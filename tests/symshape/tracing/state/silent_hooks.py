@@ -76,6 +76,11 @@ def _subject(value: Any) -> Any:
     return value
 
 
+def _called(function: Any) -> Any:
+    SEEN.append(("called",))
+    return function
+
+
 HOOKS = Hooks(
     enter=_enter,
     load_global=_load_global,
@@ -90,4 +95,5 @@ HOOKS = Hooks(
     is_same=_is_same,
     contains=_contains,
     subject=_subject,
+    called=_called,
 )

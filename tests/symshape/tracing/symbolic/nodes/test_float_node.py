@@ -55,11 +55,20 @@ def test_rounded_down_and_up_as_python_does(hint: int) -> None:
 
 def test_other_floats_fix_the_size(env: ShapeEnv) -> None:
     s = size(env, 4)
-    root = s.sym_float().sym_sqrt()
-    assert root.hint == 2.0
+    logarithm = s.sym_float().sym_log2()
+    assert logarithm.hint == 2.0
     assert env.guards == []
-    assert root.gt(root.wrap_float(1.5)).bool_() is True
+    assert logarithm.gt(logarithm.wrap_float(1.5)).bool_() is True
     assert guards_of(env) == ["s0 == 4"]
+
+
+def test_floats_that_rise_with_a_size_bound_it(env: ShapeEnv) -> None:
+    s = size(env, 4)
+    root = s.sym_float().sym_sqrt()
+    assert root.gt(root.wrap_float(1.5)).bool_() is True
+    assert guards_of(env) == ["s0 >= 3"]
+    assert root.floor().maybe_as_int() == 2
+    assert guards_of(env) == ["s0 >= 3", "s0 >= 4", "s0 <= 8"]
 
 
 def test_arithmetic_is_computed_where_all_is_plain(env: ShapeEnv) -> None:

@@ -1,0 +1,191 @@
+"""What the floats of a program say of integers, exactly: what ``int(n * 0.3)`` is, and where ``n * 0.3 > 2`` holds.
+
+A float constant is rarely the number that was written down, and every operation rounds; still much can be told.
+
+- *Rounded ratios.*  ``n * c`` and ``n / c``, where ``c`` is the float nearest to ``a / b``.  Between integers the
+  rounded product lies where ``n * a / b`` does, as long as the errors of both roundings are below ``1 / (2 * b)``.
+  Where ``n * a / b`` is an integer or lies half way between two, the product is that very float if ``c`` is off by at
+  most ``2**-54`` of itself: then the exact one is the float nearest to the product of ``n`` and ``c``.  Where ``c`` is
+  farther off (0.7, 0.29) it may be the next one: ``90 * 0.7`` is 62.99999999999999.
+- *Thresholds.*  Addition, multiplication, division and the square root are correctly rounded (IEEE 754), so what is
+  made of one integer and constants by them never falls where the exact value rises.  A comparison with a constant then
+  changes its answer once, at an integer that a search finds.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TypeGuard
+
+import attrs
+
+from guards.terms import arithmetic
+from guards.terms.term import Op, Term
+from symshape.graph.float_terms import FloatTerm, Operand
+
+_MOST_DIGITS = 10**6
+_TIGHT = Fraction(1, 2**54)
+LARGEST = 2**52
+"""Integers below are floats, and so are their halves."""
+
+
+@attrs.frozen
+class RoundedRatio:
+    """A float that is ``numerator / denominator`` but for rounding.
+
+    Its floor and its ceiling are those of the quotient, and it is rounded as that is, wherever the quotient is neither
+    an integer nor half way between two, as long as four times the numerator is below 2**52.
+
+    Attributes:
+        numerator: an integer of sizes.
+        denominator: is above 0.
+        off: 0 where the float is the quotient wherever that is an integer or half way between two; 1 where it may be
+            above it there, if the numerator is above 0, and -1 where it may be below.
+    """
+
+    numerator: Term
+    denominator: int
+    off: int
+
+
+def rounded_ratio(term: FloatTerm | float) -> RoundedRatio | None:
+    """The ratio that a float is but for rounding; None where it is none that is known.
+
+    >>> from guards.terms.term import symbol
+    >>> from symshape.graph.float_terms import float_term
+    >>> n = float_term("from_int", symbol("n"))
+    >>> print(*(rounded_ratio(float_term("mul", n, c)) for c in (0.3, 0.7)), sep=chr(10))
+    RoundedRatio(numerator=3*n, denominator=10, off=0)
+    RoundedRatio(numerator=7*n, denominator=10, off=-1)
+    """
+    if not isinstance(term, FloatTerm):
+        return None
+    exact = term.ratio()
+    if exact is not None:
+        return RoundedRatio(*exact, 0)
+    if term.op not in ("mul", "truediv"):
+        return None
+    left, right = term.args
+    if term.op == "mul" and isinstance(left, float):
+        left, right = right, left
+    whole = _integer(left)
+    if whole is None or not isinstance(right, float) or not 2.0**-40 < right < 2.0**40:
+        return None
+    factor, written = Fraction(right), Fraction(right).limit_denominator(_MOST_DIGITS)
+    if written.numerator > _MOST_DIGITS or written == 0 or float(written) != right:
+        return None
+    if term.op == "truediv":
+        factor, written = 1 / factor, 1 / written
+    error = factor / written - 1
+    off = 0 if abs(error) <= _TIGHT else 1 if error > 0 else -1
+    return RoundedRatio(arithmetic.scale(whole, written.numerator), written.denominator, off)
+
+
+def _integer(arg: Operand) -> Term | None:
+    """The integer of sizes that an operand is, as a float or as it is."""
+    if isinstance(arg, FloatTerm):
+        found = arg.ratio()
+        return None if found is None or found[1] != 1 else found[0]
+    return arg if isinstance(arg, Term) and arg.op is not Op.CONST else None
+
+
+@attrs.frozen
+class Monotone:
+    """A float that rises, or falls, with one integer.
+
+    Attributes:
+        of: the integer.
+        value: the float for an integer.
+        rises: whether it rises or stays; else it falls or stays.
+    """
+
+    of: Term
+    value: Callable[[int], float]
+    rises: bool
+
+    def where(self, relation: str, constant: float, least: int) -> tuple[int, int]:
+        """The integers for which the float stands in a relation to a constant: from the first on, before the second.
+
+        Args:
+            relation: ``lt``, ``le``, ``gt``, ``ge`` or ``eq``.
+            constant: a finite float.
+            least: the smallest integer that is looked at; the largest is 2**52.
+
+        Raises:
+            ArithmeticError, ValueError: the float cannot be computed for all of them; if so, then for one of these two.
+        """
+        self.value(least), self.value(LARGEST)
+        strict, weak = (operator.gt, operator.ge) if self.rises else (operator.lt, operator.le)
+        reached, passed = (self._first(each, constant, least) for each in (weak, strict))
+        if relation == "eq":
+            return reached, passed
+        from_there = relation in ("gt", "ge") if self.rises else relation in ("lt", "le")
+        turn = passed if (relation in ("gt", "lt")) == from_there else reached
+        return (turn, LARGEST + 1) if from_there else (least, turn)
+
+    def rounded(self, whole: Callable[[float], int]) -> Monotone:
+        """The same, rounded to an integer in one direction, or to the nearest one."""
+        value = self.value
+        return Monotone(self.of, lambda n: whole(value(n)), self.rises)
+
+    def _first(self, holds: Callable[[float, float], bool], constant: float, least: int) -> int:
+        """The smallest integer from ``least`` on for which a condition that comes true once holds."""
+        low, high = least, LARGEST + 1  # it does not hold below ``low``, and holds from ``high`` on
+        while low < high:
+            middle = (low + high) // 2
+            if holds(self.value(middle), constant):
+                high = middle
+            else:
+                low = middle + 1
+        return high
+
+
+def monotone(term: Operand) -> Monotone | None:
+    """How a float depends on the one integer in it, where it rises or falls with it; None: that is not known."""
+    if isinstance(term, Term):
+        return None if term.op is Op.CONST else Monotone(term, float, True)
+    if not isinstance(term, FloatTerm):
+        return None
+    if term.op == "from_int":
+        return monotone(term.args[0])
+    if term.op in ("neg", "sqrt"):
+        inner = monotone(term.args[0])
+        return None if inner is None else _after(inner, _UNARY[term.op], term.op == "sqrt")
+    if term.op not in _BINARY or len(term.args) != 2:
+        return None
+    left, right = term.args
+    compute = _BINARY[term.op]
+    if _is_number(right):
+        inner = monotone(left)
+        rises = right > 0 or term.op in ("add", "sub")
+        return None if inner is None or _annuls(term.op, right) else _after(inner, lambda x: compute(x, right), rises)
+    if _is_number(left) and term.op != "truediv":
+        inner = monotone(right)
+        rises = left > 0 if term.op == "mul" else term.op == "add"
+        return None if inner is None or _annuls(term.op, left) else _after(inner, lambda x: compute(left, x), rises)
+    return None
+
+
+_UNARY: dict[str, Callable[[float], float]] = {"neg": lambda x: -x, "sqrt": math.sqrt}
+_BINARY: dict[str, Callable[[float, float], float]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "truediv": lambda a, b: a / b,
+}
+
+
+def _is_number(arg: Operand) -> TypeGuard[float]:
+    return isinstance(arg, float) and math.isfinite(arg)
+
+
+def _annuls(op: str, number: float) -> bool:
+    return number == 0 and op in ("mul", "truediv")
+
+
+def _after(inner: Monotone, compute: Callable[[float], float], rises: bool) -> Monotone:
+    value = inner.value
+    return Monotone(inner.of, lambda n: compute(value(n)), inner.rises == rises)
