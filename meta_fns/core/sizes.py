@@ -79,6 +79,11 @@ def holds_here(cond: Cond) -> bool:
     return False if isinstance(cond, torch.SymBool) else cond.hint is True
 
 
+def only_at_run_time(cond: Cond) -> bool:
+    """Whether only data tell if ``cond`` holds; of torch's own conditions that is not asked."""
+    return not isinstance(cond, (bool, torch.SymBool)) and cond.hint is None and not known(cond)
+
+
 def decide(cond: Cond) -> bool:
     """Whether ``cond`` holds. Asks; what is only known at run time counts as false."""
     if cond is True or cond is False:
@@ -171,7 +176,7 @@ def clamp_index(index: Size, size: Size) -> Size:
     """A slice bound as eager clamps it into ``[0, size]``: negative counts from the end; in the simplest form that is
     provable.
 
-    Asks (guards) only for the sign of a bound whose sign is not provable.
+    Asks (guards) only for the sign of a bound whose sign is not provable, and not for that of one that only data tell.
     """
     if type(index) is int and type(size) is int:
         if index < 0:
@@ -184,8 +189,12 @@ def clamp_index(index: Size, size: Size) -> Size:
             return 0
         if index >= _HUGE:
             return size
-    if not known(index >= 0) and (known(index < 0) or index < 0):
-        index = sym_max(index + size, 0)
+    if not known(index >= 0):
+        negative = index < 0
+        if only_at_run_time(negative):
+            index = negative.sym_ite(sym_max(index + size, 0), index)
+        elif known(negative) or negative:
+            index = sym_max(index + size, 0)
     if known(index <= size):
         return index
     return size if known(index >= size) else sym_min(index, size)
