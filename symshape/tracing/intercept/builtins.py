@@ -239,7 +239,7 @@ def plain_float(*args: Any) -> Any:
 
 def _number_of(value: Any) -> Any:
     """The number in a tensor of one element that is traced, of a kind that Python has; anything else as it is."""
-    if type(value) is not SymbolicTensor or value.is_complex() or value.numel() != 1:
+    if not _isinstance(value, torch.Tensor) or value.is_complex() or value.numel() != 1:
         return value
     found: Any = value.item()
     if type(found) is not torch.SymBool or not is_ours(found):

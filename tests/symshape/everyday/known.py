@@ -18,7 +18,6 @@ TEXTS = "a text counts as used when it is made: texts that show whether anybody 
 SIZE = "Python turns the number into a plain one in C: a function of ours in place of torch's code that asks"
 
 KNOWN: dict[str, Known] = {
-    "recurrent-gru_of_packed_in_any_order_training": Known("n", f"int(batch_sizes[0]) in torch.nn; {SIZE}"),
     "recurrent-cond_on_data": Known("refused", BRANCHES),
     "recurrent-associative_scan": Known("b", "it halves the sequence in a loop, as often as that can be halved"),
     "data dependent-arange_by_a_symbol": Known("b", "floats round before they are compared with the end"),

@@ -133,6 +133,28 @@ def test_errors_are_those_of_eager(fn: Callable[[torch.Tensor], Any], error: Any
             assert torch.equal(compiled(x), want)
 
 
+def test_numbers_in_buffers() -> None:
+    """They are read in each call."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("most", torch.tensor(2))
+            self.register_buffer("scale", torch.tensor(2.5))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[: int(self.most)] * float(self.scale) / float(self.most)
+
+    model = Scaled()
+    compiled: Any = symshape.compile(model, fullgraph=True)
+    for n in (4, 5, 6, 7):
+        x = torch.randn(n, 3)
+        assert torch.equal(compiled(x), model(x))
+        model.most.add_(1)
+        model.scale.mul_(2)
+    assert symshape.compiled_of(compiled).stats().traces <= 2
+
+
 def test_a_name_of_the_modules_own_is_that() -> None:
     """``int`` may mean anything."""
     namespace: dict[str, Any] = {"int": lambda n: n + 1, "float": lambda n: n * 2}
