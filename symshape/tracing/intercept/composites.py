@@ -8,6 +8,7 @@ symbolic sizes.
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import torch
@@ -36,9 +37,15 @@ def _inward(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
     """Sizes as a user wrote them (a list, or one by one) as sizes for rules."""
     if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
         sizes = tuple(sizes[0])
-    return tuple(
-        size.node if isinstance(size, torch.SymInt) and isinstance(size.node, IntNode) else size for size in sizes
-    )
+    return tuple(map(_size, sizes))
+
+
+def _size(size: Any) -> Any:
+    if type(size) is int or type(size) is IntNode:
+        return size
+    if isinstance(size, torch.SymInt):
+        return size.node if isinstance(size.node, IntNode) else size
+    return size if isinstance(size, torch.Tensor) else operator.index(size)  # an integer of NumPy's
 
 
 def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:

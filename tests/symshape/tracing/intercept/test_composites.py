@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -100,6 +101,15 @@ def test_reshape_copies_where_eager_copies(make: Callable[[], torch.Tensor], sha
     assert result.stride() == expected.stride()
     shares = expected.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
     assert (result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()) == shares
+
+
+def test_integers_of_numpys_are_sizes() -> None:
+    compiled: Any = symshape.compile(lambda x: x.reshape(-1, np.prod(x.shape[1:])) * 2, fullgraph=True)
+    for n in (4, 3, 1, 7):
+        x = torch.randn(n, 3, 4)
+        assert torch.equal(compiled(x), x.reshape(n, 12) * 2)
+    with pytest.raises(TypeError):
+        symshape.trace(lambda x: x.reshape(2.0, -1), torch.ones(4, 2))
 
 
 def test_merging_heads_asks_nothing() -> None:
