@@ -36,7 +36,7 @@ def lifted(node: Node, other: Any) -> Term | None:
 
 def integer_of(node: Node) -> Term:
     """The term of an operand that torch calls with: a condition is 1 where it holds, and 0 elsewhere."""
-    return boolean.ite(node.term, 1, 0) if type(node) is BoolNode else node.term  # type: ignore[return-value]
+    return boolean.ite(node.term, 1, 0) if type(node) is BoolNode else node.term
 
 
 def arithmetic_operators(function: Operation) -> Operators:
