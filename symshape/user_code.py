@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bdb
 import contextlib
+import functools
 import inspect
 import linecache
 import logging
@@ -40,7 +41,8 @@ _TORCH = (_folder(torch),)
 _INSTALLED = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _OPTIMISERS = _folder(torch.optim)
 _FROZEN = ("<frozen",)
-_BETWEEN = ("<string>", _file(contextlib))
+_DEPRECATED = torch._check_is_size.__code__.co_filename  # of what is wrapped in a warning: typing_extensions
+_BETWEEN = ("<string>", _DEPRECATED, *map(_file, (contextlib, functools, warnings)))
 _DESCRIBING = (_folder(logging), *map(_file, (warnings, traceback, pdb, bdb)))
 
 # How the names of files begin, for each question below.

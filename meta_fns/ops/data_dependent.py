@@ -15,7 +15,7 @@ from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.checks import INTS, has_zero, need_dtype, need_equal
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import Context, rule
-from meta_fns.core.sizes import Size, at_least_one, check, known, same_shape, show, sym_min
+from meta_fns.core.sizes import Size, at_least_one, check, holds_here, known, same_shape, show, sym_max, sym_min
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding.rearranging import one_hot as one_hot_padding
@@ -181,7 +181,9 @@ def bincount(ctx: Context, self: TensorSpec, weights: TensorSpec | None = None, 
     if len(self.sizes) != 1:
         raise ShapeError(f"self must be a vector, got {show(self.sizes)}")
     check(minlength >= 0, lambda: f"minlength must not be negative, got {minlength}")
-    if type(self.sizes[0]) is int and self.sizes[0] == 0:
+    total = self.sizes[0]
+    if (type(total) is int or weights is not None or holds_here(total >= 1)) and total == 0:
+        # Weights say nothing of the dtype then; elsewhere the answer, that there is a count, is worth the question.
         return TensorSpec.contiguous((minlength,), torch.int64, self.device)
     if weights is not None:
         if len(weights.sizes) != 1:
@@ -190,7 +192,7 @@ def bincount(ctx: Context, self: TensorSpec, weights: TensorSpec | None = None, 
     dtype = torch.int64
     if weights is not None:
         dtype = weights.dtype if weights.dtype is torch.float32 else torch.float64
-    return TensorSpec.contiguous((ctx.new_size(at_least_one(minlength), None),), dtype, self.device)
+    return TensorSpec.contiguous((ctx.new_size(sym_max(minlength, _at_least(total)), None),), dtype, self.device)
 
 
 @rule("aten._is_all_true.default", "aten._is_any_true.default", name="truth of all elements")

@@ -176,6 +176,7 @@ def batch_norm_like(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of th
     else:
         keeps = layout.suggested_format(input.sizes, input.strides) is last
         keeps = keeps and dense.is_dense(input.sizes, input.strides)
+        keeps = keeps or (layout.is_channels_last(input.sizes, input.strides, last) and not input.is_contiguous())
     if not keeps:
         return input.fresh()
     return TensorSpec(input.sizes, layout.channels_last_strides(input.sizes), 0, input.dtype, input.device)

@@ -11,7 +11,7 @@ import torch
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.promote import number_dtype
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Size, ceil_div, check, known, show
+from meta_fns.core.sizes import Size, ceil_div, check, known, show, sym_max, sym_min
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.factories import Device, fresh, need_strided, target_device
@@ -133,24 +133,25 @@ def _frequencies(count: Size, dtype: torch.dtype | None, device: Device, layout:
     return fresh((count,), dtype, device, layout)
 
 
-def _triangle(row: int, col: int, offset: int, lower: bool) -> int:
+def _triangle(row: Size, col: Size, offset: Size, lower: bool) -> Size:
     """How many elements of a ``(row, col)`` matrix lie on or below (above) a diagonal."""
-    if row == 0 or col == 0:
-        return 0
     if not lower:
         return row * col - _triangle(row, col, offset - 1, True)
-    first = min(col, 1 + offset) if offset > 0 else int(row + offset > 0)
-    last = max(0, min(col, row + offset))
-    rows = max(0, min(row, row + offset))
-    grown = last - first + 1
-    return (first + last) * grown // 2 + max(0, rows - grown) * col
+    return _growing_rows(row + offset, col) - _growing_rows(offset, col)
+
+
+def _growing_rows(row: Size, col: Size) -> Size:
+    """How many elements rows of 1, 2, 3 … elements have, none of more than ``col``; of less than no rows, none."""
+    row = sym_max(row, 0)
+    grown = sym_min(row, col)
+    return grown * (grown + 1) // 2 + (row - grown) * col
 
 
 @rule("aten.tril_indices.default")
 def tril_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
+    row: Size,
+    col: Size,
+    offset: Size = 0,
     *,
     dtype: torch.dtype | None = torch.int64,
     layout: torch.layout | None = None,
@@ -163,9 +164,9 @@ def tril_indices(
 
 @rule("aten.triu_indices.default")
 def triu_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
+    row: Size,
+    col: Size,
+    offset: Size = 0,
     *,
     dtype: torch.dtype | None = torch.int64,
     layout: torch.layout | None = None,
@@ -177,7 +178,7 @@ def triu_indices(
 
 
 def _indices(
-    row: int, col: int, offset: int, lower: bool, dtype: torch.dtype | None, layout_: Any, device: Any
+    row: Size, col: Size, offset: Size, lower: bool, dtype: torch.dtype | None, layout_: Any, device: Any
 ) -> TensorSpec:
     if row < 0 or col < 0:
         raise ShapeError(f"row and col must not be negative, got {row} and {col}")

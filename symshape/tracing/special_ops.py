@@ -17,6 +17,14 @@ aten = torch.ops.aten
 SPECIAL = frozenset((aten.lift_fresh.default, aten._to_copy.default, aten._local_scalar_dense.default))
 """They; and every op of the profiler's."""
 UNANSWERED = object()
+_WHOLE = {
+    float: torch.float64,
+    complex: torch.complex128,
+    torch.SymInt: torch.int64,
+    torch.SymFloat: torch.float64,
+    torch.SymBool: torch.bool,
+}
+"""Types of tensors that hold a number as it is."""
 
 
 class LiftingTrace(Trace, Protocol):
@@ -41,8 +49,11 @@ def special(
     elif op is aten._to_copy.default:
         if isinstance(args[0], (bool, int, float, complex)):  # vmap's: 2 in y * 2
             with outside_modes():
-                number = torch.tensor(args[0])
+                number = torch.tensor(args[0], dtype=_WHOLE.get(type(args[0])))
             args = (trace.lifting.constant(number, trace), *args[1:])
+        elif type(args[0]) in _WHOLE:
+            options = {"dtype": _WHOLE[type(args[0])], "device": torch.device("cpu")}
+            args = (trace.dispatch(aten.scalar_tensor.default, (args[0],), options), *args[1:])
     elif op is aten._local_scalar_dense.default:
         if type(args[0]) is SymbolicTensor:
             if args[0]._known is not None:

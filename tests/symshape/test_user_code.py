@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import sysconfig
@@ -63,7 +64,7 @@ def test_what_makes_messages(file: str) -> None:
     assert is_library(file)
 
 
-@pytest.mark.parametrize("file", ["<string>", "<frozen importlib._bootstrap>", file_of(contextlib)])
+@pytest.mark.parametrize("file", ["<string>", "<frozen importlib._bootstrap>", *map(file_of, (contextlib, functools))])
 def test_what_stands_between_the_user_and_us_is_passed_over(file: str) -> None:
     assert not is_users(file)
     assert not describes(file)
@@ -94,6 +95,13 @@ def test_the_innermost_frame_of_the_program_is_found_through_a_library() -> None
     assert here is not None
     assert here[0] == __file__
     assert here[2].endswith("test_the_innermost_frame_of_the_program_is_found_through_a_library")
+
+
+def test_a_deprecated_function_of_torch_is_asked_for_where_the_program_calls_it() -> None:
+    with pytest.warns(FutureWarning):
+        traced = symshape.trace(lambda x: (torch._check_is_size(x.size(0) - 2), x[2:])[1], torch.ones(5))
+    (guard,) = traced.guards
+    assert guard.origin.file == __file__
 
 
 def test_a_stated_place_goes_before_the_frames() -> None:

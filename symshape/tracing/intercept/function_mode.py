@@ -24,6 +24,7 @@ from symshape.tracing.intercept import (
     recurrent,
     spectra,
     unbacked_composites,
+    values_alone,
 )
 from symshape.tracing.intercept.autograd import Gradients
 from symshape.tracing.intercept.indexing import getitem, setitem
@@ -151,6 +152,7 @@ _handlers.update(autograd.OF_ANY_TENSOR)
 _handlers.update(recurrent.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
 _handlers.update(spectra.HANDLERS)
+_handlers.update(values_alone.HANDLERS)
 
 
 def _is_inference(tensor: SymbolicTensor) -> Any:

@@ -18,6 +18,8 @@ OPS = {
     torch.logspace: aten.logspace.default,
     torch.fft.fftfreq: aten.fft_fftfreq.default,
     torch.fft.rfftfreq: aten.fft_rfftfreq.default,
+    torch.tril_indices: aten.tril_indices.default,
+    torch.triu_indices: aten.triu_indices.default,
 }
 """The functions of torch, and the op that each is."""
 

@@ -1,6 +1,6 @@
 """Composites that C++ takes apart by asking whether a tensor is empty, of tensors of which only data tell that.
 
-They stay one op, and the kernel finds out.
+They stay one op, and the kernel finds out.  Attention's mask is told of the sizes that C++ does not ask for.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import torch
 
 from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
@@ -61,6 +62,7 @@ def attention(
     Which one that is depends on whether a length is 0.
     Source: aten/src/ATen/native/transformers/sdp_utils_cpp.cpp.
     """
+    attn_mask = _plainly_broadcast(attn_mask, query, key)
     args = (query, key, value, attn_mask, dropout_p, is_causal)
     named = {"scale": scale, "enable_gqa": enable_gqa}
     plain = attn_mask is None and dropout_p == 0 and scale is None and not enable_gqa
@@ -69,6 +71,29 @@ def attention(
     if query.dim() == 4 and not query._spec.canonical():
         return _taken_apart(*args, **named)
     return run_whole(aten.scaled_dot_product_attention.default, args)
+
+
+def _plainly_broadcast(mask: Any, query: SymbolicTensor, key: Any) -> Any:
+    """The mask with plain sizes of 1, which guards fix, where it is broadcast along queries, keys, heads or a batch.
+
+    C++ looks whether they are 1 without asking, and where it is not told runs matrix products in place of one kernel.
+    """
+    if type(mask) is not SymbolicTensor or mask.requires_grad or type(key) is not SymbolicTensor:
+        return mask
+    sizes = list(mask._spec.sizes)
+    if query.device.type != "cpu" or len(query._spec.sizes) != 4 or len(key._spec.sizes) != 4 or len(sizes) > 4:
+        return mask
+    whole = (*query._spec.sizes[:-1], key._spec.sizes[2])
+    broadcast = [
+        d
+        for d, against in enumerate(whole[4 - len(sizes) :])
+        if type(sizes[d]) is IntNode and sizes[d].hint == 1 and getattr(against, "hint", against) != 1
+    ]
+    if not broadcast:
+        return mask
+    for d in broadcast:
+        sizes[d] = sizes[d].int_()
+    return SymbolicTensor.make(attrs.evolve(mask._spec, sizes=tuple(sizes)), mask._value, mask._tracer)
 
 
 def _taken_apart(*args: Any, **named: Any) -> Any:

@@ -330,5 +330,10 @@ def test_malformed_descriptions(dynamic: Any, message: str) -> None:
 
 def test_a_derived_dim_of_export_is_refused_clearly() -> None:
     batch = torch.export.Dim("batch")
-    with pytest.raises(DimError, match=r"2\*batch"):
+    with pytest.raises(DimError, match=r"x\.size\(0\): 2\*batch is derived from batch, .* give it another name"):
         symshape.trace(add, R(6, 4), dynamic={"x": {0: 2 * batch}})
+    traced = symshape.trace(
+        lambda x, y: x.repeat(2, 1) + y, R(3, 4), R(6, 4), dynamic={"x": {0: batch}, "y": {0: "double"}}
+    )
+    assert traced.check(R(5, 4), R(10, 4))
+    assert not traced.check(R(5, 4), R(9, 4))

@@ -41,6 +41,7 @@ OF_ONE_NUMBER: dict[str, Transform] = {
 }
 OF_TENSORS: dict[str, Transform] = {
     "vmap": lambda f, x: vmap(f)(x),
+    "vmap in vmap": lambda f, x: vmap(vmap(lambda y: y * x.shape[0] + x.shape[1] / 3 - 0.1))(f(x).double()),
     "jvp": lambda f, x: jvp(f, (x,), (x * 2,)),
     "vjp": lambda f, x: vjp(f, x)[1](x),
     "jacrev": lambda f, x: jacrev(f)(x[0]),

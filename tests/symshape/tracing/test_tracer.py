@@ -308,3 +308,10 @@ def test_dead_code_is_left_out_unless_it_can_refuse() -> None:
     index.fill_(9)
     with pytest.raises(IndexError):
         traced(R(3))
+
+
+def test_batch_norm_of_what_is_channels_last_by_a_size_of_1() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        return F.batch_norm(x.unfold(0, 2, 1), None, None, training=True)
+
+    agree(fn, *((torch.randn(*sizes),) for sizes in ((3, 3, 2), (2, 2, 1), (2, 3, 1), (3, 4, 5), (4, 1, 2))))

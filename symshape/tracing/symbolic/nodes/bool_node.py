@@ -94,12 +94,16 @@ class BoolNode(Node):
     def statically_known_true(self, file: str = "", line: int = 0) -> bool:
         return self.env.known(self.term)
 
-    def sym_and(self, other: BoolNode) -> BoolNode:
+    def sym_and(self, other: Any) -> Any:
+        if is_int_node(other):  # ``True & 6`` is of the bits
+            return self._number().bitwise_and(other)
         return BoolNode(self.env, boolean.and_(self.term, other.term))
 
     and_ = sym_and
 
-    def sym_or(self, other: BoolNode) -> BoolNode:
+    def sym_or(self, other: Any) -> Any:
+        if is_int_node(other):
+            return self._number().bitwise_or(other)
         return BoolNode(self.env, boolean.or_(self.term, other.term))
 
     or_ = sym_or
@@ -107,12 +111,14 @@ class BoolNode(Node):
     def sym_not(self) -> BoolNode:
         return BoolNode(self.env, boolean.not_(self.term))
 
-    def eq(self, other: Any) -> BoolNode:
+    def eq(self, other: Any) -> Any:
+        if is_int_node(other):  # ``True == 2`` is false
+            return self._number().eq(other)
         a, b = self.term, _condition(other)
         both = boolean.or_(boolean.and_(a, b), boolean.and_(boolean.not_(a), boolean.not_(b)))
         return BoolNode(self.env, both)
 
-    def ne(self, other: Any) -> BoolNode:
+    def ne(self, other: Any) -> Any:
         return self.eq(other).sym_not()
 
     def sym_ite(self, then: Any, otherwise: Any) -> Any:
@@ -126,7 +132,11 @@ class BoolNode(Node):
         return then if self.env.evaluate(self.term) else otherwise
 
     def sym_float(self) -> Any:
-        return self.env.nodes.int_node(boolean.ite(self.term, 1, 0)).sym_float()
+        return self._number().sym_float()
+
+    def _number(self) -> Any:
+        """The node of 1 where the condition holds, and of 0 elsewhere."""
+        return self.env.nodes.int_node(boolean.ite(self.term, 1, 0))
 
 
 def _check_in_progress() -> tuple[Message, type[Exception] | None]:

@@ -187,11 +187,11 @@ class IntNode(Node):
 
     or_ = sym_or
 
-    def lshift(self, other: IntNode) -> Any:
-        return self.env.nodes.int_node(arithmetic.scale(self.term, 1 << self.env.specialize(other.term)))
+    def lshift(self, other: Any) -> Any:
+        return self.env.nodes.int_node(arithmetic.scale(self.term, 1 << other.int_()))
 
-    def rshift(self, other: IntNode) -> Any:
-        return self.env.nodes.int_node(division.floordiv(self.term, 1 << self.env.specialize(other.term)))
+    def rshift(self, other: Any) -> Any:
+        return self.env.nodes.int_node(division.floordiv(self.term, 1 << other.int_()))
 
     def bitwise_and(self, other: IntNode) -> Any:
         return self.env.nodes.int_node(arithmetic.const(self.int_() & other.int_()))

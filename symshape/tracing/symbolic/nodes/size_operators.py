@@ -34,12 +34,17 @@ def lifted(node: Node, other: Any) -> Term | None:
     return None
 
 
+def integer_of(node: Node) -> Term:
+    """The term of an operand that torch calls with: a condition is 1 where it holds, and 0 elsewhere."""
+    return boolean.ite(node.term, 1, 0) if type(node) is BoolNode else node.term
+
+
 def arithmetic_operators(function: Operation) -> Operators:
     """A SymNode method, a Python operator and its reflection for an operation that is always defined."""
 
     def node_method(self: Node, other: Node) -> Any:
         nodes = self.env.nodes
-        return nodes.int_node(nodes.combine(function, self.term, other.term))
+        return nodes.int_node(nodes.combine(function, self.term, integer_of(other)))
 
     def size_operator(self: Node, other: Any) -> Any:
         term = lifted(self, other)
@@ -62,7 +67,7 @@ def relation_operators(function: Operation) -> tuple[Method, Method]:
     """A SymNode method and a Python operator for a comparison."""
 
     def node_method(self: Node, other: Node) -> Any:
-        return BoolNode(self.env, self.env.nodes.combine(function, self.term, other.term))
+        return BoolNode(self.env, self.env.nodes.combine(function, self.term, integer_of(other)))
 
     def size_operator(self: Node, other: Any) -> Any:
         term = lifted(self, other)
@@ -83,7 +88,7 @@ def division_operators(function: Operation) -> Operators:
         return env.nodes.combine(function, a, b)
 
     def node_method(self: Node, other: Node) -> Any:
-        return self.env.nodes.int_node(divide(self.env, self.term, other.term))
+        return self.env.nodes.int_node(divide(self.env, self.term, integer_of(other)))
 
     def size_operator(self: Node, other: Any) -> Any:
         term = lifted(self, other)

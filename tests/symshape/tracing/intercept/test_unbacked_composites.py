@@ -60,3 +60,19 @@ def test_what_is_not_known_to_be_laid_out_in_order_is_refused() -> None:
 
     with pytest.raises(DataDependentError):
         symshape.trace(fn, R(6, 8), torch.arange(6) < 4)
+
+
+@pytest.mark.parametrize("sizes", [("b", 1, 1, "k"), (1, "h", "q", "k"), ("b", 1, "q", 1), (1, "k")])
+def test_a_mask_that_is_broadcast_takes_the_fused_kernel(sizes: tuple[int | str, ...]) -> None:
+    def call(b: int, q: int, k: int) -> tuple[torch.Tensor, ...]:
+        known = {"b": b, "h": 2, "q": q, "k": k}
+        mask = R([size if isinstance(size, int) else known[size] for size in sizes])
+        return R(b, 2, q, 4), R(b, 2, k, 4), R(b, 2, k, 4), mask
+
+    def fn(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+    with torch.no_grad():
+        traced, seen = agree(fn, call(2, 5, 6), call(3, 4, 7), call(5, 7, 7), dynamic=True)
+    assert seen == ["equal"] * 3
+    assert [str(node.op) for node in traced.graph.nodes] == ["aten._scaled_dot_product_flash_attention_for_cpu.default"]

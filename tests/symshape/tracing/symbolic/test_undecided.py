@@ -91,6 +91,30 @@ def test_programs_on_data_dependent_sizes(fn: Any) -> None:
     assert seen.count("equal") >= 4
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x + 1 if len(torch.bincount(x)) else x,
+        lambda x: torch.bincount(x, minlength=x.size(0) // 3) * 2,
+        lambda x: torch.bincount(x, weights=x.float()),
+        lambda x: torch.bincount(x[x > 2]) * 2,
+        lambda x: torch.unique(x, return_counts=True)[1] * 2,
+        lambda x: torch.unique_consecutive(x).size(0) + x,
+    ],
+)
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+def test_counts_of_nothing(fn: Any) -> None:
+    calls = [(torch.arange(n),) for n in (4, 0, 1, 7)]
+    agree(fn, *calls, dynamic=True)
+    compiled = symshape.compile(fn, dynamic=True)
+    for first in (calls, calls[::-1]):
+        for (x,) in first:
+            expected, got = fn(x), compiled(x)
+            assert (got is x) == (expected is x)
+            assert got.dtype == expected.dtype
+            assert torch.equal(got, expected)
+
+
 def test_items_and_lists() -> None:
     def fn(lengths: torch.Tensor, x: torch.Tensor) -> list[torch.Tensor]:
         first, second = lengths.tolist()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
+import symshape
 from guards.sets.sources import Size
 from guards.terms import boolean
 from symshape import Policy, ProgramError
@@ -75,3 +79,29 @@ def test_checks_say_the_message(env: ShapeEnv) -> None:
         (s > 7).check(lambda: "too small")
     with pytest.raises(ProgramError, match="said by torch"):
         torch._check(torch.SymBool(BoolNode(env, boolean.gt(s.term, 9))), lambda: "said by torch")
+
+
+BESIDE_NUMBERS: list[Callable[[Any, Any], Any]] = [
+    *(lambda b, n: b == n, lambda b, n: n == b, lambda b, n: b != 2, lambda b, n: b == -1, lambda b, n: b in (2, 3)),
+    *(lambda b, n: (b, 1) == (n, 1), lambda b, n: b == 0.5, lambda b, n: n < b, lambda b, n: b >= n),
+    *(lambda b, n: max(b, n), lambda b, n: min(n, b), lambda b, n: sorted([n, b, 3]), lambda b, n: n in (True, 7)),
+    *(lambda b, n: b & n, lambda b, n: n | b, lambda b, n: n >> b, lambda b, n: 1 << b, lambda b, n: b == (n > 2)),
+    *(lambda b, n: n // (b + 1), lambda b, n: sum([b, b, n > 4])),
+]
+
+
+@pytest.mark.parametrize("fn", BESIDE_NUMBERS)
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+def test_a_condition_beside_numbers_is_0_or_1(fn: Callable[[Any, Any], Any]) -> None:
+    def sizes(x: torch.Tensor) -> Any:
+        return fn(x.size(0) > 3, x.size(1))
+
+    def data(x: torch.Tensor) -> Any:
+        return fn((x > 0).any().item(), x.size(1))
+
+    for program in (sizes, data):
+        compiled = symshape.compile(program, dynamic=True)
+        for x in (torch.ones(5, 4), torch.ones(2, 1), torch.ones(4, 1), -torch.ones(5, 0), -torch.ones(2, 3)):
+            expected, got = program(x), compiled(x)
+            assert (type(got), got) == (type(expected), expected)
+        assert "InternalError" not in str(compiled.explain_fallback())
