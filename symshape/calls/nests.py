@@ -31,7 +31,7 @@ Flat = Callable[[Sequence[Any], Mapping[str, Any]], tuple[Any, ...] | None]
 """The leaves of the arguments of a call and the nest; None where they nest otherwise."""
 
 _MOST = 8  # nests that are known of one function
-_MOST_LEAVES = 15  # that a quick key is made of, beside the nest
+_MOST_LEAVES = 1000  # that a quick key is made of, beside the nest
 _MOST_IN_TUPLE = 64  # of which each is looked at for a tensor: see ``record_kinds.is_record``
 _DEEPEST_TENSOR = 3
 

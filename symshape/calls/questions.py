@@ -148,4 +148,4 @@ def asking(makers: Makers, questions: Sequence[Question]) -> Makers:
 
         return key_with_one if one is not None and position < number else key
 
-    return Makers({number: also(number, make) for number, make in makers.items()})
+    return Makers(lambda number: also(number, makers[number]))

@@ -41,6 +41,11 @@ def may_be_record(kind: type) -> bool:
     return found == _CACHE or (found == _FIELDS and kind not in pytree.SUPPORTED_NODES)
 
 
+def never_taken_apart(kind: type) -> bool:
+    """Whether no object of a class is taken apart, now or later."""
+    return _kind_of(kind) == _NONE
+
+
 def is_cache(kind: type) -> bool:
     """Whether a class is one of transformers' caches, or of their layers."""
     return _kind_of(kind) == _CACHE
