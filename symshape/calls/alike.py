@@ -41,9 +41,16 @@ NOTHING = Nothing()
 
 
 class Nest:
-    """A way in which arguments nest: the last leaf of calls whose arguments nest so, equal to nothing else."""
+    """A way in which arguments nest: the last leaf of calls whose arguments nest so, equal to nothing else.
 
-    __slots__ = ()
+    Attributes:
+        variables: how many variables are read with them; their values are in the leaf before, as they are.
+    """
+
+    __slots__ = ("variables",)
+
+    def __init__(self, variables: int = 0) -> None:
+        self.variables = variables
 
 
 PLAIN: frozenset[type] = frozenset(

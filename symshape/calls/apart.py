@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from symshape.calls.alike import PLAIN
 from symshape.calls.argument_writes import paths_of
 from symshape.calls.arguments import Call
 from symshape.calls.records import owner_of
@@ -19,6 +20,9 @@ from symshape.calls.variables import CONTAINERS, Contents, Entry, Inner, Number,
 
 ONE_ANOTHER = 0
 """Stands among the ids (no object has it) where a dictionary among the arguments may be the attributes of another."""
+
+
+_NO_OWNERS = frozenset((*PLAIN, float, torch.Tensor, torch.nn.Parameter))
 
 
 def apart_in(
@@ -62,8 +66,14 @@ def _attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Wr
 def meet(apart: Collection[int], leaves: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether one of the containers with these ids is among the arguments of a call, or the attributes of one."""
     given = {id(each) for _, each in paths_of((args, kwargs))}
-    given.update(id(owner_of(each)) for each in leaves)
-    attributes = set(map(id, _attributes(leaves)))
+    attributes = set()
+    for leaf in leaves:
+        if type(leaf) not in _NO_OWNERS:
+            owner = owner_of(leaf)
+            given.add(id(owner))
+            held = getattr(owner, "__dict__", None)
+            if type(held) is dict and held:
+                attributes.add(id(held))
     if ONE_ANOTHER in apart and not given.isdisjoint(attributes):
         return True
     return not (given.isdisjoint(apart) and attributes.isdisjoint(apart))

@@ -82,7 +82,7 @@ class Compiled(Reports):
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
-        self._known = KnownCalls(self._cache, self._layout)
+        self._known = KnownCalls(self._cache)
         rebinding = Rebinding(self._cache, self._layout, self._entry)
         self._finder = Finder(self._cache, rebinding, self._budget, self.explain_miss)
         self._lock, self._check = forks.lock(outer=2), check_call
@@ -115,6 +115,9 @@ class Compiled(Reports):
             seen.calls += 1
             entry.last_used = tick
             profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
+            if entry.looks:
+                run = functools.partial(self._annotator.run, entry) if profiling else entry.run
+                return serve(self.fn, entry, run, leaves, values, args, kwargs)
             try:
                 flat = self._annotator.run(entry, leaves, values) if profiling else entry.run(leaves, values)
             except Exception as error:
@@ -199,7 +202,9 @@ class Compiled(Reports):
         leaves, structure, values = reading
         asked = self._known.with_answers(structure, leaves) if self._known.questions else structure
         found: tuple[Branch, Entry] | NotServed | None = self._finder.find(asked, values, key)
-        found = found or self._miss_or_refusal(structure, values, args, kwargs, variables, key)
+        if found is None:
+            given = self._layout.given(args, kwargs, flat) if not new else (args, kwargs)
+            found = self._miss_or_refusal(structure, values, *given, variables, key)
         if isinstance(found, NotServed):
             return found
         branch, entry = found
