@@ -23,4 +23,4 @@ def _unknown(kind: type) -> int:
 READING: Any = _reading()
 """The module; None where there is none."""
 class_version: Callable[[type], int] = getattr(READING, "class_version", _unknown)
-"""A number that changes whenever something is put into a class or one of its bases, or taken out; 0: it is not known."""
+"""A number that changes whenever something is put into a class or one of its bases, or taken out; 0: not known."""

@@ -30,8 +30,8 @@ from symshape.calls.record_kinds import BETWEEN, METHODS, dictionary_of, is_cach
 from symshape.calls.records import Taken
 
 Flat = Callable[[Sequence[Any], Mapping[str, Any], Sequence[Any]], tuple[Any, ...] | None]
-"""The leaves of the arguments of a call and of the values of variables, these values as they are in a ``Taken`` if there
-are any, and the nest; None where they nest otherwise."""
+"""The leaves of the arguments of a call and of the values of variables, these values as they are (in a ``Taken``, if
+there are any), and the nest; None where they nest otherwise."""
 
 _MOST = 8  # nests that are known of one function
 _MOST_LEAVES = 1000  # that a quick key is made of, beside the nest
@@ -58,12 +58,18 @@ class Nests:
                 return found
         return None
 
+    def known(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
+    ) -> tuple[Any, ...] | None:
+        """What :meth:`flat` answers, but None where a container stands for a leaf of the call that nested so before."""
+        found = self.flat(args, kwargs, values)
+        return None if found is None or any(map(_is_container, found)) else found
+
     def learn(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()) -> bool:
         """Notes how the arguments of a call nest; whether later calls like it are quick."""
         if self._tried >= _MOST or not any(map(_is_container, (*args, *kwargs.values(), *values))):
             return False
-        known = self.flat(args, kwargs, values)
-        if known is not None and not any(map(_is_container, known)):  # only its sizes are new
+        if self.known(args, kwargs, values) is not None:  # only its sizes are new
             return False
         self._tried += 1
         try:
@@ -76,7 +82,9 @@ class Nests:
 
 def _is_container(value: Any) -> bool:
     kind = type(value)
-    return kind in (tuple, list, dict) or (kind is not Taken and (apart(value) is not None or is_record(value)))
+    return kind in (tuple, list, *_DICTIONARIES) or (
+        kind is not Taken and (apart(value) is not None or is_record(value))
+    )
 
 
 def _are_others(table: Mapping[Any, Any], keys: tuple[str, ...]) -> bool:

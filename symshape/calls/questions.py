@@ -137,7 +137,8 @@ class _Asked(tuple[Any, ...]):
 
 def asked_without(key: Any) -> Hashable:
     """An exact key without the answers."""
-    return key[0] if type(key) is _Asked else key
+    found: Hashable = key[0] if type(key) is _Asked else key
+    return found
 
 
 def asking(makers: Makers, questions: Sequence[Question]) -> Makers:

@@ -158,8 +158,10 @@ class Compiled(Reports):
         except AskAgain:
             cache.clock -= 1  # the same call
             return self(*args, **kwargs)
-        if isinstance(found, NotServed):
-            return self._run_itself(found, args, kwargs)
+        if isinstance(found, Untraced):
+            return self._budget.run(found, args, kwargs)
+        if isinstance(found, Refusal):
+            return self._refusals.run(found, self.fn, args, kwargs)
         entry, values, leaves = found
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         try:
@@ -173,11 +175,6 @@ class Compiled(Reports):
     def _declined(self, key: Hashable | None) -> NotServed | None:
         """Why a call with this key is not traced, if it was asked about before."""
         return self._layout.resting(self._cache.clock) or self._refusals.of_call(key) or self._budget.of_call(key)
-
-    def _run_itself(self, found: NotServed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if isinstance(found, Untraced):
-            return self._budget.run(found, args, kwargs)
-        return self._refusals.run(found, self.fn, args, kwargs)
 
     def _find_slowly(
         self,

@@ -102,7 +102,7 @@ class Layout:
             return args, kwargs
         given, named = self._floats.given(args, kwargs)
         quick = bool(flat) and type(flat[-1]) is Nest
-        nested = self._nests.flat(args, kwargs, values)
+        nested = self._nests.known(args, kwargs, values)
         if nested is not None and self._floats.learn_nest(nested, given, named, values) and quick:
             raise AskAgain
         pairs = zip(() if quick else flat, (*given, *named.values()), strict=False)

@@ -98,7 +98,22 @@ class Rude:
 
 
 OWN = [Plain(1), Plain(1), torch.nn.Linear(2, 2), torch.nn.Linear(2, 2), Rude()]
-VALUES: list[Any] = [1, True, 1.0, 0.0, -0.0, float("nan"), "1", None, b"1", torch.float32, (1,), (True,), (0.0,), (-0.0,)]
+VALUES: list[Any] = [
+    1,
+    True,
+    1.0,
+    0.0,
+    -0.0,
+    float("nan"),
+    "1",
+    None,
+    b"1",
+    torch.float32,
+    (1,),
+    (True,),
+    (0.0,),
+    (-0.0,),
+]
 MAKE: list[Callable[[], Any]] = [
     *(functools.partial(kind, value) for kind in (Frozen, Below, Turned, Slotted, Partly, Defined) for value in VALUES),
     *(functools.partial(kind, 1, b) for kind in (Frozen, Partly, Defined) for b in (2, 2.0, "2", Colour.RED, print)),
@@ -155,9 +170,26 @@ def test_calls_with_one_key_have_one_structure(make: Any) -> None:
 
 
 def test_what_is_no_constant() -> None:
-    for each in ([1], {1}, {}, (1,), Pair(1, 2), torch.ones(2), torch.nn.Parameter(torch.ones(2)), bytearray(b"1"), np.zeros(1)):
+    for each in (
+        [1],
+        {1},
+        {},
+        (1,),
+        Pair(1, 2),
+        torch.ones(2),
+        torch.nn.Parameter(torch.ones(2)),
+        bytearray(b"1"),
+        np.zeros(1),
+    ):
         assert constant(each) is None
-    for each in (Frozen([1]), Frozen(torch.ones(2)), Frozen({"a": 1}), Defined((torch.ones(1),)), object(), slice([1], 2)):
+    for each in (
+        Frozen([1]),
+        Frozen(torch.ones(2)),
+        Frozen({"a": 1}),
+        Defined((torch.ones(1),)),
+        object(),
+        slice([1], 2),
+    ):
         assert constant(each) is None, "unhashable, taken apart, or kept alive by its key"
 
 
@@ -275,7 +307,8 @@ def test_an_object_of_a_class_that_is_taken_apart_from_its_second_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "argument", [Frozen(2, 0.5), Defined(2), OWN[0], OWN[2], Colour.RED, print, int, slice(0, 2), range(3), 1j, np.float32(2)]
+    "argument",
+    [Frozen(2, 0.5), Defined(2), OWN[0], OWN[2], Colour.RED, print, int, slice(0, 2), range(3), 1j, np.float32(2)],
 )
 def test_they_are_looked_up_as_quickly_as_numbers(argument: Any) -> None:
     compiled_one = symshape.compile(lambda x, c, nested: x * 2 if c is nested["c"] else x)
