@@ -114,10 +114,9 @@ class Compiled(Reports):
             entry, values, seen = found
             seen.calls += 1
             entry.last_used = tick
-            profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
             if entry.looks:
-                run = functools.partial(self._annotator.run, entry) if profiling else entry.run
-                return serve(self.fn, entry, run, leaves, values, args, kwargs)
+                return serve(self.fn, entry, self._annotator.run_of(entry), leaves, values, args, kwargs)
+            profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
             try:
                 flat = self._annotator.run(entry, leaves, values) if profiling else entry.run(leaves, values)
             except Exception as error:
@@ -158,15 +157,11 @@ class Compiled(Reports):
         except AskAgain:
             cache.clock -= 1  # the same call
             return self(*args, **kwargs)
-        if isinstance(found, Untraced):
-            return self._budget.run(found, args, kwargs)
-        if isinstance(found, Refusal):
-            return self._refusals.run(found, self.fn, args, kwargs)
+        if isinstance(found, NotServed):
+            return self._run_itself(found, args, kwargs)
         entry, values, leaves = found
-        profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         try:
-            run = functools.partial(self._annotator.run, entry) if profiling else entry.run
-            return serve(self.fn, entry, run, leaves, values, args, kwargs)
+            return serve(self.fn, entry, self._annotator.run_of(entry), leaves, values, args, kwargs)
         finally:  # only now: a device is at work meanwhile
             for branch in branches:
                 cache.remember(branch, flat, key, entry, values)
@@ -175,6 +170,11 @@ class Compiled(Reports):
     def _declined(self, key: Hashable | None) -> NotServed | None:
         """Why a call with this key is not traced, if it was asked about before."""
         return self._layout.resting(self._cache.clock) or self._refusals.of_call(key) or self._budget.of_call(key)
+
+    def _run_itself(self, found: NotServed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(found, Untraced):
+            return self._budget.run(found, args, kwargs)
+        return self._refusals.run(found, self.fn, args, kwargs)
 
     def _find_slowly(
         self,
@@ -189,9 +189,8 @@ class Compiled(Reports):
         The caller remembers it for its key, in the branch that goes to ``branches``, if one does.
         """
         reading: Reading | Refusal | None = self._known.reading(flat, key)
-        new = reading is None
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
-        if reading is None:
+        if new := (reading is None):
             args, kwargs = self._layout.given(args, kwargs, flat)
             reading = self._read(args, kwargs, variables)
         if isinstance(reading, Refusal):
@@ -199,9 +198,9 @@ class Compiled(Reports):
         leaves, structure, values = reading
         asked = self._known.with_answers(structure, leaves) if self._known.questions else structure
         found: tuple[Branch, Entry] | NotServed | None = self._finder.find(asked, values, key)
-        if found is None:
-            given = self._layout.given(args, kwargs, flat) if not new else (args, kwargs)
-            found = self._miss_or_refusal(structure, values, *given, variables, key)
+        if found is None and not new:
+            args, kwargs = self._layout.given(args, kwargs, flat)
+        found = found or self._miss_or_refusal(structure, values, args, kwargs, variables, key)
         if isinstance(found, NotServed):
             return found
         branch, entry = found
