@@ -1,4 +1,4 @@
-"""Warm calls whose arguments and results are containers and objects: dictionaries, dataclasses, keys and values in lists.
+"""Warm calls with containers and objects as arguments and results: dictionaries, dataclasses, keys and values in lists.
 
 Against eager, in turn, both with arguments that are made anew. The programs do next to nothing, so that what is left is
 what a call costs: the floor is the first row's.
