@@ -30,8 +30,8 @@ _MOST = 4096
 _FIELDS = "by its fields"
 
 Key = Callable[[Any], Hashable | None]
-_keys: weakref.WeakKeyDictionary[type, tuple[int, Key]] = weakref.WeakKeyDictionary()
-"""What makes the keys of the objects of a class, with the version of the class that it was found for."""
+_keys: dict[int, tuple[Callable[[], type | None], int, Key]] = {}
+"""By the ids of classes: the class, its version, and what makes the keys of its objects for as long as it has that."""
 _same: dict[int, Same] = {}
 """The keys of objects by their ids: the first object with an id may be gone, and its key is then another's no more."""
 
@@ -45,13 +45,15 @@ def constant(leaf: Any) -> Hashable | None:
     kind = type(leaf)
     if kind in _ALWAYS_ITSELF:
         return _itself(leaf)
-    if kind in pytree.SUPPORTED_NODES:
-        return None
-    known = _keys.get(kind)
-    if known is None or not known[0] or known[0] != class_version(kind):
-        known = _keys[kind] = _version_and_key(kind)
     try:
-        return known[1](leaf)
+        if kind in pytree.SUPPORTED_NODES:
+            return None
+        known = _keys.get(id(kind))
+        if known is None or known[0]() is not kind or not known[1] or known[1] != class_version(kind):
+            if len(_keys) >= _MOST:
+                _keys.clear()
+            known = _keys[id(kind)] = (weakref.ref(kind), *_version_and_key(kind))
+        return known[2](leaf)
     except Exception:  # of a __hash__ of the user's
         return None
 
