@@ -13,7 +13,8 @@ def _reading() -> Any:
         from symshape.calls import compiled_reading
     except ImportError:  # not built, or for another torch or Python
         return None
-    return compiled_reading if torch.__version__ == compiled_reading.TORCH else None
+    built_before = not hasattr(compiled_reading, "class_version")  # of an older checkout: it takes other arguments
+    return None if built_before or torch.__version__ != compiled_reading.TORCH else compiled_reading
 
 
 def _unknown(kind: type) -> int:
