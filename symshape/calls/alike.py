@@ -41,9 +41,16 @@ NOTHING = Nothing()
 
 
 class Nest:
-    """A way in which arguments nest: the last leaf of calls whose arguments nest so, equal to nothing else."""
+    """A way in which arguments nest: the last leaf of calls whose arguments nest so, equal to nothing else.
 
-    __slots__ = ()
+    Attributes:
+        variables: how many variables are read with them; their values are in the leaf before, as they are.
+    """
+
+    __slots__ = ("variables",)
+
+    def __init__(self, variables: int = 0) -> None:
+        self.variables = variables
 
 
 PLAIN: frozenset[type] = frozenset(
@@ -78,6 +85,11 @@ class Same:
     def value(self) -> Any:
         """The object; None when it is gone."""
         return self._reference()
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the object may die although there is this key."""
+        return type(self._reference) is weakref.ref
 
     def when_gone(self, call: Callable[[Any], object]) -> weakref.ref[Any] | None:
         """A reference that calls ``call`` when the object dies, for as long as the reference itself lives."""
@@ -188,7 +200,7 @@ def parts_of(value: Any) -> tuple[Any, ...] | None:
         return known(value)
     if kind.__module__ == "numpy" and isinstance(value, sys.modules["numpy"].generic):
         return str(value.dtype), value.tobytes()
-    names = _field_names(kind)
+    names = field_names(kind)
     if names is None or vars_beside(value, names):
         return None
     try:
@@ -197,7 +209,12 @@ def parts_of(value: Any) -> tuple[Any, ...] | None:
         return None
 
 
-def _field_names(kind: type) -> tuple[str, ...] | None:
+def may_have_parts(kind: type) -> bool:
+    """Whether objects of a class that has no fields may be known by their parts."""
+    return kind in PLAIN or kind in _PARTS or kind.__module__ == "numpy"
+
+
+def field_names(kind: type) -> tuple[str, ...] | None:
     """The fields of a dataclass or attrs class, those that ``==`` leaves out too."""
     if issubclass(kind, (int, str, float, tuple, list, dict, torch.Tensor, torch.nn.Module)):
         return None

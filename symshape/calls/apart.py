@@ -12,13 +12,17 @@ from typing import Any
 
 import torch
 
+from symshape.calls.alike import PLAIN
 from symshape.calls.argument_writes import paths_of
 from symshape.calls.arguments import Call
-from symshape.calls.records import owner_of
+from symshape.calls.records import Taken, owner_of
 from symshape.calls.variables import CONTAINERS, Contents, Entry, Inner, Number, Write
 
 ONE_ANOTHER = 0
 """Stands among the ids (no object has it) where a dictionary among the arguments may be the attributes of another."""
+
+
+_NO_OWNERS = frozenset((*PLAIN, float, torch.Tensor, torch.nn.Parameter))
 
 
 def apart_in(
@@ -61,12 +65,34 @@ def _attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Wr
 
 def meet(apart: Collection[int], leaves: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether one of the containers with these ids is among the arguments of a call, or the attributes of one."""
-    given = {id(each) for _, each in paths_of((args, kwargs))}
-    given.update(id(owner_of(each)) for each in leaves)
-    attributes = set(map(id, _attributes(leaves)))
+    given, attributes = set[int](), set[int]()
+    _add_containers(args, given)
+    if kwargs:
+        _add_containers(kwargs.values(), given)
+    for leaf in leaves:
+        if type(leaf) not in _NO_OWNERS:
+            owner = leaf[0] if type(leaf) is Taken else owner_of(leaf)
+            given.add(id(owner))
+            held = None if type(owner) in (list, dict) else getattr(owner, "__dict__", None)
+            if type(held) is dict and held:
+                attributes.add(id(held))
     if ONE_ANOTHER in apart and not given.isdisjoint(attributes):
         return True
     return not (given.isdisjoint(apart) and attributes.isdisjoint(apart))
+
+
+def _add_containers(values: Iterable[Any], found: set[int]) -> None:
+    """The ids of what ``paths_of`` answers."""
+    for value in values:
+        kind = type(value)
+        if kind in _NO_OWNERS:
+            continue
+        if kind in CONTAINERS:
+            found.add(id(value))
+        if isinstance(value, Mapping):
+            _add_containers(value.values(), found)
+        elif isinstance(value, (list, tuple)) or kind in CONTAINERS:
+            _add_containers(value, found)
 
 
 def _attributes(leaves: Iterable[Any]) -> list[dict[str, Any]]:

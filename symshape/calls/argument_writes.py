@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from symshape.calls.alike import NOTHING
-from symshape.calls.outputs import unflatten
+from symshape.calls.outputs import Build, builder
 from symshape.calls.variables import CONTAINERS, Output, Where, Write, refill
 
 Path = tuple[Any, ...]
@@ -73,6 +73,11 @@ class ArgumentWrites:
     writes: Sequence[Write] = ()
     returned: Mapping[int, Path] = attrs.field(factory=dict)
     outside: Collection[int] = frozenset()
+    _builds: Sequence[Build] = attrs.field(init=False)
+
+    @_builds.default
+    def _made_builds(self) -> Sequence[Build]:
+        return tuple(builder(each.tree) for each in self.writes)
 
     def fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether no container that is written is one that the program reads elsewhere."""
@@ -83,7 +88,8 @@ class ArgumentWrites:
         self, flat: list[Any], args: Sequence[Any], kwargs: Mapping[str, Any], build: Callable[[list[Any]], Any]
     ) -> Any:
         """The result of a call with these flat outputs, having written."""
-        values = [_new_items(each, flat, args, kwargs) for each in self.writes]
+        pairs = zip(self.writes, self._builds, strict=True)
+        values = [_new_items(each, nest, flat, args, kwargs) for each, nest in pairs]
         if self.returned:
             flat = list(flat)
             for position, path in self.returned.items():
@@ -102,19 +108,22 @@ def at(args: Sequence[Any], kwargs: Mapping[str, Any], path: Path) -> Any:
     return found
 
 
-def _new_items(each: Write, flat: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+def _new_items(
+    each: Write, nest: Build, flat: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, Any]:
     """The caller's container, and a plain one with what it is to hold."""
     contents: Any = each.variable
     container = at(args, kwargs, contents.path)
-
-    def value(leaf: Any) -> Any:
-        if type(leaf) is Output:
-            return flat[leaf.position]
-        if type(leaf) is Held:
-            return container[leaf.key]
-        return at(args, kwargs, leaf.path) if type(leaf) is At else leaf
-
-    items = unflatten([value(leaf) for leaf in each.leaves], each.tree)
+    leaves: list[Any] = []
+    for leaf in each.leaves:
+        kind = type(leaf)
+        if kind is Output:
+            leaves.append(flat[leaf.position])
+        elif kind is Held:
+            leaves.append(container[leaf.key])
+        else:
+            leaves.append(at(args, kwargs, leaf.path) if kind is At else leaf)
+    items = nest(leaves)
     return container, items if contents.keys is None else dict(zip(contents.keys, items, strict=True))
 
 

@@ -24,6 +24,7 @@ from symshape.calls.arguments import (
     NO_VARIABLES,
     TENSOR_TYPES,
     Variables,
+    duplicates,
     equal_part,
     is_canonical,
     layout_of,
@@ -31,23 +32,29 @@ from symshape.calls.arguments import (
     tensor_integers,
     values_of,
 )
+from symshape.calls.compiled import READING
+from symshape.calls.constants import constant
 from symshape.calls.containers import apart
 from symshape.calls.floats import FloatLeaf, VaryingFloat
 from symshape.calls.modes import IN_LINE, NAMES, modes
 from symshape.calls.record_kinds import contents, is_record
 from symshape.calls.records import Record, Taken, is_class, is_part, overrides_of
 
-_MOST = 16
+_MOST = 1024
 """Calls with more flat arguments have no quick key."""
+_MOST_WRITTEN_OUT = 16
 _CONSTANTS = frozenset(
     (bool, str, bytes, type(None), Nothing, torch.dtype, torch.device, torch.layout, torch.memory_format)
 )
 _PLAIN = frozenset((int, Nest, *_CONSTANTS))
+_AS_THEY_ARE = _CONSTANTS - {bool, str, type(None)}
 _COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
 _TENSORS = frozenset(TENSOR_TYPES)
 
 _VARYING = (FloatLeaf,)
 _TAKEN = (Taken,)
+_CONSTANT = "a constant"
+_AGAIN = "the first leaves that are the same"
 _OVERRIDES = "what the class of an object puts before its attributes"
 
 MakeKey = Callable[[Sequence[Any], Mapping[str, Any]], Hashable | None]
@@ -55,10 +62,19 @@ MakeKey = Callable[[Sequence[Any], Mapping[str, Any]], Hashable | None]
 
 
 class Makers(dict[int, MakeKey]):
-    """The functions that make keys, by the number of leaves, so that a call needs no frame to choose; else no key."""
+    """The functions that make keys, by the number of leaves, so that a call needs no frame to choose.
+
+    Args:
+        make: makes one of them, which is done when it is asked for first.
+    """
+
+    def __init__(self, make: Callable[[int], MakeKey]) -> None:
+        super().__init__()
+        self._make = make
 
     def __missing__(self, number: int) -> MakeKey:
-        return _no_key
+        found = self[number] = self._make(number) if 0 < number <= _MOST else _no_key
+        return found
 
 
 def _no_key(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -102,11 +118,13 @@ def _plain(leaf: Any) -> Any:
         return _TAKEN
     if kind is torch.nn.Parameter:
         return (kind, leaf.shape, *equal_part(leaf), _layout(leaf))
-    return None
+    found = constant(leaf)
+    return None if found is None else (_CONSTANT, found)
 
 
 def _layout(leaf: torch.Tensor) -> Any:
-    return (is_canonical(leaf) and not leaf.storage_offset() and leaf.layout is torch.strided) or _strides(leaf)
+    plain = is_canonical(leaf) and 1 not in leaf.shape and 0 not in leaf.shape and not leaf.storage_offset()
+    return (plain and leaf.layout is torch.strided) or _strides(leaf)
 
 
 def _strides(leaf: torch.Tensor) -> Any:
@@ -117,6 +135,8 @@ def _strides(leaf: torch.Tensor) -> Any:
 
 
 def _generate(number: int) -> MakeKey:
+    if number > _MOST_WRITTEN_OUT:
+        return _of_many
     names = [f"a{i}" for i in range(number)]
     lines = [
         "def key(leaves, kwargs):",
@@ -138,13 +158,14 @@ def _generate(number: int) -> MakeKey:
         ]
     # sparse, nested …: no sizes, no strides
     lines.append("    except (Unusual, RuntimeError, NotImplementedError): return None")
-    if number == 2:
-        lines.append("    if a0 is a1 and isinstance(a0, Tensor): return None")
-    elif number > 2:
+    key = f"now, {', '.join(f'k{name}' for name in names)}"
+    if number > 1:
         ids = ", ".join(f"id({name})" for name in names)
-        lines.append(f"    if len({{{ids}}}) < {number} and repeats(leaves): return None")
-    key = f"(now, {', '.join(f'k{name}' for name in names)})"
-    lines.append(f"    return ({key}, *kwargs) if kwargs else {key}")
+        lines.append("    again = " + ("a0 is a1" if number == 2 else f"len({{{ids}}}) < {number}"))
+        lines.append(f"    key = ({key}, *repeats(leaves)) if again else ({key})")
+    else:
+        lines.append(f"    key = ({key})")
+    lines.append("    return (key, *kwargs) if kwargs else key")
     namespace = {"Tensor": torch.Tensor, "plain_part": _plain, "repeats": _repeats, "strides": _strides}
     namespace["strided"] = torch.strided  # a tensor of oneDNN's says that it is contiguous, too
     return _function("\n".join(lines), Unusual=_Unusual, **namespace, **NAMES)
@@ -156,7 +177,29 @@ def _function(source: str, **names: Any) -> MakeKey:
     return names["key"]  # type: ignore[no-any-return]
 
 
-def _repeats(leaves: Sequence[Any]) -> bool:
+def _of_many(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
+    """What the generated functions answer, for any number of leaves."""
+    parts: list[Any] = [modes()]
+    try:
+        for leaf in leaves:
+            plain = type(leaf) is torch.Tensor
+            part = (leaf.shape, *equal_part(leaf), _layout(leaf)) if plain else _plain(leaf)
+            if part is None:
+                return None
+            parts.append(part)
+    except (_Unusual, RuntimeError, NotImplementedError):
+        return None
+    key = (*parts, *_repeats(leaves))
+    return (key, *kwargs) if kwargs else key
+
+
+def _repeats(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """Which leaves are one tensor (or one object), if there are such: a last part of the key."""
+    found = duplicates(leaves)
+    return ((_AGAIN, found),) if any(first != i for i, first in enumerate(found)) else ()
+
+
+def _one_twice(leaves: Sequence[Any]) -> bool:
     """Whether one tensor is passed twice."""
     tensors = [id(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return len(set(tensors)) < len(tensors)
@@ -170,25 +213,20 @@ def _tells_apart(leaves: Sequence[Any]) -> bool:
     return True
 
 
-FLAT = ExactKey(Makers({number: _generate(number) for number in range(1, _MOST + 1)}), _tells_apart)
-"""The exact key of calls that come from anywhere: none where only the slow path can tell (nested, one tensor twice)."""
+FLAT = ExactKey(Makers(_generate), _tells_apart)
+"""The exact key of calls that come from anywhere: none where only the slow path can tell (nested arguments)."""
 
 
 def _quick() -> ExactKey:
-    try:
-        from symshape.calls import compiled_reading
-    except ImportError:  # not built, or for another torch or Python
+    if READING is None:
         return FLAT
-    if torch.__version__ != compiled_reading.TORCH:
-        return FLAT
-    kinds = Nest, Taken, FloatLeaf, VaryingFloat
-    makers = {number: compiled_reading.Maker(make, *kinds) for number, make in FLAT.makers.items()}
-    return ExactKey(Makers(makers), FLAT.lasts)
+    kinds = Nest, Taken, FloatLeaf, VaryingFloat, torch.nn.Parameter, _AS_THEY_ARE, constant
+    return ExactKey(Makers(lambda number: READING.Maker(FLAT.makers[number], *kinds)), FLAT.lasts)
 
 
 QUICK = _quick()
 """The same, but for most calls made in one pass of C++ where that was built (``compiled_reading.cpp``): all of a call
-but its integers, as bytes, these, and the nest of its arguments if they have one."""
+but its integers, as bytes, these, the nest of its arguments if they have one, and constants."""
 
 
 # -- the structure and the integers of any call
@@ -230,7 +268,7 @@ def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequen
         return None
     if len(containers) > 1 and len(set(containers)) < len(containers):
         return None
-    if len(leaves) > 1 and _repeats(leaves):
+    if len(leaves) > 1 and _one_twice(leaves):
         first: dict[int, int] = {}
         parts.append(tuple([first.setdefault(id(x), i) for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]))
     return leaves, tuple(parts), tuple(values)

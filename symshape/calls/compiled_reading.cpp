@@ -1,9 +1,9 @@
 /* The exact key of a flat call in one pass over its leaves (symshape/calls/call_key.py).
 
    `Maker(otherwise, …)(leaves, kwargs)` answers a string of bytes, which says torch's modes, the names of keyword
-   arguments and all of each leaf but its integers, these integers, and the nest of the arguments if a leaf is one. Calls
-   with equal answers have equal keys by `otherwise`, which makes the key of whatever is out of the ordinary: in Python,
-   where each question is a call into another corner of torch.
+   arguments and all of each leaf but its integers, these integers, the nest of the arguments if a leaf is one, and the
+   constants that are no number or text. Calls with equal answers have equal keys by `otherwise`, which makes the key of
+   whatever is out of the ordinary: in Python, where each question is a call into another corner of torch.
 
    setup.py builds this against the torch that is installed, and `TORCH` says which: it is used with no other. */
 
@@ -22,24 +22,37 @@
 #include <exception>
 #include <limits>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace {
 
-constexpr Py_ssize_t MOST = 16;  // leaves, as in call_key.py
+constexpr size_t FEW = 32;  // objects that are looked through one by one
 
-/* Classes of leaves that stand for something else, as `_plain` in call_key.py takes them. */
+/* Classes of leaves, as `_plain` in call_key.py takes them: what stands for something else, parameters, a set of those
+   whose objects are keys as they are; and the function that answers the key of any other constant, or None. */
 struct Kinds {
-    PyObject *nest, *taken, *float_leaf, *varying_float;
+    PyObject *nest, *taken, *float_leaf, *varying_float, *parameter, *as_they_are, *constant;
 };
+constexpr size_t KINDS = sizeof(Kinds) / sizeof(PyObject *);
 
 struct Reading {
     const Kinds &kinds;
     PyObject *nest = nullptr;  // borrowed
     std::string rest;
     std::vector<int64_t> values;
-    PyObject *tensors[MOST];
-    size_t count = 0;
+    std::vector<PyObject *> objects;  // tensors and constants so far, borrowed
+    std::unordered_map<PyObject *, size_t> places;  // the first of each, where they are many
+    size_t placed = 0;
+    std::vector<PyObject *> constants;  // their keys, owned
+
+    explicit Reading(const Kinds &of) : kinds(of) {}
+    Reading(const Reading &) = delete;
+    ~Reading()
+    {
+        for (PyObject *each : constants)
+            Py_DECREF(each);
+    }
 
     template <typename T> void say(T value) { rest.append(reinterpret_cast<const char *>(&value), sizeof value); }
 
@@ -58,48 +71,65 @@ struct Reading {
         return true;
     }
 
-    /* Whether no leaf before was this very tensor. */
-    bool is_new(PyObject *object)
+    /* Says whether a leaf before was this very tensor or object, and which. */
+    void say_again(PyObject *object)
     {
-        for (size_t i = 0; i < count; i++)
-            if (tensors[i] == object)
-                return false;
-        tensors[count++] = object;
-        return true;
+        const size_t next = objects.size();
+        size_t first = 0;
+        if (next < FEW) {
+            while (first < next && objects[first] != object)
+                first++;
+        } else {
+            for (; placed < next; placed++)
+                places.emplace(objects[placed], placed);
+            if (auto found = places.find(object); found != places.end())
+                first = found->second;
+            else
+                first = next;
+        }
+        objects.push_back(object);
+        if (first < next) {
+            say('=');
+            say(first);
+        }
     }
 
-    /* A tensor whose layout its sizes tell; no other. */
-    bool tensor(PyObject *object)
+    bool tensor(PyObject *object, char kind)
     {
-        if (!is_new(object))
-            return false;
         const c10::TensorImpl *impl = THPVariable_Unpack(object).unsafeGetTensorImpl();
+        const c10::DispatchKeySet keys = impl->key_set();
         if (impl->has_symbolic_sizes_strides() || impl->layout() != c10::kStrided || impl->is_nested() ||
-            impl->key_set().has(c10::DispatchKey::Python))
+            keys.has(c10::DispatchKey::Python) || keys.has(c10::DispatchKey::Negative))
             return false;
         const c10::ScalarType dtype = c10::typeMetaToScalarType(impl->dtype());
         const auto sizes = impl->sizes(), strides = impl->strides();
-        if (c10::isComplexType(dtype) || c10::isQIntType(dtype) || impl->storage_offset())
+        if (c10::isComplexType(dtype) || c10::isQIntType(dtype))
             return false;
+        bool fresh = true;  // the strides are those of a new tensor: see `is_canonical` in arguments.py
         int64_t expected = 1;
-        for (size_t d = sizes.size(); d-- > 0; expected *= sizes[d])
-            if (sizes[d] < 2 || strides[d] != expected)
-                return false;
-        say('T');
+        for (size_t d = sizes.size(); d-- > 0; expected *= sizes[d] ? sizes[d] : 1)
+            fresh = fresh && strides[d] == expected;
+        say_again(object);
+        say(kind);
+        say(fresh ? impl->storage_offset() ? 'o' : 'c' : 's');
         say(static_cast<uint32_t>(sizes.size()));
         say(dtype);
         say(impl->device().type());
         say(impl->device().index());
         say(impl->requires_grad());
-        say(impl->key_set().raw_repr());
+        say(keys.raw_repr());
         values.insert(values.end(), sizes.begin(), sizes.end());
+        if (!fresh)
+            values.insert(values.end(), strides.begin(), strides.end());
+        if (!fresh || impl->storage_offset())
+            values.push_back(impl->storage_offset());
         return true;
     }
 
     bool leaf(PyObject *object)
     {
         if (reinterpret_cast<PyObject *>(Py_TYPE(object)) == THPVariableClass)
-            return tensor(object);
+            return tensor(object, 'T');
         if (object == Py_None || object == Py_True || object == Py_False) {
             say(object == Py_None ? 'N' : object == Py_True ? '1' : '0');
             return true;
@@ -136,8 +166,28 @@ struct Reading {
             say('t');
             return true;
         }
-        say('v');
-        return kind == kinds.varying_float || (kind == kinds.float_leaf && is_new(object));
+        if (kind == kinds.varying_float || kind == kinds.float_leaf) {
+            say('v');
+            if (kind == kinds.float_leaf)
+                say_again(object);
+            return true;
+        }
+        return kind == kinds.parameter ? tensor(object, 'P') : constant(object, kind);
+    }
+
+    bool constant(PyObject *object, PyObject *kind)
+    {
+        const int as_it_is = PySet_Contains(kinds.as_they_are, kind);
+        PyObject *key = as_it_is > 0 ? Py_NewRef(object) : as_it_is ? nullptr : PyObject_CallOneArg(kinds.constant, object);
+        if (!key)
+            return false;
+        constants.push_back(key);
+        if (key == Py_None)
+            return false;
+        if (!as_it_is)
+            say_again(object);
+        say(as_it_is ? 'p' : 'k');
+        return true;
     }
 
     bool text(char kind, PyObject *object)
@@ -163,7 +213,16 @@ struct Reading {
                 PyTuple_SET_ITEM(integers, i, each);
         }
         PyObject *bytes = integers ? PyBytes_FromStringAndSize(rest.data(), rest.size()) : nullptr;
-        PyObject *found = bytes ? PyTuple_Pack(nest ? 3 : 2, bytes, integers, nest) : nullptr;
+        PyObject *found = bytes ? PyTuple_New(2 + (nest != nullptr) + constants.size()) : nullptr;
+        if (found) {
+            Py_ssize_t place = 0;
+            PyTuple_SET_ITEM(found, place++, Py_NewRef(bytes));
+            PyTuple_SET_ITEM(found, place++, Py_NewRef(integers));
+            if (nest)
+                PyTuple_SET_ITEM(found, place++, Py_NewRef(nest));
+            for (PyObject *each : constants)
+                PyTuple_SET_ITEM(found, place++, Py_NewRef(each));
+        }
         Py_XDECREF(bytes);
         Py_XDECREF(integers);
         return found;
@@ -172,7 +231,7 @@ struct Reading {
 
 bool read(Reading &reading, PyObject *leaves, PyObject *kwargs)
 {
-    if (!PyTuple_Check(leaves) || PyTuple_GET_SIZE(leaves) > MOST || !PyDict_Check(kwargs) || !reading.modes())
+    if (!PyTuple_Check(leaves) || !PyDict_Check(kwargs) || !reading.modes())
         return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(leaves); i++)
         if (!reading.leaf(PyTuple_GET_ITEM(leaves, i)))
@@ -190,6 +249,11 @@ struct Maker {
     Kinds kinds;
     vectorcallfunc call;
 };
+
+PyObject **all(Maker *maker)
+{
+    return reinterpret_cast<PyObject **>(&maker->kinds);
+}
 
 PyObject *make(PyObject *object, PyObject *const *args, size_t count, PyObject *names)
 {
@@ -216,14 +280,15 @@ PyObject *maker_new(PyTypeObject *type, PyObject *args, PyObject *)
 {
     PyObject *otherwise;
     Kinds kinds;
-    if (!PyArg_ParseTuple(args, "OOOOO", &otherwise, &kinds.nest, &kinds.taken, &kinds.float_leaf, &kinds.varying_float))
+    if (!PyArg_ParseTuple(args, "OOOOOOOO", &otherwise, &kinds.nest, &kinds.taken, &kinds.float_leaf,
+                          &kinds.varying_float, &kinds.parameter, &kinds.as_they_are, &kinds.constant))
         return nullptr;
     auto *self = reinterpret_cast<Maker *>(type->tp_alloc(type, 0));
     if (self) {
         self->otherwise = Py_NewRef(otherwise);
-        for (PyObject *kind : {kinds.nest, kinds.taken, kinds.float_leaf, kinds.varying_float})
-            Py_INCREF(kind);
         self->kinds = kinds;
+        for (PyObject **each = all(self); each < all(self) + KINDS; each++)
+            Py_INCREF(*each);
         self->call = make;
     }
     return reinterpret_cast<PyObject *>(self);
@@ -234,8 +299,8 @@ int maker_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(object));
     auto *self = reinterpret_cast<Maker *>(object);
     Py_VISIT(self->otherwise);
-    for (PyObject *kind : {self->kinds.nest, self->kinds.taken, self->kinds.float_leaf, self->kinds.varying_float})
-        Py_VISIT(kind);
+    for (PyObject **each = all(self); each < all(self) + KINDS; each++)
+        Py_VISIT(*each);
     return 0;
 }
 
@@ -243,10 +308,8 @@ int maker_clear(PyObject *object)
 {
     auto *self = reinterpret_cast<Maker *>(object);
     Py_CLEAR(self->otherwise);
-    Py_CLEAR(self->kinds.nest);
-    Py_CLEAR(self->kinds.taken);
-    Py_CLEAR(self->kinds.float_leaf);
-    Py_CLEAR(self->kinds.varying_float);
+    for (PyObject **each = all(self); each < all(self) + KINDS; each++)
+        Py_CLEAR(*each);
     return 0;
 }
 
@@ -279,7 +342,25 @@ PyType_Spec SPEC = {"symshape.calls.compiled_reading.Maker", sizeof(Maker), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
                     SLOTS};
 
-PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "compiled_reading", "Exact keys of flat calls.", -1};
+/* Python's own number for what a class and its bases hold: it is taken away by any change, and none is given twice. */
+PyObject *class_version(PyObject *, PyObject *object)
+{
+    if (!PyType_Check(object))
+        return PyLong_FromLong(0);
+    const auto *kind = reinterpret_cast<PyTypeObject *>(object);
+#if PY_VERSION_HEX < 0x030C0000
+    if (!PyType_HasFeature(const_cast<PyTypeObject *>(kind), Py_TPFLAGS_VALID_VERSION_TAG))
+        return PyLong_FromLong(0);
+#endif
+    return PyLong_FromUnsignedLong(kind->tp_version_tag);
+}
+
+PyMethodDef FUNCTIONS[] = {
+    {"class_version", class_version, METH_O, "A number that changes with what a class and its bases hold; 0: unknown."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "compiled_reading", "Exact keys of flat calls.", -1, FUNCTIONS};
 
 }  // namespace
 

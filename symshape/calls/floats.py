@@ -155,15 +155,18 @@ class ChangingFloats:
                 found[position] = VaryingFloat(found[position])
         return tuple(found)
 
-    def learn_nest(self, nested: tuple[Any, ...], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    def learn_nest(
+        self, nested: tuple[Any, ...], args: Sequence[Any], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
+    ) -> bool:
         """Notes where the leaves stand in a nest; whether one stands where none was known to.
 
         Args:
             nested: the leaves of a call, the nest last.
             args: positional ones, as :meth:`given` answered them.
             kwargs: by name, so too.
+            values: of variables, so too.
         """
-        leaves = pytree.tree_leaves(taken_apart((tuple(args), dict(kwargs))))
+        leaves = pytree.tree_leaves(taken_apart((tuple(args), dict(kwargs), tuple(values))))
         found = frozenset(i for i, each in enumerate(leaves) if type(each) is FloatLeaf)
         known = self._in_nests.get(nested[-1])
         self._in_nests[nested[-1]] = found | (known or frozenset())

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import types
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import Any
@@ -22,16 +23,18 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls.alike import Nest
+from symshape.calls.alike import PLAIN, Nest
+from symshape.calls.compiled import class_version
 from symshape.calls.containers import apart
 from symshape.calls.record_kinds import BETWEEN, METHODS, dictionary_of, is_cache, is_filled, is_record, slots_of
-from symshape.calls.records import Taken, is_class
+from symshape.calls.records import Taken
 
-Flat = Callable[[Sequence[Any], Mapping[str, Any]], tuple[Any, ...] | None]
-"""The leaves of the arguments of a call and the nest; None where they nest otherwise."""
+Flat = Callable[[Sequence[Any], Mapping[str, Any], Sequence[Any]], tuple[Any, ...] | None]
+"""The leaves of the arguments of a call and of the values of variables, these values as they are (in a ``Taken``, if
+there are any), and the nest; None where they nest otherwise."""
 
 _MOST = 8  # nests that are known of one function
-_MOST_LEAVES = 15  # that a quick key is made of, beside the nest
+_MOST_LEAVES = 1000  # that a quick key is made of, beside the nest
 _MOST_IN_TUPLE = 64  # of which each is looked at for a tensor: see ``record_kinds.is_record``
 _DEEPEST_TENSOR = 3
 
@@ -45,24 +48,32 @@ class Nests:
         self._flat: tuple[Flat, ...] = ()
         self._tried = 0
 
-    def flat(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        """The leaves of a call that nests like one before; None for another."""
+    def flat(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
+    ) -> tuple[Any, ...] | None:
+        """The leaves of a call that nests like one before, with these values of variables; None for another."""
         for each in self._flat:
-            found = each(args, kwargs)
+            found = each(args, kwargs, values)
             if found is not None:
                 return found
         return None
 
-    def learn(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    def known(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
+    ) -> tuple[Any, ...] | None:
+        """What :meth:`flat` answers, but None where a container stands for a leaf of the call that nested so before."""
+        found = self.flat(args, kwargs, values)
+        return None if found is None or any(map(_is_container, found)) else found
+
+    def learn(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()) -> bool:
         """Notes how the arguments of a call nest; whether later calls like it are quick."""
-        if self._tried >= _MOST or not any(map(_is_container, (*args, *kwargs.values()))):
+        if self._tried >= _MOST or not any(map(_is_container, (*args, *kwargs.values(), *values))):
             return False
-        known = self.flat(args, kwargs)
-        if known is not None and not any(map(_is_container, known)):  # only its sizes are new
+        if self.known(args, kwargs, values) is not None:  # only its sizes are new
             return False
         self._tried += 1
         try:
-            made = _Writer().function(args, kwargs)
+            made = _Writer().function(args, kwargs, values)
         except _NotQuick:
             return False
         self._flat = (made, *self._flat)  # before one that has a leaf where this one has a container
@@ -71,7 +82,9 @@ class Nests:
 
 def _is_container(value: Any) -> bool:
     kind = type(value)
-    return kind in (tuple, list, dict) or (kind is not Taken and (apart(value) is not None or is_record(value)))
+    return kind in (tuple, list, *_DICTIONARIES) or (
+        kind is not Taken and (apart(value) is not None or is_record(value))
+    )
 
 
 def _are_others(table: Mapping[Any, Any], keys: tuple[str, ...]) -> bool:
@@ -102,7 +115,7 @@ class _Writer:
             "apart": apart,
             "same": is_,
             "are_others": _are_others,
-            "nest": Nest(),
+            "version": class_version,
             "Taken": Taken,
             "Tensor": torch.Tensor,
             "registered": pytree.SUPPORTED_NODES,
@@ -111,9 +124,10 @@ class _Writer:
         self._tensors: list[tuple[str, int]] = []  # those in objects, and how deep
         self._shared: list[str] = []  # containers that could be one
         self._open: set[int] = set()
+        self._classes: dict[type, set[str]] = {}  # attributes that classes were asked for
         self._count = 0
 
-    def function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
+    def function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], variables: Sequence[Any]) -> Flat:
         """The code.
 
         Raises:
@@ -121,9 +135,13 @@ class _Writer:
         """
         named = self._object(tuple(kwargs))
         condition = f"len(args) != {len(args)} or " + (f"tuple(kwargs) != {named}" if kwargs else "kwargs")
-        self._check(condition)
-        for source, values in (("args", args), ("kwargs.values()", tuple(kwargs.values()))):
+        self._check(f"{condition} or len(values) != {len(variables)}")
+        given = (("args", args), ("kwargs.values()", tuple(kwargs.values())), ("values", variables))
+        for source, values in given:
             self._items(source, values, None)
+        if variables:
+            self._leaves.append("Taken((values,))")
+        self._names["nest"] = Nest(len(variables))
         if len(self._shared) > 1:
             ids = ", ".join(f"id({each})" for each in self._shared)
             self._check(f"len({{{ids}}}) < {len(self._shared)}")
@@ -131,7 +149,7 @@ class _Writer:
         body = "\n        ".join(self._lines)
         # another thread may change an object, a list or a class between two lines; a slot may be empty by now
         end = "    except (AttributeError, KeyError, ValueError): return None"
-        exec(f"def flat(args, kwargs):\n    try:\n        {body}\n{end}", self._names)
+        exec(f"def flat(args, kwargs, values):\n    try:\n        {body}\n{end}", self._names)
         return self._names["flat"]  # type: ignore[no-any-return]
 
     def _object(self, value: Any) -> str:
@@ -167,13 +185,15 @@ class _Writer:
         kind: Any = type(value)
         if is_record(value):
             self._record(name, value, inside)
-        elif kind in (tuple, list) or (pytree.is_namedtuple_class(kind) and inside is None):
+        elif kind in (tuple, list) or pytree.is_namedtuple_class(kind):
             self._check(f"type({name}) is not {self._object(kind)} or len({name}) != {len(value)}")
             self._container(name, name, value, tuple(value), inside)
         elif (kind is dict or (kind is collections.OrderedDict and inside is None)) and _has_names(value):
             self._check(f"type({name}) is not {self._object(kind)}")
             self._keys(name, tuple(value))
             self._container(name, f"{name}.values()", value, tuple(value.values()), inside)
+        elif inside is None and kind in _DICTIONARIES and all(map(_may_be_key, value)):
+            self._table(name, value)
         elif (found := apart(value)) is not None:
             if inside is not None:
                 raise _NotQuick
@@ -182,8 +202,6 @@ class _Writer:
             self._lines.append(f"{source} = apart({name}) if type({name}) is {self._object(kind)} else None")
             self._check(f"{source} is None or {source}[0] != {self._object(part)}")
             self._container(name, f"{source}[1]", value, tuple(within), None)
-        elif inside is not None and is_class(value):
-            raise _NotQuick
         else:
             if inside is not None and isinstance(value, torch.Tensor):
                 self._tensors.append((name, inside.depth))
@@ -196,9 +214,10 @@ class _Writer:
         if inside is not None:
             if len(items) > _MOST_IN_TUPLE:
                 raise _NotQuick
-            if type(value) is not tuple:
+            if not isinstance(value, tuple):
                 self._leaf(f"Taken(({name},))")
-            inside = _Inside(inside.depth + 1)
+            unseen = isinstance(value, tuple) and type(value) is not tuple  # by ``is_record``
+            inside = _Inside(inside.depth + (_DEEPEST_TENSOR if unseen else 1))
         self._items(source, items, inside)
 
     def _record(self, name: str, value: Any, inside: _Inside | None) -> None:
@@ -240,16 +259,48 @@ class _Writer:
 
         Looked up in what shows its dictionary, so that it takes no call.
         """
+        known = self._classes.setdefault(kind, set())
+        version, new = class_version(kind), [each for each in attributes if each not in known]
         changed = [f"{name}.__mro__ is not {self._object(kind.__mro__)}"]
         for each in kind.__mro__[:-1]:
             held = self._object(each.__dict__)
-            for attribute in (*attributes, *BETWEEN, *METHODS):
+            for attribute in new if known else (*new, *BETWEEN, *METHODS):
                 there = f"{self._object(attribute)} in {held}"
                 if attribute in each.__dict__:
                     said = self._object(each.__dict__[attribute])
                     there = f"not {there} or {held}[{self._object(attribute)}] is not {said}"
                 changed.append(there)
-        self._check(" or ".join(changed))
+        if new or not known:
+            known.update(new, BETWEEN)
+            any_changed = " or ".join(changed)
+            self._check(f"version({name}) != {version} and ({any_changed})" if version else any_changed)
+
+    def _table(self, name: str, value: Any) -> None:
+        """A dictionary with keys of any class: tensors are the very same ones, which are not kept alive."""
+        self._check(f"type({name}) is not {self._object(type(value))}")
+        if type(value) is collections.defaultdict:
+            default = value.default_factory
+            if default is None:
+                self._check(f"{name}.default_factory is not None")
+            elif isinstance(default, (type, types.FunctionType)):
+                self._check(self._is_not(f"{name}.default_factory", default))
+            else:
+                raise _NotQuick
+        names = self._new(len(value))
+        if names:
+            self._lines.append(f"{', '.join(names)}, = {name}")
+        else:
+            self._check(f"{name}")
+        for its, key in zip(names, value, strict=True):
+            if isinstance(key, torch.Tensor):
+                self._check(self._is_not(its, key))
+            else:
+                self._check(f"type({its}) is not {self._object(type(key))} or {its} != {self._object(key)}")
+        self._container(name, f"{name}.values()", value, tuple(value.values()), None)
+
+    def _is_not(self, name: str, value: Any) -> str:
+        """Whether something is not this object, which is not kept alive."""
+        return f"{name} is None or {name} is not {self._object(weakref.ref(value))}()"
 
     def _keys(self, name: str, keys: tuple[Any, ...]) -> None:
         its = self._object(keys)
@@ -257,6 +308,13 @@ class _Writer:
 
     def _check(self, condition: str) -> None:
         self._lines.append(f"if {condition}: return None")
+
+
+_DICTIONARIES = (dict, collections.OrderedDict, collections.defaultdict)
+
+
+def _may_be_key(key: Any) -> bool:
+    return type(key) in PLAIN or isinstance(key, torch.Tensor)
 
 
 def _has_names(table: Mapping[Any, Any]) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from symshape.calls import records
-from symshape.calls.building import nesting
+from symshape.calls.building import finishing, nesting
 
 Build = Callable[[list[Any]], Any]
 Finish = Callable[[list[Any], Sequence[Any]], Any]
@@ -25,7 +25,7 @@ def builder(tree: pytree.TreeSpec) -> Build:
         return lambda flat: flat[0]
     if tree.type in (tuple, list) and all(child.is_leaf() for child in tree.children()):
         return tuple if tree.type is tuple else list
-    nest = None if _has_stand_ins(tree) else nesting(tree)
+    nest = nesting(tree)
     return nest or (lambda flat: unflatten(flat, tree))
 
 
@@ -36,32 +36,19 @@ def finisher(tree: pytree.TreeSpec) -> Finish | None:
     """
     if tree.type is not records.Outcome or not _needs_call(tree):
         return None
+    return finishing(tree) or (lambda flat, leaves: _finished(tree, flat, leaves))
 
-    returned, *rest = tree.children()
-    quick = None if _has_stand_ins(returned) else builder(returned)
-    steps = []
-    first = end = returned.num_leaves
-    for each in rest:
+
+def _finished(tree: pytree.TreeSpec, flat: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    """What a :func:`finisher` does, for any depth."""
+    returned, *writes = tree.children()
+    building = _Building(iter(flat), (), leaves)
+    result = building.build(returned)
+    new = [building.children(each) for each in writes]  # all is built before anything is written
+    for each, values in zip(writes, new, strict=True):
         position, _, names = each.context
-        start, end = end, end + each.num_leaves
-        nested = None if all(child.is_leaf() for child in each.children()) else each
-        steps.append((position, names, start, end, nested))
-
-    def finish(flat: list[Any], leaves: Sequence[Any]) -> Any:
-        building = _Building(iter(flat), (), leaves)
-        result = building.build(returned) if quick is None else quick(flat[:first])
-        new = []  # all is built before anything is written
-        for _, _, start, end, nested in steps:
-            if nested is None:
-                new.append(flat[start:end])
-            else:
-                building.flat = iter(flat[start:end])
-                new.append(building.children(nested))
-        for (position, names, *_), values in zip(steps, new, strict=True):
-            records.write(records.owner_of(leaves[position]), names, values)
-        return result
-
-    return finish
+        records.write(records.owner_of(leaves[position]), names, values)
+    return result
 
 
 def writes_records(tree: pytree.TreeSpec) -> bool:
@@ -85,10 +72,6 @@ def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] 
     if not shared and not _is_unusual(tree):
         return pytree.tree_unflatten(flat, tree)
     return _Building(iter(flat), shared, ()).build(tree)
-
-
-def _has_stand_ins(tree: pytree.TreeSpec) -> bool:
-    return tree.type in records.STAND_INS or any(map(_has_stand_ins, tree.children()))
 
 
 def _needs_call(tree: pytree.TreeSpec) -> bool:

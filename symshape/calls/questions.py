@@ -129,6 +129,18 @@ def answers(questions: Sequence[Question], leaves: Sequence[Any]) -> tuple[Hasha
     return asker(questions)(leaves)
 
 
+class _Asked(tuple[Any, ...]):
+    """An exact key, and the answers."""
+
+    __slots__ = ()
+
+
+def asked_without(key: Any) -> Hashable:
+    """An exact key without the answers."""
+    found: Hashable = key[0] if type(key) is _Asked else key
+    return found
+
+
 def asking(makers: Makers, questions: Sequence[Question]) -> Makers:
     """Makers of exact keys that hold the answers too."""
     one = questions[0] if len(questions) == 1 and questions[0].what != DATA else None
@@ -140,12 +152,12 @@ def asking(makers: Makers, questions: Sequence[Question]) -> Makers:
 
         def key(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
             found = make(leaves, kwargs)
-            return None if found is None else (found, asked(with_leaves(leaves)))
+            return None if found is None else _Asked((found, asked(with_leaves(leaves))))
 
         def key_with_one(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
             found = make(leaves, kwargs)
-            return None if found is None else (found, ask(with_leaves(leaves)[position]))
+            return None if found is None else _Asked((found, ask(with_leaves(leaves)[position])))
 
         return key_with_one if one is not None and position < number else key
 
-    return Makers({number: also(number, make) for number, make in makers.items()})
+    return Makers(lambda number: also(number, makers[number]))

@@ -32,6 +32,7 @@ class _Plain:
 _OF_OBJECT = ("__setattr__", "__getattribute__", "__delattr__")
 _CACHE, _FIELDS, _OBJECT, _NONE = "cache", "fields", "object", ""
 _kinds: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+_DEEPEST = 3  # levels of a field at which a tensor is looked for
 _MOST_INSIDE = 64  # items of a field that are looked at for a tensor
 
 
@@ -39,6 +40,11 @@ def may_be_record(kind: type) -> bool:
     """Whether objects of a class may be taken apart: they are nothing but their attributes."""
     found = _kind_of(kind)
     return found == _CACHE or (found == _FIELDS and kind not in pytree.SUPPORTED_NODES)
+
+
+def never_taken_apart(kind: type) -> bool:
+    """Whether no object of a class is taken apart, now or later."""
+    return _kind_of(kind) == _NONE
 
 
 def is_cache(kind: type) -> bool:
@@ -87,7 +93,7 @@ def came(value: Any) -> None:
     if _kind_of(kind) != _OBJECT or kind in pytree.SUPPORTED_NODES:
         return
     values = contents(value)[1]
-    if not any(isinstance(each, torch.Tensor) for each in values) or not all(map(_is_data, values)):
+    if not any(_holds_tensor(each, _DEEPEST - 1) for each in values) or not all(map(_is_data, values)):
         return
     first = _first.get(kind)
     if getattr(kind, "__hash__", None) is None:
@@ -118,7 +124,7 @@ def _is_data(value: Any, depth: int = 3) -> bool:
     return len(inside) <= _MOST_INSIDE and all(_is_data(each, depth - 1) for each in inside)
 
 
-def _holds_tensor(value: Any, depth: int = 3) -> bool:
+def _holds_tensor(value: Any, depth: int = _DEEPEST) -> bool:
     if isinstance(value, torch.Tensor):
         return True
     if not depth:

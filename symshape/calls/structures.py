@@ -50,7 +50,7 @@ def without_integers(key: Any) -> tuple[Hashable, tuple[int, ...]] | None:
     ((2, 3, 4), (5, 6, 7), True, None, None)
     """
     if type(key[0]) is bytes:  # made by C++
-        return (key[0] if len(key) == 2 else (key[0], key[2])), key[1]
+        return (key[0] if len(key) == 2 else (key[0], *key[2:])), key[1]
     parts = key[0] if type(key[0]) is tuple else key  # the names of keyword arguments come after
     rest: list[Any] = []
     values: list[int] = []

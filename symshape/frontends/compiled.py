@@ -82,7 +82,7 @@ class Compiled(Reports):
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
-        self._known = KnownCalls(self._cache, self._layout)
+        self._known = KnownCalls(self._cache)
         rebinding = Rebinding(self._cache, self._layout, self._entry)
         self._finder = Finder(self._cache, rebinding, self._budget, self.explain_miss)
         self._lock, self._check = forks.lock(outer=2), check_call
@@ -114,6 +114,8 @@ class Compiled(Reports):
             entry, values, seen = found
             seen.calls += 1
             entry.last_used = tick
+            if entry.looks:
+                return serve(self.fn, entry, self._annotator.run_of(entry), leaves, values, args, kwargs)
             profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
             try:
                 flat = self._annotator.run(entry, leaves, values) if profiling else entry.run(leaves, values)
@@ -158,10 +160,8 @@ class Compiled(Reports):
         if isinstance(found, NotServed):
             return self._run_itself(found, args, kwargs)
         entry, values, leaves = found
-        profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         try:
-            run = functools.partial(self._annotator.run, entry) if profiling else entry.run
-            return serve(self.fn, entry, run, leaves, values, args, kwargs)
+            return serve(self.fn, entry, self._annotator.run_of(entry), leaves, values, args, kwargs)
         finally:  # only now: a device is at work meanwhile
             for branch in branches:
                 cache.remember(branch, flat, key, entry, values)
@@ -189,9 +189,8 @@ class Compiled(Reports):
         The caller remembers it for its key, in the branch that goes to ``branches``, if one does.
         """
         reading: Reading | Refusal | None = self._known.reading(flat, key)
-        new = reading is None
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
-        if reading is None:
+        if new := (reading is None):
             args, kwargs = self._layout.given(args, kwargs, flat)
             reading = self._read(args, kwargs, variables)
         if isinstance(reading, Refusal):
@@ -199,6 +198,8 @@ class Compiled(Reports):
         leaves, structure, values = reading
         asked = self._known.with_answers(structure, leaves) if self._known.questions else structure
         found: tuple[Branch, Entry] | NotServed | None = self._finder.find(asked, values, key)
+        if found is None and not new:
+            args, kwargs = self._layout.given(args, kwargs, flat)
         found = found or self._miss_or_refusal(structure, values, args, kwargs, variables, key)
         if isinstance(found, NotServed):
             return found

@@ -8,6 +8,7 @@ on 2.11 to 2.13; ``triton.profiler.flags``, checked on 3.6's layout and the one 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import weakref
@@ -20,6 +21,7 @@ from torch.autograd import profiler as torch_profiler
 
 from symshape.cost.cost import Cost
 from symshape.errors import SymShapeError
+from symshape.graph.codegen import Run
 from symshape.graph.program import Program
 from symshape.runtime.entry import Entry
 
@@ -69,6 +71,11 @@ class Annotator:
             figures = self._figures[entry.program] = _Figures(entry.program)
         with _ranges(f"{self._function} (entry {entry.number}, {entry.runner_name})", figures.at(values)):
             return entry.run(leaves, values)
+
+    def run_of(self, entry: Entry) -> Run:
+        """What runs an entry's calls now: :meth:`run` while a profiler is recording."""
+        profiling = torch_profiler._is_profiler_enabled or other.profiling_on
+        return functools.partial(self.run, entry) if profiling else entry.run
 
 
 class _Figures:

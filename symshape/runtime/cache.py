@@ -193,8 +193,7 @@ class EntryCache:
         self, branch: Branch, leaves: Sequence[Any], key: Hashable, entry: Entry, values: tuple[int, ...]
     ) -> None:
         """Lets :meth:`find_exact` answer ``entry`` for the key of these leaves, unless the entry has left meanwhile."""
-        program = entry.program
-        if not self._exact.lasts(leaves) or program.given is not None or program.apart:  # which look at containers
+        if not self._exact.lasts(leaves):
             return
         with self.lock:
             outer, self._busy = self._busy, True  # as in a change, without a generator's frame

@@ -40,6 +40,7 @@ class Entry:
         around: what happens where a run fails; None where an error is raised as it is.
         run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
         build: from flat outputs to the program's own structure.
+        looks: whether its calls look at containers among their arguments: see ``serve`` in ``runtime/variables.py``.
         finish: what ends a call of a program that writes to records among its arguments, after ``build``.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
@@ -55,6 +56,7 @@ class Entry:
         "finish",
         "gone",
         "last_used",
+        "looks",
         "number",
         "program",
         "run",
@@ -80,6 +82,7 @@ class Entry:
         self.around = around
         self.use(runner)
         self.build = build
+        self.looks = program.given is not None or bool(program.apart)
         self.finish = finisher(program.graph.output_tree)
         self.last_used = 0
         self.gone = False

@@ -6,11 +6,10 @@ from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
 from symshape.calls.call_key import Reading
-from symshape.calls.questions import Question, asker
+from symshape.calls.questions import Question, asked_without, asker
 from symshape.calls.structures import Structures, without_integers
 from symshape.runtime.cache import EntryCache
 from symshape.runtime.entry import Entry
-from symshape.runtime.variables import Layout
 
 __all__ = ["Found", "KnownCalls"]
 
@@ -25,8 +24,8 @@ class KnownCalls:
         questions: what programs asked of the data of arguments.
     """
 
-    def __init__(self, cache: EntryCache, layout: Layout) -> None:
-        self._cache, self._layout = cache, layout
+    def __init__(self, cache: EntryCache) -> None:
+        self._cache = cache
         self._structures = Structures()
         self._answers = asker(())
         self.questions: tuple[Question, ...] = ()
@@ -44,17 +43,14 @@ class KnownCalls:
             self._cache.ask(self.questions)
 
     def reading(self, flat: Sequence[Any], key: Hashable | None) -> Reading | None:
-        """What reading a flat call with this exact key answers, if its like was read before."""
-        if key is None or self.questions or self._layout.active:
-            return None
-        split = without_integers(key)
+        """What reading a call with this exact key and these leaves answers, if its like was read before."""
+        split = None if key is None else without_integers(asked_without(key))
         structure = None if split is None else self._structures.known.get(split[0])
         return None if split is None or structure is None else (flat, structure, split[1])
 
     def learn(self, key: Hashable, structure: Hashable, values: tuple[int, ...]) -> None:
         """Notes how a call with this exact key was read."""
-        if not self.questions and not self._layout.active:
-            self._structures.learn(key, structure, values)
+        self._structures.learn(asked_without(key), structure, values)
 
     def clear(self) -> None:
         """Forgets how calls were read; what is asked of them stays."""

@@ -73,7 +73,6 @@ class Layout:
         self._floats = ChangingFloats(constants or 1)
         self._nests = Nests()
         self._names: tuple[str, ...] = ()
-        self._mark = ""
         self._traces = 0
         self._since = 0
         self._last: dict[str, Any] = {}
@@ -96,14 +95,15 @@ class Layout:
         Raises:
             AskAgain: more floats vary now than did then (another thread has come upon them).
         """
-        if not self.variables and self._nests.learn(args, kwargs):
+        values = self.of(flat, len(args) + len(kwargs)).values if self.variables else ()
+        if self._nests.learn(args, kwargs, values):
             self.active = True
         if not self._floats.places:
             return args, kwargs
         given, named = self._floats.given(args, kwargs)
         quick = bool(flat) and type(flat[-1]) is Nest
-        nested = None if self.variables else self._nests.flat(args, kwargs)
-        if nested is not None and self._floats.learn_nest(nested, given, named) and quick:
+        nested = self._nests.known(args, kwargs, values)
+        if nested is not None and self._floats.learn_nest(nested, given, named, values) and quick:
             raise AskAgain
         pairs = zip(() if quick else flat, (*given, *named.values()), strict=False)
         if any((type(one) is FloatLeaf) is not (type(now) is FloatLeaf) for one, now in pairs):
@@ -118,30 +118,37 @@ class Layout:
         """What :meth:`leaves` answers, with a ``VaryingFloat`` for each argument that is a float and varies."""
         if is_tracing():  # nothing is served: the call is a part of another program
             return (*args, *kwargs.values())
-        if self._floats.places:
-            nested = None if self.variables else self._nests.flat(args, kwargs)
-            found = None if nested is None else self._floats.varied(nested)
-            return found or (*self._floats.flat(args, kwargs), *self.read())
-        if not self.variables:
-            return self._nests.flat(args, kwargs) or (*args, *kwargs.values())
-        return (*args, *kwargs.values(), *self.read())
+        values = self._values() if self.variables else ()
+        nested = self._nests.flat(args, kwargs, values)
+        if not self._floats.places:
+            return nested or (*args, *kwargs.values(), *self._marked(values))
+        found = None if nested is None else self._floats.varied(nested)
+        return found or (*self._floats.flat(args, kwargs), *self._marked(values))
 
     def read(self) -> tuple[Any, ...]:
-        """The values, and the last leaf; nothing without variables."""
-        variables, mark = self.variables, self._mark
-        if not variables:
+        """The values as programs are given them, and the last leaf; nothing without variables."""
+        return self._marked(self._values())
+
+    def _values(self) -> tuple[Any, ...]:
+        variables = self.variables
+        values = tuple([each.read() for each in variables])
+        if variables and wait_for_traces():  # what was read may be a stand-in
+            values = tuple([each.read() for each in variables])
+        return values
+
+    def _marked(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not values:
             return ()
-        values = [each.read() for each in variables]
-        if wait_for_traces():  # what was read may be a stand-in
-            values = [each.read() for each in variables]
-        return (*(self._floats.given_in(values) if self._floats.places else values), mark)
+        return (*(self._floats.given_in(values) if self._floats.places else values), f"{len(values)} variables")
 
     def of(self, leaves: Sequence[Any], arguments: int) -> Variables:
         """The variables among the flat leaves of a call with so many arguments."""
-        if leaves and type(leaves[-1]) is Nest:  # it was read before there were variables
-            return NO_VARIABLES
-        values = tuple(leaves[arguments:-1])
-        return Variables(self._names[: len(values)], values)
+        if leaves and type(leaves[-1]) is Nest:
+            held = leaves[-2][0] if leaves[-1].variables else ()
+            values = tuple(self._floats.given_in(held) if self._floats.places else held)
+        else:
+            values = tuple(leaves[arguments:-1])
+        return Variables(self._names[: len(values)], values) if values else NO_VARIABLES
 
     def add(self, new: Sequence[Variable], clock: int) -> None:
         """More variables, from the call with this number on."""
@@ -153,7 +160,7 @@ class Layout:
             names.append(name)
         self._traces, self._since = 0, clock
         self._names = tuple(names)
-        self._mark = f"{len(names)} variables"
+        self._nests = Nests()
         self.variables = (*self.variables, *new)
         self.active = True
 

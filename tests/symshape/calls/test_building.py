@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import itertools
 import random
+import types
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any
 
@@ -10,7 +14,10 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls.building import nesting
+from symshape.calls.building import finishing, nesting
+from symshape.calls.outputs import _finished, unflatten
+from symshape.calls.records import Again, Constant, Given, Made, Outcome, Write
+from tests.symshape.calls.test_record_kinds import assert_same
 
 Pair = namedtuple("Pair", "left right")
 
@@ -72,3 +79,76 @@ def test_what_is_too_deep_to_be_written_is_not() -> None:
     for _ in range(120):
         value = [value]
     assert nesting(pytree.tree_structure(value)) is None
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: Any
+    b: Any
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    a: Any
+    b: Any
+
+
+NUMBERS = itertools.count()
+
+
+class Own:
+    """Whose constructor is not called, nor its ``__setattr__``."""
+
+    def __init__(self) -> None:
+        raise AssertionError
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AssertionError
+
+
+def _with_stand_ins(random: random.Random, depth: int, made: list[int], given: tuple[int, ...] = (3,)) -> Any:
+    """What stands for a result with objects in it, as programs have it."""
+    kind = random.randrange(9 if depth else 3)
+    if kind < 2:
+        return random.randrange(100)
+    if kind == 2:
+        return random.choice([Given(random.choice(given)), Constant(int), Again(random.choice(made)) if made else 1])
+    items = [_with_stand_ins(random, depth - 1, made, given) for _ in range(2)]
+    if kind < 5:
+        return random.choice([tuple(items), items, {"b": items[0], 3: items[1]}])
+    its_class = random.choice([Frozen, Slotted, Own, list, dict, types.SimpleNamespace])
+    names = (0, 1) if its_class is list else random.choice([("a", "b"), ("b", "a")])
+    made.append(next(NUMBERS))
+    return Made(its_class, names, made[-1], items)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_objects_are_made_given_back_and_written(seed: int) -> None:
+    rng, numbers = random.Random(seed), list[int]()  # no object holds itself: what is written gives back the last leaf
+    result = _with_stand_ins(rng, 4, [], (0, 1, 2, 3))
+    kinds = (Frozen, Slotted, list)
+    writes = [
+        Write(at, kind, (0, 1) if kind is list else ("b", "a"), [_with_stand_ins(rng, 2, numbers) for _ in range(2)])
+        for at, kind in enumerate(kinds)
+        if rng.random() < 0.5
+    ]
+    flat, tree = pytree.tree_flatten(Outcome(result, writes))
+    finish = finishing(tree)
+    assert finish is not None
+    leaves = [Frozen(1, 2), Slotted(3, 4), [5, 6], [7]]
+    others = copy.deepcopy(leaves)
+    assert_same(finish(flat, leaves), _finished(tree, flat, others))
+    assert_same(leaves, others)
+    if not any(isinstance(each, Given) for each in _all(result)):
+        flat, tree = pytree.tree_flatten(result)
+        nest = nesting(tree)
+        assert nest is not None
+        assert_same(nest(flat), unflatten(flat, tree))
+
+
+def _all(value: Any) -> Any:
+    yield value
+    inside = value.values if isinstance(value, Made) else value.values() if isinstance(value, dict) else value
+    if isinstance(inside, (tuple, list)) or isinstance(value, dict):
+        for each in inside:
+            yield from _all(each)
