@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._guards import CompileContext
+from torch._guards import CompileContext, TracingContext
 
 from symshape.errors import InputError
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
@@ -68,7 +68,13 @@ def symshape_backend(
         return compiled_by_inductor(gm, example_inputs, make)
 
     def compiler(part: str) -> Callable[..., Any]:
-        return lambda graph, inputs: make(part, graph).boxed()
+        def compiled(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            context = TracingContext.try_get()
+            if part == "backward" and context is not None and context.fw_metadata is not None:
+                context.fw_metadata.bw_donated_idxs = []  # nothing that forward kept is written to: it may be kept on
+            return make(part, graph).boxed()
+
+        return compiled
 
     parts = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
     return aot_autograd(**{name: compiler(part) for name, part in parts.items()})(gm, example_inputs)

@@ -62,3 +62,19 @@ def test_sixty_steps(trained: Trained) -> None:
 @pytest.mark.parametrize("trained", TRAINED, ids=lambda each: each.name)
 def test_five_hundred_steps(trained: Trained) -> None:
     train(trained, 500, compared=50)
+
+
+def test_what_forward_kept_may_be_kept_on() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * x.exp()).sum()
+
+    compiled = torch.compile(fn, backend=symshape_backend)
+    for rows in (3, 4, 5):
+        found = []
+        for served in (compiled, fn):
+            x = torch.linspace(0, 1, rows, requires_grad=True)
+            loss = served(x)
+            loss.backward(retain_graph=True)
+            loss.backward()
+            found.append(x.grad)
+        torch.testing.assert_close(found[0], found[1])
