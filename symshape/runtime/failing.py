@@ -8,6 +8,7 @@ it wrote in place is put back where it was copied (``written_before.py``).
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,17 @@ from symshape.tracing.traced_modes import as_generated
 from symshape.user_code import defined_at, name_of
 
 _UNDONE = "__symshape_undone__"  # an attribute of errors
+
+
+def _is_of_hooks(error: Exception) -> bool:
+    """Whether hooks raised it that were put around the call, for what autograd saves.
+
+    So a checkpoint ends what it computes again, once it has all that was saved: what ran until then has run.
+    """
+    hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    pack = None if hooks is None else hooks[0]
+    code = getattr(getattr(pack, "__func__", pack), "__code__", None)
+    return code is not None and any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 class Failing:
@@ -63,6 +75,8 @@ class Failing:
             try:
                 return run(leaves, values)
             except Exception as error:
+                if _is_of_hooks(error):
+                    raise
                 if copies and self._is_drawn_again(error) and put_back(copies):
                     error.__dict__[_UNDONE] = True
                 if self._as_if_not_begun(error) and self._has_drawn(error):
@@ -75,9 +89,12 @@ class Failing:
     def instead(self, error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What the function itself does in a call whose run failed: it may catch the error, and writes what it writes.
 
-        Not where the failed run has changed the world, or a signal's handler raised: then the error is raised.
+        Not where the failed run has changed the world, or a signal's handler raised, or a hook around the call: then
+        the error is raised.
         """
         pass_on(error)
+        if _is_of_hooks(error):
+            raise error
         asserted = isinstance(error, RuntimeAssertionError)
         if (isinstance(error, SymShapeError) and not asserted) or not self._as_if_not_begun(error):
             raise error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -23,6 +24,18 @@ class MadeByAutograd(torch.autograd.Function):
     def backward(ctx: Any, gradient: Any) -> Any:
         """The gradient as it is."""
         return gradient
+
+
+def reached(roots: Iterable[Any]) -> Iterator[Any]:
+    """Autograd's nodes that run where backward begins at some of them."""
+    waiting, seen = list(roots), set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting += [parent for parent, _ in node.next_functions]
 
 
 def histories(tracer: Inferrer, result: Any) -> list[Any]:

@@ -7,29 +7,34 @@ all that it does.  Where a result depends on such a tensor, or on an ``autograd.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from types import FunctionType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeGuard
 
 import attrs
 import torch
 from torch.utils import _pytree as pytree
 
+from meta_fns import TensorSpec
 from symshape.errors import UnsupportedError
 from symshape.graph.opaque import LiveCall, Path
 from symshape.graph.steps import Node, Step, Value, values_in, written_values
-from symshape.tracing.gradients import MadeByAutograd
+from symshape.tracing.gradients import MadeByAutograd, reached
+from symshape.tracing.intercept.autograd_hooks import AutogradHooks
 from symshape.tracing.intercept.whole_op import WholeOp
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.op_arguments import OpArguments
+from symshape.tracing.spent_histories import SpentHistories, as_spent
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import Location, user_location
 
 _NODE = torch.autograd.function.BackwardCFunction
 _OWN = frozenset((MadeByAutograd, WholeOp))
 _OWN_NODES = frozenset(f"{each.__name__}Backward" for each in _OWN)
+_OF_OPERATORS = "torch._library.autograd"  # gradients of custom operators: an operator in a graph calls its own
 _PLAIN = frozenset(
     (
         *(int, float, bool, str, type(None), torch.SymInt, torch.SymFloat, torch.Size),
@@ -77,6 +82,9 @@ class GradientTrace(Protocol):
     def arguments(self) -> set[Value]:
         """The values of tensor arguments."""
 
+    def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
+        """A fresh value of a graph."""
+
     def modes_now(self) -> tuple[bool | None, bool | None]:
         """Whether gradients are recorded, and inference mode, where that is not as at the start."""
 
@@ -106,6 +114,7 @@ class OwnHistories:
 
     Attributes:
         told: the values that require gradients because the program told them to.
+        spent: what ran backward.
     """
 
     def __init__(self, trace: GradientTrace, arguments: OpArguments, told: set[Value]) -> None:
@@ -116,8 +125,16 @@ class OwnHistories:
         self._applied: list[_Applied] = []
         self._needed: set[Value] = set()
         self._called: list[_Applied] = []
+        self._by_operators: list[Any] = []
+        self._hooks = AutogradHooks(lambda: trace.steps)
+        self.spent = SpentHistories()
+        self._shown: dict[Value, Value] = {}
 
     # -- while the program runs
+    def hooks_of_real_tensors(self) -> dict[Any, Any]:
+        """What stands for methods that register hooks on tensors around the program."""
+        return self._hooks.of_real_tensors()
+
     def require(self, tensor: SymbolicTensor, required: bool) -> None:
         """A tensor is told whether it requires gradients."""
         self.told.add(tensor._value)
@@ -127,7 +144,7 @@ class OwnHistories:
 
     @contextmanager
     def functions_watched(self) -> Iterator[None]:
-        """Inside, calls of ``autograd.Function`` are noted, by whatever name its ``apply`` is called."""
+        """Inside, calls of ``autograd.Function`` are noted, by whatever name its ``apply`` is called; so are hooks."""
         names, code, own = _APPLY.__globals__, _APPLY.__code__, _OWN_APPLY
 
         def apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -137,7 +154,8 @@ class OwnHistories:
         before = names.get(_NAME)
         names[_NAME], _APPLY.__code__ = apply, _WATCHED.__code__
         try:
-            yield
+            with self._hooks.watched(), self.spent.watched():
+                yield
         finally:
             _APPLY.__code__ = code
             names[_NAME] = _unwatched if before is None else before  # another thread may be about to call it
@@ -146,7 +164,12 @@ class OwnHistories:
         start, location, autocast = len(self._trace.steps), user_location(), torch._C._is_any_autocast_enabled()
         result = run(*args, **kwargs)
         node = _node_of(result)
-        if node is not None:
+        inside = self._trace.steps[start:]
+        if node is not None and _is_of_operator(inside, cls):
+            for step in inside:  # one, as the operator was called
+                step.grad, step.inference = self._trace.modes_now()
+            self._by_operators.append(node)
+        elif node is not None:
             end = len(self._trace.steps)
             try:
                 if autocast:
@@ -194,6 +217,19 @@ class OwnHistories:
             raise _NotLive(f"which is given a {type(leaf).__name__}")
         return self._arguments.both((leaf,))[1][0]
 
+    def output(self, tensor: SymbolicTensor, value: Value) -> Value:
+        """What a graph returns for a tensor that has this value: without a history that has run backward."""
+        with torch._C.DisableTorchFunction():
+            node = tensor.grad_fn
+        if node is None or node not in self.spent:
+            return value
+        if value not in self._shown:
+            shown = self._shown[value] = self._trace.new_value(value.spec, value.storage)
+            tree = pytree.tree_structure(((value,), {}))
+            op: Any = LiveCall(as_spent, tree, [()], "as_spent")
+            self._trace.steps.append(Node(op, (value,), {}, (shown,), False))
+        return self._shown[value]
+
     def _telling(self, value: Value, required: bool, location: Location | None) -> Node:
         tree = pytree.tree_structure(((value, required), {}))
         op: Any = LiveCall(torch.Tensor.requires_grad_, tree, [], "requires_grad_")
@@ -210,20 +246,34 @@ class OwnHistories:
         Raises:
             UnsupportedError: on something that no graph could call.
         """
-        waiting, seen = list(histories), set()
-        while waiting:
-            node = waiting.pop()
-            if node is None or node in seen:
-                continue
-            seen.add(node)
-            if isinstance(node, _NODE) and type(node).__name__ not in _OWN_NODES:
+        nodes = list(reached(each for each in histories if each not in self.spent))
+        for node in nodes:
+            own = type(node).__name__ in _OWN_NODES or any(each is node for each in self._by_operators)
+            if isinstance(node, _NODE) and not own:
                 self._call(node)
             leaf = getattr(node, "variable", None)
             if type(leaf) is SymbolicTensor and leaf._value not in self._trace.arguments:
                 self.need(leaf._value)
-            waiting += [parent for parent, _ in node.next_functions]
+        self._check_hooks(nodes, changes)
         if self._called and changes:  # each call would write that twice, if the function does
             self._refuse(self._called[0].node, "besides writing to what is outside")
+
+    def _check_hooks(self, nodes: Collection[Any], changes: Sequence[Any]) -> None:
+        """Of what backward does besides gradients, where results leave it to others.
+
+        Raises:
+            UnsupportedError: it calls hooks of the program's, or computes again what also writes.
+        """
+        leaves = [each.tensor for each in self._trace.lifting.lifted.values() if each.tensor.requires_grad]
+        what = "registers hooks of a tensor that it did not make" if self._hooks.left else ""
+        if self._hooks.on(chain(nodes, map(_node_for, leaves))):
+            what = "registers hooks of autograd's nodes (backward hooks of modules are such)"
+        elif nodes and self._hooks.own:
+            what = "gives hooks of its own what autograd saves (torch.autograd.graph.saved_tensors_hooks)"
+        elif nodes and any(changes or _not_again(self._trace.steps[slice(*each)]) for each in self._hooks.again):
+            what = "writes to what is outside besides or inside a checkpoint, whose backward writes once more"
+        if what:
+            raise UnsupportedError(f"the function {what}, which a traced graph would not do for backward; {_ADVICE}")
 
     def _refuse(self, node: Any, why: str) -> NoReturn:
         raise UnsupportedError(
@@ -294,6 +344,11 @@ class OwnHistories:
 _INSIDE = "which saves tensors of its own that the program then computes gradients with"
 
 
+def _is_of_operator(inside: Sequence[Step], cls: Any) -> TypeGuard[Sequence[Node]]:
+    """Whether a function is a custom operator's own (``register_autograd``), which a graph calls by the operator."""
+    return getattr(cls.forward, "__module__", "") == _OF_OPERATORS and [type(each) for each in inside] == [Node]
+
+
 class _NotLive(Exception):
     """Why a call of an ``autograd.Function`` cannot stand in a graph."""
 
@@ -307,6 +362,12 @@ def _node_of(result: Any) -> Any:
             if isinstance(node, _NODE):
                 return node
     return None
+
+
+def _node_for(leaf: torch.Tensor) -> Any:
+    """Autograd's node of a leaf that requires gradients, which hands it its own, or of what has a history."""
+    with torch.inference_mode(False), torch.enable_grad():
+        return leaf.grad_fn or leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
 
 
 def _made_in(steps: Sequence[Step]) -> set[Value]:

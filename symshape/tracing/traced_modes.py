@@ -50,9 +50,27 @@ def without_autocast_cache() -> Iterator[None]:
 
 
 @contextmanager
+def without_saving_hooks() -> Iterator[None]:
+    """What autograd saves for stand-ins is handed to none of the hooks around a call; what its graph saves is.
+
+    Else a checkpoint around a compiled function counts, where that is traced, more tensors than it computes again.
+    """
+    saving: Any = torch._C._autograd
+    found: list[tuple[Any, Any]] = []
+    while (hooks := saving._top_saved_tensors_default_hooks(True)) is not None:
+        found.append(hooks)
+        saving._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for hooks in reversed(found):
+            saving._push_saved_tensors_default_hooks(*hooks)
+
+
+@contextmanager
 def while_tracing() -> Iterator[None]:
     """All of these modes."""
-    with compiling(), without_dynamo(), without_autocast_cache(), outside_transforms():
+    with compiling(), without_dynamo(), without_autocast_cache(), outside_transforms(), without_saving_hooks():
         yield
 
 

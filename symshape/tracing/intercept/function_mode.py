@@ -263,7 +263,7 @@ class FunctionMode(TorchFunctionMode):
         self._repeats = Repeats(trace)
         self._masks = KnownMasks(trace)
         self._trace = trace
-        self._gradients = autograd.of_real_tensors(gradients)
+        self._gradients = {**autograd.of_real_tensors(gradients), **trace.own.hooks_of_real_tensors()}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ATTENTION and args and isinstance(args[0], torch.Tensor):

@@ -44,6 +44,9 @@ class Telling(Protocol):
     def functions_watched(self) -> AbstractContextManager[object]:
         """Inside, calls of ``autograd.Function`` are noted."""
 
+    def hooks_of_real_tensors(self) -> dict[Any, Any]:
+        """What stands for methods that register hooks."""
+
 
 class Trace(Protocol):
     """What a symbolic tensor, and who handles its calls, needs of the trace that it belongs to: see ``Tracer``."""

@@ -345,3 +345,45 @@ def test_a_thread_that_began_to_call_a_function_while_another_traced() -> None:
     traced(other).sum().backward()
     assert other.grad is not None
     assert torch.equal(2 * x.grad, other.grad)
+
+
+# -- custom operators
+
+
+@torch.library.custom_op("symshape_own_histories::twice", mutates_args=())
+def twice(x: torch.Tensor, by: float = 2.0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two results, of which both have gradients."""
+    return x * by, x + by
+
+
+@twice.register_fake
+def _(x: torch.Tensor, by: float = 2.0) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty_like(x), torch.empty_like(x)
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0])
+    ctx.by = inputs[1]
+
+
+def _gradients(ctx: Any, first: torch.Tensor, second: torch.Tensor) -> Any:
+    return first * ctx.saved_tensors[0] * ctx.by + second * 7, None
+
+
+twice.register_autograd(_gradients, setup_context=_save)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: twice(x @ WEIGHT),
+        lambda x: twice(twice(x, 3.0)[0], by=0.5)[1] * x,
+        lambda x: Clip.apply(twice(x)[0], 0.5),
+        lambda x: torch.no_grad()(twice)(x)[0] * x,
+        lambda x: torch.autograd.grad(twice(x)[0].square().sum(), x, create_graph=True)[0],
+        _same(lambda ctx, x: twice(x)[0] * 1, "Around").apply,
+    ],
+)
+def test_gradients_of_custom_operators(fn: Callable[..., Any]) -> None:
+    """The operator in the graph calls the function that it was given for them."""
+    _agree(fn)

@@ -1,0 +1,148 @@
+"""Hooks that a program gives autograd: on nodes of its graph, and on what it saves for backward.
+
+A graph of ATen ops repeats neither.  What runs backward inside a program runs while it is traced, hooks and all; where
+a result leaves backward to others, its hooks would be lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from symshape.graph.steps import Step
+
+_TENSOR: Any = torch.Tensor
+_MIXIN: Any = torch.autograd.function._HookMixin  # C++ asks its `_register_hook` for every hook of a node
+_SAVING: Any = torch._C._autograd  # `saved_tensors_hooks` and its kin begin and end there
+_AGAIN = ("torch.utils.checkpoint", "_checkpoint_hook.")
+_AS_SAVED = (("torch.utils.checkpoint", "_recomputation_hook."), ("torch.autograd.graph", "save_on_cpu."))
+"""Hooks of torch's own after which backward has what it would have without."""
+
+
+class _Look(Exception):
+    """Given to a node as a hook: it is shown the hooks that the node has, and becomes none of them."""
+
+    hooks: Any = None
+
+
+class AutogradHooks:
+    """Of one trace.
+
+    Args:
+        steps: answers those that the trace has so far.
+
+    Attributes:
+        own: whether the program gave hooks of its own what autograd saves.
+        again: from which step to which one ran what a checkpoint computes once more in backward.
+    """
+
+    def __init__(self, steps: Callable[[], Sequence[Step]]) -> None:
+        self._steps = steps
+        self._given: list[tuple[dict[int, Any], int]] = []
+        self._kept: dict[int, dict[int, Any]] = {}
+        self._handles: list[RemovableHandle] = []
+        self._left: list[RemovableHandle] = []
+        self._saving: list[tuple[Any, int]] = []
+        self.own = False
+        self.again: list[tuple[int, int]] = []
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Inside, this thread's hooks are noted; at the end those on nodes and real tensors are taken off."""
+        register = _MIXIN.__dict__["_register_hook"]
+        push, pop = _SAVING._push_saved_tensors_default_hooks, _SAVING._pop_saved_tensors_default_hooks
+        thread = threading.get_ident()
+
+        def registered(hooks: Any, hook: Any) -> Any:
+            hooks, handle = register.__func__(hooks, hook)
+            if threading.get_ident() == thread:
+                self._given.append((hooks, handle.id))
+            return hooks, handle
+
+        def pushed(pack: Any, unpack: Any) -> None:
+            push(pack, unpack)
+            if threading.get_ident() == thread:
+                self._saving.append((pack, len(self._steps())))
+
+        def popped() -> None:
+            pop()
+            if threading.get_ident() == thread and self._saving:
+                self._saved_by(*self._saving.pop())
+
+        _MIXIN._register_hook = staticmethod(registered)
+        _SAVING._push_saved_tensors_default_hooks, _SAVING._pop_saved_tensors_default_hooks = pushed, popped
+        try:
+            yield
+        finally:
+            _MIXIN._register_hook = register
+            _SAVING._push_saved_tensors_default_hooks, _SAVING._pop_saved_tensors_default_hooks = push, pop
+            for handle in self._handles:
+                RemovableHandle.remove(handle)
+            for hooks, key in self._given:
+                if hooks.pop(key, None) is not None:
+                    self._kept[id(hooks)] = hooks
+
+    def of_real_tensors(self) -> dict[Any, Callable[..., RemovableHandle]]:
+        """What registers hooks on tensors around the program, which would be called twice if a trace left them."""
+        return {
+            each: partial(self._registered, each)
+            for each in (_TENSOR.register_hook, _TENSOR.register_post_accumulate_grad_hook)
+        }
+
+    def _registered(self, register: Callable[..., RemovableHandle], *args: Any) -> RemovableHandle:
+        handle = register(*args)
+        self._handles.append(handle)
+        self._left.append(handle)
+        handle.remove = partial(self._removed, handle)  # type: ignore[method-assign]
+        return handle
+
+    def _removed(self, handle: RemovableHandle) -> None:
+        self._left = [each for each in self._left if each is not handle]
+        RemovableHandle.remove(handle)
+
+    @property
+    def left(self) -> bool:
+        """Whether the program left hooks on tensors around it."""
+        return bool(self._left)
+
+    def _saved_by(self, pack: Any, start: int) -> None:
+        module, name = getattr(pack, "__module__", ""), getattr(pack, "__qualname__", "")
+        if module == _AGAIN[0] and name.startswith(_AGAIN[1]):
+            self.again.append((start, len(self._steps())))
+        elif not any(module == each and name.startswith(of) for each, of in _AS_SAVED):
+            self.own = True
+
+    def on(self, nodes: Iterable[Any]) -> bool:
+        """Whether the program left hooks on some of these nodes."""
+        return bool(self._kept) and any(
+            id(_hooks_of(register)) in self._kept
+            for node in nodes
+            for register in (node.register_hook, node.register_prehook)
+        )
+
+
+def _hooks_of(register: Callable[[Any], Any]) -> Any:
+    """The hooks that a node has, which this way of registering one would add to."""
+    own = _MIXIN.__dict__["_register_hook"]
+
+    def shown(hooks: Any, hook: Any) -> Any:
+        if type(hook) is not _Look:  # another thread's
+            return own.__func__(hooks, hook)
+        hook.hooks = hooks
+        raise hook
+
+    look = _Look()
+    _MIXIN._register_hook = staticmethod(shown)
+    try:
+        register(look)
+    except _Look:
+        pass
+    finally:
+        _MIXIN._register_hook = own
+    return look.hooks

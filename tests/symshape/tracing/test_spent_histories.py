@@ -1,0 +1,98 @@
+"""Results whose history has run backward inside: they require gradients, and to ask for them fails, as in eager."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+
+import symshape
+
+R = torch.randn
+
+
+def _model() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def _stepping(model: nn.Module, **how: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        model.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward(**how)
+        return loss  # type: ignore[no-any-return]
+
+    return step
+
+
+def _outcome(loss: torch.Tensor, model: nn.Module) -> list[Any]:
+    seen: list[Any] = [loss.detach(), loss.requires_grad, loss.is_leaf, loss.grad_fn is None]
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        seen.append(str(error)[:50])
+    return [*seen, *(each.grad for each in model.parameters())]
+
+
+@pytest.mark.parametrize("how", [{}, {"retain_graph": True}])
+def test_a_second_backward(how: dict[str, Any]) -> None:
+    mine, theirs = _model(), _model()
+    compiled, step = symshape.compile(_stepping(mine, **how), fullgraph=True), _stepping(theirs, **how)
+    for rows in (3, 4, 5):
+        x = R(rows, 4)
+        assert repr(_outcome(compiled(x), mine)) == repr(_outcome(step(x), theirs))
+    assert compiled.stats().traces == 2
+
+
+def test_a_history_that_saved_nothing_is_not_spent() -> None:
+    weight = nn.Parameter(R(4))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss = weight.sum() + x.sum()
+        loss.backward()
+        return loss
+
+    compiled = symshape.compile(step, fullgraph=True)
+    for rows in (3, 4, 5):
+        weight.grad = None
+        compiled(R(rows)).backward()
+        assert torch.equal(weight.grad, torch.full((4,), 2.0))  # type: ignore[arg-type]
+
+
+def test_the_same_twice_and_its_views() -> None:
+    model = _model()
+
+    def step(x: torch.Tensor) -> Any:
+        loss = model(x).square().sum()
+        loss.backward()
+        return loss, loss, loss.detach()
+
+    one, two, three = symshape.compile(step, fullgraph=True)(R(3, 4))
+    assert one is two
+    assert one.data_ptr() == three.data_ptr()
+    assert not three.requires_grad
+
+
+def test_what_forward_computed_goes() -> None:
+    """A loss that is kept keeps nothing else: eager's backward gave it back."""
+
+    class Seen(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.exp()
+
+    compiled = symshape.compile(_stepping(nn.Sequential(_model(), Seen())), fullgraph=True)
+    compiled(R(3, 4))
+    x = R(3, 4)
+    memory = StorageWeakRef(x.untyped_storage())
+    loss = compiled(x)
+    del x
+    compiled(R(3, 4))
+    gc.collect()
+    assert memory.expired()
+    assert loss.requires_grad
