@@ -105,7 +105,7 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
                     "graph would not give it; return the gradient instead"
                 )
             tracer.own.need(leaf._value)
-        return tracer.own.output(leaf, tracer.saved.of(leaf))
+        return tracer.own.spent.output(leaf, tracer.saved.of(leaf))
     if isinstance(leaf, torch.Tensor):
         return tracer.lifting.lift(leaf).value
     if isinstance(leaf, (torch.SymInt, torch.SymFloat)):

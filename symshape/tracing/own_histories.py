@@ -18,16 +18,14 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-from meta_fns import TensorSpec
 from symshape.errors import UnsupportedError
 from symshape.graph.opaque import LiveCall, Path
 from symshape.graph.steps import Node, Step, Value, values_in, written_values
 from symshape.tracing.gradients import MadeByAutograd, reached
 from symshape.tracing.intercept.autograd_hooks import AutogradHooks
 from symshape.tracing.intercept.whole_op import WholeOp
-from symshape.tracing.lifting import Lifting
 from symshape.tracing.op_arguments import OpArguments
-from symshape.tracing.spent_histories import SpentHistories, as_spent
+from symshape.tracing.spent_histories import Ended, SpentHistories
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import Location, user_location
 
@@ -67,23 +65,8 @@ def _unwatched(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return run(*args, **kwargs)
 
 
-class GradientTrace(Protocol):
+class GradientTrace(Ended, Protocol):
     """What is needed of a tracer here."""
-
-    @property
-    def steps(self) -> list[Step]:
-        """Nodes and assertions so far."""
-
-    @property
-    def lifting(self) -> Lifting:
-        """Real tensors and constants."""
-
-    @property
-    def arguments(self) -> set[Value]:
-        """The values of tensor arguments."""
-
-    def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
-        """A fresh value of a graph."""
 
     def modes_now(self) -> tuple[bool | None, bool | None]:
         """Whether gradients are recorded, and inference mode, where that is not as at the start."""
@@ -127,8 +110,7 @@ class OwnHistories:
         self._called: list[_Applied] = []
         self._by_operators: list[Any] = []
         self._hooks = AutogradHooks(lambda: trace.steps)
-        self.spent = SpentHistories()
-        self._shown: dict[Value, Value] = {}
+        self.spent = SpentHistories(trace)
 
     # -- while the program runs
     def hooks_of_real_tensors(self) -> dict[Any, Any]:
@@ -216,19 +198,6 @@ class OwnHistories:
         if not isinstance(leaf, torch.Tensor) and type(leaf) not in _PLAIN:
             raise _NotLive(f"which is given a {type(leaf).__name__}")
         return self._arguments.both((leaf,))[1][0]
-
-    def output(self, tensor: SymbolicTensor, value: Value) -> Value:
-        """What a graph returns for a tensor that has this value: without a history that has run backward."""
-        with torch._C.DisableTorchFunction():
-            node = tensor.grad_fn
-        if node is None or node not in self.spent:
-            return value
-        if value not in self._shown:
-            shown = self._shown[value] = self._trace.new_value(value.spec, value.storage)
-            tree = pytree.tree_structure(((value,), {}))
-            op: Any = LiveCall(as_spent, tree, [()], "as_spent")
-            self._trace.steps.append(Node(op, (value,), {}, (shown,), False))
-        return self._shown[value]
 
     def _telling(self, value: Value, required: bool, location: Location | None) -> Node:
         tree = pytree.tree_structure(((value, required), {}))

@@ -8,43 +8,72 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch.utils import _pytree as pytree
 
-from symshape.tracing.gradients import reached
+from meta_fns import TensorSpec
+from symshape.graph.opaque import LiveCall
+from symshape.graph.steps import Node, Step, Value
+from symshape.tracing.gradients import MadeByAutograd, reached
+from symshape.tracing.lifting import Lifting
+from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 
 class _Spent(torch.autograd.Function):
     """A tensor whose history has run backward."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-        """The same memory."""
+    def forward(ctx: Any, tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
+        """The same memory; it asks the leaves for no gradient, but they are where gradients would be asked for."""
         return tensor.detach()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Fails as eager does."""
         raise RuntimeError(
-            "Trying to backward through the graph a second time: the compiled function ran backward() on this result; "
-            "specify retain_graph=True there if you need to backward through it again"
+            "Trying to backward through the graph a second time: the compiled function ran backward through what this "
+            "result was computed by; specify retain_graph=True there if you need to backward through it again"
         )
 
 
-def as_spent(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, with a history that cannot run backward."""
-    return _Spent.apply(torch.empty((), requires_grad=True), tensor.detach())  # type: ignore[no-any-return]
+def as_spent(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
+    """The tensor, with a history that leads to what its own leads to, keeps nothing, and cannot run backward."""
+    leaves = tuple(each for each in leaves if each.requires_grad) or (torch.empty((), requires_grad=True),)
+    return _Spent.apply(tensor.detach(), *leaves)  # type: ignore[no-any-return]
+
+
+class Ended(Protocol):
+    """What is needed of a tracer here."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """Nodes and assertions so far."""
+
+    @property
+    def lifting(self) -> Lifting:
+        """Real tensors and constants."""
+
+    @property
+    def arguments(self) -> set[Value]:
+        """The values of tensor arguments."""
+
+    def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
+        """A fresh value of a graph."""
 
 
 class SpentHistories:
-    """Of one trace: autograd's nodes that ``backward()`` began at and left without what they had saved."""
+    """Of one trace: autograd's nodes that ran backward and gave back tensors that they had saved."""
 
-    def __init__(self) -> None:
-        self._nodes: list[Any] = []
+    def __init__(self, trace: Ended) -> None:
+        self._trace = trace
+        self._nodes: dict[int, Any] = {}
+        self._shown: dict[Value, Value] = {}
 
     def __contains__(self, node: Any) -> bool:
-        return any(each is node for each in self._nodes)
+        """Whether backward that begins at a node comes to one of those."""
+        return bool(self._nodes) and any(id(each) in self._nodes for each in reached([node]))
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -55,11 +84,11 @@ class SpentHistories:
         namespace = vars(torch.autograd)
         engine, thread = namespace["_engine_run_backward"], threading.get_ident()
 
-        def run(outputs: Sequence[Any], *args: Any, accumulate_grad: bool, **kwargs: Any) -> Any:
-            result = engine(outputs, *args, accumulate_grad=accumulate_grad, **kwargs)
+        def run(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            result = engine(outputs, *args, **kwargs)
             kept, inputs = args[1], args[3]
-            if accumulate_grad and not kept and not inputs and threading.get_ident() == thread:
-                self._note(outputs)
+            if not kept and threading.get_ident() == thread:
+                self._note(outputs, inputs)
             return result
 
         namespace["_engine_run_backward"] = run
@@ -68,10 +97,59 @@ class SpentHistories:
         finally:
             namespace["_engine_run_backward"] = engine
 
-    def _note(self, outputs: Iterable[Any]) -> None:
-        with torch._C.DisableTorchFunction():
-            nodes = [each.grad_fn for each in outputs if isinstance(each, torch.Tensor)]
-        self._nodes += [each for each in nodes if each is not None and any(map(_saves, reached([each])))]
+    def output(self, tensor: SymbolicTensor, value: Value) -> Value:
+        """What a graph returns for a tensor that has this value: nothing with a history that has run backward."""
+        node = _node_of(tensor)
+        if node is None or node not in self:
+            return value
+        if value not in self._shown:
+            shown = self._shown[value] = self._trace.new_value(value.spec, value.storage)
+            args = (value, *self._leaves(node))
+            op: Any = LiveCall(as_spent, pytree.tree_structure((args, {})), [()], "as_spent")
+            self._trace.steps.append(Node(op, args, {}, (shown,), False))
+        return self._shown[value]
+
+    def _leaves(self, node: Any) -> list[Value]:
+        """The tensors around the program that a history leads to, and all that are given where one is no leaf."""
+        found: set[Value] = set()
+        for each in reached([node]):
+            leaf = getattr(each, "variable", None)
+            if type(leaf) is SymbolicTensor:
+                found |= {leaf._value} & self._trace.arguments
+            elif isinstance(leaf, torch.Tensor):
+                found.add(self._trace.lifting.lift(leaf).value)
+            elif type(each).__name__ == f"{MadeByAutograd.__name__}Backward":
+                found |= self._trace.arguments
+        return sorted(found, key=lambda value: value.index)
+
+    def _note(self, outputs: Iterable[Any], inputs: Sequence[Any]) -> None:
+        nodes = list(reached(map(_node_of, outputs)))
+        ran = _leading_to(inputs, nodes) if inputs else nodes
+        self._nodes |= {id(each): each for each in ran if _saves(each)}
+
+
+def _node_of(end: Any) -> Any:
+    """Autograd's node of a tensor, or of an edge of its graph."""
+    with torch._C.DisableTorchFunction():
+        return end.grad_fn if isinstance(end, torch.Tensor) else end.node
+
+
+def _leading_to(inputs: Iterable[Any], nodes: Sequence[Any]) -> list[Any]:
+    """Those of the nodes that run where the gradients of these inputs are asked for."""
+    leaves = {id(each) for each in inputs}
+    ends = {id(_node_of(each)) for each in inputs}
+    waiting = [each for each in nodes if id(each) in ends or id(getattr(each, "variable", None)) in leaves]
+    users: dict[int, list[Any]] = {}
+    for each in nodes:
+        for parent, _ in each.next_functions:
+            users.setdefault(id(parent), []).append(each)
+    found: dict[int, Any] = {}
+    while waiting:
+        for each in users.get(id(waiting.pop()), ()):
+            if id(each) not in found:
+                found[id(each)] = each
+                waiting.append(each)
+    return list(found.values())
 
 
 def _saves(node: Any) -> bool:

@@ -14,6 +14,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 _grad: Any = torch.Tensor.grad
 _requires_grad: Any = torch.Tensor.requires_grad
 _data_attribute: Any = torch.Tensor.data
+_version: Any = torch.Tensor._version
 
 
 class Gradients(Protocol):
@@ -31,7 +32,15 @@ class Gradients(Protocol):
 
 def of_real_tensors(gradients: Gradients) -> dict[Any, Callable[..., Any]]:
     """What reads and changes the gradients of tensors around the program, parameters above all."""
-    return {_grad.__get__: gradients.read, _grad.__set__: gradients.write, _grad.__delete__: gradients.delete}
+    of_grad = {_grad.__get__: gradients.read, _grad.__set__: gradients.write, _grad.__delete__: gradients.delete}
+    return {**of_grad, _version.__get__: _refuse_version}
+
+
+def _refuse_version(tensor: torch.Tensor) -> Any:
+    raise UnsupportedError(
+        "the function reads Tensor._version of a tensor that it did not make, which a traced graph does not guard; "
+        "pass the number as an argument"
+    )
 
 
 def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:

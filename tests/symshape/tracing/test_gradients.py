@@ -106,3 +106,9 @@ def test_the_history_of_a_stand_in_is_no_custom_gradient() -> None:
     traced = symshape.trace(lambda x: x * 3, x)
     assert [str(node.op) for node in traced.graph.nodes] == ["aten.mul.Tensor"]
     assert traced(x).requires_grad
+
+
+def test_how_often_a_tensor_around_was_written_to_is_not_guarded() -> None:
+    weight = torch.ones(3)
+    with pytest.raises(UnsupportedError, match=r"reads Tensor\._version"):
+        symshape.trace(lambda x: x * weight._version, torch.ones(3))

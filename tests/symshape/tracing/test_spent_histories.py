@@ -50,6 +50,39 @@ def test_a_second_backward(how: dict[str, Any]) -> None:
     assert compiled.stats().traces == 2
 
 
+def _scaled(model: nn.Module, x: torch.Tensor) -> Any:
+    logits = model(x)
+    loss = logits.square().mean()
+    (loss / 4).backward()
+    return logits, loss, loss * 2, loss.detach()
+
+
+def _only_some(model: Any, x: torch.Tensor) -> Any:
+    loss = model(x).square().mean()
+    loss.backward(inputs=list(model[2].parameters()))
+    return loss, model[0](x).sum()
+
+
+def _asked_for(model: Any, x: torch.Tensor) -> Any:
+    first = model[0](x)
+    loss = model[2](first.tanh()).square().mean()
+    return torch.autograd.grad(loss, first)[0], loss, first
+
+
+@pytest.mark.parametrize("program", [_scaled, _only_some, _asked_for])
+def test_what_leads_to_what_ran(program: Callable[[nn.Module, torch.Tensor], Any]) -> None:
+    mine, theirs = _model(), _model()
+    compiled = symshape.compile(lambda x: program(mine, x), fullgraph=True)
+    for rows in (3, 4, 5):
+        x = R(rows, 4)
+        seen = []
+        for served, model in ((compiled, mine), (lambda x: program(theirs, x), theirs)):
+            model.zero_grad()
+            seen.append([_outcome(each.sum() if each.requires_grad else each, model) for each in served(x)])
+        assert repr(seen[0]) == repr(seen[1])
+    assert compiled.stats().traces == 2
+
+
 def test_a_history_that_saved_nothing_is_not_spent() -> None:
     weight = nn.Parameter(R(4))
 
