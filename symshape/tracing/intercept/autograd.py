@@ -32,8 +32,12 @@ class Gradients(Protocol):
 
 def of_real_tensors(gradients: Gradients) -> dict[Any, Callable[..., Any]]:
     """What reads and changes the gradients of tensors around the program, parameters above all."""
-    of_grad = {_grad.__get__: gradients.read, _grad.__set__: gradients.write, _grad.__delete__: gradients.delete}
-    return {**of_grad, _version.__get__: _refuse_version}
+    return {
+        _grad.__get__: gradients.read,
+        _grad.__set__: gradients.write,
+        _grad.__delete__: gradients.delete,
+        _version.__get__: _refuse_version,
+    }
 
 
 def _refuse_version(tensor: torch.Tensor) -> Any:
