@@ -40,8 +40,9 @@ class _Spent(torch.autograd.Function):
 
 def as_spent(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
     """The tensor, with a history that leads to what its own leads to, keeps nothing, and cannot run backward."""
-    leaves = tuple(each for each in leaves if each.requires_grad) or (torch.empty((), requires_grad=True),)
-    return _Spent.apply(tensor.detach(), *leaves)  # type: ignore[no-any-return]
+    with torch.inference_mode(False), torch.enable_grad():  # as where the program ran backward
+        leaves = tuple(each for each in leaves if each.requires_grad) or (torch.empty((), requires_grad=True),)
+        return _Spent.apply(tensor.detach(), *leaves)  # type: ignore[no-any-return]
 
 
 class Ended(Protocol):

@@ -98,6 +98,18 @@ def test_a_history_that_saved_nothing_is_not_spent() -> None:
         assert torch.equal(weight.grad, torch.full((4,), 2.0))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+def test_whatever_the_mode_of_the_call(mode: Any) -> None:
+    mine, theirs = _model(), _model()
+    compiled = symshape.compile(torch.enable_grad()(_stepping(mine)), fullgraph=True)
+    step = torch.enable_grad()(_stepping(theirs))
+    for rows in (3, 4):
+        x = R(rows, 4)
+        with mode():
+            losses = compiled(x), step(x)
+        assert repr(_outcome(losses[0], mine)) == repr(_outcome(losses[1], theirs))
+
+
 def test_the_same_twice_and_its_views() -> None:
     model = _model()
 
