@@ -74,8 +74,7 @@ class Compiled(Reports):
         self._refusals = Refusals(fn, fullgraph)
         free = None if fullgraph or dynamic is False else options.free_traces  # else every miss was asked to be traced
         self._budget = TraceBudget(fn, free, self._hits)
-        self._dynamic, self._runner = dynamic, runner
-        self._options = options
+        self._dynamic, self._runner, self._options = dynamic, runner, options
         self._cache = EntryCache(options.max_entries, options.memo_size)
         memory = options.graph_memory
         self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
@@ -87,8 +86,7 @@ class Compiled(Reports):
         self._finder = Finder(self._cache, rebinding, self._budget, self.explain_miss)
         self._lock, self._check = forks.lock(outer=2), check_call
         self._capture: Capture = capture
-        self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
-        self._times: deque[float] = deque(maxlen=512)
+        self._numbers, self._traces, self._trace_ms, self._times = count(), 0, 0.0, deque[float](maxlen=512)
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
             functools.update_wrapper(self, fn, updated=())
@@ -160,8 +158,10 @@ class Compiled(Reports):
         if isinstance(found, NotServed):
             return self._run_itself(found, args, kwargs)
         entry, values, leaves = found
+        profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
+        run = self._annotator.run_of(entry) if profiling else entry.run
         try:
-            return serve(self.fn, entry, self._annotator.run_of(entry), leaves, values, args, kwargs)
+            return serve(self.fn, entry, run, leaves, values, args, kwargs)
         finally:  # only now: a device is at work meanwhile
             for branch in branches:
                 cache.remember(branch, flat, key, entry, values)

@@ -54,12 +54,12 @@ class RoundedRatio:
 def rounded_ratio(term: FloatTerm | float) -> RoundedRatio | None:
     """The ratio that a float is but for rounding; None where it is none that is known.
 
-    >>> from guards.terms.term import symbol
+    >>> from guards.terms.arithmetic import symbol
     >>> from symshape.graph.float_terms import float_term
     >>> n = float_term("from_int", symbol("n"))
     >>> print(*(rounded_ratio(float_term("mul", n, c)) for c in (0.3, 0.7)), sep=chr(10))
-    RoundedRatio(numerator=3*n, denominator=10, off=0)
-    RoundedRatio(numerator=7*n, denominator=10, off=-1)
+    RoundedRatio(numerator=<3*n>, denominator=10, off=0)
+    RoundedRatio(numerator=<7*n>, denominator=10, off=-1)
     """
     if not isinstance(term, FloatTerm):
         return None
@@ -149,7 +149,7 @@ def monotone(term: Operand) -> Monotone | None:
         return None if term.op is Op.CONST else Monotone(term, float, True)
     if not isinstance(term, FloatTerm):
         return None
-    if term.op == "from_int":
+    if term.op in ("from_int", "as_float"):
         return monotone(term.args[0])
     if term.op in ("neg", "sqrt"):
         inner = monotone(term.args[0])

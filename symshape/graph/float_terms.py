@@ -28,6 +28,7 @@ def _pow(a: float, b: float) -> float:
 
 FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     "from_int": (float, "float({0})"),
+    "as_float": (float, "float({0})"),
     "add": (lambda a, b: a + b, "({0} + {1})"),
     "sub": (lambda a, b: a - b, "({0} - {1})"),
     "mul": (lambda a, b: a * b, "({0} * {1})"),
@@ -61,7 +62,11 @@ def _known_by(args: tuple[Operand, ...]) -> tuple[object, ...]:
 
 @attrs.frozen
 class FloatTerm:
-    """A float expression: ``op`` applied to integer terms, floats and float terms; ``symbol`` names an unbacked one."""
+    """A float expression: ``op`` applied to integer terms, floats and float terms; ``symbol`` names an unbacked one.
+
+    ``from_int`` is an integer among floats, with which Python compares as an integer, and ``as_float`` what ``float()``
+    answered for it.
+    """
 
     op: str
     args: tuple[Operand, ...] = attrs.field(default=(), eq=_known_by)
@@ -82,9 +87,9 @@ class FloatTerm:
 
     def ratio(self) -> tuple[Term, int] | None:
         """``(numerator, denominator > 0)`` if the value is exactly that quotient, correctly rounded; else None."""
-        if self.op == "from_int":
+        if self.op in ("from_int", "as_float"):
             (arg,) = self.args
-            return (arg, 1) if isinstance(arg, Term) else None
+            return (arg, 1) if isinstance(arg, Term) else _ratio(arg)
         if self.op == "neg":
             inner = _ratio(self.args[0])
             return None if inner is None else (arithmetic.scale(inner[0], -1), inner[1])
@@ -191,6 +196,8 @@ def _are_binary(*denominators: int) -> bool:
 def _whole(arg: Operand) -> Term | None:
     """An integer-valued operand as an integer term."""
     if isinstance(arg, FloatTerm):
+        if arg.op == "as_float":
+            return _whole(arg.args[0])
         return arg.args[0] if arg.op == "from_int" and isinstance(arg.args[0], Term) else None
     if isinstance(arg, Term):
         return arg

@@ -44,7 +44,7 @@ class KnownCalls:
 
     def reading(self, flat: Sequence[Any], key: Hashable | None) -> Reading | None:
         """What reading a call with this exact key and these leaves answers, if its like was read before."""
-        split = None if key is None else without_integers(asked_without(key))
+        split = None if key is None else without_integers(asked_without(key) if self.questions else key)
         structure = None if split is None else self._structures.known.get(split[0])
         return None if split is None or structure is None else (flat, structure, split[1])
 

@@ -194,6 +194,7 @@ def _capture(
         except BaseException as error:
             around.put_back(error)
             raise
+    tracer.own.forget()
     state = _state(recorder, variables)
     lifted = tuple(tracer.lifting.lifted.values())
     graph = Graph(tuple(arguments.inputs), lifted, steps, outputs, tree)

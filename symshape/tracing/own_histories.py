@@ -33,6 +33,7 @@ _NODE = torch.autograd.function.BackwardCFunction
 _OWN = frozenset((MadeByAutograd, WholeOp))
 _OWN_NODES = frozenset(f"{each.__name__}Backward" for each in _OWN)
 _OF_OPERATORS = "torch._library.autograd"  # gradients of custom operators: an operator in a graph calls its own
+_COLLECTIVES = "_c10d_functional"  # what exchanges gradients was never held against several ranks
 _PLAIN = frozenset(
     (
         *(int, float, bool, str, type(None), torch.SymInt, torch.SymFloat, torch.Size),
@@ -111,6 +112,11 @@ class OwnHistories:
         self._by_operators: list[Any] = []
         self._hooks = AutogradHooks(lambda: trace.steps)
         self.spent = SpentHistories(trace)
+
+    def forget(self) -> None:
+        """The trace is over; autograd's nodes would hold the parameters that they lead to for as long as its values."""
+        self._applied, self._called, self._by_operators = [], [], []
+        self._hooks, self.spent = AutogradHooks(lambda: self._trace.steps), SpentHistories(self._trace)
 
     # -- while the program runs
     def hooks_of_real_tensors(self) -> dict[Any, Any]:
@@ -315,7 +321,10 @@ _INSIDE = "which saves tensors of its own that the program then computes gradien
 
 def _is_of_operator(inside: Sequence[Step], cls: Any) -> TypeGuard[Sequence[Node]]:
     """Whether a function is a custom operator's own (``register_autograd``), which a graph calls by the operator."""
-    return getattr(cls.forward, "__module__", "") == _OF_OPERATORS and [type(each) for each in inside] == [Node]
+    if getattr(cls.forward, "__module__", "") != _OF_OPERATORS or [type(each) for each in inside] != [Node]:
+        return False
+    op: Any = inside[0].op  # type: ignore[union-attr]
+    return bool(op.namespace != _COLLECTIVES)
 
 
 class _NotLive(Exception):

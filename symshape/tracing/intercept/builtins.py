@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from symshape.errors import UnsupportedError
+from symshape.graph.float_terms import float_term
 from symshape.tracing.intercept.number_methods import is_of_data, is_ours
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
@@ -233,7 +234,7 @@ def plain_float(*args: Any) -> Any:
         return float(*args)
     value = _number_of(args[0])
     if type(value) is torch.SymInt and is_ours(value):
-        return torch.sym_float(value)
+        return torch.SymFloat(value.node.env.nodes.float_node(float_term("as_float", value.node.sym_float().term)))
     return value if type(value) is torch.SymFloat else float(value)
 
 

@@ -41,6 +41,7 @@ TERMS = [
     of("cos", of("sin", of("from_int", M))),
     of("log10", of("add", of("log1p", of("from_int", N)), 1.0)),
     of("expm1", of("tanh", of("atan", of("from_int", M)))),
+    of("as_float", of("from_int", N)),
     of("round", of("truediv", M, arithmetic.const(7)), 2.0),
     of("mul", float("inf"), of("from_int", M)),
     of("add", -0.0, 0.0),
@@ -103,6 +104,9 @@ def test_text_reads_as_it_computes() -> None:
 
 
 RATIOS = [
+    (of("as_float", of("from_int", M)), lambda m, n: (m, 1)),
+    (of("truediv", of("as_float", of("from_int", M)), 3.0), lambda m, n: (m, 3)),
+    (of("mul", of("as_float", of("from_int", M)), 2.5), lambda m, n: (5 * m, 2)),
     (of("from_int", M), lambda m, n: (m, 1)),
     (of("truediv", M, arithmetic.const(3)), lambda m, n: (m, 3)),
     (of("neg", of("truediv", M, arithmetic.const(3))), lambda m, n: (-m, 3)),
