@@ -23,6 +23,7 @@ _aten = torch.ops.aten
 
 _FLOATS: Mapping[str, Callable[..., Any]] = {
     "from_int": torch.sym_float,
+    "as_float": torch.sym_float,
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
@@ -34,7 +35,9 @@ _FLOATS: Mapping[str, Callable[..., Any]] = {
     "sqrt": torch.sym_sqrt if hasattr(torch, "sym_sqrt") else torch._sym_sqrt,  # type: ignore[attr-defined]
     "max": torch.sym_max,
     "min": torch.sym_min,
+    **{name: getattr(torch, f"_sym_{name}") for name in ("cos", "sin", "tanh", "atan", "log2")},
 }
+"""What the functions of float terms are there (``torch._sym_…`` are private; checked on 2.11 to 2.13)."""
 
 
 def to_fx(program: Program, *, lifted_as_inputs: bool = False) -> torch.fx.GraphModule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -36,6 +37,11 @@ def test_integer_arguments_are_placeholders() -> None:
 
 def test_floats_of_sizes() -> None:
     _run(lambda x: x / (x.size(0) / 2), (torch.randn(4),), (torch.randn(7),))
+    _run(lambda x: x * float(x.size(0)) / float(x.size(0) + 1), (torch.randn(4),), (torch.randn(7),))
+    _run(lambda x: x[: int(x.size(0) * 0.3)] * float(x.size(0)), (torch.randn(14),), (torch.randn(17),))
+    _run(lambda x: x * math.sqrt(x.size(0)) + math.log2(x.size(0)), (torch.randn(4),), (torch.randn(7),))
+    _run(lambda x: x * math.cos(x.size(0)) + math.sin(x.size(0)), (torch.randn(4),), (torch.randn(7),))
+    _run(lambda x: x * math.tanh(x.size(0)) + math.atan(x.size(0)), (torch.randn(4),), (torch.randn(7),))
 
 
 def test_parameters_are_attributes() -> None:
