@@ -143,14 +143,14 @@ def _class_of(kind: type) -> str:
     if type(kind) not in (type, abc.ABCMeta) or kind.__module__.partition(".")[0] in _NOT_DATA:
         return _NONE
     bases = [each for each in kind.__mro__ if each is not object]
-    if any(not each.__flags__ & _HEAP or "__del__" in each.__dict__ for each in bases):  # of C, or with an end
-        return _NONE
+    if any(each.__flags__ & (_HEAP | _IMMUTABLE) != _HEAP or "__del__" in each.__dict__ for each in bases):
+        return _NONE  # of C, or with an end
     if not _is_untouched(kind):
         return _NONE
     return _FIELDS if dataclasses.is_dataclass(kind) or attrs.has(kind) else _OBJECT
 
 
-_HEAP = 1 << 9
+_HEAP, _IMMUTABLE = 1 << 9, 1 << 8  # classes of C are static, or else (from 3.10 on) they cannot be changed
 _NOT_DATA = frozenset({"torch", "symshape", "guards", "meta_fns", "transformers"})
 
 

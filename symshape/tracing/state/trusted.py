@@ -171,7 +171,14 @@ def _remembered(question: Callable[[type], bool]) -> Callable[[type], bool]:
     return functools.lru_cache(maxsize=4096)(question)
 
 
-_OF_C = frozenset({"operator.attrgetter", "operator.itemgetter", "operator.methodcaller"})
+_OF_C = frozenset(
+    (
+        *("operator.attrgetter", "operator.itemgetter", "operator.methodcaller"),
+        *("collections.defaultdict", "collections.deque"),  # on the heap from 3.12 on
+        *("decimal.Decimal", "decimal.Context", "zoneinfo.ZoneInfo"),
+    )
+)
+"""Classes of C that lie on the heap, as those of Python's do, and say that they are of a module in Python."""
 
 
 @_remembered

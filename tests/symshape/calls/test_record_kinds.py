@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import types
 import warnings
 from collections.abc import Callable
@@ -371,3 +372,33 @@ def test_a_class_of_which_a_second_object_comes_meanwhile(monkeypatch: pytest.Mo
     monkeypatch.setattr(symshape.Compiled, "_miss", meanwhile)
     for n in (3, 4, 5):
         assert torch.equal(compiled(Pair(torch.ones(n))), torch.full((n,), 2.0))
+
+
+class Table(collections.defaultdict[str, Any]):
+    """Attributes beside its items."""
+
+
+class Line(collections.deque[Any]):
+    """So too."""
+
+
+class Call(functools.partial[Any]):
+    """Attributes beside what it calls."""
+
+
+@pytest.mark.parametrize("make", [lambda by: Table(int, {"by": by}), lambda by: Line([by]), lambda by: Call(abs, by)])
+def test_what_is_of_c_below_holds_more_than_attributes(make: Callable[[int], Any]) -> None:
+    """Such classes lie on the heap as Python's own do, some from 3.12 on."""
+
+    def fn(held: Any, x: Tensor) -> Tensor:
+        by = held["by"] if isinstance(held, Table) else held[0] if isinstance(held, Line) else held()
+        return x * by + held.plus
+
+    compiled: Any = symshape.compile(fn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", symshape.FallbackWarning)
+        for by in (2, 2, 3, 5, 3):
+            held, x = make(by), torch.ones(4)
+            held.plus = torch.full((4,), 0.5)
+            assert not may_be_record(type(held))
+            assert torch.equal(compiled(held, x), fn(held, x))
