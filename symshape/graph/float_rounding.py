@@ -24,7 +24,7 @@ import attrs
 
 from guards.terms import arithmetic
 from guards.terms.term import Op, Term
-from symshape.graph.float_terms import FloatTerm, Operand
+from symshape.graph.float_terms import FUNCTIONS, FloatTerm, Operand
 
 _MOST_DIGITS = 10**6
 _TIGHT = Fraction(1, 2**54)
@@ -151,13 +151,13 @@ def monotone(term: Operand) -> Monotone | None:
         return None
     if term.op in ("from_int", "as_float"):
         return monotone(term.args[0])
-    if term.op in ("neg", "sqrt"):
-        inner = monotone(term.args[0])
-        return None if inner is None else _after(inner, _UNARY[term.op], term.op == "sqrt")
-    if term.op not in _BINARY or len(term.args) != 2:
+    if term.op not in ("neg", "sqrt", *_ROUNDED_ONCE):
         return None
+    compute = FUNCTIONS[term.op][0]
+    if term.op not in _ROUNDED_ONCE:
+        inner = monotone(term.args[0])
+        return None if inner is None else _after(inner, compute, term.op == "sqrt")
     left, right = term.args
-    compute = _BINARY[term.op]
     if _is_number(right):
         inner = monotone(left)
         rises = right > 0 or term.op in ("add", "sub")
@@ -169,13 +169,7 @@ def monotone(term: Operand) -> Monotone | None:
     return None
 
 
-_UNARY: dict[str, Callable[[float], float]] = {"neg": lambda x: -x, "sqrt": math.sqrt}
-_BINARY: dict[str, Callable[[float, float], float]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "truediv": lambda a, b: a / b,
-}
+_ROUNDED_ONCE = ("add", "sub", "mul", "truediv")
 
 
 def _is_number(arg: Operand) -> TypeGuard[float]:

@@ -15,6 +15,7 @@ from symshape.user_code import is_ours
 
 _ROOT = f"{Path(__file__).parents[2]}/"
 _ACTING = (
+    "symshape/graph/float_terms.py",
     "symshape/tracing/intercept/",
     "symshape/tracing/mode.py",
     "symshape/tracing/state/gradients.py",

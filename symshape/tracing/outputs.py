@@ -19,16 +19,19 @@ from symshape.graph.reshape_copies import settle
 from symshape.graph.steps import Step, Value
 from symshape.tracing.state.changes import Changes
 from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.symbolic.keys import with_plain_keys
 from symshape.tracing.symbolic.nodes.choices import tidy
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 from symshape.tracing.tracer import Tracer
+from symshape.tracing.unused_numbers import see_to_unused
 
 
 def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
     """The result's leaves for the graph, its specs, and its structure."""
     flat, tree = pytree.tree_flatten_with_path(result)
+    tree = with_plain_keys(tree)
     outputs: list[Any] = []
     specs: list[Any] = []
     for path, leaf in flat:
@@ -82,8 +85,10 @@ def written_by(
 def steps_for(tracer: Tracer, outputs: tuple[Any, ...]) -> tuple[Step, ...]:
     """The steps that the outputs need, once all questions are asked."""
     settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
+    steps = without_dead_code(tracer.own.steps(outputs), outputs)
+    see_to_unused(tracer.env, steps, outputs)
     check_promises(tracer.env)
-    return without_dead_code(tracer.own.steps(outputs), outputs)
+    return steps
 
 
 _CONSTANTS: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes)

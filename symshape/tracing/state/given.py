@@ -20,6 +20,7 @@ from symshape.calls.argument_writes import ArgumentContents, At, Held, Path, pat
 from symshape.calls.record_kinds import is_record
 from symshape.calls.variables import containers_in
 from symshape.tracing.state.changes import Change
+from symshape.tracing.symbolic.keys import plain_key, with_plain_keys
 
 _ADVICE = "which a graph would not do; return what is new instead"
 
@@ -63,7 +64,7 @@ class Given:
     def _change(self, path: Path, container: Any, before: Any, is_kept: Callable[[Any], bool]) -> Change:
         pairs = list(before.items() if isinstance(before, dict) else enumerate(before))
         held = {id(item): key for key, item in reversed(pairs) if type(item) not in PLAIN}
-        keys = tuple(container) if isinstance(container, dict) else None
+        keys = tuple(map(plain_key, container)) if isinstance(container, dict) else None
         items = list(container if keys is None else container.values())
         new = [Held(held[id(each)]) if id(each) in held else each for each in items]
         paths = self._paths
@@ -72,6 +73,7 @@ class Given:
         )
         leaves = [At(paths[id(each)]) if id(each) in paths else each for each in leaves]
         made = [id(each) for way, each in containers_in(new) if way and id(each) not in paths and not is_kept(each)]
+        tree = with_plain_keys(tree)
         contents = ArgumentContents(path, keys, f"a {type(container).__name__} among its arguments")
         return Change(contents, leaves, tree, tuple(made), f"changes {contents.name}")
 

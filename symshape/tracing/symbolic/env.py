@@ -53,6 +53,7 @@ class ShapeEnv:
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
         data: what is known of floats that come of data.
         readings: of unbacked symbols, how each is read off what the op returned that it was born in: ``.size(0)``.
+        partial: operations on floats that may raise for another call, which the program may not use at all.
         current_op: the name of the op whose rule is running, for origins.
         current_rule: the name of that rule.
     """
@@ -67,6 +68,7 @@ class ShapeEnv:
         self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
         self.readings: dict[str, str] = {}
         self.data: Data = NoData()
+        self.partial: list[tuple[FloatTerm, Origin]] = []
         self.current_op = ""
         self.current_rule = ""
         self._hint_memo: dict[Term, int | bool | None] = {}

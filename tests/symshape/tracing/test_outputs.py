@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -62,3 +64,47 @@ def test_a_coroutine_function_is_refused_before_it_is_called(recwarn: pytest.War
             symshape.trace(each, R(3))
     gc.collect()
     assert not [each for each in recwarn if "never awaited" in str(each.message)]
+
+
+KEYS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "a float": lambda x: {float(x.shape[0]): x * 2},
+    "a quotient": lambda x: {x.shape[0] / 2: x * 2, "n": x.shape[0]},
+    "a size": lambda x: {x.shape[0]: x * 2, (1, x.shape[0] + 1): x},
+    "a condition": lambda x: {x.shape[0] > 4: x * 2},
+    "in tuples": lambda x: [{(1, (x.shape[0] / 4, "a")): x * 2}],
+    "in a frozen set": lambda x: {frozenset((x.shape[0] / 2, 1)): x * 2},
+    "in order": lambda x: OrderedDict([(x.shape[0] * 1.5, x), (0.25, {x.shape[0] / 2: x.shape[0]})]),
+    "with a default": lambda x: defaultdict(list, {x.shape[0] + 0.5: x * 2}),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_made_of_sizes_are_plain_numbers(name: str) -> None:
+    compiled = symshape.compile(KEYS[name], fullgraph=True)
+    for n in (3, 5, 7, 5, 9):
+        x = torch.arange(n)
+        found = compiled(x)
+        assert repr(found) == repr(KEYS[name](x))
+        assert "Sym" not in repr(_kinds(found))
+
+
+def _kinds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return [(_kinds(key), _kinds(each)) for key, each in value.items()]
+    return [_kinds(each) for each in value] if isinstance(value, (list, tuple, frozenset)) else type(value)
+
+
+@pytest.mark.parametrize("key", [lambda n: n, lambda n: n / 2, lambda n: (1, n * 1.5), lambda n: n > 4])
+def test_so_are_those_that_an_argument_gets(key: Callable[[Any], Any]) -> None:
+    def write(x: torch.Tensor, table: dict[Any, Any]) -> Any:
+        table[key(x.shape[0])] = {key(x.shape[0]): x * 2}
+        return x + 1
+
+    compiled = symshape.compile(write, fullgraph=True)
+    for n in (3, 5, 7, 5, 9):
+        x = torch.arange(n)
+        ours: dict[Any, Any] = {"a": 1}
+        theirs: dict[Any, Any] = {"a": 1}
+        assert torch.equal(compiled(x, ours), write(x, theirs))
+        assert repr(ours) == repr(theirs)
+        assert _kinds(ours) == _kinds(theirs)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from guards.sets.origin import Origin
 from guards.terms.term import Term
 from symshape.graph.float_terms import FloatTerm
 
@@ -45,6 +46,9 @@ class Data(Protocol):
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
         """The values of the float arguments in a term, constants from now on; None: it depends on other data."""
 
+    def asked(self) -> Iterable[FloatTerm | float]:
+        """What was compared, and is computed for each call from now on."""
+
     def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
         """What each call is asked from now on, and what the one with these leaves answers."""
 
@@ -64,6 +68,10 @@ class NoData:
         """Nothing."""
         return None
 
+    def asked(self) -> Iterable[FloatTerm | float]:
+        """Nothing."""
+        return ()
+
     def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
         """Nothing."""
         return {}
@@ -79,6 +87,10 @@ class Environment(Protocol):
     @property
     def data(self) -> Data:
         """What is known of floats that come of data."""
+
+    @property
+    def partial(self) -> list[tuple[FloatTerm, Origin]]:
+        """Operations on floats that may raise for another call; the program does so even if it never uses them."""
 
     @property
     def for_torch(self) -> Any:
@@ -107,6 +119,9 @@ class Environment(Protocol):
 
     def specialize(self, term: Term, reason: str = "") -> int:
         """The value of an integer, guarded."""
+
+    def origin(self) -> Origin:
+        """The user's line that is asking."""
 
     def specialize_float(self, term: FloatTerm | float) -> float:
         """The value of a float, guarded."""

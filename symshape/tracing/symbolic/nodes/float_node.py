@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
 from guards.terms import arithmetic, boolean, division
 from guards.terms.term import Term
 from symshape.errors import UnsupportedError
-from symshape.graph.float_rounding import LARGEST, Monotone, monotone, rounded_ratio
+from symshape.graph.float_rounding import LARGEST, monotone, rounded_ratio
 from symshape.graph.float_terms import FloatTerm, float_term
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.environment import Environment
+from symshape.tracing.symbolic.nodes.float_comparisons import COMPARISONS, comparison, is_exact, where
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.node import Node
 
@@ -29,9 +29,23 @@ def _method(op: str) -> Callable[..., Any]:
     return method
 
 
+def _partial(op: str) -> Callable[..., Any]:
+    """An operation that raises for some numbers: where the program computes it, whether or not it uses the result."""
+    compute = _method(op)
+
+    def method(self: FloatNode, *others: Any) -> FloatNode:
+        found: FloatNode = compute(self, *others)
+        if isinstance(found.term, FloatTerm):
+            found._raise_in_this_call(found.term)
+            self.env.partial.append((found.term, self.env.origin()))
+        return found
+
+    return method
+
+
 def _divided(op: str) -> Callable[..., Any]:
     """A division by a float argument raises where the program divides, and may catch it, and not later on."""
-    divide = _method(op)
+    divide = _partial(op)
 
     def method(self: FloatNode, other: Any) -> FloatNode:
         divisor = other.term if isinstance(other, FloatNode) else 1.0
@@ -56,13 +70,13 @@ class FloatNode(Node):
     add, sub, mul = (_method(op) for op in ("add", "sub", "mul"))
     mod = _divided("mod")
     float_truediv = truediv = _divided("truediv")
-    float_pow = pow = _method("pow")
+    float_pow = pow = _partial("pow")
     sym_max, sym_min = _method("max"), _method("min")
     neg, abs = _method("neg"), _method("abs")
-    sym_sqrt = sqrt = _method("sqrt")
-    sym_cos, sym_sin, sym_tanh, sym_atan = (_method(op) for op in ("cos", "sin", "tanh", "atan"))
-    sym_exp, sym_expm1, sym_fabs = (_method(op) for op in ("exp", "expm1", "abs"))
-    sym_log, sym_log2, sym_log10, sym_log1p = (_method(op) for op in ("log", "log2", "log10", "log1p"))
+    sym_sqrt = sqrt = _partial("sqrt")
+    sym_tanh, sym_atan, sym_fabs = (_method(op) for op in ("tanh", "atan", "abs"))
+    sym_cos, sym_sin, sym_exp, sym_expm1 = (_partial(op) for op in ("cos", "sin", "exp", "expm1"))
+    sym_log, sym_log2, sym_log10, sym_log1p = (_partial(op) for op in ("log", "log2", "log10", "log1p"))
 
     def is_float(self) -> bool:
         return True
@@ -147,7 +161,7 @@ class FloatNode(Node):
         if of is None or size is None:
             return self.wrap_int(whole(self.guard_float()))
         found = whole(of.value(size))
-        same = self._where(of.rounded(whole), "eq", float(found)) if abs(found) < LARGEST else None
+        same = where(self.env, of.rounded(whole), "eq", float(found)) if abs(found) < LARGEST else None
         if same is None or not self.env.evaluate(same):
             return self.wrap_int(whole(self.guard_float()))
         return self.wrap_int(found)
@@ -192,23 +206,16 @@ class FloatNode(Node):
 
     def _compare(self, name: str, other: Any) -> BoolNode:
         other_term = other.term if isinstance(other, FloatNode) else other._as_float()
-        left = self.term.ratio() if isinstance(self.term, FloatTerm) else None
-        right = other_term.ratio() if isinstance(other_term, FloatTerm) else _constant_ratio(other_term)
-        if left is None and isinstance(self.term, float):
-            left = _constant_ratio(self.term)
-        relation, compare = _COMPARISONS[name]
-        if left is not None and right is not None:
-            a, b = arithmetic.scale(left[0], right[1]), arithmetic.scale(right[0], left[1])
-            if self.env.exact_as_float(a) and self.env.exact_as_float(b):
-                return BoolNode(self.env, relation(a, b))
-        if not isinstance(other, IntNode) or _is_exact(other_term):
-            found = self._by_threshold(name, self.term, other_term)
-            if found is not None:
-                return found
+        is_float = not isinstance(other, IntNode) or is_exact(other_term)
+        found = comparison(self.env, name, self.term, other_term, is_float)
+        if found is not None:
+            return BoolNode(self.env, found)
+        if is_float:
             decided = self.env.data.decide(name, self.term, other_term)
             if decided is not None:
                 return BoolNode(self.env, boolean.boolean(decided))
         x, y = self.env.specialize_float(self.term), self.env.specialize_float(other_term)
+        compare = COMPARISONS[name][1]
         answer = compare(x, y)
         if answer != compare(self._whole(self.term, x), self._whole(other_term, y)):
             raise UnsupportedError(
@@ -217,26 +224,15 @@ class FloatNode(Node):
             )
         return BoolNode(self.env, boolean.boolean(answer))
 
-    def _by_threshold(self, name: str, left: FloatTerm | float, right: FloatTerm | float) -> BoolNode | None:
-        """A comparison with a constant as one of the only integer in the other side, where it changes but once."""
-        if isinstance(right, FloatTerm):
-            left, right, name = right, left, _SWAPPED[name]
-        of = None if isinstance(right, FloatTerm) or not math.isfinite(right) else monotone(left)
-        found = None if of is None else self._where(of, "eq" if name == "ne" else name, right)  # type: ignore[arg-type]
-        return None if found is None else BoolNode(self.env, boolean.not_(found) if name == "ne" else found)
-
-    def _where(self, float_of: Monotone, relation: str, constant: float) -> Term | None:
-        """Where a float of an integer stands in a relation to a constant: a condition on that integer."""
-        whole = float_of.of
-        if not self.env.exact_as_float(whole):
-            return None
-        least = 0 if self.env.known(boolean.ge(whole, 0)) else -LARGEST
+    def _raise_in_this_call(self, term: FloatTerm) -> None:
+        """What the program raises that computes ``term``; if it does, the sizes in it are fixed by guards."""
+        hints = {each.name: self.env.hint(each) for each in term.symbols()}
+        if term.unbacked() or None in hints.values():
+            return
         try:
-            first, end = float_of.where(relation, constant, least)
+            term.evaluate(hints)
         except (ArithmeticError, ValueError):
-            return None
-        start = boolean.TRUE if first == least else boolean.ge(whole, first)
-        return boolean.and_(start, boolean.TRUE if end > LARGEST else boolean.lt(whole, end))
+            self.env.specialize_float(term)
 
     def _whole(self, term: FloatTerm | float, value: float) -> float:
         """The integer that a float was made of, if it was; Python compares integers with floats exactly."""
@@ -296,31 +292,6 @@ class FloatNode(Node):
         return self.term
 
 
-_COMPARISONS: dict[str, tuple[Callable[[Term, Term], Term], Callable[[float, float], bool]]] = {
-    "eq": (boolean.eq, operator.eq),
-    "ne": (boolean.ne, operator.ne),
-    "lt": (boolean.lt, operator.lt),
-    "le": (boolean.le, operator.le),
-    "gt": (boolean.gt, operator.gt),
-    "ge": (boolean.ge, operator.ge),
-}
-"""Each comparison of exact ratios, as integers, and of plain floats."""
-_SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-
-
 def _beyond_half(top: Term, bottom: int) -> Term:
     """0 where a quotient lies half way between two integers."""
     return division.mod(arithmetic.add(arithmetic.scale(top, 2), bottom), 2 * bottom)
-
-
-def _is_exact(value: FloatTerm | float) -> bool:
-    """Whether an integer is one that a float holds."""
-    return isinstance(value, float) and abs(value) < 2.0**53
-
-
-def _constant_ratio(value: float) -> tuple[Term, int] | None:
-    """A float as an exact ratio, to compare with a rounded quotient: only where rounding cannot change the answer."""
-    if not math.isfinite(value):
-        return None
-    numerator, denominator = value.as_integer_ratio()
-    return (arithmetic.const(numerator), denominator) if denominator <= 2**10 and abs(numerator) < 2**53 else None

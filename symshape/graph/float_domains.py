@@ -1,0 +1,72 @@
+"""Where the functions of ``math`` on floats raise: ``math.log10(n)`` of 0, ``math.exp(n)`` of 1000, ``1 / f`` of 0.
+
+A program that computes such a number raises there, whether or not it uses the number.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import attrs
+
+from symshape.graph.float_terms import FloatTerm, Operand
+
+_LARGEST = sys.float_info.max
+_MOST = 709.0
+"""A little below the logarithm of the largest float, so that nothing hangs on how the platform rounds."""
+
+
+@attrs.frozen
+class Need:
+    """What must hold of an operand: ``operand relation constant``, with ``lt``, ``le``, ``gt``, ``ge`` or ``ne``."""
+
+    operand: Operand
+    relation: str
+    constant: float
+
+
+def needs(term: FloatTerm) -> tuple[Need, ...] | None:
+    """What makes sure that an operation raises nothing; it may be more than it takes.  None: that is not known.
+
+    >>> from guards.terms.arithmetic import symbol
+    >>> from symshape.graph.float_terms import float_term
+    >>> for each in needs(float_term("log", float_term("from_int", symbol("n")))):
+    ...     print(each.operand, each.relation, each.constant)
+    float(n) gt 0.0
+    """
+    if term.op in ("truediv", "mod"):
+        return _holding(Need(term.args[1], "ne", 0.0))
+    if term.op in _NEEDS:
+        return _holding(*(Need(term.args[0], *each) for each in _NEEDS[term.op]))
+    return _of_power(*term.args) if term.op == "pow" else ()
+
+
+_FINITE = (("ge", -_LARGEST), ("le", _LARGEST))
+_NEEDS: dict[str, tuple[tuple[str, float], ...]] = {
+    "sqrt": (("ge", 0.0),),
+    **dict.fromkeys(("log", "log2", "log10"), (("gt", 0.0),)),
+    "log1p": (("gt", -1.0),),
+    **dict.fromkeys(("exp", "expm1"), (("le", _MOST),)),
+    **dict.fromkeys(("sin", "cos"), _FINITE),
+}
+
+
+def _of_power(base: Operand, exponent: Operand) -> tuple[Need, ...] | None:
+    if isinstance(exponent, (int, float)) and math.isfinite(exponent):
+        if exponent < 0:  # of a base below all normal floats it may be too large, whatever the exponent
+            return (Need(base, "ge", math.exp(max(_MOST / exponent, 1 - _MOST))),)
+        whole, most = float(exponent).is_integer(), _MOST / exponent if exponent else math.inf
+        bound = math.exp(most) if most < _MOST else None  # None: no base is too large
+        if bound is None:
+            return () if whole else (Need(base, "ge", 0.0),)
+        return Need(base, "ge", -bound if whole else 0.0), Need(base, "le", bound)
+    if isinstance(base, (int, float)) and 0 < base < math.inf:
+        slope = math.log(base)
+        return (Need(exponent, "le" if slope > 0 else "ge", _MOST / slope),) if slope else ()
+    return None
+
+
+def _holding(*found: Need) -> tuple[Need, ...]:
+    """These, where constants need nothing: they were computed."""
+    return tuple(each for each in found if not isinstance(each.operand, (int, float)))

@@ -1,0 +1,80 @@
+"""Comparisons of floats that are made of sizes, as conditions on the sizes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+
+from guards.terms import arithmetic, boolean
+from guards.terms.term import Term
+from symshape.graph.float_rounding import LARGEST, Monotone, monotone
+from symshape.graph.float_terms import FloatTerm
+from symshape.tracing.symbolic.nodes.environment import Environment
+
+COMPARISONS: dict[str, tuple[Callable[[Term, Term], Term], Callable[[float, float], bool]]] = {
+    "eq": (boolean.eq, operator.eq),
+    "ne": (boolean.ne, operator.ne),
+    "lt": (boolean.lt, operator.lt),
+    "le": (boolean.le, operator.le),
+    "gt": (boolean.gt, operator.gt),
+    "ge": (boolean.ge, operator.ge),
+}
+"""Each comparison of exact ratios, as integers, and of plain floats."""
+_SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+def comparison(
+    env: Environment, name: str, left: FloatTerm | float, right: FloatTerm | float, is_float: bool = True
+) -> Term | None:
+    """A comparison as a condition on sizes, which nobody is asked for yet; None where it is none.
+
+    Args:
+        env: knows the sizes.
+        name: of the comparison, as in ``COMPARISONS``.
+        left: what is compared.
+        right: what it is compared with.
+        is_float: whether a float holds the right side, if that is a constant.
+    """
+    one, other = (each.ratio() if isinstance(each, FloatTerm) else _constant_ratio(each) for each in (left, right))
+    if one is not None and other is not None:
+        a, b = arithmetic.scale(one[0], other[1]), arithmetic.scale(other[0], one[1])
+        if env.exact_as_float(a) and env.exact_as_float(b):
+            return COMPARISONS[name][0](a, b)
+    return _by_threshold(env, name, left, right) if is_float else None
+
+
+def where(env: Environment, float_of: Monotone, relation: str, constant: float) -> Term | None:
+    """Where a float of an integer stands in a relation to a constant: a condition on that integer."""
+    whole = float_of.of
+    if not env.exact_as_float(whole):
+        return None
+    least = 0 if env.known(boolean.ge(whole, 0)) else -LARGEST
+    try:
+        first, end = float_of.where(relation, constant, least)
+    except (ArithmeticError, ValueError):
+        return None
+    start = boolean.TRUE if first == least else boolean.ge(whole, first)
+    return boolean.and_(start, boolean.TRUE if end > LARGEST else boolean.lt(whole, end))
+
+
+def is_exact(value: FloatTerm | float) -> bool:
+    """Whether an integer is one that a float holds."""
+    return isinstance(value, float) and abs(value) < 2.0**53
+
+
+def _by_threshold(env: Environment, name: str, left: FloatTerm | float, right: FloatTerm | float) -> Term | None:
+    """A comparison with a constant as one of the only integer in the other side, where it changes but once."""
+    if isinstance(right, FloatTerm):
+        left, right, name = right, left, _SWAPPED[name]
+    of = None if isinstance(right, FloatTerm) or not math.isfinite(right) else monotone(left)
+    found = None if of is None else where(env, of, "eq" if name == "ne" else name, right)  # type: ignore[arg-type]
+    return boolean.not_(found) if found is not None and name == "ne" else found
+
+
+def _constant_ratio(value: float) -> tuple[Term, int] | None:
+    """A float as an exact ratio, to compare with a rounded quotient: only where rounding cannot change the answer."""
+    if not math.isfinite(value):
+        return None
+    numerator, denominator = value.as_integer_ratio()
+    return (arithmetic.const(numerator), denominator) if denominator <= 2**10 and abs(numerator) < 2**53 else None
