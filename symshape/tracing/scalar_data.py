@@ -11,7 +11,7 @@ they are no exact ratios and a guard could not speak of them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -112,10 +112,6 @@ class ScalarData:
             for _, position, leaf in found:
                 self._trace.note(Question(position, "number"), leaf)
             return {name: leaf.item() for name, _, leaf in found}
-
-    def asked(self) -> Iterable[Number]:
-        """The numbers that were compared."""
-        return (number for _, left, right, _ in self._asked.values() for number in (left, right))
 
     def questions(self, leaves: Sequence[Any]) -> dict[Question, Hashable]:
         """What every call is asked of comparisons, if there were any, and what this one answers."""

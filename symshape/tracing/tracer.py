@@ -42,6 +42,7 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.symbolic.untracked_views import UntrackedViews
 from symshape.tracing.unknowns import Counts, Unknowns
+from symshape.tracing.unused_numbers import computed_alone
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
@@ -108,6 +109,7 @@ class Tracer:
         self._grad, self._inference = torch.is_grad_enabled(), _is_inference_mode()
         self._default_dtype = torch.get_default_dtype()
         env.on_assertion = self._assert
+        env.partial.on_data = lambda term: self.steps.append(computed_alone(term))
 
     # -- values
     def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:

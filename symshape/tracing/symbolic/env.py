@@ -33,6 +33,7 @@ from symshape.tracing.symbolic.nodes.environment import Data, Message, NoData
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.maker import NodeMaker
+from symshape.tracing.symbolic.partial_numbers import PartialNumbers
 from symshape.tracing.symbolic.symbols import Symbols
 from symshape.user_code import origin
 
@@ -53,7 +54,8 @@ class ShapeEnv:
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
         data: what is known of floats that come of data.
         readings: of unbacked symbols, how each is read off what the op returned that it was born in: ``.size(0)``.
-        partial: operations on floats that may raise for another call, which the program may not use at all.
+        partial: floats that other calls may be unable to compute.
+        at: the user's line that asks, where it is not the one that is running.
         current_op: the name of the op whose rule is running, for origins.
         current_rule: the name of that rule.
     """
@@ -68,7 +70,8 @@ class ShapeEnv:
         self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
         self.readings: dict[str, str] = {}
         self.data: Data = NoData()
-        self.partial: list[tuple[FloatTerm, Origin]] = []
+        self.partial = PartialNumbers(self)
+        self.at: Origin | None = None
         self.current_op = ""
         self.current_rule = ""
         self._hint_memo: dict[Term, int | bool | None] = {}
@@ -281,7 +284,7 @@ class ShapeEnv:
     # -- recording
     def origin(self) -> Origin:
         """The user's line that is asking, with the op and the rule that ask for it."""
-        return origin(self.current_op, self.current_rule)
+        return self.at or origin(self.current_op, self.current_rule)
 
     def _assume(self, condition: Term, where: Origin) -> None:
         """Records what ``condition`` says beyond the facts: one guard for each part of a conjunction that is new."""

@@ -91,23 +91,35 @@ OF_DATA: dict[str, Callable[[torch.Tensor, float], Any]] = {
     "one by an argument": lambda x, rate: 1 / rate,
     "root of a product with a size": lambda x, rate: math.sqrt(x.shape[0] * rate),
     "logarithm of a sum": lambda x, rate: math.log(x.sum().item()),
-    "root of an integer of data": lambda x, rate: math.sqrt(int(x.sum() * rate)),
+    "root of a count": lambda x, rate: math.log(int((x > -0.5).sum())),
+    "root of a root": lambda x, rate: math.sqrt(1 - math.sqrt(x.sum().item())),
 }
 
 
-@pytest.mark.filterwarnings("ignore::symshape.errors.FallbackWarning")
+@pytest.mark.parametrize("caught", [False, True], ids=["raised", "caught"])
+@pytest.mark.parametrize("used", [False, True], ids=["unused", "used"])
 @pytest.mark.parametrize("name", OF_DATA)
-def test_of_data(name: str) -> None:
+def test_of_data(name: str, used: bool, caught: bool) -> None:
     def program(x: torch.Tensor, rate: float) -> torch.Tensor:
-        OF_DATA[name](x, rate)
-        return x * 2
+        x = x + 1
+        try:
+            found = OF_DATA[name](x, rate)
+        except (ValueError, ArithmeticError):
+            if not caught:
+                raise
+            found = 7.0
+        return x * found if used else x * 2
 
-    compiled = symshape.compile(program)
+    compiled = symshape.compile(program, fullgraph=True)
     for n, rate in ((5, 0.5), (6, 0.25), (7, 0.75), (0, 0.5), (3, 0.0), (4, -1.0), (4, 2.0), (5, 0.3), (6, -0.5)):
-        x = torch.ones(n)
+        x = torch.rand(n) - 1
         assert _went(compiled, x, rate) == _went(program, x, rate), (n, rate)
 
 
-def test_what_only_a_run_can_tell_is_refused() -> None:
-    with pytest.raises(symshape.UnsupportedError, match="and does not use it"):
-        symshape.trace(lambda x: (math.log(x.sum().item()), x * 2)[1], torch.ones(3))
+def test_what_is_used_is_computed_once() -> None:
+    """The step that computes a number alone goes where another one computes it."""
+    for used in (True, False):
+        traced = symshape.trace(lambda x, used=used: (math.log(x.sum().item()), x * 2)[not used], torch.ones(3))
+        assert sum("_assert_scalar" in str(node.op) for node in traced.graph.nodes) == (not used)
+        with pytest.raises(ValueError, match=r"math domain error|positive"):
+            traced(-torch.ones(5))

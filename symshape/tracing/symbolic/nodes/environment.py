@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
-from guards.sets.origin import Origin
 from guards.terms.term import Term
 from symshape.graph.float_terms import FloatTerm
 
@@ -46,11 +45,15 @@ class Data(Protocol):
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
         """The values of the float arguments in a term, constants from now on; None: it depends on other data."""
 
-    def asked(self) -> Iterable[FloatTerm | float]:
-        """What was compared, and is computed for each call from now on."""
-
     def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
         """What each call is asked from now on, and what the one with these leaves answers."""
+
+
+class PartialNumbers(Protocol):
+    """Floats that other calls may be unable to compute."""
+
+    def add(self, term: FloatTerm) -> None:
+        """The program computes it here."""
 
 
 class NoData:
@@ -67,10 +70,6 @@ class NoData:
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
         """Nothing."""
         return None
-
-    def asked(self) -> Iterable[FloatTerm | float]:
-        """Nothing."""
-        return ()
 
     def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
         """Nothing."""
@@ -89,8 +88,8 @@ class Environment(Protocol):
         """What is known of floats that come of data."""
 
     @property
-    def partial(self) -> list[tuple[FloatTerm, Origin]]:
-        """Operations on floats that may raise for another call; the program does so even if it never uses them."""
+    def partial(self) -> PartialNumbers:
+        """Floats that other calls may be unable to compute."""
 
     @property
     def for_torch(self) -> Any:
@@ -119,9 +118,6 @@ class Environment(Protocol):
 
     def specialize(self, term: Term, reason: str = "") -> int:
         """The value of an integer, guarded."""
-
-    def origin(self) -> Origin:
-        """The user's line that is asking."""
 
     def specialize_float(self, term: FloatTerm | float) -> float:
         """The value of a float, guarded."""

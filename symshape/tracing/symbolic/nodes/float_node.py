@@ -37,7 +37,7 @@ def _partial(op: str) -> Callable[..., Any]:
         found: FloatNode = compute(self, *others)
         if isinstance(found.term, FloatTerm):
             found._raise_in_this_call(found.term)
-            self.env.partial.append((found.term, self.env.origin()))
+            self.env.partial.add(found.term)
         return found
 
     return method

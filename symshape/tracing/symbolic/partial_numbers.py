@@ -1,0 +1,40 @@
+"""Floats that a program computes and that other calls may be unable to compute: ``math.log(n - 2)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from guards.sets.origin import Origin
+from symshape.graph.float_terms import FloatTerm
+
+
+class Environment(Protocol):
+    """What is needed of one here."""
+
+    def hint(self, term: Any) -> Any:
+        """The value in the example call."""
+
+    def origin(self) -> Origin:
+        """The user's line that is asking."""
+
+
+class PartialNumbers:
+    """Those of one trace.
+
+    Attributes:
+        of_sizes: those that guards can speak of, and where the program computes them.
+        on_data: called with each of the others.
+    """
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self.of_sizes: list[tuple[FloatTerm, Origin]] = []
+        self.on_data: Callable[[FloatTerm], None] | None = None
+
+    def add(self, term: FloatTerm) -> None:
+        """The program computes it here; it may never use it."""
+        if not term.unbacked() and all(self._env.hint(each) is not None for each in term.symbols()):
+            self.of_sizes.append((term, self._env.origin()))
+        elif self.on_data is not None:
+            self.on_data(term)
