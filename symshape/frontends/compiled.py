@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import count
 from typing import Any
@@ -25,6 +24,7 @@ from symshape.frontends import profilers
 from symshape.frontends.changing import Changing
 from symshape.frontends.compiled_reports import Reports
 from symshape.frontends.differences import Miss, miss_of
+from symshape.frontends.look_ups import LookUps
 from symshape.frontends.profilers import Annotator, torch_profiler
 from symshape.frontends.stats import Stats
 from symshape.frontends.tlparse import recorded
@@ -86,7 +86,7 @@ class Compiled(Reports):
         self._finder = Finder(self._cache, rebinding, self._budget, self.explain_miss)
         self._lock, self._check = forks.lock(outer=2), check_call
         self._capture: Capture = capture
-        self._numbers, self._traces, self._trace_ms, self._times = count(), 0, 0.0, deque[float](maxlen=512)
+        self._numbers, self._traces, self._trace_ms, self._look_ups = count(), 0, 0.0, LookUps()
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
             functools.update_wrapper(self, fn, updated=())
@@ -97,7 +97,8 @@ class Compiled(Reports):
         cache = self._cache  # read once: attributes of a class with __getattr__ are slow
         cache.clock = tick = cache.clock + 1
         if not tick & _TIMED_MASK:
-            self._time_dispatch(args, kwargs)
+            profilers.refresh()
+            self._look_ups.time(self._cache, self._layout, args, kwargs)
         leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
         if self._layout.active:
             leaves = self._layout.quick(args, kwargs)
@@ -108,6 +109,8 @@ class Compiled(Reports):
         branches = cache.branches
         alone = len(branches) == 1  # as ``EntryCache.find_exact``, without its frame
         found = branches[0].memo.get(key) if alone else cache.find_exact(key)
+        if new := found is None and alone:
+            found = self._known.near(key)
         if found is not None and (not alone or branches[0].stateless or branches[0].state.unchanged()):
             entry, values, seen = found
             seen.calls += 1
@@ -120,6 +123,9 @@ class Compiled(Reports):
             except Exception as error:
                 failed = [error]
             else:
+                if new:  # only now: a device is at work meanwhile
+                    cache.remember(branches[0], leaves, key, entry, values)
+                    cache.seen(entry, values).calls += 1
                 return entry.build(flat) if entry.finish is None else entry.finish(entry.build(flat), leaves)
             return entry.instead(failed, args, kwargs)
         return self._slow_call(args, kwargs, with_leaves(leaves) if self._layout.active else leaves, key)
@@ -130,17 +136,6 @@ class Compiled(Reports):
             raise error
         refusal = self._refusals.add(str(error), (), error, 0.0, state=None, sure=True)
         return self._refusals.run(refusal, self.fn, args, kwargs)
-
-    def _time_dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Now and then: how long the quick look-up of a warm call takes; and whether there is a new profiler."""
-        profilers.refresh()
-        for _ in range(3):  # the first warms the caches of the machine
-            start = time.perf_counter()
-            leaves = self._layout.quick(args, kwargs)
-            if self._cache.find_exact(self._cache.makers[len(leaves)](leaves, kwargs)) is None:
-                return
-            elapsed = (time.perf_counter() - start) * 1e6
-        self._times.append(elapsed)
 
     def _slow_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Sequence[Any], key: Hashable | None
@@ -165,6 +160,7 @@ class Compiled(Reports):
         finally:  # only now: a device is at work meanwhile
             for branch in branches:
                 cache.remember(branch, flat, key, entry, values)
+                self._known.expect(key)
             cache.seen(entry, values).calls += 1
 
     def _declined(self, key: Hashable | None) -> NotServed | None:
@@ -320,7 +316,7 @@ class Compiled(Reports):
 
     def stats(self) -> Stats:
         """Counters and times so far."""
-        times, refusals = sorted(self._times), self._refusals
+        refusals = self._refusals
         return Stats(
             calls=self._cache.clock,
             traces=self._traces,
@@ -329,7 +325,7 @@ class Compiled(Reports):
             evictions=self._cache.evictions,
             entries=len(self.entries),
             cuda_graphs=len(self._graphs),
-            dispatch_us=times[len(times) // 2] if times else None,
+            dispatch_us=self._look_ups.median(),
             trace_ms=self._trace_ms + refusals.seconds * 1e3,
             fallbacks=refusals.fallbacks,
             refusals=refusals.attempts,
@@ -372,7 +368,7 @@ class Compiled(Reports):
             self._known.clear()
             self._changing.learn({})
             self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
-            self._times.clear()
+            self._look_ups.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """So that a compiled function works as a method."""

@@ -52,7 +52,7 @@ class Numbers:
             ZeroDivisionError: a size divides by a size that is 0.
         """
         compute = self._compute or self._compiled()
-        return compute(tuple(map(values.__getitem__, self._symbols)))
+        return compute([values[each] for each in self._symbols])
 
     def _compiled(self) -> Callable[[Sequence[int]], tuple[int, ...]]:
         terms = [size for size in self._places if isinstance(size, Term)]

@@ -102,16 +102,15 @@ class BucketFinder:
         found = self._calls.get(key)
         if found is not None:
             return found
-        if not self._by_steps or self.new is not None or key in self._guests or 0 in values:
+        if not self._by_steps or self.new is not None or 0 in values:
             return self._find(key)
-        steps, which = self._stepped, [key[1]]
-        sizes = {}
-        for name, place, pads in self._rounding:
-            sizes[name] = value = values[place]
-            which.append(steps[value] if pads else value)
-        bucket = self._by_steps.get(tuple(which))
+        steps = self._stepped
+        bucket = self._by_steps.get(
+            (key[1], *[steps[values[place]] if pads else values[place] for _, place, pads in self._rounding])
+        )
         if bucket is None:
             return self._find(key)
+        sizes = {name: values[place] for name, place, _ in self._rounding}
         self.new = key, (bucket, bucket.place(sizes, self._lend))
         return self.new[1]
 
