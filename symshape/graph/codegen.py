@@ -300,9 +300,9 @@ class _Writer:
             names = {symbol.name: self._symbol(symbol.name) for symbol in arg.symbols()}
             names |= {name: self._symbol(name) for name in arg.unbacked()}
             return arg.source(names)
-        if arg is None or isinstance(arg, (bool, int, str)):
+        if arg is None or type(arg) in (bool, int, str):  # others say something else of themselves: enumerations
             return repr(arg)
-        if isinstance(arg, float) and math.isfinite(arg):
+        if type(arg) is float and math.isfinite(arg):
             return repr(arg)
         if isinstance(arg, (list, tuple)):
             return "[" + ", ".join(self._argument(item) for item in arg) + "]"

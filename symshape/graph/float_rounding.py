@@ -157,7 +157,7 @@ def monotone(term: Operand) -> Monotone | None:
     if term.op not in _ROUNDED_ONCE:
         inner = monotone(term.args[0])
         return None if inner is None else _after(inner, compute, term.op == "sqrt")
-    left, right = term.args
+    left, right = map(_as_float, term.args)
     if _is_number(right):
         inner = monotone(left)
         rises = right > 0 or term.op in ("add", "sub")
@@ -170,6 +170,12 @@ def monotone(term: Operand) -> Monotone | None:
 
 
 _ROUNDED_ONCE = ("add", "sub", "mul", "truediv")
+
+
+def _as_float(arg: Operand) -> Operand:
+    """A constant integer as the float that it is; anything else as it is."""
+    constant = isinstance(arg, Term) and arg.op is Op.CONST and abs(arg.value) <= LARGEST
+    return float(arg.value) if constant else arg  # type: ignore[union-attr]
 
 
 def _is_number(arg: Operand) -> TypeGuard[float]:

@@ -19,7 +19,8 @@ import torch
 
 from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import float_term
-from symshape.tracing.intercept.number_methods import is_of_data, is_ours
+from symshape.tracing.intercept.number_methods import is_of_data
+from symshape.tracing.intercept.number_operators import as_integer, is_ours
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
@@ -243,10 +244,7 @@ def _number_of(value: Any) -> Any:
     if not _isinstance(value, torch.Tensor) or value.is_complex() or value.numel() != 1:
         return value
     found: Any = value.item()
-    if type(found) is not torch.SymBool or not is_ours(found):
-        return found
-    node = found.node
-    return torch.SymInt(node.sym_ite(node.wrap_int(1), node.wrap_int(0)))
+    return as_integer(found) if type(found) is torch.SymBool and is_ours(found) else found
 
 
 def plain_map(function: Any, *iterables: Any) -> Any:

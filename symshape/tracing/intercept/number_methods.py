@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +16,10 @@ from typing import Any
 import torch
 
 from symshape.graph.float_terms import FloatTerm
-from symshape.tracing.symbolic.nodes.node import Node
+from symshape.tracing.intercept.number_operators import PLAIN, is_ours, operators, plain
 from symshape.tracing.symbolic.nodes.texts import formatted, wants_value
 from symshape.user_code import is_optimisers
 
-_PLAIN: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 _MISSING = object()
 _plain_hash: Callable[[Any], int] = torch.SymInt.__hash__
 
@@ -28,11 +28,6 @@ _plain_floordiv: Callable[[Any, Any], Any] = torch.SymFloat.__floordiv__
 _int_floordiv: Callable[[Any, Any], Any] = torch.SymInt.__floordiv__
 _int_rfloordiv: Callable[[Any, Any], Any] = torch.SymInt.__rfloordiv__
 _plain_rfloordiv: Callable[[Any, Any], Any] = torch.SymFloat.__rfloordiv__
-
-
-def is_ours(number: Any) -> bool:
-    """Whether a symbolic number belongs to a trace of ours."""
-    return isinstance(number.__dict__.get("node"), Node)
 
 
 def is_of_data(number: Any) -> bool:
@@ -44,7 +39,7 @@ def _attribute(number: Any, name: str) -> Any:
     """An attribute that torch's class lacks: that of the number, which a guard fixes."""
     if name == "__torch_function__":  # C++ asks each number that an op is given for this
         raise AttributeError("a symbolic number has no __torch_function__")
-    kind = _PLAIN[type(number)]
+    kind = PLAIN[type(number)]
     if not hasattr(kind, name) or not is_ours(number):
         raise AttributeError(f"{type(number).__name__!r} object has no attribute {name!r}")
     if name in ("real", "numerator") and kind is int:
@@ -55,7 +50,7 @@ def _attribute(number: Any, name: str) -> Any:
 
 
 def _reduce(number: Any, protocol: Any) -> Any:
-    kind = _PLAIN[type(number)]
+    kind = PLAIN[type(number)]
     return (kind, (kind(number),)) if is_ours(number) else object.__reduce_ex__(number, protocol)
 
 
@@ -68,7 +63,7 @@ def _round(number: Any, ndigits: Any = None) -> Any:
 def _format(number: Any, spec: str) -> str:
     if not is_ours(number):
         return object.__format__(number, spec)
-    return formatted(number, spec, _PLAIN[type(number)])
+    return formatted(number, spec, PLAIN[type(number)])
 
 
 def _hash(number: Any) -> int:
@@ -94,7 +89,7 @@ def _floor_divided(number: Any, other: Any) -> Any:
     """``//``, which is no floor of a rounded quotient: ``1.0 // 0.1`` is 9."""
     if not is_ours(number) or (number.node.ratio() is not None and type(other) in (int, torch.SymInt)):
         return _plain_floordiv(number, other)
-    return float(number) // _plain(other) if isinstance(other, (int, float, *_PLAIN)) else NotImplemented
+    return float(number) // plain(other) if isinstance(other, (int, float, *PLAIN)) else NotImplemented
 
 
 def _int_floor_divided(number: Any, other: Any) -> Any:
@@ -109,11 +104,6 @@ def _int_floor_dividing(number: Any, other: Any) -> Any:
     return float(other) // int(number)
 
 
-def _plain(number: Any) -> Any:
-    """The plain number for a symbolic one; a guard fixes it."""
-    return _PLAIN[type(number)](number) if type(number) in _PLAIN else number
-
-
 def _is_whole(number: Any) -> bool:
     """Whether a float is an integer, by which quotients are rounded so that their floor is right."""
     return type(number) is float and number.is_integer() and number != 0
@@ -122,13 +112,14 @@ def _is_whole(number: Any) -> bool:
 def _floor_dividing(number: Any, other: Any) -> Any:
     if not is_ours(number):
         return _plain_rfloordiv(number, other)
-    return _plain(other) // float(number) if isinstance(other, (int, float, *_PLAIN)) else NotImplemented
+    return plain(other) // float(number) if isinstance(other, (int, float, *PLAIN)) else NotImplemented
 
 
 def _itself(number: Any, memo: Any = None) -> Any:
     return number
 
 
+@functools.cache
 def _methods(kind: type) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {
         "__getattr__": _attribute,
@@ -142,10 +133,10 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
     if kind is torch.SymInt:
         found |= {"__round__": _round, "__hash__": _hash}
         found |= {"__floordiv__": _int_floor_divided, "__rfloordiv__": _int_floor_dividing}
-    return found
+    return found | operators(kind, found)
 
 
-METHODS = tuple((kind, name) for kind in _PLAIN for name in _methods(kind))
+METHODS = tuple((kind, name) for kind in PLAIN for name in _methods(kind))
 """Where there are methods of ours while a function is traced: classes and names."""
 
 
@@ -153,9 +144,7 @@ METHODS = tuple((kind, name) for kind in _PLAIN for name in _methods(kind))
 def number_methods() -> Iterator[None]:
     """Inside, symbolic numbers of ours have the methods of the numbers that they stand for."""
     before = [
-        (kind, name, kind.__dict__.get(name, _MISSING), ours)
-        for kind in _PLAIN
-        for name, ours in _methods(kind).items()
+        (kind, name, kind.__dict__.get(name, _MISSING), ours) for kind in PLAIN for name, ours in _methods(kind).items()
     ]
     for kind, name, _, ours in before:
         setattr(kind, name, ours)
