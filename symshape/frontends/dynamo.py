@@ -115,6 +115,8 @@ def _let_go(error: BaseException) -> None:
 def _settings(mode: str | None, options: Options | Mapping[str, Any] | None) -> tuple[RunnerName, bool, Options]:
     if mode not in _MODES:
         raise InputError(f"backend symshape knows no mode {mode!r}; choose one of {', '.join(map(str, _MODES))}")
+    if not isinstance(options, (Options, Mapping, type(None))):
+        raise InputError(f"options must be symshape.Options or a dictionary, not a {type(options).__name__}")
     rest = {} if options is None or isinstance(options, Options) else dict(options)
     runner = check_name(rest.pop("runner", _MODES[mode]))
     fullgraph = bool(rest.pop("fullgraph", False))
@@ -129,14 +131,15 @@ def _settings(mode: str | None, options: Options | Mapping[str, Any] | None) -> 
 def _paths(graph: torch.fx.GraphModule, given: Sequence[str]) -> list[str]:
     """The arguments of a graph of AOTAutograd's in the user's words, each different from the others."""
     paths: list[str] = []
-    for node in graph.graph.nodes:
-        if node.op != "placeholder":
-            continue
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    backward = any(node.name.startswith("tangents") for node in placeholders)
+    for node in placeholders:
         found = re.fullmatch(r"(primals|arg|tangents)_?(\d+)(?:_1)?", node.name)
         kind, number = (found[1], int(found[2]) - (found[1] != "arg")) if found else ("", 0)
         if kind == "tangents":
             path = f"the gradient of result {number}"
         else:
-            path = given[number] if kind and number < len(given) else node.name
+            kept = f"what forward kept of {node.name}" if backward else node.name
+            path = given[number] if kind and number < len(given) else kept
         paths.append(path if path not in paths else f"{path} ({node.name})")
     return paths

@@ -144,6 +144,8 @@ def test_modes_and_options() -> None:
         symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], mode="fastest")
     with pytest.raises(InputError, match="no option 'max_entry'"):
         symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], options={"max_entry": 3})
+    with pytest.raises(InputError, match=r"must be symshape\.Options or a dictionary, not a list"):
+        symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], options=["eager"])  # type: ignore[arg-type]
     with pytest.raises(RunnerError, match="no runner 'turbo'"):
         symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], options={"runner": "turbo"})
 

@@ -113,3 +113,15 @@ def test_torchs_refusal_is_one_sentence_with_the_users_line() -> None:
     assert text.startswith("torch's AOTAutograd refuses the graph with RuntimeError: Cannot do this (at ")
     assert "test_dynamo_names.py:17 in fn" in text
     assert "%x" not in text
+
+
+def test_what_forward_kept_is_said_to_be_that() -> None:
+    compiled = torch.compile(lambda x, w: (x @ w).sin() * 2, backend=symshape_backend, dynamic=True)
+    compiled(rows(3), torch.ones(4, 2, requires_grad=True)).sum().backward()
+    (backward,) = (each for each in dynamo.alive if each.origin.part == "backward")
+    paths = backward.entries[0].program.call.paths
+    assert {each for each in paths if "size" not in each} == {
+        "x",
+        "what forward kept of mm",
+        "the gradient of result 0",
+    }

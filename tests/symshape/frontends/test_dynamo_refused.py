@@ -87,3 +87,18 @@ def test_after_a_reset_it_is_refused_again() -> None:
     graph.reset()
     compiled(torch.ones(3), torch.ones(3))
     assert (graph.stats().calls, graph.stats().fallbacks, graph.entries) == (2, 2, ())
+
+
+@pytest.mark.filterwarnings("always::symshape.FallbackWarning")
+def test_a_nested_tensor_says_what_it_is() -> None:
+    def doubled(x: Tensor) -> Tensor:
+        return x * 2
+
+    compiled = torch.compile(doubled, backend=symshape_backend)
+    with warnings.catch_warnings(record=True) as told:
+        for n in (3, 5):
+            rows = torch.nested.nested_tensor([torch.ones(n, 2), torch.ones(n + 1, 2)], layout=torch.jagged)
+            torch.testing.assert_close(compiled(rows).values(), doubled(rows).values())
+    messages = [str(each.message) for each in told if each.category is FallbackWarning]
+    assert all("is the ragged size of a nested tensor, which is no integer (at test_" in each for each in messages)
+    assert messages
