@@ -99,8 +99,8 @@ class DynamoGraph:
         self._runner = runner
         self._options = _options_for(origin.part, options)
         self._fullgraph = fullgraph
-        memory = options.graph_memory
-        self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
+        memory, most = options.graph_memory, options.max_cuda_graphs
+        self._graphs = GraphStore(most, None if memory is None else amount(memory, "bytes", "graph_memory"))
         self._itself = _itself(module, origin.name)
         self._refusals = Refusals(self._itself, fullgraph, remedy=_REMEDY)
         self._refused = refused
