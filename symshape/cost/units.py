@@ -19,19 +19,24 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _UNITS = {"bytes": ("", "b", "byte", "bytes"), "flops": ("", "flop", "flops"), "seconds": ("", "s", "seconds")}
 
 
-def amount(value: object, what: str) -> int:
+def amount(value: object, what: str, name: str = "") -> int:
     """An amount of ``bytes`` or ``flops`` as an integer: a number, or a text with a prefix (k, M, G, …; Ki, Mi, Gi, …).
+
+    Args:
+        value: the amount.
+        what: of what it is.
+        name: of the argument, for the error; ``what`` by default.
 
     Raises:
         InputError: it is neither, or negative.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if not 0 <= value < float("inf"):
-            raise InputError(f"{what}={value!r} must be 0 or more, and finite")
+            raise InputError(f"{name or what}={value!r} must be 0 or more, and finite")
         return int(value)
     match = _AMOUNT.match(value) if isinstance(value, str) else None
     if match is None or match["unit"].lower() not in _UNITS[what]:
-        raise InputError(f"{what}={value!r} is no amount; write a number, or one like '80 GB' or '16 GiB'")
+        raise InputError(f"{name or what}={value!r} is no amount; write a number, or one like '80 GB' or '16 GiB'")
     base = 1024 if match["binary"] else 1000
     power = _PREFIXES.index("k" if match["prefix"] in ("k", "K") else match["prefix"])
     return int(float(match["number"]) * base**power)

@@ -76,8 +76,8 @@ class Compiled(Reports):
         self._budget = TraceBudget(fn, free, self._hits)
         self._dynamic, self._runner, self._options = dynamic, runner, options
         self._cache = EntryCache(options.max_entries, options.memo_size)
-        memory = options.graph_memory
-        self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
+        memory, most = options.graph_memory, options.max_cuda_graphs
+        self._graphs = GraphStore(most, None if memory is None else amount(memory, "bytes", "graph_memory"))
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)

@@ -16,20 +16,26 @@ from guards.terms.generated import generated_function
 from symshape import events
 from symshape.calls.outputs import builder
 from symshape.cost.units import amount
+from symshape.errors import UnsupportedError
 from symshape.frontends.stats import Stats
 from symshape.graph.codegen import Run
 from symshape.options import Options
 from symshape.runtime.entry import Entry
-from symshape.runtime.refusals import Refusal, Refusals
+from symshape.runtime.refusals import Refusals
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.protocol import Runner
 from symshape.runtime.verify import Verifier
 from symshape.tracing.from_fx import taken_over
+from symshape.user_code import origin_of
 
 Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 """The program that serves a call, the integers to run it with, and the call's leaves."""
 _numbers = count()
+_REMEDY = (
+    "Said once for each graph: symshape.backend_report() counts the calls, and "
+    'torch.compile(fn, backend="symshape", options={"fullgraph": True}) raises instead.'
+)
 Boxed = Callable[[list[Any]], Any]
 """Takes the arguments as a list, which it may empty."""
 
@@ -57,12 +63,17 @@ class Origin:
         """The function and the part."""
         return f"{self.function} ({self.part})" if self.part else self.function
 
+    def line(self) -> str:
+        """The place with its source text; empty where it is not known."""
+        file, _, line = self.place.rpartition(":")
+        return str(origin_of((file, int(line), self.function))) if file else ""
+
 
 class DynamoGraph:
     """The graph taken over as a program of ours and run, or, where that cannot be, run as it is.
 
     Dynamo's guards hold whatever was assumed of the sizes, so there is at most one program, and a call looks nothing
-    up: it reads the symbols' values off its arguments.
+    up: it reads the symbols' values off its arguments.  A graph that was refused on its way to us is never taken over.
 
     Attributes:
         origin: where the graph comes from.
@@ -78,6 +89,7 @@ class DynamoGraph:
         runner: RunnerName,
         options: Options,
         fullgraph: bool = False,
+        refused: UnsupportedError | None = None,
     ) -> None:
         self.origin = origin
         self.calls = 0
@@ -87,10 +99,11 @@ class DynamoGraph:
         self._runner = runner
         self._options = _options_for(origin.part, options)
         self._fullgraph = fullgraph
-        memory = options.graph_memory
-        self._graphs = GraphStore(options.max_cuda_graphs, None if memory is None else amount(memory, "bytes"))
+        memory, most = options.graph_memory, options.max_cuda_graphs
+        self._graphs = GraphStore(most, None if memory is None else amount(memory, "bytes", "graph_memory"))
         self._itself = _itself(module, origin.name)
-        self._refusals = Refusals(self._itself, fullgraph)
+        self._refusals = Refusals(self._itself, fullgraph, remedy=_REMEDY)
+        self._refused = refused
         self._verifier = Verifier(origin.name, self._itself, options.verify, self._discard) if options.verify else None
         self._traces = 0
         self._trace_ms = 0.0
@@ -117,10 +130,13 @@ class DynamoGraph:
     # -- ways to serve a call
     def _first(self, args: list[Any]) -> Any:
         """The first call since everything was forgotten."""
+        alive.add(self)
         self._take_over()
         return self._serve(args)
 
-    def _as_it_is(self, refusal: Refusal) -> Boxed:
+    def _as_it_is(self, error: Exception, seconds: float) -> Boxed:
+        place = "" if "(at " in str(error) else self.origin.line()
+        refusal = self._refusals.add((), (), error, seconds, state=None, place=place)
         return lambda args: self._refusals.run(refusal, self._itself, tuple(args), {})
 
     def _verified(self, args: list[Any]) -> Any:
@@ -146,13 +162,15 @@ class DynamoGraph:
             UnsupportedError: none can be made, and ``fullgraph`` was asked for.
         """
         start = time.perf_counter()
+        if self._refused is not None:
+            self._serve = self._as_it_is(self._refused, 0.0)
+            return
         try:
             program, boxed = taken_over(self._module, self.origin.name, self._paths)
         except Exception as error:  # whatever is wrong: the graph as it is can still run
             if self._fullgraph:
                 raise
-            refusal = self._refusals.add((), (), error, time.perf_counter() - start, state=None)
-            self._serve = self._as_it_is(refusal)
+            self._serve = self._as_it_is(error, time.perf_counter() - start)
             return
         name, runner = make_runner(self._runner, program, self._graphs, self._options)
         self._entry = Entry(self._traces, program, name, runner, builder(program.graph.output_tree))

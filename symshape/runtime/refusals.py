@@ -38,6 +38,10 @@ FREE, FREE_IN_ALL = 3, 16
 """Attempts that need not be earned: for one structure, and for all structures of one function."""
 _MOST, _MOST_CALLS, _MOST_VALUES = 64, 4096, 64
 _LONGEST = 2000  # characters of a reason
+_REMEDY = (
+    "Said once for each compiled function: explain_fallback() counts the calls, and "
+    "symshape.compile(fn, fullgraph=True) raises instead."
+)
 _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError, KeyboardInterrupt)
 """What was asked of us and cannot be had; the user's interrupt."""
 
@@ -81,6 +85,12 @@ class Refusal:
 class Refusals:
     """The refusals of one compiled function, bounded in number, and the calls that they sent to the function itself.
 
+    Args:
+        fn: the function.
+        fullgraph: refused calls raise.
+        clock: answers seconds.
+        remedy: what the warning says at its end: where calls are counted, and how they would raise.
+
     Attributes:
         fallbacks: calls that ran as they are.
         attempts: traces that were refused.
@@ -90,9 +100,14 @@ class Refusals:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], fullgraph: bool = False, clock: Callable[[], float] = time.perf_counter
+        self,
+        fn: Callable[..., Any],
+        fullgraph: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
+        remedy: str = _REMEDY,
     ) -> None:
         self._fn = fn
+        self._remedy = remedy
         self._fullgraph = fullgraph
         self._clock = clock
         self._lock = forks.lock()
@@ -192,6 +207,7 @@ class Refusals:
         *,
         state: State | None,
         sure: bool | None = None,
+        place: str | None = None,
     ) -> Refusal:
         """Writes down that a trace, which took so long, was refused with this error.
 
@@ -202,10 +218,12 @@ class Refusals:
             seconds: what the attempt took.
             state: what the trace had read.
             sure: whether this says that the program cannot be traced; None: if the error is of such a class.
+            place: the user's line; empty where the error says it, None where its traceback does.
         """
         sure = isinstance(error, (UnsupportedError, DataDependentError)) if sure is None else sure
         reason = str(error) if sure else f"{type(error).__name__} while it was traced: {error}"
-        place = raised_at(error, default="") or defined_at(self._fn)
+        if place is None:
+            place = raised_at(error, default="") or defined_at(self._fn)
         with self._lock:
             refusal = self._by_structure.setdefault(structure, Refusal(reason, place, sure))
             self._by_structure.move_to_end(structure)
@@ -263,8 +281,7 @@ class Refusals:
         name = name_of(self._fn)
         warn_user(
             f"{name} cannot be traced and runs as it is (eager) for calls like this one: {refusal.text()}\n"
-            "  Said once for each compiled function: explain_fallback() counts the calls, and "
-            "symshape.compile(fn, fullgraph=True) raises instead.",
+            f"  {self._remedy}",
             FallbackWarning,
         )
         self._warned = True  # not before: where warnings are errors, each of these calls is one

@@ -284,11 +284,10 @@ def _run(
     """The function's result on the symbolic arguments and what it wrote to records there; what else it did, undone."""
     args, kwargs, values = call.nest(arguments.leaves)
     given, records = Given(args, kwargs), GivenRecords(call, (args, kwargs, values))
-    planted = Planted(variables, values)
+    planted, gradients = Planted(variables, values), Gradients(tell)
     problems: list[str] = []
     changes: list[Changes] = []
     found: list[Any] = []
-    gradients = Gradients(tell)
     around.afterwards(partial(_closed, tracer, arguments), partial(_world_as_it_was, recorder, planted, changes))
     tracer.env.data = ScalarData(tracer, arguments.floats, arguments.integers) if recorder.serves else tracer.env.data
     try:
@@ -321,6 +320,7 @@ def _run(
     changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
     side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn))
     tracer.own.settle(found, changes[0].changes)
+    recorder.refuse_transformed(tracer.lifting.lifted.values())
     return outcome, changes[0]
 
 

@@ -55,12 +55,18 @@ class Sizes:
                 self.env.symbols.add_source(read.name, source)
 
     def _read(self, number: torch.SymInt, source: Source) -> None:
-        """A size that is read from here, unless it is read from elsewhere already."""
+        """A size that is read from here, unless it is read from elsewhere already.
+
+        Raises:
+            UnsupportedError: it is no integer.
+        """
         node = number.node
         if node.expr in self._terms:
             return
         name = str(node.expr) if node.expr.is_Symbol else f"size{len(self.slots)}"
         hint = node.hint if node.has_hint() else None
+        if isinstance(hint, torch.SymInt):  # torch's name for the lengths of all rows, of which nothing can be computed
+            raise UnsupportedError(f"{source.text()} is the ragged size of a nested tensor, which is no integer")
         low, high = _range_of(node)
         symbol = self.env.new_integer(name, 2 if hint is None else int(hint), source, Policy.AUTO)
         self.env.facts = self.env.facts.with_symbol(symbol.term, low, high)

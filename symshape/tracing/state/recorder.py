@@ -19,6 +19,7 @@ import torch
 
 from symshape.calls.variables import Variable, Where
 from symshape.errors import UnsupportedError
+from symshape.graph.steps import Lifted
 from symshape.tracing.state import flags
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Place, WeakAttribute, same
@@ -27,6 +28,10 @@ from symshape.user_code import is_library
 
 TABLES = ("_parameters", "_buffers", "_modules")
 """The dictionaries of a module of torch's."""
+_OF_A_TRANSFORM = (
+    "a transform of torch.func (grad, vmap …) around the call has put a tensor of its own in {}, which the program "
+    "reads outside its arguments; compile the function that has the transform in it, or give the tensor as an argument"
+)
 NOT_TO_SEE = "of which symshape cannot see what it gives; pass what it gives as an argument"
 
 
@@ -152,6 +157,26 @@ class Recorder(Reads):
         """
         self.refusals.append(what)
         raise UnsupportedError(f"the program {what}")
+
+    def refuse_transformed(self, lifted: Iterable[Lifted]) -> None:
+        """Refuses tensors outside the arguments that a transform around the call has wrapped (``functional_call``).
+
+        The program is traced outside transforms (``tracing/traced_modes.py``), where torch takes such a tensor for the
+        one inside it: its graph would have nothing of the transform, and gradients of zero.  A tensor that was lifted
+        and that nobody saw being read may be such a one.
+
+        Raises:
+            UnsupportedError: one was read.
+        """
+        if torch._C._functorch.peek_interpreter_stack() is None:
+            return
+        read = [(each.value, each.name) for each in self.places]
+        read += [(item, each.name) for each in self.containers for item in each.items or ()]
+        for value, name in read:
+            if isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value):
+                raise UnsupportedError(_OF_A_TRANSFORM.format(name))
+        if not all(each.constant or id(each.tensor) in self.tensors for each in lifted):
+            raise UnsupportedError(_OF_A_TRANSFORM.format("a default, a partial or the like"))
 
     def tells(self, what: str) -> None:
         """The user's code is about to tell people something, which a graph would not do again.

@@ -57,3 +57,15 @@ def test_a_graph_after_a_break_says_from_which_line() -> None:
     names = [each.origin.function for each in symshape.backend_report().graphs]
     assert names[0] == "broken"
     assert names[1].startswith("broken from line ")
+
+
+def test_what_was_reset_is_not_shown_and_a_backward_that_waits_comes_back() -> None:
+    compiled = torch.compile(lambda x: x.sin() * 2, backend=symshape_backend)
+    x = torch.ones(3, requires_grad=True)
+    waiting = compiled(x)
+    torch._dynamo.reset()
+    assert symshape.backend_report().graphs == ()
+    waiting.sum().backward()
+    torch.testing.assert_close(x.grad, 2 * x.detach().cos())
+    (graph,) = symshape.backend_report().graphs
+    assert (graph.origin.part, graph.stats.calls, graph.runner) == ("backward", 1, "eager")

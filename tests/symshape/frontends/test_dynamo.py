@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+import symshape
 from symshape import events
 from symshape.calls.arguments import INT_KEY
 from symshape.errors import InputError, RunnerError
@@ -144,6 +145,12 @@ def test_modes_and_options() -> None:
         symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], mode="fastest")
     with pytest.raises(InputError, match="no option 'max_entry'"):
         symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], options={"max_entry": 3})
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="graph_memory='lots' is no amount"):
+        torch.compile(lambda x: x + 1, backend=symshape_backend, options={"graph_memory": "lots"})(x)
+    with pytest.raises(InputError, match="graph_memory='lots' is no amount"):
+        symshape.compile(lambda x: x + 1, options={"graph_memory": "lots"})
+    with pytest.raises(InputError, match=r"must be symshape\.Options or a dictionary, not a list"):
+        symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], options=["eager"])  # type: ignore[arg-type]
     with pytest.raises(RunnerError, match="no runner 'turbo'"):
         symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], options={"runner": "turbo"})
 

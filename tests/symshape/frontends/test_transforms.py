@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, j
 from torch.utils.checkpoint import checkpoint
 
 import symshape
+from symshape.errors import UnsupportedError
 
 Tensor = torch.Tensor
 Transform = Callable[[Callable[..., Any], Tensor], Any]
@@ -80,3 +82,74 @@ def test_gradients_of_each_sample() -> None:
         x = torch.randn(n, 4)
         torch.testing.assert_close(compiled(x), vmap(grad(_loss), in_dims=(None, 0))(_parameters, x))
     assert compiled.stats().traces == 2
+
+
+def _loss_of(model: torch.nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
+    return lambda parameters, x: functional_call(model, parameters, (x,)).pow(2).mean()
+
+
+AROUND: dict[str, Callable[[torch.nn.Module, dict[str, Tensor], Tensor], Any]] = {
+    "grad": lambda model, parameters, x: grad(_loss_of(model))(parameters, x),
+    "each_sample": lambda model, parameters, x: vmap(grad(_loss_of(model)), in_dims=(None, 0))(parameters, x),
+    "jvp": lambda model, parameters, x: jvp(lambda p: _loss_of(model)(p, x), (parameters,), (parameters,)),
+    "jacrev": lambda model, parameters, x: jacrev(_loss_of(model))(parameters, x),
+    "jacfwd": lambda model, parameters, x: jacfwd(_loss_of(model))(parameters, x),
+    "ensemble": lambda model, parameters, x: vmap(_loss_of(model), in_dims=(0, None))(
+        {name: torch.stack([each, 2 * each]) for name, each in parameters.items()}, x
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+@pytest.mark.parametrize("called_before", [False, True])
+@pytest.mark.parametrize("name", AROUND)
+def test_of_a_compiled_module_on_parameters_of_the_transforms_own(name: str, called_before: bool) -> None:
+    """They are read outside the arguments, and the trace is outside of transforms: gradients were zero."""
+    compiled = symshape.compile(torch.nn.Linear(4, 2))
+    plain = symshape.compiled_of(compiled).fn
+    for n in (3, 5, 3):
+        x = torch.randn(n, 4)
+        if called_before:
+            torch.testing.assert_close(compiled(x), plain(x))
+        parameters = {name: each.detach() * n for name, each in plain.named_parameters()}
+        torch.testing.assert_close(AROUND[name](compiled, parameters, x), AROUND[name](plain, parameters, x))
+        torch.testing.assert_close(compiled(x), plain(x))
+
+
+def test_a_tensor_outside_that_a_transform_made_is_refused_by_name() -> None:
+    held = {"weight": torch.ones(3)}
+    compiled = symshape.compile(lambda x: (held["weight"] * x).pow(2).sum(), fullgraph=True)
+    x = torch.tensor([1.0, 2.0, 3.0])
+    compiled(x)
+
+    def loss(weight: Tensor) -> Tensor:
+        held["weight"] = weight
+        result: Tensor = compiled(x)
+        return result
+
+    with pytest.raises(UnsupportedError, match=r"a transform of torch\.func .* in held,"):
+        grad(loss)(torch.ones(3))
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+def test_one_in_a_default_a_partial_or_a_closure() -> None:
+    x, weight = torch.tensor([1.0, 2.0, 3.0]), torch.ones(3)
+
+    def loss(weight: Tensor, x: Tensor) -> Tensor:
+        return (weight * x).pow(2).sum()
+
+    def by_default(w: Tensor) -> Any:
+        def called(x: Tensor, w: Tensor = w) -> Tensor:
+            return loss(w, x)
+
+        return symshape.compile(called)(x)
+
+    def by_partial(w: Tensor) -> Any:
+        return symshape.compile(functools.partial(loss, w))(x)
+
+    def by_closure(w: Tensor) -> Any:
+        return symshape.compile(lambda x: loss(w, x))(x)
+
+    for each in (by_default, by_partial, by_closure):
+        torch.testing.assert_close(grad(each)(weight), 2 * weight * x * x)
+        torch.testing.assert_close(hessian(each)(weight), torch.diag(2 * x * x))
