@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from meta_fns.core.sizes import Size, known
-from meta_fns.padding.axes import capacity_of, varies
-from meta_fns.padding.fills import FINITE, GARBAGE, Fill, constant
-from meta_fns.padding.padded import Emitter, Padded, lowered, with_sizes
+from meta_fns.padding.axes import Axis, capacity_of, varies
+from meta_fns.padding.fills import GARBAGE, Fill, constant
+from meta_fns.padding.numbers import at_run_time
+from meta_fns.padding.padded import Emitter, Handle, Padded, lowered, with_sizes
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import positions
 
@@ -27,13 +28,36 @@ def filled(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
     names = [argument.name for argument in emit.op._schema.arguments]
     at = names.index("size")
     caps = list(map(capacity_of, axes))
+    given = dict(zip(names, args, strict=False))
+    if varies(given.get("fill_value")):
+        plain = (caps if i == at else 0 if names[i] == "fill_value" else lowered(arg) for i, arg in enumerate(args))
+        spec = emit.results[0]
+        assert spec is not None
+        zeros = emit.call(emit.op, *plain, **{**kwargs, "dtype": spec.dtype})
+        return _filled_at_run_time(emit, zeros, axes, given["fill_value"])
     tensor = emit.call(emit.op, *(caps if i == at else lowered(arg) for i, arg in enumerate(args)), **kwargs)
     fill = _fill(emit, dict(zip(names, args, strict=False)), tensor.spec.dtype)
     return Padded(tensor, axes, fill, fill)
 
 
+def _filled_at_run_time(emit: Emitter, zeros: Handle, axes: tuple[Axis, ...], size: Size) -> Padded:
+    """A tensor with the same number of sizes everywhere."""
+    spec = emit.results[0]
+    assert spec is not None
+    dtype = spec.dtype
+    if dtype.is_complex or (dtype not in (torch.int64, torch.bool) and not dtype.is_floating_point):
+        raise Refuse(f"whether {dtype} holds {size} depends on the sizes", size)
+    value = at_run_time(emit, size, dtype)
+    return Padded(emit.call(_aten.fill.Tensor, zeros, value.tensor), axes, value.fill, value.fill)
+
+
 def like(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Padded:
     """A new tensor of the sizes of another, each element the same number (or anything)."""
+    spec = emit.results[0]
+    assert spec is not None
+    if emit.op is _aten.full_like.default and varies(args[0]):
+        zeros = emit.call(emit.op, self.tensor, 0, *args[1:], **{**kwargs, "dtype": spec.dtype})
+        return _filled_at_run_time(emit, zeros, self.axes, args[0])
     tensor = emit.call(emit.op, self.tensor, *map(lowered, args), **kwargs)
     names = [argument.name for argument in emit.op._schema.arguments]
     fill = _fill(emit, dict(zip(names[1:], args, strict=False)), tensor.spec.dtype)
@@ -53,8 +77,7 @@ def number(emit: Emitter, s: Any, **kwargs: Any) -> Padded:
     if varies(s):
         spec = emit.results[0]
         assert spec is not None
-        emit.repaired(f"number: {s} read at run time", s)
-        return Padded(emit.call(_aten._to_copy.default, emit.size(s), dtype=spec.dtype), (), FINITE, FINITE)
+        return at_run_time(emit, s, spec.dtype)
     tensor = emit.call(emit.op, s, **kwargs)
     held = torch.tensor(s).to(tensor.spec.dtype).item() if isinstance(s, (bool, int, float)) else None
     fill = constant(held) if held is not None and held == s else GARBAGE

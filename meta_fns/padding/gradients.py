@@ -16,6 +16,7 @@ from meta_fns.padding import writing
 from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, padded_sizes, prefix, varies
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
 from meta_fns.padding.fills import ZERO
+from meta_fns.padding.losses import classes
 from meta_fns.padding.padded import Emitter, Padded, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import count, index_in, masked, relaid
@@ -215,14 +216,9 @@ def negative_log_likelihood(
     total_weight: Padded,
 ) -> Padded:
     """The gradient of ``nll_loss``: rows of padding have the class that is ignored, whose gradient is 0."""
-    if varies(ignore_index) or self.ndim not in (2, 4):
-        raise Refuse("a class that is ignored depends on the sizes", *self.sizes)
-    if is_padded(self.axes[1]) or (weight is not None and weight.sizes):
-        raise Refuse("classes are padded", *padded_sizes((self.axes[1],)), remedy="keep the number of classes constant")
-    for dim, axis in enumerate((self.axes[0], *self.axes[2:])):
-        target = relaid(emit, target, dim, axis)
-        grad_output = relaid(emit, grad_output, dim, axis) if grad_output.ndim else grad_output
-    filled = masked(emit, target, int(ignore_index))
+    self, filled, weight = classes(emit, self, target, weight, ignore_index)
+    for dim, axis in enumerate((self.axes[0], *self.axes[2:]) if grad_output.ndim else ()):
+        grad_output = relaid(emit, grad_output, dim, axis)
     rest = (lowered(weight), reduction, ignore_index, total_weight.tensor)
     tensor = emit.call(emit.op, grad_output.tensor, self.tensor, filled.tensor, *rest)
     return Padded(tensor, self.axes, ZERO)

@@ -13,7 +13,7 @@ from meta_fns.padding.axes import Axis, capacity_of
 from meta_fns.padding.fills import GARBAGE, ZERO
 from meta_fns.padding.padded import Emitter, Handle, Padded, apply
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import compacted, count, highest, lowest, masked
+from meta_fns.padding.repairs import compacted, count, highest, last_along, lowest, masked, number
 
 __all__ = [
     "IDENTITIES",
@@ -152,6 +152,8 @@ def variance(emit: Emitter, self: Padded, dim: Any = None, *, correction: Any = 
     if self.dtype.is_complex:
         raise Refuse("complex variances are not known to be right", *self.sizes)
     found, average = moments(emit, self, dims, 1 if correction is None else correction)
+    if name.endswith("mean"):
+        average = emit.call(_aten.add.Tensor, average, _after_infinity(emit, self, dims))
     results = [emit.call(_aten.sqrt.default, found) if name.startswith("std") else found, average]
     for i, each in enumerate(results):
         each = emit.call(_aten._to_copy.default, each, dtype=self.dtype) if each.spec.dtype is not self.dtype else each
@@ -159,6 +161,23 @@ def variance(emit: Emitter, self: Padded, dim: Any = None, *, correction: Any = 
         results[i] = kept
     pair = tuple(Padded(each, axes) for each in results)
     return pair if name.endswith("mean") else pair[0]
+
+
+def _after_infinity(emit: Emitter, x: Padded, dims: frozenset[int]) -> Handle:
+    """NaN where some element but the last is not finite, else 0; reduced dimensions are kept with size 1.
+
+    The mean that comes with a variance is a running one, which the first number after an infinite one makes NaN.
+    """
+    last: Handle | None = None
+    for dim in sorted(dims):
+        shape = [1] * dim + [-1] + [1] * (x.ndim - dim - 1)
+        part = emit.call(_aten.view.default, last_along(emit, x.axes[dim], x.device), shape)
+        last = part if last is None else emit.call(_aten.bitwise_and.Tensor, last, part)
+    off = emit.call(_aten.mul.Tensor, x.tensor, 0)
+    off = emit.call(_aten.where.self, last, number(emit, 0, x), off)
+    filled = masked(emit, Padded(off, x.axes), 0, dims)
+    made: Handle = emit.call(_aten.sum.dim_IntList, filled.tensor, sorted(dims), True)
+    return made
 
 
 def moments(emit: Emitter, x: Padded, dims: frozenset[int], correction: Any) -> tuple[Handle, Handle]:
@@ -169,8 +188,8 @@ def moments(emit: Emitter, x: Padded, dims: frozenset[int], correction: Any) -> 
     off = emit.call(_aten.sub.Tensor, numbers.tensor, average.tensor)
     squares = masked(emit, Padded(emit.call(_aten.mul.Tensor, off, off), x.axes), 0, dims)
     total = emit.call(_aten.sum.dim_IntList, squares.tensor, sorted(dims), True)
-    number = emit.call(_aten.sub.Tensor, count(emit, [x.axes[i] for i in sorted(dims)]), correction)
-    found: Handle = emit.call(_aten.div.Tensor, total, emit.call(_aten.clamp.default, number, 0))
+    free = emit.call(_aten.sub.Tensor, count(emit, [x.axes[i] for i in sorted(dims)]), correction)
+    found: Handle = emit.call(_aten.div.Tensor, total, emit.call(_aten.clamp.default, free, 0))
     return found, average.tensor
 
 

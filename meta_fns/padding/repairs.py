@@ -32,6 +32,7 @@ __all__ = [
     "count",
     "highest",
     "index_in",
+    "last_along",
     "looked_at",
     "lowest",
     "masked",
@@ -73,6 +74,21 @@ def valid_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
     if len(caps) > 1:
         whole = emit.call(_aten.expand.default, found, caps)
         found = emit.call(_aten.reshape.default, whole, [capacity_of(axis)])
+    assert found is not None
+    return found
+
+
+def last_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
+    """Which position of one dimension is the last valid one: a bool vector as long as the dimension is in memory."""
+    found: Handle | None = None
+    for size in axis or (1,):
+        place = positions(emit, capacity(size), device)
+        last = emit.call(_aten.sub.Tensor, emit.size(size), 1)
+        part = emit.call(_aten.eq.Tensor, place, last)
+        if found is not None:
+            pairs = emit.call(_aten.bitwise_and.Tensor, emit.call(_aten.unsqueeze.default, found, 1), part)
+            part = emit.call(_aten.reshape.default, pairs, [pairs.spec.sizes[0] * pairs.spec.sizes[1]])
+        found = part
     assert found is not None
     return found
 

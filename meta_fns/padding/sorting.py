@@ -1,4 +1,8 @@
-"""Padded tensors in the order of their elements: padding comes last, behind what is equal to it."""
+"""Padded tensors in the order of their elements: padding comes last, behind what is equal to it.
+
+An order that is not stable puts equal elements as its algorithm happens to, which depends on how many there are in
+memory: their values are eager's, their positions are not known.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import torch
 
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.sizes import Size
-from meta_fns.padding.axes import capacity, is_padded, normal, padded_sizes
+from meta_fns.padding.axes import Axis, capacity, is_padded, normal, padded_sizes, varies
 from meta_fns.padding.padded import Emitter, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import compacted, highest, lowest, masked
@@ -34,13 +38,21 @@ def _sorted(emit: Emitter, x: Padded, dim: int, descending: bool) -> list[Padded
     return [Padded(each, x.axes) for each in made]
 
 
-def sort(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> tuple[Padded, ...]:
-    """``sort``, stable or not."""
+def _of_values(emit: Emitter, found: list[Padded], along: Axis, remedy: str) -> tuple[Padded | Refuse, ...]:
+    """Values, and positions that nobody may read."""
+    name = emit.op._schema.name.removeprefix("aten::")
+    text = f"which of equal elements {name} puts first depends on the size in memory"
+    return found[0], Refuse(text, *padded_sizes((along,)), remedy=remedy)
+
+
+def sort(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> tuple[Padded | Refuse, ...]:
+    """``sort``, stable or not; where it is not, of a padded dimension the values alone."""
     names = [argument.name for argument in emit.op._schema.arguments]
     given = dict(zip(names[1:], args, strict=False)) | kwargs
     dim = wrap_dim(given.get("dim", -1), self.ndim) if self.ndim else 0
     if self.ndim and is_padded(self.axes[dim]):
-        return tuple(_sorted(emit, self, dim, given.get("descending", False)))
+        found = _sorted(emit, self, dim, given.get("descending", False))
+        return tuple(found) if given.get("stable") else _of_values(emit, found, self.axes[dim], "stable=True")
     return tuple(Padded(each, self.axes) for each in apply(emit, self, *args, **kwargs))
 
 
@@ -51,14 +63,18 @@ def topk(
     dim: int = -1,
     largest: bool = True,
     sorted: bool = True,  # noqa: A002 - name of the schema
-) -> tuple[Padded, ...]:
-    """The first of the order; all of it is made where the dimension is padded, since ties go to what is valid."""
+) -> tuple[Padded | Refuse, ...]:
+    """The first of the order; where the dimension is padded all of it is made, and the values alone are known."""
     at = wrap_dim(dim, self.ndim) if self.ndim else 0
     axes = (*self.axes[:at], normal((k,)), *self.axes[at + 1 :])
     if not self.ndim or not is_padded(self.axes[at]):
         return tuple(Padded(each, axes[: self.ndim]) for each in apply(emit, self, k, at, largest, sorted))
+    if not sorted and (varies(k) or k > 1):
+        text = "the order of an unsorted topk depends on the size in memory"
+        raise Refuse(text, *padded_sizes((self.axes[at],)), remedy="sorted=True")
     found = _sorted(emit, self, at, largest)
-    return tuple(Padded(emit.call(_aten.slice.Tensor, each.tensor, at, 0, capacity(k)), axes) for each in found)
+    first = [Padded(emit.call(_aten.slice.Tensor, each.tensor, at, 0, capacity(k)), axes) for each in found]
+    return _of_values(emit, first, self.axes[at], "sort(stable=True) and a slice, or amax and argmax for one alone")
 
 
 def histogram(emit: Emitter, self: Padded, bins: int = 100, min: Any = 0, max: Any = 0) -> Padded:  # noqa: A002

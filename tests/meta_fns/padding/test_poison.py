@@ -18,11 +18,12 @@ from meta_fns.padding.padded import Padded, apply
 from symshape.runtime.padding.versions import Versions
 from tests.meta_fns.padding.cases import CASES, ELEMENTWISE, Case
 from tests.meta_fns.padding.cases_gradients import GRADIENTS
+from tests.meta_fns.padding.cases_numbers import NUMBERS
 from tests.meta_fns.padding.cases_rearranging import REARRANGING
 from tests.meta_fns.padding.cases_writing import WRITING
 from tests.meta_fns.padding.poison import Arg, floats, ints, poisoned
 
-EVERY = (*CASES, *WRITING, *GRADIENTS, *REARRANGING, *ELEMENTWISE)
+EVERY = (*CASES, *WRITING, *GRADIENTS, *REARRANGING, *NUMBERS, *ELEMENTWISE)
 REFUSING = {"slice from a size": {"s0", "s2"}}
 """Symbols that are rightly refused, by case."""
 NOT_RUN = {
