@@ -14,7 +14,7 @@ from meta_fns.padding.padded import Emitter, Handle, Padded, lowered, with_sizes
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import positions
 
-__all__ = ["filled", "like", "number", "range_of"]
+__all__ = ["evenly", "filled", "like", "number", "range_of", "strided"]
 
 _aten = torch.ops.aten
 
@@ -49,6 +49,16 @@ def _filled_at_run_time(emit: Emitter, zeros: Handle, axes: tuple[Axis, ...], si
         raise Refuse(f"whether {dtype} holds {size} depends on the sizes", size)
     value = at_run_time(emit, size, dtype)
     return Padded(emit.call(_aten.fill.Tensor, zeros, value.tensor), axes, value.fill, value.fill)
+
+
+def strided(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
+    """``empty_strided`` and its kin: memory that nobody has written to, whose strides play no part in padding."""
+    axes = with_sizes(emit)
+    spec = emit.results[0]
+    assert spec is not None
+    return Padded(
+        emit.call(_aten.empty.memory_format, list(map(capacity_of, axes)), dtype=spec.dtype, device=spec.device), axes
+    )
 
 
 def like(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Padded:
@@ -106,3 +116,34 @@ def range_of(emit: Emitter, *args: Size, **kwargs: Any) -> Padded:
     elif start != 0:
         tensor = emit.call(_aten.add.Tensor, tensor, start)
     return Padded(tensor, (axis,))
+
+
+def evenly(emit: Emitter, start: Any, end: Any, steps: Size, **kwargs: Any) -> Padded:
+    """``linspace``: from the start in the first half, from the end in the second one, as the op itself counts."""
+    (axis,) = with_sizes(emit)
+    spec = emit.results[0]
+    assert spec is not None
+    if not any(map(varies, (start, end, steps))):
+        return Padded(emit.call(emit.op, *map(lowered, (start, end)), steps, **kwargs), (axis,))
+    if spec.dtype not in (torch.float32, torch.float64) or any(isinstance(each, Padded) for each in (start, end)):
+        raise Refuse(f"a range of {spec.dtype}, or between tensors, of as many numbers as a size says", *axis)
+    place = positions(emit, capacity_of(axis), spec.device)
+    last = emit.call(_aten.sub.Tensor, emit.size(steps), 1)
+    one = emit.call(_aten._to_copy.default, emit.call(_aten.clamp.default, last, 1), dtype=spec.dtype)
+    ends = [
+        at_run_time(emit, each, spec.dtype).tensor
+        if varies(each)
+        else emit.call(_aten.scalar_tensor.default, each, dtype=spec.dtype, device=spec.device)
+        for each in (start, end)
+    ]
+    step = emit.call(_aten.div.Tensor, emit.call(_aten.sub.Tensor, ends[1], ends[0]), one)
+    behind = emit.call(_aten.sub.Tensor, last, place)
+    counted = [emit.call(_aten._to_copy.default, each, dtype=spec.dtype) for each in (place, behind)]
+    first = emit.call(_aten.add.Tensor, emit.call(_aten.mul.Tensor, counted[0], step), ends[0])
+    second = emit.call(_aten.sub.Tensor, ends[1], emit.call(_aten.mul.Tensor, counted[1], step))
+    half = emit.call(_aten.floor_divide.default, emit.size(steps), emit.size(2))
+    early = emit.call(_aten.lt.Tensor, place, half)
+    alone = emit.call(_aten.lt.Scalar, last, 1)
+    early = emit.call(_aten.bitwise_or.Tensor, early, alone)
+    emit.repaired(f"number: {steps} read at run time", steps)
+    return Padded(emit.call(_aten.where.self, early, first, second), (axis,))

@@ -18,12 +18,14 @@ from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
 from meta_fns.padding.fills import ZERO
 from meta_fns.padding.losses import classes
 from meta_fns.padding.padded import Emitter, Padded, lowered
+from meta_fns.padding.rearranging import diagonal_scatter
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import count, index_in, masked, relaid
 
 __all__ = [
     "batch_norm",
     "convolution",
+    "diagonal",
     "embedding",
     "first_alone",
     "group_norm",
@@ -68,6 +70,16 @@ def select(emit: Emitter, grad_output: Padded, input_sizes: Sequence[Size], dim:
     at = wrap_dim(dim, grad_output.ndim + 1)
     axes = (*grad_output.axes[:at], normal((_true_size(emit, at),)), *grad_output.axes[at:])
     return writing.select_scatter(emit, _zeros(emit, grad_output, axes), grad_output, at, index)
+
+
+def diagonal(
+    emit: Emitter, grad_output: Padded, input_sizes: Sequence[Size], offset: int, dim1: int, dim2: int
+) -> Padded:
+    """The gradient of a diagonal: zeros with the gradient there."""
+    axes = list(grad_output.axes[:-1])
+    for dim in sorted(wrap_dim(each, grad_output.ndim + 1) for each in (dim1, dim2)):
+        axes.insert(dim, normal((_true_size(emit, dim),)))
+    return diagonal_scatter(emit, _zeros(emit, grad_output, tuple(axes)), grad_output, offset, dim1, dim2)
 
 
 def embedding(

@@ -13,15 +13,17 @@ from meta_fns.padding.axes import Axis, capacity_of
 from meta_fns.padding.fills import GARBAGE, ZERO
 from meta_fns.padding.padded import Emitter, Handle, Padded, apply
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import compacted, count, highest, last_along, lowest, masked, number
+from meta_fns.padding.repairs import compacted, count, flattened, highest, last_along, lowest, masked, number
 
 __all__ = [
     "IDENTITIES",
     "extreme_along",
+    "extremes",
     "mean",
     "mean_of",
     "moments",
     "norm",
+    "norm_of",
     "position",
     "reduction",
     "scan",
@@ -125,8 +127,10 @@ def position(emit: Emitter, self: Padded, dim: int | None = None, keepdim: bool 
     dims = _dims(self, dim)
     padded = self.padded_dims() & dims
     if padded and dim is None and self.ndim > 1:
-        remedy = "name a dimension"
-        raise Refuse("a position in the flattened tensor depends on the sizes", *self.sizes, remedy=remedy)
+        self = flattened(emit, self)
+        found = position(emit, self, 0)
+        shape = [1] * len(emit.results[0].sizes) if emit.results[0] is not None else []
+        return found if not keepdim else Padded(emit.call(_aten.view.default, found.tensor, shape), ((),) * len(shape))
     for each in padded:
         self = compacted(emit, self, each)
     return Padded(apply(emit, _neutral(emit, self, dims), dim, keepdim), _left(self, dims, keepdim))
@@ -206,6 +210,28 @@ def norm(
     dims = _dims(self, dim)
     filled = masked(emit, self, math.inf if ord < 0 else 0, dims)
     return Padded(apply(emit, filled, ord, dim, keepdim, dtype=dtype), _left(self, dims, keepdim))
+
+
+def norm_of(
+    emit: Emitter, self: Padded, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Padded:
+    """``norm``, the older name of a vector norm."""
+    order = 2 if p is None else p
+    dims = _dims(self, dim)
+    filled = masked(emit, self, math.inf if order < 0 else 0, dims)
+    made = emit.call(_aten.linalg_vector_norm.default, filled.tensor, order, sorted(dims), keepdim, dtype=dtype)
+    return Padded(made, _left(self, dims, keepdim))
+
+
+def extremes(emit: Emitter, self: Padded, *, dim: int | None = None, keepdim: bool = False) -> tuple[Padded, ...]:
+    """``aminmax``: the least and the largest element."""
+    dims = _dims(self, dim)
+    if self.dtype.is_complex:
+        raise Refuse(f"{self.dtype} has no order", *self.sizes)
+    pairs = ((_aten.amin.default, highest), (_aten.amax.default, lowest))
+    filled = [(op, masked(emit, self, outermost(self.dtype), dims)) for op, outermost in pairs]
+    axes = _left(self, dims, keepdim)
+    return tuple(Padded(emit.call(op, each.tensor, sorted(dims), keepdim), axes) for op, each in filled)
 
 
 def softmax(emit: Emitter, self: Padded, dim: int, *rest: Any, **kwargs: Any) -> Padded:

@@ -30,6 +30,7 @@ from meta_fns.padding.refusals import Refuse
 __all__ = [
     "compacted",
     "count",
+    "flattened",
     "highest",
     "index_in",
     "last_along",
@@ -194,6 +195,13 @@ def compacted(emit: Emitter, x: Padded, dim: int) -> Padded:
     """``x`` with the valid positions of a dimension first, in their order, where it is made of several sizes."""
     axis = x.axes[dim]
     return x if len(axis) < 2 else _laid(emit, x, dim, normal((length(axis),)))
+
+
+def flattened(emit: Emitter, x: Padded) -> Padded:
+    """``x`` as a vector, its valid elements first and in their order."""
+    axis = normal(size for each in x.axes for size in each)
+    flat = emit.call(_aten.reshape.default, x.tensor, [capacity_of(axis)])
+    return compacted(emit, x.with_(tensor=flat, axes=(axis,)), 0)
 
 
 def relaid(emit: Emitter, x: Padded, dim: int, axis: Axis) -> Padded:

@@ -13,12 +13,12 @@ import torch
 
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.sizes import Size
-from meta_fns.padding.axes import Axis, capacity, is_padded, normal, padded_sizes, varies
+from meta_fns.padding.axes import Axis, capacity, is_padded, normal, padded_sizes, prefix, varies
 from meta_fns.padding.padded import Emitter, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import compacted, highest, lowest, masked
+from meta_fns.padding.repairs import compacted, flattened, highest, lowest, masked
 
-__all__ = ["histogram", "sort", "topk"]
+__all__ = ["histogram", "median", "median_of_all", "sort", "topk"]
 
 _aten = torch.ops.aten
 
@@ -75,6 +75,51 @@ def topk(
     found = _sorted(emit, self, at, largest)
     first = [Padded(emit.call(_aten.slice.Tensor, each.tensor, at, 0, capacity(k)), axes) for each in found]
     return _of_values(emit, first, self.axes[at], "sort(stable=True) and a slice, or amax and argmax for one alone")
+
+
+def median(emit: Emitter, self: Padded, dim: int, keepdim: bool = False) -> tuple[Padded | Refuse, ...]:
+    """``median`` and ``nanmedian`` along a dimension: the lower of the two in the middle, and not where it is."""
+    at = wrap_dim(dim, self.ndim) if self.ndim else 0
+    if not self.ndim or not is_padded(self.axes[at]):
+        left = tuple(() if i == at else axis for i, axis in enumerate(self.axes) if keepdim or i != at)
+        return tuple(Padded(each, left) for each in apply(emit, self, dim, keepdim))
+    x = compacted(emit, self, at)
+    floating = x.dtype.is_floating_point
+    filled = masked(emit, x, math.nan if floating else highest(x.dtype), {at})
+    rising = emit.call(_aten.sort.stable, filled.tensor, stable=True, dim=at, descending=False)[0]
+    number = emit.size(prefix(x.axes[at]))
+    unknown = emit.call(_aten.isnan.default, filled.tensor)
+    if "nan" in emit.op._schema.name and floating:
+        number = emit.call(_aten.sum.dim_IntList, emit.call(_aten.logical_not.default, unknown), [at], True)
+    middle = emit.call(_aten.clamp.default, emit.call(_aten.sub.Tensor, number, 1), 0)
+    middle = emit.call(_aten.floor_divide.default, middle, emit.call(_aten.scalar_tensor.default, 2, dtype=torch.int64))
+    sizes = [1 if i == at else size for i, size in enumerate(rising.spec.sizes)]
+    found = emit.call(_aten.gather.default, rising, at, emit.call(_aten.expand.default, middle, sizes))
+    if "nan" not in emit.op._schema.name and floating:
+        spoilt = masked(emit, x.with_(tensor=unknown), False, {at})
+        spoilt = emit.call(_aten.any.dim, spoilt.tensor, at, True)
+        found = emit.call(_aten.masked_fill.Scalar, found, spoilt, math.nan)
+    emit.repaired(f"gather: the middle of {prefix(x.axes[at])}", *padded_sizes((x.axes[at],)))
+    axes = tuple(() if i == at else axis for i, axis in enumerate(x.axes) if keepdim or i != at)
+    if not keepdim:
+        found = emit.call(_aten.squeeze.dim, found, at)
+    values = Padded(found, axes)
+    text = (
+        f"which of equal elements {emit.op._schema.name.removeprefix('aten::')} answers depends on the size in memory"
+    )
+    return values, Refuse(text, *padded_sizes((self.axes[at],)), remedy="read the value alone")
+
+
+def median_of_all(emit: Emitter, self: Padded) -> Padded:
+    """``median`` and ``nanmedian`` of all elements."""
+    if not self.sizes:
+        return Padded(apply(emit, self), ())
+    flat = flattened(emit, self)
+    if not flat.sizes:
+        return Padded(emit.call(emit.op, flat.tensor), ())
+    (found, *_) = median(emit, flat, 0)
+    assert isinstance(found, Padded)
+    return found
 
 
 def histogram(emit: Emitter, self: Padded, bins: int = 100, min: Any = 0, max: Any = 0) -> Padded:  # noqa: A002

@@ -22,7 +22,7 @@ __all__ = ["Unknown", "Versions"]
 _RESHAPING = frozenset(
     f"aten::{name}" for name in ("view", "_unsafe_view", "unsqueeze", "squeeze", "alias", "detach", "_reshape_alias")
 )
-_SCATTERING = {"aten::slice": "aten.slice_scatter.default", "aten::select": "aten.select_scatter.default"}
+_SCATTERING = {f"aten::{name}": f"aten.{name}_scatter.default" for name in ("slice", "select", "diagonal")}
 
 
 class Unknown(Refuse):
