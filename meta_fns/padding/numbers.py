@@ -13,7 +13,7 @@ import torch
 from torch._ops import OpOverload
 
 from meta_fns.core.sizes import Size, known
-from meta_fns.padding.axes import Axis, capacity, fractional, length, varies
+from meta_fns.padding.axes import Axis, agree, capacity, fractional, varies
 from meta_fns.padding.fills import FINITE, GARBAGE
 from meta_fns.padding.padded import Emitter, Handle, Padded
 from meta_fns.padding.refusals import Refuse
@@ -135,15 +135,19 @@ def at_run_time(emit: Emitter, size: Size, dtype: torch.dtype) -> Padded:
     return Padded(made, (), fill, fill)
 
 
-def never_zero(emit: Emitter, size: Size, divisor: Padded, axes: tuple[Axis, ...]) -> Padded:
-    """An integer divisor that is 0 only where eager sees it: not where the result has no element."""
-    if known(size >= 1):
+def never_zero(emit: Emitter, size: Any, divisor: Padded, axes: tuple[Axis, ...]) -> Padded:
+    """An integer divisor, a ``size`` or a tensor, that is 0 only where eager sees it: not where there is no result."""
+    if varies(size) and known(size >= 1):
         return divisor
     total: Size = 1
     for axis in axes:
-        total = total * length(axis)
+        if any(agree(axis, own) for own in divisor.axes):
+            continue  # without it there is no divisor either
+        for each in axis:
+            total = total if known(each >= 1) else total * each
     if not varies(total):
         return divisor
     none = emit.call(_aten.eq.Scalar, emit.size(total), 0)
+    emit.repaired(f"divisor: none is looked at where {total} is 0", total)
     one = number(emit, 1, divisor)
     return divisor.with_(tensor=emit.call(_aten.where.self, none, one, divisor.tensor))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from meta_fns.padding.axes import Axis, agree, is_padded, varies
+from meta_fns.padding.axes import Axis, agree, is_padded
 from meta_fns.padding.broadcasting import broadcast_axes
 from meta_fns.padding.fills import FINITE, GARBAGE, Fill, constant
 from meta_fns.padding.numbers import DIVIDING, never_zero, numbered
@@ -33,7 +33,7 @@ def pointwise(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
     assert spec is not None
     _need_one_device(emit, operands, kwargs)
     if op._schema.name in DIVIDING and not spec.dtype.is_floating_point and isinstance(args[1], Padded):
-        divisor = never_zero(emit, size, args[1], axes) if varies(size) else masked(emit, args[1], 1)
+        divisor = never_zero(emit, size, masked(emit, args[1], 1), axes)
         args = (args[0], divisor, *args[2:])
     tensor = emit.call(op, *map(lowered, args), **{name: lowered(arg) for name, arg in kwargs.items()})
     padding = {id(each): _at_padding(each, axes) for each in (*args, *kwargs.values()) if isinstance(each, Padded)}

@@ -213,7 +213,8 @@ def relaid(emit: Emitter, x: Padded, dim: int, axis: Axis) -> Padded:
         return x
     if not same(length(x.axes[dim]), length(axis)):
         text = f"dimensions of {length(x.axes[dim])} and of {length(axis)} are not known to be as long"
-        raise Refuse(text, *padded_sizes((x.axes[dim], axis)))
+        remedy = "torch._check that they are equal"
+        raise Refuse(text, *padded_sizes((x.axes[dim], axis)), remedy=remedy)
     return _laid(emit, x, dim, axis)
 
 

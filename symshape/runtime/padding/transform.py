@@ -141,7 +141,8 @@ class _Transform:
 
     def _node(self, node: Node) -> None:
         if node.bindings:
-            raise Refuse("its result has sizes or values that depend on data")
+            remedy = "a mask in place of what is selected (torch.where), or a constant number of results"
+            raise Refuse("its result has sizes or values that depend on data", remedy=remedy)
         if torch.Tag.inplace_view in node.op.tags:
             self._turn(node)
             return
@@ -225,11 +226,13 @@ class _Transform:
             self.emission.begin(node, op, results)
             return rule.padding(self.emission, *args, **kwargs)
         if node.op._schema.name in _READS_MEMORY or node.op.namespace != "aten":
-            raise Refuse("it may look at how a tensor lies in memory, which is not as in eager")
+            text = "it may look at how a tensor lies in memory, which is not as in eager"
+            raise Refuse(text, remedy="a view, slice or copy that says which elements are meant")
         op = resolve(rule.functional) if written and rule is not None else node.op
         if not plain or op._schema.is_mutable:
             reason = "it has no padding rule" if rule is not None else "nothing is known of it"
-            raise Refuse(reason, remedy="a padding rule beside its shape rule")
+            remedy = "other ops in its place, or constant sizes; in symshape a padding rule beside its shape rule"
+            raise Refuse(reason, remedy=remedy)
         self.emission.begin(node, op, ())
         made = self.emission.call(op, *map(_tensor, args), **{name: _tensor(arg) for name, arg in kwargs.items()})
         tensors = made if isinstance(made, list) else [made]
