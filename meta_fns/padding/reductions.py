@@ -192,7 +192,10 @@ def moments(emit: Emitter, x: Padded, dims: frozenset[int], correction: Any) -> 
     off = emit.call(_aten.sub.Tensor, numbers.tensor, average.tensor)
     squares = masked(emit, Padded(emit.call(_aten.mul.Tensor, off, off), x.axes), 0, dims)
     total = emit.call(_aten.sum.dim_IntList, squares.tensor, sorted(dims), True)
-    free = emit.call(_aten.sub.Tensor, count(emit, [x.axes[i] for i in sorted(dims)]), correction)
+    elements = count(emit, [x.axes[i] for i in sorted(dims)])
+    free = emit.call(_aten.sub.Tensor, elements, correction)
+    if correction < 0:  # nothing has no variance, however many are added to it
+        free = emit.call(_aten.mul.Tensor, free, emit.call(_aten.gt.Scalar, elements, 0))
     found: Handle = emit.call(_aten.div.Tensor, total, emit.call(_aten.clamp.default, free, 0))
     return found, average.tensor
 

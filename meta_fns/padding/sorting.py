@@ -16,7 +16,7 @@ from meta_fns.core.sizes import Size
 from meta_fns.padding.axes import Axis, capacity, is_padded, normal, padded_sizes, prefix, varies
 from meta_fns.padding.padded import Emitter, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import compacted, flattened, highest, lowest, masked
+from meta_fns.padding.repairs import compacted, flattened, highest, lowest, masked, number
 
 __all__ = ["histogram", "median", "median_of_all", "sort", "topk"]
 
@@ -87,12 +87,12 @@ def median(emit: Emitter, self: Padded, dim: int, keepdim: bool = False) -> tupl
     floating = x.dtype.is_floating_point
     filled = masked(emit, x, math.nan if floating else highest(x.dtype), {at})
     rising = emit.call(_aten.sort.stable, filled.tensor, stable=True, dim=at, descending=False)[0]
-    number = emit.size(prefix(x.axes[at]))
+    count = emit.size(prefix(x.axes[at]))
     unknown = emit.call(_aten.isnan.default, filled.tensor)
     if "nan" in emit.op._schema.name and floating:
-        number = emit.call(_aten.sum.dim_IntList, emit.call(_aten.logical_not.default, unknown), [at], True)
-    middle = emit.call(_aten.clamp.default, emit.call(_aten.sub.Tensor, number, 1), 0)
-    middle = emit.call(_aten.floor_divide.default, middle, emit.call(_aten.scalar_tensor.default, 2, dtype=torch.int64))
+        count = emit.call(_aten.sum.dim_IntList, emit.call(_aten.logical_not.default, unknown), [at], True)
+    middle = emit.call(_aten.clamp.default, emit.call(_aten.sub.Tensor, count, 1), 0)
+    middle = emit.call(_aten.floor_divide.default, middle, emit.size(2))
     sizes = [1 if i == at else size for i, size in enumerate(rising.spec.sizes)]
     found = emit.call(_aten.gather.default, rising, at, emit.call(_aten.expand.default, middle, sizes))
     if "nan" not in emit.op._schema.name and floating:
@@ -119,7 +119,11 @@ def median_of_all(emit: Emitter, self: Padded) -> Padded:
         return Padded(emit.call(emit.op, flat.tensor), ())
     (found, *_) = median(emit, flat, 0)
     assert isinstance(found, Padded)
-    return found
+    if found.dtype.is_floating_point:  # that of nothing is NaN, as padding is
+        return found
+    none = emit.call(_aten.eq.Scalar, emit.size(prefix(flat.axes[0])), 0)
+    least = number(emit, lowest(found.dtype), found)
+    return found.with_(tensor=emit.call(_aten.where.self, none, least, found.tensor))
 
 
 def histogram(emit: Emitter, self: Padded, bins: int = 100, min: Any = 0, max: Any = 0) -> Padded:  # noqa: A002

@@ -54,6 +54,7 @@ NUMBERS: tuple[Case, ...] = (
     case("merged classes", lambda x, i: F.cross_entropy(x.flatten(1), i), floats(3, 4, 3), ints(3, high=4)),
     case("mean beside a variance", lambda x: torch.var_mean(_infinite(x), 1), WITH_INFINITIES),
     case("mean beside a deviation", lambda x: torch.std_mean(_infinite(x), 0, keepdim=True), WITH_INFINITIES),
+    case("variance of nothing", lambda x: (x[1:].var(0, correction=-1), x[1:].var(correction=0)), X),
     case("mean beside a variance of all", lambda x: torch.var_mean(_infinite(x)), WITH_INFINITIES),
     case("mean beside a variance of merged", lambda x: torch.var_mean(_infinite(x.flatten(0, 1)), 0), floats(3, 4, 3)),
 )

@@ -80,6 +80,7 @@ ROWS_AND_WINDOWS: tuple[Case, ...] = (
     case("median with NaN", lambda x: (_some_nan(x).median(1)[0], _some_nan(x).median()), X),
     case("median without NaN", lambda x: (_some_nan(x).nanmedian(1)[0], _some_nan(x).nanmedian()), X),
     case("median of ints", lambda x: (x.median(1)[0], x.nanmedian(0)[0], x.flatten().median()), ints(3, 5, low=-3)),
+    case("median of nothing", lambda x: (x[1:].median(), x[1:].float().median()), ints(5)),
     case("extremes", lambda x: (*torch.aminmax(x, dim=1), *torch.aminmax(x), *torch.aminmax(_some_nan(x), dim=0)), X),
     case("count_nonzero", lambda x: (torch.count_nonzero(x, 1), torch.count_nonzero(x)), ints(3, 5, low=-1)),
     case("position in all", lambda x: (x.argmax(), x.transpose(0, 1).argmin(), x.argmax(keepdim=True)), X),
