@@ -15,7 +15,7 @@ from meta_fns.core.sizes import Size
 from meta_fns.padding import writing
 from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, padded_sizes, prefix, varies
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
-from meta_fns.padding.fills import ZERO
+from meta_fns.padding.fills import GARBAGE, ZERO
 from meta_fns.padding.losses import classes
 from meta_fns.padding.padded import Emitter, Padded, lowered
 from meta_fns.padding.rearranging import diagonal_scatter
@@ -228,12 +228,12 @@ def negative_log_likelihood(
     total_weight: Padded,
 ) -> Padded:
     """The gradient of ``nll_loss``: rows of padding have the class that is ignored, whose gradient is 0."""
-    self, filled, weight = classes(emit, self, target, weight, ignore_index)
+    self, filled, weight = classes(emit, self, target, weight, ignore_index, refuses=False)
     for dim, axis in enumerate((self.axes[0], *self.axes[2:]) if grad_output.ndim else ()):
         grad_output = relaid(emit, grad_output, dim, axis)
     rest = (lowered(weight), reduction, ignore_index, total_weight.tensor)
     tensor = emit.call(emit.op, grad_output.tensor, self.tensor, filled.tensor, *rest)
-    return Padded(tensor, self.axes, ZERO)
+    return Padded(tensor, self.axes, GARBAGE if is_padded(self.axes[1]) else ZERO)
 
 
 def convolution(

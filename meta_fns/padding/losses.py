@@ -43,11 +43,12 @@ def by_element(emit: Emitter, self: Padded, target: Padded, *args: Any, **kwargs
 
 
 def classes(
-    emit: Emitter, self: Padded, target: Padded, weight: Padded | None, ignore_index: Size
+    emit: Emitter, self: Padded, target: Padded, weight: Padded | None, ignore_index: Size, *, refuses: bool = True
 ) -> tuple[Padded, Padded, Padded | None]:
     """Scores of classes ``(n, c, …)``, the class of each row as they lie, rows of padding the ignored one, and weights.
 
-    Padded classes are no row's own: what eager refuses stays out of range.
+    Padded classes are no row's own: what eager ``refuses`` stays out of range (gradients look at nothing, as their loss
+    has refused it).
     """
     if varies(ignore_index) or self.ndim not in (2, 4):
         raise Refuse("a class that is ignored depends on the sizes", *self.sizes)
@@ -55,11 +56,12 @@ def classes(
         target = relaid(emit, target, dim, axis)
     self = compacted(emit, self, 1)
     if is_padded(self.axes[1]):
+        weight = weight and compacted(emit, weight, 0)
+    if is_padded(self.axes[1]) and refuses:
         ignored = emit.call(_aten.eq.Scalar, target.tensor, int(ignore_index))
         inside = index_in(emit, target, self.axes[1], wraps=False)
         kept = emit.call(_aten.where.self, ignored, target.tensor, inside.tensor)
         target = target.with_(tensor=kept, fill=GARBAGE)
-        weight = weight and compacted(emit, weight, 0)
     return self, masked(emit, target, int(ignore_index)), weight
 
 

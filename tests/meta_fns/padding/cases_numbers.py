@@ -23,6 +23,14 @@ def _infinite(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x > 1.2, math.inf, x)
 
 
+def _gradient_of_pairs(x: torch.Tensor) -> torch.Tensor:
+    """As contrastive losses train: one class for each row."""
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        loss = F.cross_entropy(leaf @ leaf.T, torch.arange(x.shape[0]))
+        return torch.autograd.grad(loss, leaf)[0]
+
+
 NUMBERS: tuple[Case, ...] = (
     case("number, half precision", lambda x: (x * x.shape[1], x / x.shape[1], x + x.shape[0], x - x.shape[1]), HALF),
     case("number, bfloat16", lambda x: (x * x.shape[1], x.shape[1] - x, x.sum() * x.shape[0]), BRAIN),
@@ -49,6 +57,7 @@ NUMBERS: tuple[Case, ...] = (
     case("fraction compared", lambda x: x > x.shape[1] / 7, X),
     case("tensor of a fraction", lambda x: torch.minimum(x, torch.tensor(float(x.shape[1]) / 9)), X),
     case("classes as many as rows", lambda x: F.cross_entropy(x @ x.T, torch.arange(x.shape[0])), X, tolerance=1e-4),
+    case("gradient of as many classes as rows", _gradient_of_pairs, X, tolerance=1e-4),
     case("classes", lambda x, i: F.cross_entropy(x, i - 1, ignore_index=-1), floats(3, 9), ints(3, high=4)),
     case("weights of classes", lambda x, w, i: F.cross_entropy(x, i, w), floats(3, 9), floats(9), ints(3, high=4)),
     case("merged classes", lambda x, i: F.cross_entropy(x.flatten(1), i), floats(3, 4, 3), ints(3, high=4)),
