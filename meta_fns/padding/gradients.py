@@ -322,7 +322,10 @@ def max_pooling(
 def pooling(emit: Emitter, grad_output: Padded, self: Padded, *args: Any, **kwargs: Any) -> Padded:
     """The gradient of averages over windows of positions that are not padded; batch and channels may be."""
     pooled = 3 if "3d" in emit.op._schema.name else 2
-    if any(map(is_padded, self.axes[-pooled:])):
-        raise Refuse("pooled positions are padded", *padded_sizes(self.axes[-pooled:]))
+    positions = (*self.axes[-pooled:], *grad_output.axes[-pooled:])
+    if any(map(is_padded, positions)):
+        raise Refuse("pooled positions are padded", *padded_sizes(positions))
+    for own, other in zip(grad_output.axes[:-pooled], self.axes[:-pooled], strict=True):
+        need_agreement(own, other)
     rest = {name: lowered(arg) for name, arg in kwargs.items()}
     return Padded(emit.call(emit.op, grad_output.tensor, self.tensor, *map(lowered, args), **rest), self.axes)
