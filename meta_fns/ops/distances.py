@@ -21,6 +21,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.padding import rows
 
 __all__: list[str] = []
 
@@ -47,7 +48,7 @@ def _pairs(x1: TensorSpec, x2: TensorSpec) -> Shape:
     return (*batch, x1.sizes[-2], x2.sizes[-2])
 
 
-@rule("aten._cdist_forward.default")
+@rule("aten._cdist_forward.default", padding=rows.distances)
 def cdist_forward(x1: TensorSpec, x2: TensorSpec, p: float, compute_mode: int | None) -> TensorSpec:
     """The distance of each row of ``x1`` to each of ``x2``."""
     need_dtype("x1", x1, DOUBLES)

@@ -105,7 +105,7 @@ def full(
     return fresh(size, dtype or number_dtype(fill_value), device, layout)
 
 
-@rule("aten.empty_strided.default")
+@rule("aten.empty_strided.default", padding=padded_factories.strided)
 def empty_strided(
     size: Sequence[Size],
     stride: Sequence[Size],
@@ -239,7 +239,7 @@ def new_full(
     return _new(self, size, dtype, device, layout)
 
 
-@rule("aten.new_empty_strided.default")
+@rule("aten.new_empty_strided.default", padding=padded_factories.strided)
 def new_empty_strided(
     self: TensorSpec,
     size: Sequence[Size],

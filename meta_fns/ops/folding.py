@@ -16,6 +16,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
+from meta_fns.padding.convolution import columns
 
 __all__: list[str] = []
 
@@ -44,7 +45,7 @@ def _column_counts(
     return counts
 
 
-@rule("aten.im2col.default")
+@rule("aten.im2col.default", padding=columns)
 def im2col(
     self: TensorSpec,
     kernel_size: Sequence[int],

@@ -50,19 +50,19 @@ def vector_norm(
     return reduce_to(self, dim, keepdim, to_real(dtype or self.dtype))
 
 
-@rule("aten.norm.ScalarOpt_dim", name="norm")
+@rule("aten.norm.ScalarOpt_dim", name="norm", padding=padded_reductions.norm_of)
 def norm_dim(self: TensorSpec, p: Any, dim: Sequence[int], keepdim: bool = False) -> TensorSpec:
     """The norm over ``dim``."""
     return vector_norm(self, 2 if p is None else p, dim, keepdim)
 
 
-@rule("aten.norm.Scalar")
+@rule("aten.norm.Scalar", padding=padded_reductions.norm_of)
 def norm(self: TensorSpec, p: Any = 2) -> TensorSpec:
     """The norm of all elements."""
     return vector_norm(self, p, [], False)
 
 
-@rule("aten.norm.ScalarOpt_dim_dtype", name="norm")
+@rule("aten.norm.ScalarOpt_dim_dtype", name="norm", padding=padded_reductions.norm_of)
 def norm_dim_dtype(
     self: TensorSpec, p: Any, dim: Sequence[int], keepdim: bool = False, *, dtype: torch.dtype
 ) -> TensorSpec:

@@ -17,6 +17,7 @@ from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.factories import Device, fresh, need_strided, target_device
 from meta_fns.padding import factories as padded_factories
 from meta_fns.padding import views as padded_views
+from meta_fns.padding.rearranging import embedded_diagonal
 from meta_fns.padding.rearranging import eye as padded_eye
 
 __all__: list[str] = []
@@ -52,7 +53,9 @@ def eye_m(
 
 
 @rule(
-    "aten.linspace.default", "aten.linspace.Scalar_Tensor", "aten.linspace.Tensor_Scalar", "aten.linspace.Tensor_Tensor"
+    *("aten.linspace.default", "aten.linspace.Scalar_Tensor", "aten.linspace.Tensor_Scalar"),
+    "aten.linspace.Tensor_Tensor",
+    padding=padded_factories.evenly,
 )
 def linspace(
     start: Any,
@@ -248,7 +251,7 @@ def block_diag(tensors: Sequence[TensorSpec]) -> TensorSpec:
     return TensorSpec.contiguous((rows, columns), dtype, tensors[0].device)
 
 
-@rule("aten.diag_embed.default")
+@rule("aten.diag_embed.default", padding=embedded_diagonal)
 def diag_embed(self: TensorSpec, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorSpec:
     """The last dimension as a diagonal of two new ones."""
     n = len(self.sizes) + 1

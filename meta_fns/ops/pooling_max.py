@@ -69,7 +69,7 @@ def max_pool2d_with_indices(
     return _with_positions(TensorSpec(tuple(sizes), strides, 0, self.dtype, self.device))
 
 
-@rule("aten.max_pool1d.default")
+@rule("aten.max_pool1d.default", padding=padded_convolution.max_pooling_1d)
 def max_pool1d(
     self: TensorSpec,
     kernel_size: Sequence[int],
@@ -172,7 +172,12 @@ def _register_adaptive(n: int) -> None:
 
     adaptive.__doc__ = f"The maximum over as many windows as `output_size` says, in the last {n} dimensions."
     backward.__doc__ = f"The gradient of adaptive_max_pool{n}d."
-    register(f"aten.adaptive_max_pool{n}d.default", adaptive, name="adaptive max pooling")
+    register(
+        f"aten.adaptive_max_pool{n}d.default",
+        adaptive,
+        name="adaptive max pooling",
+        padding=padded_convolution.adaptive_max_pooling,
+    )
     register(f"aten.adaptive_max_pool{n}d_backward.default", backward, name="gradient of adaptive max pooling")
 
 

@@ -27,6 +27,7 @@ from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.matmul import addmm, need_same_dtype
 from meta_fns.padding import matmul as padded_matmul
+from meta_fns.padding.rearranging import trace as padded_trace
 
 __all__: list[str] = []
 
@@ -119,7 +120,7 @@ def _batches(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec) -> Shape:
     return (*batch1.sizes[:2], batch2.sizes[2])
 
 
-@rule("aten.dot.default", "aten.vdot.default")
+@rule("aten.dot.default", "aten.vdot.default", padding=padded_matmul.dot)
 def dot(self: TensorSpec, tensor: TensorSpec) -> TensorSpec:
     """``(n,) . (n,) -> ()``."""
     need_rank("self", self, 1)
@@ -131,7 +132,7 @@ def dot(self: TensorSpec, tensor: TensorSpec) -> TensorSpec:
     return _scalar(self)
 
 
-@rule("aten.trace.default")
+@rule("aten.trace.default", padding=padded_trace)
 def trace(self: TensorSpec) -> TensorSpec:
     """The sum of the diagonal of a matrix."""
     need_rank("self", self, 2)

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
-from meta_fns.core.checks import DOUBLES, need_dtype, need_equal, need_rank, need_same
+from meta_fns.core.checks import DOUBLES, need_dtype, need_equal, need_rank, need_same, need_sizes
 from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.ops.normalization import batch_norm
+from meta_fns.padding import transformer_layers
 from meta_fns.padding.matmul import grouped_product
 
 __all__: list[str] = []
@@ -112,7 +113,15 @@ def thnn_fused_gru_cell(
 # --- fused layers of transformers ------------------------------------------------------------------------------------
 
 
-@rule("aten._native_multi_head_attention.default")
+def _need_mask(mask: TensorSpec | None, kind: int | None, x: TensorSpec, num_heads: int) -> None:
+    """Require a mask of queries and keys (type 0), of a batch and its keys (1), or of the size of the scores."""
+    if mask is None:
+        return
+    b, s, _ = x.sizes
+    need_sizes("mask", mask, {0: (s, s), 1: (b, s)}.get(2 if kind is None else kind, (b, num_heads, s, s)))
+
+
+@rule("aten._native_multi_head_attention.default", padding=transformer_layers.heads)
 def native_multi_head_attention(
     query: TensorSpec,
     key: TensorSpec,
@@ -128,21 +137,22 @@ def native_multi_head_attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[TensorSpec, TensorSpec | None]:
-    """``(b, s, e) -> (b, s, e)``, and the attention weights, averaged over heads or ``(b, heads, s, t)``."""
+    """``(b, s, e) -> (b, s, e)``, and the attention weights, averaged over heads or ``(b, heads, s, t)``, if any."""
     for name, spec in (("query", query), ("key", key), ("value", value)):
         need_rank(name, spec, 3)
     need_equal(query.sizes[2], embed_dim, "the width of query")
     if num_head <= 0 or embed_dim % num_head:
         raise ShapeError(f"{embed_dim} is no multiple of {num_head} heads")
+    _need_mask(mask, mask_type, query, num_head)
     output = query.fresh((*query.sizes[:2], embed_dim))
-    if not need_weights:
+    if not need_weights or any(size == 0 for size in query.sizes):
         return output, None
     b, s, _ = query.sizes
     t = key.sizes[1]
     return output, query.fresh((b, s, t) if average_attn_weights else (b, num_head, s, t))
 
 
-@rule("aten._transformer_encoder_layer_fwd.default")
+@rule("aten._transformer_encoder_layer_fwd.default", padding=transformer_layers.encoder_layer)
 def transformer_encoder_layer_fwd(
     src: TensorSpec,
     embed_dim: int,
@@ -170,6 +180,7 @@ def transformer_encoder_layer_fwd(
     need_equal(src.sizes[2], embed_dim, "the width of src")
     if num_heads <= 0 or embed_dim % num_heads:
         raise ShapeError(f"{embed_dim} is no multiple of {num_heads} heads")
+    _need_mask(mask, mask_type, src, num_heads)
     return src.fresh()
 
 

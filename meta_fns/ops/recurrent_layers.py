@@ -17,6 +17,7 @@ from meta_fns.core.sizes import Size, check, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.padding import recurrent as padded_recurrent
+from meta_fns.padding import rows
 
 __all__: list[str] = []
 
@@ -205,7 +206,7 @@ def _cell(
     return tuple(TensorSpec.contiguous(state.sizes, state.dtype, state.device) for state in states)
 
 
-@rule("aten.lstm_cell.default", name="recurrent cell")
+@rule("aten.lstm_cell.default", name="recurrent cell", padding=rows.long_cell)
 def lstm_cell(
     input: TensorSpec,  # noqa: A002 - name of the schema
     hx: Sequence[TensorSpec],
@@ -220,7 +221,7 @@ def lstm_cell(
     return _cell(input, hx, w_ih, w_hh, b_ih, b_hh, 4)
 
 
-@rule("aten.gru_cell.default", name="recurrent cell")
+@rule("aten.gru_cell.default", name="recurrent cell", padding=rows.cell)
 def gru_cell(
     input: TensorSpec,  # noqa: A002 - name of the schema
     hx: TensorSpec,
@@ -233,7 +234,7 @@ def gru_cell(
     return _cell(input, (hx,), w_ih, w_hh, b_ih, b_hh, 3)[0]
 
 
-@rule("aten.rnn_tanh_cell.default", "aten.rnn_relu_cell.default", name="recurrent cell")
+@rule("aten.rnn_tanh_cell.default", "aten.rnn_relu_cell.default", name="recurrent cell", padding=rows.cell)
 def rnn_cell(
     input: TensorSpec,  # noqa: A002 - name of the schema
     hx: TensorSpec,

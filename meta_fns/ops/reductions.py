@@ -175,7 +175,7 @@ def argmax(self: TensorSpec, dim: int | None = None, keepdim: bool = False) -> T
     return reduce_to(self, dim, keepdim, torch.int64)
 
 
-@rule("aten.aminmax.default")
+@rule("aten.aminmax.default", padding=padded_reductions.extremes)
 def aminmax(self: TensorSpec, *, dim: int | None = None, keepdim: bool = False) -> tuple[TensorSpec, TensorSpec]:
     """The smallest and the largest elements."""
     dtype = _real(self, "aminmax")

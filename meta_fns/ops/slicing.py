@@ -180,7 +180,7 @@ def diagonal(self: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) ->
     return self.view(sizes, (*(self.strides[i] for i in keep), self.strides[a] + self.strides[b]), start)
 
 
-@rule("aten.unfold.default")
+@rule("aten.unfold.default", padding=padded_slicing.windows)
 def unfold(self: TensorSpec, dimension: int, size: Size, step: Size) -> TensorSpec:
     """Windows of ``size`` every ``step`` along a dimension, as the last dimension."""
     at = wrap_dim(dimension, len(self.sizes))

@@ -15,8 +15,9 @@ from meta_fns.core.sizes import Size, check, known, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.reductions import reduced_sizes
+from meta_fns.padding import rows
 from meta_fns.padding import sorting as padded_sorting
-from meta_fns.padding.reductions import scan
+from meta_fns.padding.reductions import reduction, scan
 
 __all__: list[str] = []
 
@@ -86,14 +87,14 @@ def kthvalue(self: TensorSpec, k: Size, dim: int = -1, keepdim: bool = False) ->
     return _without(self, dim, keepdim, "kthvalue")
 
 
-@rule("aten.median.default", "aten.nanmedian.default")
+@rule("aten.median.default", "aten.nanmedian.default", padding=padded_sorting.median_of_all)
 def median(self: TensorSpec) -> TensorSpec:
     """The median of all elements."""
     need_dtype("self", self, REALS)
     return TensorSpec.contiguous((), self.dtype, self.device)
 
 
-@rule("aten.median.dim", "aten.nanmedian.dim")
+@rule("aten.median.dim", "aten.nanmedian.dim", padding=padded_sorting.median)
 def median_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> Pair:
     """The median along ``dim``, and where it was."""
     need_dtype("self", self, REALS)
@@ -140,7 +141,7 @@ def _search_checks(sequence: TensorSpec, values: Any, right: bool, side: str | N
                 check(a == b, lambda: f"sorter {show(sorter.sizes)} must be of the sizes {show(sequence.sizes)}")
 
 
-@rule("aten.searchsorted.Tensor")
+@rule("aten.searchsorted.Tensor", padding=rows.searched)
 def searchsorted(
     sorted_sequence: TensorSpec,
     self: TensorSpec,
@@ -178,7 +179,7 @@ def searchsorted_number(
     return TensorSpec.contiguous((), torch.int32 if out_int32 else torch.int64, sorted_sequence.device)
 
 
-@rule("aten.bucketize.Tensor")
+@rule("aten.bucketize.Tensor", padding=rows.in_buckets)
 def bucketize(self: TensorSpec, boundaries: TensorSpec, *, out_int32: bool = False, right: bool = False) -> TensorSpec:
     """The bucket of each value; the boundaries are a vector."""
     if len(boundaries.sizes) != 1:
@@ -193,7 +194,7 @@ def bucketize_number(self: Any, boundaries: TensorSpec, *, out_int32: bool = Fal
     return searchsorted_number(boundaries, self, out_int32=out_int32, right=right)
 
 
-@rule("aten.isin.Tensor_Tensor")
+@rule("aten.isin.Tensor_Tensor", padding=rows.is_in)
 def isin(
     elements: TensorSpec, test_elements: TensorSpec, *, assume_unique: bool = False, invert: bool = False
 ) -> TensorSpec:
@@ -203,7 +204,7 @@ def isin(
     return elements.fresh(None, torch.bool)
 
 
-@rule("aten.count_nonzero.default")
+@rule("aten.count_nonzero.default", padding=reduction)
 def count_nonzero(self: TensorSpec, dim: int | None = None) -> TensorSpec:
     """How many elements are not 0, of all or along ``dim``."""
     if dim is None:

@@ -22,7 +22,7 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
-from meta_fns.padding import gradients
+from meta_fns.padding import gradients, rows
 from meta_fns.padding import rearranging as padded_rearranging
 from meta_fns.padding import resampling as padded_resampling
 
@@ -129,7 +129,7 @@ def _register_grid(n: int) -> None:
 
     sample.__doc__ = "`input` at the points of a grid: `(n, c, *), (n, *out, d) -> (n, c, *out)`."
     backward.__doc__ = "The gradients of the grid sampler, contiguous."
-    register(f"aten.grid_sampler_{n}d.default", sample, name="grid sampling")
+    register(f"aten.grid_sampler_{n}d.default", sample, name="grid sampling", padding=rows.sampled)
     register(f"aten.grid_sampler_{n}d_backward.default", backward, name="gradient of grid sampling")
 
 

@@ -17,6 +17,7 @@ from meta_fns.errors import ShapeError
 from meta_fns.ops.slicing import diagonal, select, slice_tensor
 from meta_fns.ops.views import as_strided
 from meta_fns.padding import gradients, writing
+from meta_fns.padding.rearranging import diagonal_scatter as diagonal_scatter_padding
 
 __all__ = ["copy_preserving"]
 
@@ -57,7 +58,7 @@ def select_scatter(self: TensorSpec, src: TensorSpec, dim: int, index: Size) -> 
     return copy_preserving(self)
 
 
-@rule("aten.diagonal_scatter.default")
+@rule("aten.diagonal_scatter.default", padding=diagonal_scatter_padding)
 def diagonal_scatter(self: TensorSpec, src: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorSpec:
     """A copy of ``self`` with ``src`` on a diagonal."""
     need_sizes("src", src, diagonal(self, offset, dim1, dim2).sizes)
@@ -91,7 +92,7 @@ def select_backward(grad_output: TensorSpec, input_sizes: Sequence[Size], dim: i
     return result
 
 
-@rule("aten.diagonal_backward.default")
+@rule("aten.diagonal_backward.default", padding=gradients.diagonal)
 def diagonal_backward(
     grad_output: TensorSpec, input_sizes: Sequence[Size], offset: int, dim1: int, dim2: int
 ) -> TensorSpec:

@@ -19,6 +19,7 @@ __all__ = [
     "agree",
     "capacity",
     "capacity_of",
+    "fractional",
     "is_padded",
     "length",
     "normal",
@@ -35,6 +36,11 @@ Axis = tuple[Size, ...]
 def varies(size: object) -> bool:
     """Whether this is a padded size: symbolic, with a capacity."""
     return hasattr(type(size), "capacity")  # asked of the class: one whose capacity is unknown refuses to name it
+
+
+def fractional(size: object) -> bool:
+    """Whether this is a floating-point number that depends on the sizes, which has a ``formula``, and no size."""
+    return hasattr(type(size), "formula")
 
 
 def capacity(size: Size) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meta_fns.padding.axes import Axis, agree, padded_sizes
+from meta_fns.core.sizes import same
+from meta_fns.padding.axes import Axis, agree, length, padded_sizes
 from meta_fns.padding.refusals import Refuse
 
 __all__ = ["broadcast_axes", "need_agreement"]
@@ -31,8 +32,13 @@ def broadcast_axes(operands: Sequence[tuple[Axis, ...]]) -> tuple[Axis, ...]:
 def need_agreement(a: Axis, b: Axis) -> None:
     """Raises: Refuse if two axes do not have their valid positions at the same places, provably."""
     if not agree(a, b):
-        text = f"dimensions of {_text(a)} and of {_text(b)} are not known to be padded alike"
-        raise Refuse(text, *padded_sizes((a, b)))
+        if same(length(a), length(b)):
+            text = f"dimensions of {_text(a)} and of {_text(b)} have their valid positions at different places"
+            remedy = "keep the sizes apart that one of them is made of, until after this op"
+        else:
+            text = f"dimensions of {_text(a)} and of {_text(b)} are not known to be padded alike"
+            remedy = "torch._check that they are equal, or give them the same name in dynamic="
+        raise Refuse(text, *padded_sizes((a, b)), remedy=remedy)
 
 
 def _text(axis: Axis) -> str:

@@ -13,7 +13,15 @@ from meta_fns.padding.padded import Emitter, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import lowest, masked
 
-__all__ = ["average_pooling", "convolution", "max_pooling", "pooling"]
+__all__ = [
+    "adaptive_max_pooling",
+    "average_pooling",
+    "columns",
+    "convolution",
+    "max_pooling",
+    "max_pooling_1d",
+    "pooling",
+]
 
 _aten = torch.ops.aten
 
@@ -57,6 +65,26 @@ def convolution(
     return Padded(tensor, axes)
 
 
+def columns(
+    emit: Emitter,
+    self: Padded,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Padded:
+    """``im2col``: ``(n, c, h, w) -> (n, c k k, windows)``, a window for each place in rows and in columns."""
+    filled = _masked_positions(emit, self, 0, 2)
+    counts = []
+    for axis, k, d, p, s in zip(self.axes[-2:], kernel_size, dilation, padding, stride, strict=True):
+        counts.append((prefix(axis) + 2 * p - d * (k - 1) - 1) // s + 1)
+    made = emit.call(emit.op, filled.tensor, kernel_size, dilation, padding, stride)
+    axes = (*self.axes[:-3], normal((*self.axes[-3], kernel_size[0] * kernel_size[1])), normal(counts))
+    if list(map(capacity_of, axes)) != list(made.spec.sizes):
+        raise Refuse("there are other windows in memory than their formula says", *self.sizes)
+    return Padded(made, axes)
+
+
 def max_pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Any:
     """The maximum over windows of the last two dimensions, and its positions: padding is lower than anything.
 
@@ -74,6 +102,31 @@ def max_pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Any:
         places = emit.call(_aten.add.Tensor, emit.call(_aten.mul.Tensor, row, emit.size(width)), column)
         emit.repaired(f"index: counted by rows of {width}", width)
     return Padded(values, axes), Padded(places, axes)
+
+
+def max_pooling_1d(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Padded:
+    """The maximum over windows of the last dimension, without its positions."""
+    made = apply(emit, _masked_positions(emit, self, lowest(self.dtype), 1), *args, **kwargs)
+    return Padded(made, _pooled_axes(emit, self, made, 1))
+
+
+def adaptive_max_pooling(emit: Emitter, self: Padded, output_size: Sequence[Size]) -> tuple[Padded | Refuse, ...]:
+    """The maxima of as many windows as wanted; over padded positions of all of them, and not where they are."""
+    pooled = len(output_size)
+    dims = tuple(range(self.ndim - pooled, self.ndim))
+    if not any(map(is_padded, self.axes[-pooled:])):
+        values, places = pooling(emit, self, output_size, pooled=pooled)
+        return values, places
+    if any(varies(size) or size != 1 for size in output_size):
+        sizes = padded_sizes(self.axes[-pooled:])
+        raise Refuse(
+            "where windows of padded positions begin depends on the sizes", *sizes, remedy="an output of size 1"
+        )
+    filled = masked(emit, self, lowest(self.dtype), dims)
+    found = Padded(
+        emit.call(_aten.amax.default, filled.tensor, list(dims), True), (*self.axes[:-pooled], *[()] * pooled)
+    )
+    return found, Refuse("positions among padded ones are not computed", *padded_sizes(self.axes[-pooled:]))
 
 
 def average_pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Any:
@@ -110,9 +163,9 @@ def _pooled_axes(emit: Emitter, x: Padded, made: Any, pooled: int) -> tuple[Axis
     return axes
 
 
-def pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Any:
-    """Pools over positions that are not padded; batch and channels may be."""
-    pooled = 3 if "3d" in emit.op._schema.name else 2
+def pooling(emit: Emitter, self: Padded, *args: Any, pooled: int = 0, **kwargs: Any) -> Any:
+    """Pools over positions that are not padded; batch and channels may be.  ``pooled``: how many dimensions."""
+    pooled = pooled or (3 if "3d" in emit.op._schema.name else 2)
     if any(map(is_padded, self.axes[-pooled:])):
         remedy = "pool with a mean over the dimension"
         raise Refuse("pooled positions are padded", *padded_sizes(self.axes[-pooled:]), remedy=remedy)

@@ -15,14 +15,17 @@ from meta_fns.core.sizes import Size
 from meta_fns.padding import writing
 from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, padded_sizes, prefix, varies
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
-from meta_fns.padding.fills import ZERO
+from meta_fns.padding.fills import GARBAGE, ZERO
+from meta_fns.padding.losses import classes
 from meta_fns.padding.padded import Emitter, Padded, lowered
+from meta_fns.padding.rearranging import diagonal_scatter
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import count, index_in, masked, relaid
 
 __all__ = [
     "batch_norm",
     "convolution",
+    "diagonal",
     "embedding",
     "first_alone",
     "group_norm",
@@ -67,6 +70,16 @@ def select(emit: Emitter, grad_output: Padded, input_sizes: Sequence[Size], dim:
     at = wrap_dim(dim, grad_output.ndim + 1)
     axes = (*grad_output.axes[:at], normal((_true_size(emit, at),)), *grad_output.axes[at:])
     return writing.select_scatter(emit, _zeros(emit, grad_output, axes), grad_output, at, index)
+
+
+def diagonal(
+    emit: Emitter, grad_output: Padded, input_sizes: Sequence[Size], offset: int, dim1: int, dim2: int
+) -> Padded:
+    """The gradient of a diagonal: zeros with the gradient there."""
+    axes = list(grad_output.axes[:-1])
+    for dim in sorted(wrap_dim(each, grad_output.ndim + 1) for each in (dim1, dim2)):
+        axes.insert(dim, normal((_true_size(emit, dim),)))
+    return diagonal_scatter(emit, _zeros(emit, grad_output, tuple(axes)), grad_output, offset, dim1, dim2)
 
 
 def embedding(
@@ -215,17 +228,12 @@ def negative_log_likelihood(
     total_weight: Padded,
 ) -> Padded:
     """The gradient of ``nll_loss``: rows of padding have the class that is ignored, whose gradient is 0."""
-    if varies(ignore_index) or self.ndim not in (2, 4):
-        raise Refuse("a class that is ignored depends on the sizes", *self.sizes)
-    if is_padded(self.axes[1]) or (weight is not None and weight.sizes):
-        raise Refuse("classes are padded", *padded_sizes((self.axes[1],)), remedy="keep the number of classes constant")
-    for dim, axis in enumerate((self.axes[0], *self.axes[2:])):
-        target = relaid(emit, target, dim, axis)
-        grad_output = relaid(emit, grad_output, dim, axis) if grad_output.ndim else grad_output
-    filled = masked(emit, target, int(ignore_index))
+    self, filled, weight = classes(emit, self, target, weight, ignore_index, refuses=False)
+    for dim, axis in enumerate((self.axes[0], *self.axes[2:]) if grad_output.ndim else ()):
+        grad_output = relaid(emit, grad_output, dim, axis)
     rest = (lowered(weight), reduction, ignore_index, total_weight.tensor)
     tensor = emit.call(emit.op, grad_output.tensor, self.tensor, filled.tensor, *rest)
-    return Padded(tensor, self.axes, ZERO)
+    return Padded(tensor, self.axes, GARBAGE if is_padded(self.axes[1]) else ZERO)
 
 
 def convolution(
@@ -314,7 +322,10 @@ def max_pooling(
 def pooling(emit: Emitter, grad_output: Padded, self: Padded, *args: Any, **kwargs: Any) -> Padded:
     """The gradient of averages over windows of positions that are not padded; batch and channels may be."""
     pooled = 3 if "3d" in emit.op._schema.name else 2
-    if any(map(is_padded, self.axes[-pooled:])):
-        raise Refuse("pooled positions are padded", *padded_sizes(self.axes[-pooled:]))
+    positions = (*self.axes[-pooled:], *grad_output.axes[-pooled:])
+    if any(map(is_padded, positions)):
+        raise Refuse("pooled positions are padded", *padded_sizes(positions))
+    for own, other in zip(grad_output.axes[:-pooled], self.axes[:-pooled], strict=True):
+        need_agreement(own, other)
     rest = {name: lowered(arg) for name, arg in kwargs.items()}
     return Padded(emit.call(emit.op, grad_output.tensor, self.tensor, *map(lowered, args), **rest), self.axes)

@@ -8,14 +8,15 @@ from typing import Any
 import torch
 
 from meta_fns.core.sizes import Size
-from meta_fns.padding.axes import is_padded, padded_sizes, varies
+from meta_fns.padding.axes import is_padded, varies
 from meta_fns.padding.broadcasting import broadcast_axes
+from meta_fns.padding.fills import GARBAGE
 from meta_fns.padding.padded import Emitter, Padded, lowered
 from meta_fns.padding.reductions import mean_of
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import masked, relaid
+from meta_fns.padding.repairs import compacted, index_in, masked, relaid
 
-__all__ = ["by_element", "negative_log_likelihood"]
+__all__ = ["by_element", "classes", "negative_log_likelihood"]
 
 _aten = torch.ops.aten
 _NONE, _MEAN = 0, 1
@@ -41,16 +42,34 @@ def by_element(emit: Emitter, self: Padded, target: Padded, *args: Any, **kwargs
     return Padded(emit.call(_aten.sum.dim_IntList, filled.tensor, sorted(dims), False), ())
 
 
+def classes(
+    emit: Emitter, self: Padded, target: Padded, weight: Padded | None, ignore_index: Size, *, refuses: bool = True
+) -> tuple[Padded, Padded, Padded | None]:
+    """Scores of classes ``(n, c, …)``, the class of each row as they lie, rows of padding the ignored one, and weights.
+
+    Padded classes are no row's own: what eager ``refuses`` stays out of range (gradients look at nothing, as their loss
+    has refused it).
+    """
+    if varies(ignore_index) or self.ndim not in (2, 4):
+        raise Refuse("a class that is ignored depends on the sizes", *self.sizes)
+    for dim, axis in enumerate((self.axes[0], *self.axes[2:])):
+        target = relaid(emit, target, dim, axis)
+    self = compacted(emit, self, 1)
+    if is_padded(self.axes[1]):
+        weight = weight and compacted(emit, weight, 0)
+    if is_padded(self.axes[1]) and refuses:
+        ignored = emit.call(_aten.eq.Scalar, target.tensor, int(ignore_index))
+        inside = index_in(emit, target, self.axes[1], wraps=False)
+        kept = emit.call(_aten.where.self, ignored, target.tensor, inside.tensor)
+        target = target.with_(tensor=kept, fill=GARBAGE)
+    return self, masked(emit, target, int(ignore_index)), weight
+
+
 def negative_log_likelihood(
     emit: Emitter, self: Padded, target: Padded, weight: Padded | None, reduction: int, ignore_index: Size
 ) -> tuple[Padded, Padded]:
     """``nll_loss``: rows of padding have the class that is ignored, also in the number that a mean divides by."""
-    if varies(ignore_index) or self.ndim not in (2, 4):
-        raise Refuse("a class that is ignored depends on the sizes", *self.sizes)
-    if is_padded(self.axes[1]) or (weight is not None and weight.sizes):
-        raise Refuse("classes are padded", *padded_sizes((self.axes[1],)), remedy="keep the number of classes constant")
-    for dim, axis in enumerate((self.axes[0], *self.axes[2:])):
-        target = relaid(emit, target, dim, axis)
-    filled = masked(emit, target, int(ignore_index))
+    self, filled, weight = classes(emit, self, target, weight, ignore_index)
+    target = filled
     loss, total = emit.call(emit.op, self.tensor, filled.tensor, lowered(weight), reduction, ignore_index)
     return Padded(loss, target.axes if reduction == _NONE else ()), Padded(total, ())

@@ -10,7 +10,7 @@ from meta_fns.padding.padded import Emitter, Padded, apply
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import compacted, masked
 
-__all__ = ["added_product", "grouped_product", "product"]
+__all__ = ["added_product", "dot", "grouped_product", "product"]
 
 
 def contracted(emit: Emitter, a: Padded, b: Padded) -> tuple[Padded, Padded]:
@@ -30,6 +30,11 @@ def product(emit: Emitter, self: Padded, mat2: Padded) -> Padded:
         need_agreement(self.axes[0], mat2.axes[0])
     a, b = contracted(emit, self, mat2)
     return Padded(apply(emit, a, b), (*a.axes[:-1], *b.axes[a.ndim - 1 :]))
+
+
+def dot(emit: Emitter, self: Padded, tensor: Padded) -> Padded:
+    """``(n,) @ (n,)``, the one conjugated or not."""
+    return Padded(apply(emit, *contracted(emit, self, tensor)), ())
 
 
 def added_product(emit: Emitter, self: Padded, mat1: Padded, mat2: Padded, **kwargs: Any) -> Padded:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from meta_fns.core.sizes import Size
 from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, padded_sizes, varies
+from meta_fns.padding.broadcasting import need_agreement
 from meta_fns.padding.padded import Emitter, Padded, apply, lowered
 from meta_fns.padding.reductions import moments
 from meta_fns.padding.refusals import Refuse
@@ -71,6 +72,27 @@ def group_norm(
     return Padded(made[0], input.axes), Padded(made[1], groups), Padded(made[2], groups)
 
 
+def _by_own_statistics(emit: Emitter, input: Padded, given: Mapping[str, Any]) -> tuple[Padded | None, ...]:  # noqa: A002
+    """Norms by the statistics of each channel over all the others, as instance norms make them: nothing is kept."""
+    dims = frozenset((0, *range(2, input.ndim)))
+    spread, average = moments(emit, input, dims, 0)
+    inverse = emit.call(_aten.rsqrt.default, emit.call(_aten.add.Tensor, spread, given["eps"]))
+    out = emit.call(_aten.mul.Tensor, emit.call(_aten.sub.Tensor, input.tensor, average), inverse)
+    for name, op in (("weight", _aten.mul.Tensor), ("bias", _aten.add.Tensor)):
+        parameter = given.get(name)
+        if parameter is not None:
+            need_agreement(parameter.axes[0], input.axes[1])
+            out = emit.call(op, out, emit.call(_aten.view.default, parameter.tensor, [-1, *[1] * (input.ndim - 2)]))
+    if out.spec.dtype is not input.dtype:
+        out = emit.call(_aten._to_copy.default, out, dtype=input.dtype)
+    saved = [emit.call(_aten.reshape.default, each, [capacity_of(input.axes[1])]) for each in (average, inverse)]
+    results = zip(saved, emit.results[1:], strict=True)
+    kept = (
+        Padded(each, (input.axes[1],)) if spec and spec.dtype is each.spec.dtype else None for each, spec in results
+    )
+    return (Padded(out, input.axes), *kept)
+
+
 def batch_norm(emit: Emitter, input: Padded, *args: Any, **kwargs: Any) -> Any:  # noqa: A002 - name of the schema
     """Norms by stored statistics of each channel, which may not be padded.
 
@@ -78,6 +100,8 @@ def batch_norm(emit: Emitter, input: Padded, *args: Any, **kwargs: Any) -> Any: 
     """
     names = [argument.name for argument in emit.op._schema.arguments]
     given = dict(zip(names[1:], args, strict=False)) | kwargs
+    if given.get("training", False) and input.sizes and given.get("running_mean") is None and "running_mean" in given:
+        return _by_own_statistics(emit, input, given)
     if given.get("training", False) and input.sizes:
         remedy = "evaluate the model: model.eval()"
         raise Refuse("batch norm in training takes statistics over the padding", *input.sizes, remedy=remedy)

@@ -4,7 +4,8 @@ A padding rule is a function of an :class:`Emitter` and of the op's own argument
 true sizes (symbolic, with a ``capacity``) for sizes.  It emits ops on the tensors in memory, which have the sizes of
 their capacities, and answers the padded results.  It is right if, whatever the padding of its arguments holds within
 what their ``fill`` says, the valid elements of its results are those of the op on the valid elements of its arguments,
-and the padding of its results is what their ``fill`` says.  Where that cannot be, it raises ``Refuse``.
+and the padding of its results is what their ``fill`` says.  Where that cannot be, it raises ``Refuse``; where it
+cannot be for one of several results, it answers a ``Refuse`` in the place of that one.
 """
 
 from __future__ import annotations
@@ -48,6 +49,12 @@ class Emitter(Protocol):
 
     def size(self, size: Size) -> Handle:
         """A 0-d int64 tensor that holds a true size at run time, on the device of the program."""
+
+    def fraction(self, number: Any) -> Handle:
+        """A 0-d float64 tensor that holds a floating-point number of the sizes at run time.
+
+        Raises: Refuse for one that Python may refuse to compute.
+        """
 
     def repaired(self, repair: str, *sizes: Size) -> None:
         """Notes, for people, that a repair was inserted for these sizes."""

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from meta_fns.padding.axes import Axis, agree, is_padded, varies
+from meta_fns.padding.axes import Axis, agree, is_padded
 from meta_fns.padding.broadcasting import broadcast_axes
 from meta_fns.padding.fills import FINITE, GARBAGE, Fill, constant
+from meta_fns.padding.numbers import DIVIDING, never_zero, numbered
 from meta_fns.padding.padded import Emitter, Padded, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import masked
@@ -19,31 +20,25 @@ from meta_fns.padding.repairs import masked
 __all__ = ["first_alone", "pointwise"]
 
 _aten = torch.ops.aten
-# Integer kernels that stop at a divisor of 0, which padding may hold.
-_DIVIDING = frozenset({"aten::floor_divide", "aten::remainder", "aten::fmod", "aten::div"})
-# Where a size stands for a number: the overload that takes it as a tensor.
-_AS_TENSOR: dict[OpOverload, OpOverload] = {
-    packet.Scalar: packet.Tensor
-    for packet in (
-        *(_aten.add, _aten.sub, _aten.mul, _aten.div, _aten.eq, _aten.ne),
-        *(_aten.lt, _aten.le, _aten.gt, _aten.ge),
-    )
-}
-_EXACT = (torch.float32, torch.float64, torch.int64)
 
 
 def pointwise(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
     """Any elementwise op: the broadcast of the axes; the fill is the op applied to the fills."""
-    op, args = _with_sizes(emit, args)
+    size = args[1] if len(args) > 1 else None
+    found = numbered(emit, args)
+    op, args = found.op, found.args
     operands = [each for each in (*args, *kwargs.values()) if isinstance(each, Padded)]
     axes = broadcast_axes([each.axes for each in operands])
     spec = emit.results[0]
     assert spec is not None
     _need_one_device(emit, operands, kwargs)
-    if op._schema.name in _DIVIDING and not spec.dtype.is_floating_point and isinstance(args[1], Padded):
-        args = (args[0], masked(emit, args[1], 1), *args[2:])
+    if op._schema.name in DIVIDING and not spec.dtype.is_floating_point and isinstance(args[1], Padded):
+        divisor = never_zero(emit, size, masked(emit, args[1], 1), axes)
+        args = (args[0], divisor, *args[2:])
     tensor = emit.call(op, *map(lowered, args), **{name: lowered(arg) for name, arg in kwargs.items()})
     padding = {id(each): _at_padding(each, axes) for each in (*args, *kwargs.values()) if isinstance(each, Padded)}
+    if found.dtype is not None:
+        return Padded(emit.call(_aten._to_copy.default, tensor, dtype=found.dtype), axes)
     valid = {id(each): each.valid for each in (*args, *kwargs.values()) if isinstance(each, Padded)}
     return Padded(tensor, axes, _applied(op, args, kwargs, padding), _applied(op, args, kwargs, valid))
 
@@ -59,31 +54,6 @@ def _need_one_device(emit: Emitter, operands: Sequence[Padded], kwargs: dict[str
     wanted = kwargs.get("device")
     if wanted is not None and any(torch.device(wanted).type != each.device.type for each in operands):
         raise Refuse("a copy to another device is no part of one program")
-
-
-def _with_sizes(emit: Emitter, args: tuple[Any, ...]) -> tuple[OpOverload, tuple[Any, ...]]:
-    """The op and its arguments with sizes that stand for numbers as 0-d tensors.
-
-    Python numbers and 0-d int64 tensors promote alike where another operand has dimensions, or is int64 or floating.
-    """
-    places = [i for i, arg in enumerate(args) if varies(arg)]
-    if not places:
-        return emit.op, args
-    op = _AS_TENSOR.get(emit.op, emit.op)
-    fits = all(i < 2 and str(op._schema.arguments[i].type) == "Tensor" for i in places)
-    others = [arg for arg in args[:2] if isinstance(arg, Padded)]
-    spec = emit.results[0]
-    assert spec is not None
-    alike = all(each.ndim or each.dtype in _EXACT for each in others) and len(others) == 1
-    if not fits or not alike or (spec.dtype not in _EXACT and spec.dtype is not torch.bool):
-        raise Refuse("a size is used as a number here", *(args[i] for i in places))
-    if spec.dtype is torch.bool and others[0].dtype not in _EXACT:
-        raise Refuse("a size is compared with a low-precision number", *(args[i] for i in places))
-    made = list(args)
-    for i in places:
-        made[i] = Padded(emit.size(args[i]), (), FINITE, FINITE)
-        emit.repaired(f"number: {args[i]} read at run time", args[i])
-    return op, tuple(made)
 
 
 def _at_padding(operand: Padded, axes: tuple[Axis, ...]) -> Fill:

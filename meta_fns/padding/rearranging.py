@@ -10,11 +10,25 @@ import torch
 from meta_fns.core.dims import wrap_dim, wrap_dims
 from meta_fns.core.sizes import Size, known
 from meta_fns.padding.axes import Axis, agree, capacity, capacity_of, is_padded, normal, padded_sizes, prefix, varies
-from meta_fns.padding.padded import Emitter, Handle, Padded, apply
+from meta_fns.padding.broadcasting import need_agreement
+from meta_fns.padding.fills import GARBAGE, ZERO
+from meta_fns.padding.padded import Emitter, Handle, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import compacted, masked, positions, take
+from meta_fns.padding.repairs import compacted, flattened, masked, positions, relaid, take
 
-__all__ = ["diagonal", "eye", "flip", "mirrored", "one_hot", "pixel_shuffle", "repeat", "roll"]
+__all__ = [
+    "diagonal",
+    "diagonal_scatter",
+    "embedded_diagonal",
+    "eye",
+    "flip",
+    "mirrored",
+    "one_hot",
+    "pixel_shuffle",
+    "repeat",
+    "roll",
+    "trace",
+]
 
 _aten = torch.ops.aten
 
@@ -50,7 +64,11 @@ def flip(emit: Emitter, self: Padded, dims: Sequence[int]) -> Padded:
 def roll(emit: Emitter, self: Padded, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Padded:
     """Dimensions turned round."""
     if not dims and self.sizes:
-        raise Refuse("a turn of the flattened tensor", *self.sizes, remedy="name the dimensions")
+        turned = roll(emit, flattened(emit, self), shifts, (0,))
+        axis = normal(size for each in self.axes for size in each)
+        flat = relaid(emit, turned, 0, axis)
+        shape = list(map(capacity_of, self.axes))
+        return flat.with_(tensor=emit.call(_aten.reshape.default, flat.tensor, shape), axes=self.axes)
     made = self
     for shift, dim in zip(shifts, wrap_dims(dims, self.ndim), strict=True):
         made = compacted(emit, made, dim)
@@ -115,15 +133,63 @@ def pixel_shuffle(emit: Emitter, self: Padded, upscale_factor: int) -> Padded:
 
 
 def diagonal(emit: Emitter, self: Padded, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Padded:
-    """The diagonal of two dimensions that are as long as each other."""
+    """A diagonal of two dimensions: where it is valid, both are."""
     a, b = wrap_dim(dim1, self.ndim), wrap_dim(dim2, self.ndim)
     padded = is_padded(self.axes[a]) or is_padded(self.axes[b])
-    if padded and (varies(offset) or offset or not agree(self.axes[a], self.axes[b])):
-        raise Refuse("a diagonal whose length depends on the sizes", *padded_sizes((self.axes[a], self.axes[b])))
+    spec = emit.results[0]
+    assert spec is not None
+    last = normal((spec.sizes[-1],))
+    if padded and agree(self.axes[a], self.axes[b]) and not varies(offset) and not offset:
+        last = self.axes[a]
+    elif padded:
+        prefix(self.axes[a]), prefix(self.axes[b])
     tensor = apply(emit, self, offset, a, b)
+    if capacity_of(last) != tensor.spec.sizes[-1]:
+        raise Refuse("a diagonal is not as long in memory as its formula says", *self.sizes)
     left = tuple(axis for dim, axis in enumerate(self.axes) if dim not in (a, b))
-    last = self.axes[a] if padded else normal((tensor.spec.sizes[-1],))
     return self.with_(tensor=tensor, axes=(*left, last))
+
+
+def diagonal_scatter(emit: Emitter, self: Padded, src: Padded, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Padded:
+    """A copy of ``self`` with ``src`` on a diagonal: what is padding of it lies in the padding of one dimension."""
+    a, b = wrap_dim(dim1, self.ndim), wrap_dim(dim2, self.ndim)
+    left = [axis for dim, axis in enumerate(self.axes) if dim not in (a, b)]
+    for own, other in zip(left, src.axes[:-1], strict=True):
+        need_agreement(own, other)
+    if len(self.axes[a]) > 1 and not agree(self.axes[a], self.axes[b]):
+        prefix(self.axes[a])
+    tensor = emit.call(_aten.diagonal_scatter.default, self.tensor, src.tensor, lowered(offset), a, b)
+    return self.with_(tensor=tensor, fill=GARBAGE, valid=self.valid.join(src.valid))
+
+
+def embedded_diagonal(emit: Emitter, self: Padded, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Padded:
+    """``diag_embed``: square matrices with a diagonal."""
+    if not is_padded(self.axes[-1]) and not varies(offset):
+        made = apply(emit, self, offset, dim1, dim2)
+        last = normal((made.spec.sizes[wrap_dim(dim1, self.ndim + 1)],))
+        return _with_square(self.with_(tensor=made, fill=self.fill.join(ZERO), valid=GARBAGE), dim1, dim2, last)
+    if varies(offset) or offset:
+        raise Refuse("a diagonal whose length depends on the sizes", *padded_sizes(self.axes[-1:]))
+    self = compacted(emit, self, self.ndim - 1)
+    made = apply(emit, self, 0, dim1, dim2)
+    return _with_square(Padded(made, self.axes, self.fill.join(self.valid).join(ZERO)), dim1, dim2, self.axes[-1])
+
+
+def _with_square(x: Padded, dim1: int, dim2: int, axis: Axis) -> Padded:
+    """The axes of a tensor whose last dimension became two."""
+    ndim = x.ndim + 1
+    axes = list(x.axes[:-1])
+    for dim in sorted((wrap_dim(dim1, ndim), wrap_dim(dim2, ndim))):
+        axes.insert(dim, axis)
+    return x.with_(axes=tuple(axes))
+
+
+def trace(emit: Emitter, self: Padded) -> Padded:
+    """The sum of the diagonal."""
+    if not self.sizes:
+        return Padded(apply(emit, self), ())
+    self = masked(emit, compacted(emit, compacted(emit, self, 0), 1), 0)
+    return Padded(emit.call(emit.op, self.tensor), ())
 
 
 def eye(emit: Emitter, n: Size, m: Size | None = None, **kwargs: Any) -> Padded:

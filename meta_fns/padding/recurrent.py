@@ -28,7 +28,7 @@ def on_cuda(
     hx: Padded,
     cx: Padded | None,
     *rest: Any,
-) -> tuple[Padded | None, ...]:
+) -> tuple[Padded | Refuse | None, ...]:
     """The layers of cuDNN; the last state is read where the sequence really ends, for one layer.
 
     Raises: Refuse for padded features, packed sequences, and for a padded time with a direction that begins at its end.
@@ -50,7 +50,7 @@ def layers(
     hx: Any,
     params: Sequence[Padded],
     *rest: Any,
-) -> tuple[Padded | None, ...]:
+) -> tuple[Padded | Refuse | None, ...]:
     """``lstm``, ``gru`` and plain recurrent layers, kept as one op, likewise."""
     names = [argument.name for argument in emit.op._schema.arguments][3:]
     given = dict(zip(names, rest, strict=True))
@@ -90,7 +90,7 @@ def _results(
     found: Sequence[Any],
     states: Sequence[Padded],
     given: Mapping[str, Any],
-) -> tuple[Padded | None, ...]:
+) -> tuple[Padded | Refuse | None, ...]:
     """The output, and the last states as far as they are known where the sequence ends."""
     at, _ = _places(given)
     time = input.axes[at]
@@ -99,11 +99,15 @@ def _results(
     output = Padded(found[0], tuple(axes))
     if not is_padded(time):
         return output, *(Padded(last, state.axes) for last, state in zip(found[1:], states, strict=False))
-    unknown: list[None] = [None] * len(states)
+    name = emit.op._schema.name.removeprefix("aten::")
     if given["num_layers"] != 1:
-        return output, *unknown
+        remedy = "one layer a call, or read the output instead of the states"
+        unknown = Refuse(f"the last states of {name} of several layers are those at the capacity", *time, remedy=remedy)
+        return output, *([unknown] * len(states))
     place = emit.call(_aten.reshape.default, emit.call(_aten.sub.Tensor, emit.size(prefix(time)), 1), [1])
     emit.repaired(f"gather: position {prefix(time)} - 1", prefix(time))
     ended = take(emit, output, at, place)
     ended = emit.call(_aten.transpose.int, ended, 0, 1) if at else ended
-    return output, Padded(ended, states[0].axes), *unknown[1:]
+    remedy = "read the output, or the last h, instead of the last c"
+    cell = Refuse(f"the last c of {name} is that at the capacity", *time, remedy=remedy)
+    return output, Padded(ended, states[0].axes), *([cell] * (len(states) - 1))

@@ -13,15 +13,17 @@ from meta_fns.padding.axes import Axis, capacity_of
 from meta_fns.padding.fills import GARBAGE, ZERO
 from meta_fns.padding.padded import Emitter, Handle, Padded, apply
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.repairs import compacted, count, highest, lowest, masked
+from meta_fns.padding.repairs import compacted, count, flattened, highest, last_along, lowest, masked, number
 
 __all__ = [
     "IDENTITIES",
     "extreme_along",
+    "extremes",
     "mean",
     "mean_of",
     "moments",
     "norm",
+    "norm_of",
     "position",
     "reduction",
     "scan",
@@ -125,8 +127,10 @@ def position(emit: Emitter, self: Padded, dim: int | None = None, keepdim: bool 
     dims = _dims(self, dim)
     padded = self.padded_dims() & dims
     if padded and dim is None and self.ndim > 1:
-        remedy = "name a dimension"
-        raise Refuse("a position in the flattened tensor depends on the sizes", *self.sizes, remedy=remedy)
+        self = flattened(emit, self)
+        found = position(emit, self, 0)
+        shape = [1] * len(emit.results[0].sizes) if emit.results[0] is not None else []
+        return found if not keepdim else Padded(emit.call(_aten.view.default, found.tensor, shape), ((),) * len(shape))
     for each in padded:
         self = compacted(emit, self, each)
     return Padded(apply(emit, _neutral(emit, self, dims), dim, keepdim), _left(self, dims, keepdim))
@@ -152,6 +156,8 @@ def variance(emit: Emitter, self: Padded, dim: Any = None, *, correction: Any = 
     if self.dtype.is_complex:
         raise Refuse("complex variances are not known to be right", *self.sizes)
     found, average = moments(emit, self, dims, 1 if correction is None else correction)
+    if name.endswith("mean"):
+        average = emit.call(_aten.add.Tensor, average, _after_infinity(emit, self, dims))
     results = [emit.call(_aten.sqrt.default, found) if name.startswith("std") else found, average]
     for i, each in enumerate(results):
         each = emit.call(_aten._to_copy.default, each, dtype=self.dtype) if each.spec.dtype is not self.dtype else each
@@ -159,6 +165,23 @@ def variance(emit: Emitter, self: Padded, dim: Any = None, *, correction: Any = 
         results[i] = kept
     pair = tuple(Padded(each, axes) for each in results)
     return pair if name.endswith("mean") else pair[0]
+
+
+def _after_infinity(emit: Emitter, x: Padded, dims: frozenset[int]) -> Handle:
+    """NaN where some element but the last is not finite, else 0; reduced dimensions are kept with size 1.
+
+    The mean that comes with a variance is a running one, which the first number after an infinite one makes NaN.
+    """
+    last: Handle | None = None
+    for dim in sorted(dims):
+        shape = [1] * dim + [-1] + [1] * (x.ndim - dim - 1)
+        part = emit.call(_aten.view.default, last_along(emit, x.axes[dim], x.device), shape)
+        last = part if last is None else emit.call(_aten.bitwise_and.Tensor, last, part)
+    off = emit.call(_aten.mul.Tensor, x.tensor, 0)
+    off = emit.call(_aten.where.self, last, number(emit, 0, x), off)
+    filled = masked(emit, Padded(off, x.axes), 0, dims)
+    made: Handle = emit.call(_aten.sum.dim_IntList, filled.tensor, sorted(dims), True)
+    return made
 
 
 def moments(emit: Emitter, x: Padded, dims: frozenset[int], correction: Any) -> tuple[Handle, Handle]:
@@ -169,8 +192,11 @@ def moments(emit: Emitter, x: Padded, dims: frozenset[int], correction: Any) -> 
     off = emit.call(_aten.sub.Tensor, numbers.tensor, average.tensor)
     squares = masked(emit, Padded(emit.call(_aten.mul.Tensor, off, off), x.axes), 0, dims)
     total = emit.call(_aten.sum.dim_IntList, squares.tensor, sorted(dims), True)
-    number = emit.call(_aten.sub.Tensor, count(emit, [x.axes[i] for i in sorted(dims)]), correction)
-    found: Handle = emit.call(_aten.div.Tensor, total, emit.call(_aten.clamp.default, number, 0))
+    elements = count(emit, [x.axes[i] for i in sorted(dims)])
+    free = emit.call(_aten.sub.Tensor, elements, correction)
+    if correction < 0:  # nothing has no variance, however many are added to it
+        free = emit.call(_aten.mul.Tensor, free, emit.call(_aten.gt.Scalar, elements, 0))
+    found: Handle = emit.call(_aten.div.Tensor, total, emit.call(_aten.clamp.default, free, 0))
     return found, average.tensor
 
 
@@ -187,6 +213,28 @@ def norm(
     dims = _dims(self, dim)
     filled = masked(emit, self, math.inf if ord < 0 else 0, dims)
     return Padded(apply(emit, filled, ord, dim, keepdim, dtype=dtype), _left(self, dims, keepdim))
+
+
+def norm_of(
+    emit: Emitter, self: Padded, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Padded:
+    """``norm``, the older name of a vector norm."""
+    order = 2 if p is None else p
+    dims = _dims(self, dim)
+    filled = masked(emit, self, math.inf if order < 0 else 0, dims)
+    made = emit.call(_aten.linalg_vector_norm.default, filled.tensor, order, sorted(dims), keepdim, dtype=dtype)
+    return Padded(made, _left(self, dims, keepdim))
+
+
+def extremes(emit: Emitter, self: Padded, *, dim: int | None = None, keepdim: bool = False) -> tuple[Padded, ...]:
+    """``aminmax``: the least and the largest element."""
+    dims = _dims(self, dim)
+    if self.dtype.is_complex:
+        raise Refuse(f"{self.dtype} has no order", *self.sizes)
+    pairs = ((_aten.amin.default, highest), (_aten.amax.default, lowest))
+    filled = [(op, masked(emit, self, outermost(self.dtype), dims)) for op, outermost in pairs]
+    axes = _left(self, dims, keepdim)
+    return tuple(Padded(emit.call(op, each.tensor, sorted(dims), keepdim), axes) for op, each in filled)
 
 
 def softmax(emit: Emitter, self: Padded, dim: int, *rest: Any, **kwargs: Any) -> Padded:

@@ -30,8 +30,10 @@ from meta_fns.padding.refusals import Refuse
 __all__ = [
     "compacted",
     "count",
+    "flattened",
     "highest",
     "index_in",
+    "last_along",
     "looked_at",
     "lowest",
     "masked",
@@ -73,6 +75,21 @@ def valid_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
     if len(caps) > 1:
         whole = emit.call(_aten.expand.default, found, caps)
         found = emit.call(_aten.reshape.default, whole, [capacity_of(axis)])
+    assert found is not None
+    return found
+
+
+def last_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
+    """Which position of one dimension is the last valid one: a bool vector as long as the dimension is in memory."""
+    found: Handle | None = None
+    for size in axis or (1,):
+        place = positions(emit, capacity(size), device)
+        last = emit.call(_aten.sub.Tensor, emit.size(size), 1)
+        part = emit.call(_aten.eq.Tensor, place, last)
+        if found is not None:
+            pairs = emit.call(_aten.bitwise_and.Tensor, emit.call(_aten.unsqueeze.default, found, 1), part)
+            part = emit.call(_aten.reshape.default, pairs, [pairs.spec.sizes[0] * pairs.spec.sizes[1]])
+        found = part
     assert found is not None
     return found
 
@@ -180,6 +197,13 @@ def compacted(emit: Emitter, x: Padded, dim: int) -> Padded:
     return x if len(axis) < 2 else _laid(emit, x, dim, normal((length(axis),)))
 
 
+def flattened(emit: Emitter, x: Padded) -> Padded:
+    """``x`` as a vector, its valid elements first and in their order."""
+    axis = normal(size for each in x.axes for size in each)
+    flat = emit.call(_aten.reshape.default, x.tensor, [capacity_of(axis)])
+    return compacted(emit, x.with_(tensor=flat, axes=(axis,)), 0)
+
+
 def relaid(emit: Emitter, x: Padded, dim: int, axis: Axis) -> Padded:
     """``x`` with the valid positions of a dimension, in their order, where those of another axis are.
 
@@ -189,7 +213,8 @@ def relaid(emit: Emitter, x: Padded, dim: int, axis: Axis) -> Padded:
         return x
     if not same(length(x.axes[dim]), length(axis)):
         text = f"dimensions of {length(x.axes[dim])} and of {length(axis)} are not known to be as long"
-        raise Refuse(text, *padded_sizes((x.axes[dim], axis)))
+        remedy = "torch._check that they are equal"
+        raise Refuse(text, *padded_sizes((x.axes[dim], axis)), remedy=remedy)
     return _laid(emit, x, dim, axis)
 
 

@@ -14,9 +14,24 @@ from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import compacted, positions, take
 from meta_fns.padding.views import reshaped
 
-__all__ = ["from_start", "halved", "pieces", "select", "slice_of", "unbind"]
+__all__ = ["from_start", "halved", "pieces", "select", "slice_of", "unbind", "windows"]
 
 _aten = torch.ops.aten
+
+
+def windows(emit: Emitter, self: Padded, dimension: int, size: int, step: int) -> Padded:
+    """``unfold``: windows of a dimension in a new last one; those that are valid end before the true end."""
+    spec = emit.results[0]
+    assert spec is not None
+    if not self.ndim:
+        return Padded(apply(emit, self, dimension, size, step), ((),) if size == 1 else (normal((size,)),))
+    at = wrap_dim(dimension, self.ndim)
+    self = compacted(emit, self, at)
+    made = apply(emit, self, at, size, step)
+    axes = (*self.axes[:at], normal((spec.sizes[at],)), *self.axes[at + 1 :], normal((size,)))
+    if list(map(capacity_of, axes)) != list(made.spec.sizes):
+        raise Refuse("there are other windows in memory than their formula says", *self.sizes)
+    return Padded(made, axes, self.fill.join(self.valid), self.valid)
 
 
 def slice_of(

@@ -14,8 +14,11 @@ from guards.terms.term import Term
 from meta_fns import TensorSpec
 from meta_fns.core.registry import aliasing
 from meta_fns.errors import MetaError
+from meta_fns.padding.axes import varies
 from meta_fns.padding.refusals import Refuse
 from symshape.graph.steps import Node, Value, map_argument, values_in
+from symshape.runtime.padding.fractions import fraction
+from symshape.runtime.padding.region import Fraction
 from symshape.user_code import Location
 
 __all__ = ["Called", "Emission", "Noted", "Repair"]
@@ -194,6 +197,10 @@ class Emission:
         self.asked.append(Noted(size, (found,)))
         return found
 
+    def fraction(self, number: Fraction) -> Value:
+        """A floating-point number of the sizes, computed in the program as Python does, as a 0-d float64 tensor."""
+        return fraction(self, number, self._device)
+
     def repaired(self, repair: str, *sizes: Any) -> None:
         """Notes that a repair was inserted for the op of this moment."""
         assert self._source is not None
@@ -203,7 +210,10 @@ class Emission:
 
 
 def _form(arg: Any, reads: list[Value]) -> Any:
-    """What makes two arguments the same but for their tensors, which join ``reads``: type and sign of numbers."""
+    """What makes two arguments the same but for their tensors, which join ``reads``: type and sign of numbers.
+
+    Raises: Refuse for a size that a rule has left among them.
+    """
     if isinstance(arg, Value):
         reads.append(arg)
         return Value
@@ -211,6 +221,8 @@ def _form(arg: Any, reads: list[Value]) -> Any:
         return tuple([_form(each, reads) for each in arg])
     if isinstance(arg, Mapping):
         return tuple([(name, _form(arg[name], reads)) for name in arg])
+    if varies(arg):
+        raise Refuse(f"an argument depends on the size {arg}", arg)
     return type(arg), repr(arg)
 
 

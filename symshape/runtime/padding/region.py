@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from guards.asking.ladder import Effort
@@ -11,9 +12,10 @@ from guards.facts.facts import Facts
 from guards.terms import arithmetic, boolean, division, extremes, fold
 from guards.terms.term import Op, Term
 from meta_fns.padding.refusals import Refuse
+from symshape.graph.float_terms import FloatTerm
 from symshape.tracing.symbolic.nodes.choices import tidy
 
-__all__ = ["Amount", "Condition", "Extent", "Region"]
+__all__ = ["Amount", "Condition", "Extent", "Fraction", "Region"]
 
 
 class Condition:
@@ -123,6 +125,31 @@ class Amount(Extent):
         return str(self.term)
 
 
+class Fraction:
+    """A floating-point number that differs from call to call."""
+
+    __slots__ = ("formula", "region")
+
+    def __init__(self, region: Region, formula: FloatTerm) -> None:
+        self.region = region
+        self.formula = formula
+
+    @property
+    def capacity(self) -> int:
+        """Refused: it is no size."""
+        raise Refuse("a fraction depends on the sizes", self)
+
+    @property
+    def term(self) -> Term:
+        """A formula with the symbols that it depends on."""
+        return reduce(arithmetic.add, self.formula.symbols())
+
+    def __str__(self) -> str:
+        return str(self.formula)
+
+    __repr__ = __str__
+
+
 class Region:
     """The values of symbols that a padded program serves.
 
@@ -147,6 +174,7 @@ class Region:
         ranges = {arithmetic.symbol(name): (0, cap) for name, cap in caps.items()}
         self.facts = Facts.make(ranges, self.conditions)
         self._sizes: dict[Term, Any] = {}
+        self._of_calls: Facts | None = None
 
     @property
     def extents(self) -> tuple[Term, ...]:
@@ -156,6 +184,14 @@ class Region:
     def known(self, condition: Term) -> bool:
         """Whether a condition holds for every size of the region, provably."""
         return ask(self.facts, condition, effort=Effort.CHEAP, only=True) is True
+
+    def known_of_calls(self, condition: Term) -> bool:
+        """Whether a condition holds for every call that is padded, provably: those with a size of 0 run op by op."""
+        if self._of_calls is None:
+            ranges = {arithmetic.symbol(name): (min(1, cap), cap) for name, cap in self.caps.items()}
+            self._of_calls = Facts.make(ranges, self.conditions)
+        term = fold.substitute(condition, self._constants)
+        return ask(self._of_calls, term, effort=Effort.CHEAP, only=True) is True
 
     def size(self, term: Term | int) -> Any:
         """A formula as a size: an int where it is the same for all, else an :class:`Extent`.

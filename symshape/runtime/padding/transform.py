@@ -36,9 +36,9 @@ from symshape.runtime.padding.emission import Emission
 from symshape.runtime.padding.merged import Merged
 from symshape.runtime.padding.padded_graph import PaddedGraph, Refusal
 from symshape.runtime.padding.recipes import Recipes
-from symshape.runtime.padding.region import Region
+from symshape.runtime.padding.region import Fraction, Region
 from symshape.runtime.padding.rewrites import Rewrite, Rewrites
-from symshape.runtime.padding.versions import Versions
+from symshape.runtime.padding.versions import Unknown, Versions
 
 __all__ = ["PaddedGraph", "Refusal", "device_of", "pad"]
 
@@ -141,7 +141,8 @@ class _Transform:
 
     def _node(self, node: Node) -> None:
         if node.bindings:
-            raise Refuse("its result has sizes or values that depend on data")
+            remedy = "a mask in place of what is selected (torch.where), or a constant number of results"
+            raise Refuse("its result has sizes or values that depend on data", remedy=remedy)
         if torch.Tag.inplace_view in node.op.tags:
             self._turn(node)
             return
@@ -157,8 +158,10 @@ class _Transform:
             self.values.write(value, self._checked(value, self._cast(result, value)))
         if not written:
             for output, result in zip(node.outputs, results, strict=True):
-                if output is not None and result is not None:
+                if output is not None and isinstance(result, Padded):
                     self.values.bind(output, result)
+                elif output is not None:
+                    self.values.lack(output, node, result)
             self.values.note_views(node)
 
     def _made_alike(self, node: Node) -> list[Any]:
@@ -170,7 +173,7 @@ class _Transform:
             return found
         asked = self.emission.asked = []
         results = [
-            result if output is None or result is None else self._checked(output, result)
+            result if output is None or not isinstance(result, Padded) else self._checked(output, result)
             for output, result in zip(node.outputs, self._results(node, ()), strict=True)
         ]
         if key is not None:
@@ -223,11 +226,13 @@ class _Transform:
             self.emission.begin(node, op, results)
             return rule.padding(self.emission, *args, **kwargs)
         if node.op._schema.name in _READS_MEMORY or node.op.namespace != "aten":
-            raise Refuse("it may look at how a tensor lies in memory, which is not as in eager")
+            text = "it may look at how a tensor lies in memory, which is not as in eager"
+            raise Refuse(text, remedy="a view, slice or copy that says which elements are meant")
         op = resolve(rule.functional) if written and rule is not None else node.op
         if not plain or op._schema.is_mutable:
             reason = "it has no padding rule" if rule is not None else "nothing is known of it"
-            raise Refuse(reason, remedy="a padding rule beside its shape rule")
+            remedy = "other ops in its place, or constant sizes; in symshape a padding rule beside its shape rule"
+            raise Refuse(reason, remedy=remedy)
         self.emission.begin(node, op, ())
         made = self.emission.call(op, *map(_tensor, args), **{name: _tensor(arg) for name, arg in kwargs.items()})
         tensors = made if isinstance(made, list) else [made]
@@ -240,9 +245,9 @@ class _Transform:
             return self.region.amount(arg)
         if type(arg) is FloatTerm:
             names = {symbol.name for symbol in arg.symbols()}
-            if arg.unbacked() or not names <= self.region.exact.keys():
-                raise Refuse("a fraction depends on the sizes", *(self._size(symbol) for symbol in arg.symbols()))
-            return arg.evaluate(self.region.exact)
+            if arg.unbacked():
+                raise Refuse("a fraction depends on numbers that only the data tell")
+            return arg.evaluate(self.region.exact) if names <= self.region.exact.keys() else Fraction(self.region, arg)
         if isinstance(arg, (list, tuple)):
             return [self._argument(item) for item in arg]
         return arg
@@ -268,6 +273,7 @@ class _Transform:
         return frozenset(self.region.caps)
 
     def _refusal(self, node: Node, refuse: Refuse) -> Refusal:
+        node = refuse.node if isinstance(refuse, Unknown) else node
         sizes: list[Any] = list(refuse.sizes)
         if not sizes:
             for arg in (*values_in(node.args), *values_in(node.kwargs)):
@@ -325,6 +331,8 @@ class _Transform:
     def _final(self, value: Value, otherwise: str) -> Padded:
         try:
             return self.values.read(value)
+        except Unknown as unknown:
+            raise self._refusal(unknown.node, unknown) from unknown
         except Refuse as refuse:
             raise Refusal("", "the results", f"{otherwise}: {refuse.message}", "", self._all()) from refuse
 

@@ -17,12 +17,24 @@ from meta_fns.padding.views import permute, reshaped, transpose, transposed_matr
 from symshape.graph.steps import Node, Value
 from symshape.runtime.padding.emission import Emission
 
-__all__ = ["Versions"]
+__all__ = ["Unknown", "Versions"]
 
 _RESHAPING = frozenset(
     f"aten::{name}" for name in ("view", "_unsafe_view", "unsqueeze", "squeeze", "alias", "detach", "_reshape_alias")
 )
-_SCATTERING = {"aten::slice": "aten.slice_scatter.default", "aten::select": "aten.select_scatter.default"}
+_SCATTERING = {f"aten::{name}": f"aten.{name}_scatter.default" for name in ("slice", "select", "diagonal")}
+
+
+class Unknown(Refuse):
+    """A result is read that the padding rule of the node that makes it does not answer.
+
+    Attributes:
+        node: what makes it.
+    """
+
+    def __init__(self, node: Node, why: Refuse) -> None:
+        super().__init__(why.message, *why.sizes, remedy=why.remedy)
+        self.node = node
 
 
 class Versions:
@@ -47,6 +59,7 @@ class Versions:
         self._argument = argument
         self._true = true
         self._now: dict[Value, Padded] = {}
+        self._lacking: dict[Value, Unknown] = {}
         self._sharing: dict[int, list[Value]] = {}
         self._views: dict[Value, tuple[Node, Value, int]] = {}
         self._stale: set[Value] = set()
@@ -60,6 +73,11 @@ class Versions:
             self._sharing.setdefault(id(value.storage), []).append(value)
         self._now[value] = padded
         self._stale.discard(value)
+
+    def lack(self, value: Value, node: Node, why: Refuse | None) -> None:
+        """A value that a node makes and that is not known to be valid."""
+        reason = why or Refuse(f"its result number {node.outputs.index(value) + 1} is not known to be valid")
+        self._lacking[value] = Unknown(node, reason)
 
     def note_views(self, node: Node) -> None:
         """Results of a node that share the memory of one of its arguments."""
@@ -79,6 +97,8 @@ class Versions:
         if value in self._stale:
             self._refresh(value)
         found = self._now.get(value)
+        if value in self._lacking:
+            raise self._lacking[value]
         if found is None:
             raise Refuse("it reads a result of another op that is not known to be valid")
         return found

@@ -26,6 +26,7 @@ from symshape.user_code import user_location
 
 aten = torch.ops.aten
 _unsafe_view = aten._unsafe_view.default  # by the packet, torch looks for the overload at each call
+_torch_fill_diagonal = torch.Tensor.fill_diagonal_
 _torch_max_pool1d = torch.nn.functional.max_pool1d
 
 
@@ -100,6 +101,18 @@ def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> to
 def one_hot(tensor: SymbolicTensor, num_classes: Any = -1) -> Any:
     """``F.one_hot`` as one op: taken apart, it would not look at the class numbers any more."""
     return tensor._tracer.dispatch(aten.one_hot.default, (tensor, num_classes), {})
+
+
+def fill_diagonal_(tensor: SymbolicTensor, fill_value: Any, wrap: bool = False) -> Any:
+    """``tensor.fill_diagonal_(number)``: C++ counts the strides, which fixes the sizes that they are made of.
+
+    A tall matrix that is wrapped round, and more dimensions, which have to be as long as each other, are left to it.
+    Source: aten/src/ATen/native/Fill.cpp.
+    """
+    if len(tensor._spec.sizes) != 2 or wrap or isinstance(fill_value, torch.Tensor):
+        return _torch_fill_diagonal(tensor, fill_value, wrap)
+    tensor.diagonal().fill_(fill_value)
+    return tensor
 
 
 def max_pool1d(

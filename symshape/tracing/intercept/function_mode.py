@@ -113,6 +113,7 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.reshape: lambda t, *sizes, shape=(): composites.reshape(t, *(sizes or (shape,))),
     torch.reshape: lambda input, shape: composites.reshape(input, *shape),  # noqa: A006 - torch's own name
     torch.Tensor.flatten: composites.flatten,
+    torch.Tensor.fill_diagonal_: composites.fill_diagonal_,
     torch.flatten: composites.flatten,
     torch.nn.functional.linear: composites.linear,
     torch.nn.functional.one_hot: composites.one_hot,

@@ -47,16 +47,28 @@ def _recurrent(kind: str, nonlinearity: str | None = None) -> Any:
     return run
 
 
+def _stable(x: torch.Tensor, dim: int, **options: Any) -> Any:
+    return torch.sort(x, dim=dim, stable=True, **options)
+
+
 IMAGES = floats(2, 3, 4, 5)
 LIKE = floats(6, 7)
 
 REARRANGING: tuple[Case, ...] = (
-    case("sort", lambda x: (x.sort(1), x.sort(0, descending=True), torch.sort(x, stable=True, dim=1)), floats(3, 5)),
-    case("sort with NaN", lambda x: (x.log().sort(1), x.log().sort(1, descending=True)), floats(3, 5)),
-    case("sort of ints", lambda x: (x.sort(1), x.sort(1, descending=True)), ints(3, 5, low=-3)),
-    case("sort of merged", lambda x: x.flatten(0, 1).sort(0), floats(3, 4)),
-    case("topk", lambda x: (x.topk(2, 1), x.topk(2, 1, largest=False), x.topk(x.shape[1] - 1, 1)), floats(3, 5)),
-    case("topk of equals", lambda x: (x * 0 - math.inf).topk(2, 1)[1] < x.shape[1], ints(3, 5)),
+    case(
+        "sort", lambda x: (x.sort(1)[0], x.sort(0, descending=True)[0], torch.sort(x, stable=True, dim=1)), floats(3, 5)
+    ),
+    case("sort with NaN", lambda x: (_stable(x.log(), 1), _stable(x.log(), 1, descending=True)), floats(3, 5)),
+    case("sort of ints", lambda x: (_stable(x, 1), _stable(x, 1, descending=True)), ints(3, 5, low=-3)),
+    case("sort of many equals", lambda x: _stable(x, 1), ints(2, 20, high=3)),
+    case("sort of merged", lambda x: _stable(x.flatten(0, 1), 0), floats(3, 4)),
+    case(
+        "topk",
+        lambda x: [x.topk(2, 1)[0], x.topk(2, 1, largest=False)[0], x.topk(x.shape[1] - 1, 1)[0]],
+        floats(3, 5),
+    ),
+    case("topk of equals", lambda x: (x * 0 - math.inf).topk(2, 1)[0], ints(3, 5)),
+    case("topk of rows", lambda x: x.view(-1, 4).topk(2, 1), ints(3, 4, high=3, dtype=torch.float32)),
     case("topk, static", lambda x: x.topk(2, 1), ROWS),
     case("histc", lambda x: torch.histc(x.float(), 4, 0, 3), ints(3, 5)),
     case("flip", lambda x: (x.flip(1).cumsum(1).flip(1), x.flip(0, 1).sum(0), x.flip(0)[0]), floats(3, 5)),

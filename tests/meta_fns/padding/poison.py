@@ -27,7 +27,7 @@ from symshape.runtime.padding.results import Part, amount
 from symshape.runtime.runners.bucket import Bucket
 
 CPU = torch.device("cpu")
-REFUSALS = (RuntimeError, IndexError, ValueError)
+REFUSALS = (RuntimeError, IndexError, ValueError, ZeroDivisionError)
 
 
 @attrs.frozen
@@ -192,7 +192,7 @@ def poison(buffer: torch.Tensor, number: int) -> None:
     if buffer.dtype is torch.bool:
         buffer.fill_(number % 2 == 0)
     elif buffer.dtype.is_floating_point:
-        wrong = (math.nan, math.inf, -math.inf, 1e30)
+        wrong = (math.nan, math.inf, -math.inf, min(1e30, torch.finfo(buffer.dtype).max))
         buffer.fill_(wrong[number % 4])
         flat = buffer.view(-1)
         flat[:: 1 + number % 3] = math.nan

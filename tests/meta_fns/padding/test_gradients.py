@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 from meta_fns.padding import attention, axes, gradients
 from meta_fns.padding.padded import Padded
 from tests.meta_fns.padding.cases_gradients import GRADIENTS
-from tests.meta_fns.padding.poison import poisoned
+from tests.meta_fns.padding.poison import floats, poisoned
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -62,3 +63,13 @@ def test_a_rule_made_wrong_is_caught(name: str, monkeypatch: pytest.MonkeyPatch)
     WRONG[name](monkeypatch)
     with pytest.raises((AssertionError, IndexError, RuntimeError)):
         poisoned(case.fn, *case.arguments, tolerance=case.tolerance)
+
+
+def test_windows_of_a_gradient_that_is_padded_are_refused() -> None:
+    outcome = poisoned(
+        lambda grad, x: torch.ops.aten._adaptive_avg_pool2d_backward(grad, x),
+        floats(2, 3, 4, 5, static=(0, 1)),
+        floats(2, 3, 8, 10, static=(0, 1, 2, 3)),
+    )
+    assert outcome.plan.padded is None
+    assert "pooled positions" in outcome.plan.refusals["s0"].reason

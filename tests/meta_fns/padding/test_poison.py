@@ -13,16 +13,30 @@ import torch.nn.functional as F
 
 import symshape
 from meta_fns.core import registry
-from meta_fns.padding import axes, losses, matmul, reductions, repairs, sorting, views, writing
+from meta_fns.padding import (
+    axes,
+    losses,
+    matmul,
+    numbers,
+    reductions,
+    repairs,
+    rows,
+    sorting,
+    transformer_layers,
+    views,
+    writing,
+)
 from meta_fns.padding.padded import Padded, apply
 from symshape.runtime.padding.versions import Versions
 from tests.meta_fns.padding.cases import CASES, ELEMENTWISE, Case
 from tests.meta_fns.padding.cases_gradients import GRADIENTS
+from tests.meta_fns.padding.cases_numbers import NUMBERS
 from tests.meta_fns.padding.cases_rearranging import REARRANGING
+from tests.meta_fns.padding.cases_rows import LAYER, ROWS_AND_WINDOWS
 from tests.meta_fns.padding.cases_writing import WRITING
 from tests.meta_fns.padding.poison import Arg, floats, ints, poisoned
 
-EVERY = (*CASES, *WRITING, *GRADIENTS, *REARRANGING, *ELEMENTWISE)
+EVERY = (*CASES, *WRITING, *GRADIENTS, *REARRANGING, *NUMBERS, *ROWS_AND_WINDOWS, *ELEMENTWISE)
 REFUSING = {"slice from a size": {"s0", "s2"}}
 """Symbols that are rightly refused, by case."""
 NOT_RUN = {
@@ -297,6 +311,27 @@ def _written_through(x: torch.Tensor) -> torch.Tensor:
     return y.sum(1)
 
 
+def _middle_of_the_capacity(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sorting, "prefix", lambda axis: axes.capacity_of(axis))
+
+
+def _mean_without_what_follows_infinity(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reductions, "_after_infinity", lambda emit, x, dims: repairs.number(emit, 0, x))
+
+
+def _layers_without_a_mask(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(transformer_layers, "is_padded", lambda axis: False)
+
+
+def _distances_of_garbage(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rows, "masked", lambda emit, x, value, dims: x)
+
+
+def _numbers_of_the_capacity(patch: pytest.MonkeyPatch) -> None:
+    made = numbers.at_run_time
+    patch.setattr(numbers, "at_run_time", lambda emit, size, dtype: made(emit, axes.capacity(size), dtype))
+
+
 MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
     (_softmax_padded_with_zero, lambda x: x.softmax(1), (floats(3, 4),)),
     (_mean_divided_by_the_capacity, lambda x: x.mean(1), (floats(3, 4),)),
@@ -337,6 +372,15 @@ MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
         lambda x, y: F.interpolate(x, size=y.shape, mode="bilinear"),
         (floats(2, 3, 4, 5), floats(6, 7)),
     ),
+    (_middle_of_the_capacity, lambda x: x.median(1)[0], (floats(3, 5),)),
+    (
+        _mean_without_what_follows_infinity,
+        lambda x: torch.var_mean(torch.where(x > 0.5, math.inf, x), 1),
+        (floats(3, 5),),
+    ),
+    (_layers_without_a_mask, lambda x: LAYER(x), (floats(2, 5, 8, static=(2,)),)),
+    (_distances_of_garbage, lambda x, y: torch.cdist(x, y, p=1.0), (floats(5, 3), floats(7, 3))),
+    (_numbers_of_the_capacity, lambda x: x.clamp(max=x.shape[1] * 0.1) + x % x.shape[0], (floats(3, 5),)),
     (_variance_of_the_capacity, lambda x: x.var(1), (floats(3, 5),)),
     (_norm_of_garbage, lambda x: torch.linalg.vector_norm(x, dim=1), (floats(3, 5),)),
     (
@@ -371,9 +415,9 @@ def test_a_wrong_rule_is_caught(
 
 
 def test_an_op_without_a_rule_refuses_by_name() -> None:
-    outcome = poisoned(lambda x: x.unfold(0, 2, 1), floats(3, 4))
+    outcome = poisoned(lambda x: torch.renorm(x, 2, 0, 1.0), floats(3, 4))
     assert outcome.plan.padded is None
     refusal = outcome.plan.refusals["s0"]
-    assert refusal.op == "aten.unfold.default"
+    assert refusal.op == "aten.renorm.default"
     assert "padding rule" in refusal.reason
     assert "test_poison.py" in refusal.where

@@ -309,16 +309,16 @@ def test_parameters_that_change_are_seen() -> None:
 
 
 def test_a_refusal_names_op_line_and_reason() -> None:
-    compiled = symshape.compile(lambda x: x.unfold(1, 2, 1).sum((0, 2)), dynamic=True, runner="padded")
+    compiled = symshape.compile(lambda x: torch.renorm(x, 2, 0, 1.0), dynamic=True, runner="padded")
     seen: list[events.PaddingRefused] = []
     unsubscribe = events.subscribe(lambda e: seen.append(e) if isinstance(e, events.PaddingRefused) else None)
     try:
         x = torch.randn(4, 5)
-        assert_same(compiled(x), x.unfold(1, 2, 1).sum((0, 2)), "unfold")
+        assert_same(compiled(x), torch.renorm(x, 2, 0, 1.0), "renorm")
     finally:
         unsubscribe()
     assert {each.symbol for each in seen} == {"s0", "s1"}
-    assert "aten.unfold.default" in compiled.report()
+    assert "aten.renorm.default" in compiled.report()
     assert "test_padded.py" in compiled.report()
     assert "padding rule" in compiled.report()
 
@@ -514,3 +514,65 @@ def test_any_stream_of_sizes_is_right_within_the_budget(limit: int, stream: list
     finally:
         unsubscribe()
     assert len(made) <= limit + len(stream) // 8
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (lambda x: x.sort(1)[1], "which of equal elements sort puts first"),
+        (lambda x: x.argsort(1), "which of equal elements sort puts first"),
+        (lambda x: x.topk(2, 1)[1], "which of equal elements topk puts first"),
+        (lambda x: x.topk(2, 1, sorted=False)[0], "order of an unsorted topk"),
+        (lambda x: x.median(1)[1], "which of equal elements median answers"),
+    ],
+)
+def test_positions_of_equals_are_eagers(fn: Callable[..., Any], reason: str) -> None:
+    compiled = symshape.compile(fn, dynamic=True, runner="padded")
+    torch.manual_seed(0)
+    for rows in (40, 33, 37):
+        x = torch.randint(0, 3, (rows, 41 + rows)).float()
+        assert torch.equal(compiled(x), fn(x))
+    report = compiled.report()
+    assert "s0: padded to" in report, "only the dimension that is put in order keeps its exact size"
+    assert f"s1: refused by aten.{reason.split()[-1]}" in report or reason in report
+    assert "test_padded.py" in report
+
+
+def test_values_in_order_are_padded() -> None:
+    compiled = symshape.compile(
+        lambda x: (x.sort(1)[0], x.topk(2, 1)[0], x.median(1)[0]), dynamic=True, runner="padded"
+    )
+    for columns in (30, 25, 27):
+        x = torch.randint(0, 3, (4, columns)).float()
+        _same = zip(compiled(x), (x.sort(1)[0], x.topk(2, 1)[0], x.median(1)[0]), strict=True)
+        assert all(torch.equal(mine, theirs) for mine, theirs in _same)
+    assert "refused" not in compiled.report()
+
+
+def test_a_state_that_is_not_known_names_its_layer() -> None:
+    layer = nn.LSTM(3, 4, batch_first=True)
+    compiled = symshape.compile(lambda x: layer(x)[1][1], dynamic=True, runner="padded")
+    with torch.no_grad():
+        compiled(torch.randn(2, 5, 3))
+    assert "aten.lstm.input: the last c of lstm is that at the capacity" in compiled.report()
+
+
+@pytest.mark.parametrize(
+    "fn", [lambda x: x / x.shape[1], lambda x: x * (1 / x.shape[1]), lambda x: x * x.shape[0] ** 0.5]
+)
+def test_fractions_of_sizes(fn: Callable[..., Any]) -> None:
+    compiled = symshape.compile(fn, dynamic=True, runner="padded")
+    for dtype in (torch.float32, torch.bfloat16):
+        for columns in (30, 25, 27):
+            x = torch.randn(4, columns).to(dtype)
+            assert_same(compiled(x), fn(x), f"{columns}")
+    assert "refused" not in compiled.report()
+
+
+def test_a_fraction_that_python_refuses_is_refused() -> None:
+    compiled = symshape.compile(lambda x: x.sum() * (1 / x.shape[1]), dynamic=True, runner="padded")
+    for columns in (30, 25):
+        x = torch.randn(4, columns)
+        assert_same(compiled(x), x.sum() * (1 / columns), f"{columns}", tolerance=1e-4)
+    with pytest.raises(ZeroDivisionError):
+        compiled(torch.ones(4, 0))

@@ -200,3 +200,20 @@ def test_fused_attention(weights: bool) -> None:
     ops = [str(node.op) for node in fast.entries[0].program.graph.nodes]
     assert "aten._native_multi_head_attention.default" in ops
     assert torch.overrides.has_torch_function((m.in_proj_weight,)) is False
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (5, 3), (3, 5)])
+def test_a_diagonal_that_is_filled_fixes_no_size(sizes: tuple[int, int]) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return y.fill_diagonal_(-1.0)
+
+    traced = symshape.trace(fn, torch.randn(sizes))
+    assert not traced.guards.guards
+    for each in (sizes, (1, 7), (6, 2), (0, 3), (8, 8)):
+        x = torch.randn(each)
+        assert torch.equal(traced(x), fn(x))
+    tall = torch.zeros(7, 2)
+    assert torch.equal(
+        symshape.compile(lambda x: (x + 0).fill_diagonal_(1.0, wrap=True))(tall), tall.fill_diagonal_(1, True)
+    )
