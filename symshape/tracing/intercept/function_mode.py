@@ -27,7 +27,7 @@ from symshape.tracing.intercept import (
     values_alone,
 )
 from symshape.tracing.intercept.autograd import Gradients
-from symshape.tracing.intercept.indexing import getitem, setitem
+from symshape.tracing.intercept.indexing import getitem, is_symbolic, setitem
 from symshape.tracing.intercept.known_masks import ATTENTION, KnownMasks
 from symshape.tracing.intercept.repeats import REPEATED, Repeats
 from symshape.tracing.intercept.replay import RepeatingTrace
@@ -128,6 +128,12 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.matmul: composites.matmul,
     torch.Tensor.__matmul__: composites.matmul,
 }
+
+
+def _is_indexed(function: Any, args: Any) -> bool:
+    """Whether real tensors are indexed with what the trace made."""
+    indexing = function is torch.Tensor.__getitem__ or function is torch.Tensor.__setitem__
+    return indexing and isinstance(args[0], torch.Tensor) and is_symbolic(args[1])
 
 
 def _tolist(tensor: torch.Tensor) -> Any:
@@ -271,7 +277,8 @@ class FunctionMode(TorchFunctionMode):
         if func in REPEATED:
             if func is ATTENTION:
                 args, kwargs = self._masks.left_out(args, kwargs)
-            handler = _handlers.get(func, func) if args and type(args[0]) is SymbolicTensor else func
+            ours = bool(args) and (type(args[0]) is SymbolicTensor or _is_indexed(func, args))
+            handler = _handlers.get(func, func) if ours else func
             return self._repeats.call(func, args, kwargs, handler)
         if args and type(args[0]) is SymbolicTensor:
             handler = _handlers.get(func)
@@ -281,6 +288,8 @@ class FunctionMode(TorchFunctionMode):
             return self._gradients[func](*args)
         elif func in _readers and args and isinstance(args[0], torch.Tensor):
             return _readers[func](*args, **kwargs or {})
+        elif _is_indexed(func, args):
+            return setitem(*args)
         elif func is torch.sym_ite:
             return _sym_ite(*args)
         elif func is torch.autograd.grad:
