@@ -8,6 +8,7 @@ ours for the time of the trace, as do ``len``, for which Python takes nothing bu
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -104,10 +105,20 @@ def _is_inexact(number: Any) -> bool:
     return is_ours(number) and number.node.ratio() is None
 
 
+def _have_integers_of_data(numbers: Sequence[Any]) -> bool:
+    """Whether numbers are integers, some of which only data tell."""
+    known = [type(each) is torch.SymInt and is_ours(each) and not each.node.has_hint() for each in numbers]
+    return any(known) and all(type(each) in (int, torch.SymInt) for each in numbers)
+
+
 def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
-    """``max`` or ``min``, for which floats that only data tell are a formula: which one it is need not be known."""
+    """``max`` or ``min``, for which numbers that only data tell are a formula: which one it is need not be known."""
+    choose_integer = {"max": torch.sym_max, "min": torch.sym_min}[name]
 
     def compute(*args: Any, **kwargs: Any) -> Any:
+        listed = args[0] if len(args) == 1 and type(args[0]) in (list, tuple) else args
+        if len(listed) > 1 and not kwargs and _have_integers_of_data(listed):
+            return functools.reduce(choose_integer, listed)
         kinds = {type(each) for each in args}
         if len(args) < 2 or kwargs or torch.SymFloat not in kinds or not kinds <= {float, torch.SymFloat}:
             return choose(*args, **kwargs)
