@@ -51,6 +51,7 @@ class ShapeEnv:
         nodes: makes the nodes that torch and the rules compute with.
         for_torch: what torch finds as ``node.shape_env``.
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
+        may_begin_again: whether a run that fails here may be begun anew, in eager.
         data: what is known of floats that come of data.
         readings: of unbacked symbols, how each is read off what the op returned that it was born in: ``.size(0)``.
         partial: operations on floats that may raise for another call, which the program may not use at all.
@@ -66,6 +67,7 @@ class ShapeEnv:
         self.nodes = NodeMaker(self)
         self.for_torch = QuestionsOfTorch(self)
         self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
+        self.may_begin_again: Callable[[], bool] = lambda: False
         self.readings: dict[str, str] = {}
         self.data: Data = NoData()
         self.partial: list[tuple[FloatTerm, Origin]] = []

@@ -93,6 +93,10 @@ class Environment(Protocol):
         """Operations on floats that may raise for another call; the program does so even if it never uses them."""
 
     @property
+    def may_begin_again(self) -> Callable[[], bool]:
+        """Whether a run that fails here may be begun anew, in eager."""
+
+    @property
     def for_torch(self) -> Any:
         """What torch finds as ``node.shape_env``."""
 
