@@ -101,6 +101,14 @@ def _data(tensor: SymbolicTensor) -> Any:
     return made
 
 
+def _truth(tensor: SymbolicTensor) -> bool:
+    """The truth of a tensor of one element: of an integer C++ would ask for the value."""
+    if tensor._spec.dtype.is_floating_point or tensor._spec.dtype.is_complex or tensor.numel() != 1:
+        return torch.Tensor.__bool__(tensor)
+    found: Any = tensor.item()
+    return bool(found != 0) if type(found) is torch.SymInt else bool(found)
+
+
 _handlers: dict[Any, Callable[..., Any]] = {
     _getter(torch.Tensor.shape): lambda t: _size(t),
     torch.Tensor.size: _size,
@@ -118,6 +126,7 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: composites.one_hot,
     torch.max_pool1d: composites.max_pool1d,
     torch.nn.functional.max_pool1d: composites.max_pool1d,
+    torch.Tensor.__bool__: _truth,
     torch.Tensor.__getitem__: getitem,
     torch.Tensor.__setitem__: setitem,
     _getter(torch.Tensor.data): _data,
