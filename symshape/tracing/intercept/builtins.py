@@ -249,12 +249,31 @@ def plain_float(*args: Any) -> Any:
     return value if type(value) is torch.SymFloat else float(value)
 
 
-def _number_of(value: Any) -> Any:
-    """The number in a tensor of one element that is traced, of a kind that Python has; anything else as it is."""
+def plain_bool(*args: Any) -> Any:
+    """``bool``, for which a truth that only data tell is a symbolic one: nothing need be decided by it.
+
+    >>> plain_bool(2), plain_bool([])
+    (True, False)
+    """
+    if len(args) != 1:
+        return bool(*args)
+    value = _item_of(args[0])
+    if type(value) in (torch.SymBool, torch.SymInt) and is_ours(value) and not value.node.has_hint():
+        return value if type(value) is torch.SymBool else value != 0
+    return bool(value)
+
+
+def _item_of(value: Any) -> Any:
+    """The number or the truth in a tensor of one element that is traced; anything else as it is."""
     if not _isinstance(value, torch.Tensor) or value.is_complex() or value.numel() != 1:
         return value
-    found: Any = value.item()
-    if type(found) is not torch.SymBool or not is_ours(found):
+    return value.item()
+
+
+def _number_of(value: Any) -> Any:
+    """The number in a tensor of one element that is traced, of a kind that Python has; anything else as it is."""
+    found = _item_of(value)
+    if found is value or type(found) is not torch.SymBool or not is_ours(found):
         return found
     node = found.node
     return torch.SymInt(node.sym_ite(node.wrap_int(1), node.wrap_int(0)))
@@ -269,7 +288,12 @@ def plain_map(function: Any, *iterables: Any) -> Any:
     return map(CALLED.get(id(function), function), *iterables)
 
 
-CALLED: dict[int, Any] = {id(int): plain_int, id(float): plain_float, id(map): plain_map}
+CALLED: dict[int, Any] = {
+    id(bool): plain_bool,
+    id(int): plain_int,
+    id(float): plain_float,
+    id(map): plain_map,
+}
 """By ``id``, classes that mean a function of ours where traced code calls them by their names."""
 
 REPLACED = {

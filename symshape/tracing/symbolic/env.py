@@ -34,6 +34,7 @@ from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.maker import NodeMaker
 from symshape.tracing.symbolic.symbols import Symbols
+from symshape.tracing.symbolic.usual_sizes import usual
 from symshape.user_code import origin
 
 _UNSEEN = object()
@@ -185,14 +186,19 @@ class ShapeEnv:
         return bool(hint)
 
     def _go_on(self, condition: Term, negated: Term) -> bool:
-        """The truth that only data tell, where the program does nothing but raise for the other one: asserted.
+        """The truth that only data tell, where the program does nothing but raise for the other one, or torch asks for
+        one that usually holds: asserted.
 
         Raises:
             DataDependentError: the program goes on either way.
         """
         way = raising_branches.way_on()
         if way is None:
-            raise undecided.error(self, condition)
+            answer = usual(self, condition) if self.may_begin_again() else None
+            if answer is None:
+                raise undecided.error(self, condition)
+            self.expect_true(condition if answer else negated, "what data select is taken for several elements here")
+            return answer
         truth, kind = way
         self.expect_true(condition if truth else negated, f"the program raises {kind.__name__} here", kind)
         return truth
