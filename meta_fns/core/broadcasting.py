@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meta_fns.core.sizes import Shape, Size, check, holds_here, known, presumed, same, show, told
+from meta_fns.core.sizes import (
+    Cond,
+    Shape,
+    Size,
+    check,
+    holds_here,
+    known,
+    only_at_run_time,
+    presumed,
+    same,
+    show,
+    told,
+)
 from meta_fns.errors import ShapeError
 
 __all__ = ["broadcast", "broadcast_size", "expand"]
@@ -41,7 +53,7 @@ def broadcast_size(a: Size, b: Size) -> Size:
     for asked, size in ((equal, a if type(a) is int else b), (b == 1, a), (a == 1, b)):
         if holds_here(asked) and asked:
             return size
-    if presumed(equal, lambda: f"sizes {a} and {b} differ"):
+    if not _may_spread(a, b, equal) or presumed(equal, lambda: f"sizes {a} and {b} differ"):
         return told(a, b)
     if equal:
         return a if type(a) is int else b
@@ -118,4 +130,15 @@ def expand(sizes: Shape, strides: Shape, target: Sequence[Size]) -> tuple[Shape,
 
 def _equal(size: Size, want: Size) -> bool:
     equal = size == want
+    if only_at_run_time(equal) and known(size != 1):
+        check(equal, lambda: f"sizes {size} and {want} differ")
+        return True
     return presumed(equal, lambda: f"sizes {size} and {want} differ") or bool(equal)
+
+
+def _may_spread(a: Size, b: Size, equal: Cond) -> bool:
+    """Whether one of two sizes that differ may be 1; if none is, equality is required, where only data tell it."""
+    if not only_at_run_time(equal) or not known(a != 1) or not known(b != 1):
+        return True
+    check(equal, lambda: f"sizes {a} and {b} do not broadcast")
+    return False

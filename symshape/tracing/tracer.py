@@ -168,8 +168,7 @@ class Tracer:
             if plan.data_dependent:
                 unknowns = Unknowns(env, op._name, self._counts, specs, values)
                 result = plan.rule(unknowns, *specs, **spec_kwargs)
-                if type(result) is IntNode and op is aten._local_scalar_dense.default:
-                    self._bounds.tell(values[0], result)
+                self._bounds.tell(op, values, unknowns.made)
             else:
                 result = plan.rule(*specs, **spec_kwargs)
         except meta_fns.ShapeError as error:

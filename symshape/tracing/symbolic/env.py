@@ -160,8 +160,10 @@ class ShapeEnv:
         self._undecided[condition] = self.facts
         return False
 
-    def evaluate(self, condition: Term) -> bool:
+    def evaluate(self, condition: Term, raises: type[Exception] | None = None) -> bool:
         """The truth of ``condition`` in this trace; a guard is left where the facts do not settle it.
+
+        ``raises``: what Python raises where it holds.
 
         Raises:
             DataDependentError: it depends on unbacked symbols and the facts do not settle it.
@@ -175,7 +177,7 @@ class ShapeEnv:
         if hint is None:
             answer = ask(self.facts, condition)
             if answer is None:
-                return self._go_on(condition, negated)
+                return self._go_on(condition, negated, raises)
             self._true.add(condition if answer else negated)
             return answer
         chosen = condition if hint else negated
@@ -185,14 +187,14 @@ class ShapeEnv:
             self._assume(chosen, self.origin())
         return bool(hint)
 
-    def _go_on(self, condition: Term, negated: Term) -> bool:
+    def _go_on(self, condition: Term, negated: Term, raises: type[Exception] | None) -> bool:
         """The truth that only data tell, where the program does nothing but raise for the other one, or torch asks for
         one that usually holds: asserted.
 
         Raises:
             DataDependentError: the program goes on either way.
         """
-        way = raising_branches.way_on()
+        way = raising_branches.way_on() if raises is None or raising_branches.is_caught() else (False, raises)
         if way is None:
             answer = usual(self, condition) if self.may_begin_again() else None
             if answer is None:

@@ -59,6 +59,11 @@ def way_on() -> tuple[bool, type[Exception]] | None:
     return (jumps_if if jumping is None else not jumps_if) ^ negated, kind
 
 
+def is_caught() -> bool:
+    """Whether the program might catch what it raises where it stands."""
+    return _is_caught(asking())
+
+
 def asking() -> FrameType | None:
     """The frame that asks for a truth: the first that is not ours, nor that of torch's symbolic numbers."""
     frame: FrameType | None = sys._getframe(1)

@@ -113,3 +113,19 @@ def test_what_was_written_is_left_alone_by_what_needs_no_presumption() -> None:
     for at, n in ((0, 2), (2, 2), (1, 3), (4, 4)):
         args = R(8, 3), torch.tensor(at), R(n, 3)
         assert call_seen(compiled, args, {}) == call_seen(queue, args, {})
+
+
+def test_what_is_required_is_asserted_beside_a_write() -> None:
+    counts = torch.zeros(5, dtype=torch.long)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        counts.add_(torch.bincount(x, minlength=5))  # of five or more
+        return x * 2
+
+    compiled = symshape.compile(fn, fullgraph=True)
+    for n in (3, 5, 0):
+        compiled(torch.arange(n))
+    assert counts.tolist() == [2, 2, 2, 1, 1]
+    with pytest.raises(RuntimeError):
+        compiled(torch.arange(7))
+    assert counts.tolist() == [2, 2, 2, 1, 1]

@@ -106,8 +106,8 @@ class Environment(Protocol):
     def known(self, condition: Term) -> bool:
         """Whether a condition holds for certain."""
 
-    def evaluate(self, condition: Term) -> bool:
-        """The truth of a condition, guarded."""
+    def evaluate(self, condition: Term, raises: type[Exception] | None = None) -> bool:
+        """The truth of a condition, guarded; what is raised where it holds."""
 
     def guard_or(self, condition: Term, fallback: bool) -> bool:
         """The same, with an answer for what is left open."""
