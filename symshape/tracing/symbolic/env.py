@@ -265,7 +265,7 @@ class ShapeEnv:
             return term.value
         value = self.hint(term)
         if value is None:
-            value = undecided.only_value(self, term)
+            value = undecided.only_value(self, term, self._true)
             if value is None:
                 raise undecided.error(self, term)
             return value
