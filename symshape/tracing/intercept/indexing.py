@@ -75,14 +75,12 @@ def _taken(index: tuple[Any, ...]) -> int:
 def _picked(tensor: torch.Tensor, index: tuple[Any, ...]) -> tuple[torch.Tensor, Any]:
     """Indices with tensors among them: picked at the integers, as C++ does first, and what is left of the index.
 
-    What is not known here is left to C++, which asks for plain integers.
+    What is not known here is left to C++, with plain integers: a guard fixes each.
     """
     taken = [_dims_of(item) for item in index]
-    if None in taken or sum(item is Ellipsis for item in index) > 1:
-        return tensor, index
     rest = tensor.dim() - sum(each for each in taken if each is not None)
-    if rest < 0:
-        return tensor, index
+    if None in taken or sum(item is Ellipsis for item in index) > 1 or rest < 0:
+        return tensor, tuple(int(item) if type(item) is torch.SymInt else item for item in index)
     left: list[Any] = []
     d = 0
     for item, dims in zip(index, taken, strict=True):
@@ -99,6 +97,8 @@ def _dims_of(item: Any) -> int | None:
     if item is None or item is Ellipsis or type(item) is bool:
         return 0
     if type(item) in (int, torch.SymInt, slice):
+        return 1
+    if type(item) is list and all(type(each) is int for each in item):
         return 1
     if type(item) not in _TENSORS:
         return None

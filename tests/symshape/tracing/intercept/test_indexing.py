@@ -44,6 +44,7 @@ def _written_outside(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         lambda x, i: (x[i], x[i - i], (x + 1)[i], x[i - i]),
         lambda x, i: (TABLE[i], TABLE[:, i], TABLE[i, T([0, 1])], TABLE[x.size(0) // x.size(0)]),
         lambda x, i: x[i].sum() + x[i : i + 1].sum(),
+        lambda x, i: (x[[0, 0], i - i], x[i, [0, 1]], x[..., [1], i - i] if x.dim() > 2 else x[i, :, None]),
         _written,
         _written_outside,
     ],
@@ -107,3 +108,14 @@ def test_elements_that_are_found_one_after_the_other() -> None:
         assert torch.equal(points(x, 3), farthest(x, 3))
         assert paths(x[:, 0], back) == path(x[:, 0], back)
     assert points.stats().traces == paths.stats().traces == 2
+
+
+def test_what_is_beside_a_size_in_other_indices_fixes_it() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        last = torch.tensor(x.size(1) - 1)
+        return x[[[0], [1]], x.size(1) - 1], x[[True] + [False] * (len(x) - 1), last], x[[0], last]
+
+    compiled = symshape.compile(fn, fullgraph=True)
+    for shape in ((4, 3), (5, 3), (4, 2), (2, 2)):
+        x = R(shape)
+        assert all(map(torch.equal, compiled(x), fn(x)))
