@@ -64,6 +64,12 @@ def is_ours(filename: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def is_torchs(filename: str) -> bool:
+    """Whether code of this file is torch's."""
+    return filename.startswith(_TORCH)
+
+
+@lru_cache(maxsize=4096)
 def is_library(filename: str) -> bool:
     """Whether code of this file belongs to an installed library (or to Python, torch or symshape)."""
     return filename.startswith(_LIBRARIES) or "/site-packages/" in filename or "/dist-packages/" in filename

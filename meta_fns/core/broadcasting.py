@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meta_fns.core.sizes import Shape, Size, check, holds_here, known, same, show
+from meta_fns.core.sizes import (
+    Cond,
+    Shape,
+    Size,
+    check,
+    holds_here,
+    known,
+    only_at_run_time,
+    presumed,
+    same,
+    show,
+    told,
+)
 from meta_fns.errors import ShapeError
 
 __all__ = ["broadcast", "broadcast_size", "expand"]
@@ -15,7 +27,7 @@ __all__ = ["broadcast", "broadcast_size", "expand"]
 
 def broadcast_size(a: Size, b: Size) -> Size:
     """The broadcast of two sizes: provably equal or 1 needs no question; else asks which of ``a == b``, ``b == 1`` and
-    ``a == 1`` holds, the first that does in this call.
+    ``a == 1`` holds, the first that does in this call.  Where only data tell, ``a == b`` is presumed.
 
     Raises: ShapeError if they do not broadcast.
     """
@@ -41,6 +53,8 @@ def broadcast_size(a: Size, b: Size) -> Size:
     for asked, size in ((equal, a if type(a) is int else b), (b == 1, a), (a == 1, b)):
         if holds_here(asked) and asked:
             return size
+    if not _may_spread(a, b, equal) or presumed(equal, lambda: f"sizes {a} and {b} differ"):
+        return told(a, b)
     if equal:
         return a if type(a) is int else b
     if a == 1:
@@ -84,7 +98,7 @@ def broadcast(*shapes: Shape) -> Shape:
 def expand(sizes: Shape, strides: Shape, target: Sequence[Size]) -> tuple[Shape, Shape]:
     """Sizes and strides of ``tensor.expand(target)``: -1 keeps a size, new and broadcast dimensions get stride 0.
 
-    Asks ``size == target`` only where neither that nor ``size == 1`` is provable.
+    Asks ``size == target`` only where neither that nor ``size == 1`` is provable; presumes it where only data tell.
     Raises: ShapeError if a size is neither the target nor 1.
     """
     target = [-1 if type(size) is not int and not known(size >= 0) and size == -1 else size for size in target]
@@ -101,7 +115,7 @@ def expand(sizes: Shape, strides: Shape, target: Sequence[Size]) -> tuple[Shape,
             if want is size or (type(want) is int and want == -1) or same(size, want):
                 out_sizes[i], out_strides[i] = size, stride
                 continue
-            if not known(size == 1) and size == want:
+            if not known(size == 1) and _equal(size, want):
                 out_sizes[i], out_strides[i] = size, stride
                 continue
             check(size == 1, lambda: f"cannot expand {show(sizes)} to {show(target)}: sizes differ and are not 1")
@@ -112,3 +126,19 @@ def expand(sizes: Shape, strides: Shape, target: Sequence[Size]) -> tuple[Shape,
         check(want >= 0, lambda: f"cannot expand {show(sizes)} to {show(target)}: a new size is negative")
         out_sizes[i] = want
     return tuple(out_sizes), tuple(out_strides)
+
+
+def _equal(size: Size, want: Size) -> bool:
+    equal = size == want
+    if only_at_run_time(equal) and known(size != 1):
+        check(equal, lambda: f"sizes {size} and {want} differ")
+        return True
+    return presumed(equal, lambda: f"sizes {size} and {want} differ") or bool(equal)
+
+
+def _may_spread(a: Size, b: Size, equal: Cond) -> bool:
+    """Whether one of two sizes that differ may be 1; if none is, equality is required, where only data tell it."""
+    if not only_at_run_time(equal) or not known(a != 1) or not known(b != 1):
+        return True
+    check(equal, lambda: f"sizes {a} and {b} do not broadcast")
+    return False

@@ -32,6 +32,8 @@ __all__ = [
     "empty",
     "is_symbolic",
     "known",
+    "only_at_run_time",
+    "presumed",
     "product",
     "same",
     "same_shape",
@@ -39,6 +41,7 @@ __all__ = [
     "static",
     "sym_max",
     "sym_min",
+    "told",
 ]
 
 Size: TypeAlias = Any
@@ -82,6 +85,22 @@ def holds_here(cond: Cond) -> bool:
 def only_at_run_time(cond: Cond) -> bool:
     """Whether only data tell if ``cond`` holds; of torch's own conditions that is not asked."""
     return not isinstance(cond, (bool, torch.SymBool)) and cond.hint is None and not known(cond)
+
+
+def presumed(cond: Cond, message: _Message) -> bool:
+    """Whether ``cond``, which only data tell and eager does not need, is taken to hold, and is asserted at run time.
+
+    False where eager could not run instead if it does not hold.
+    """
+    presume = getattr(cond, "presume", None)
+    return presume is not None and only_at_run_time(cond) and presume(message)
+
+
+def told(a: Size, b: Size) -> Size:
+    """That one of two equal sizes of which more is known: an int, or one that is not only known at run time."""
+    if type(b) is int or (type(a) is not int and getattr(a, "hint", 0) is None):
+        return b
+    return a
 
 
 def decide(cond: Cond) -> bool:

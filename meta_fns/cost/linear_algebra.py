@@ -66,7 +66,7 @@ def _pairs(count: int) -> Formula:
     return flops
 
 
-charge_all(CostRule("contraction", _pairs(3)), "_cdist_forward _pdist_forward")
+charge_all(CostRule("contraction", _pairs(3)), "cdist _cdist_forward _pdist_forward")
 charge_all(CostRule("contraction", _pairs(2)), "_euclidean_dist")
 
 

@@ -10,7 +10,7 @@ import torch
 from meta_fns.core import dense, layout
 from meta_fns.core.checks import COMPLEX, FLOATS, need_dtype, need_equal, need_nonempty, need_rank, need_same
 from meta_fns.core.registry import register, rule
-from meta_fns.core.sizes import Shape, Size, check, known, show
+from meta_fns.core.sizes import Shape, Size, check, known, only_at_run_time, show, sym_min
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import joining as padded_joining
@@ -38,7 +38,10 @@ def constant_pad_nd(self: TensorSpec, pad: Sequence[Size], value: Any = 0) -> Te
         before, after = pad[2 * i], pad[2 * i + 1]
         d = n - 1 - i
         for amount in (before, after):
-            if known(amount >= 0) or not (known(amount <= 0) or amount < 0):
+            if type(amount) is not int and not known(amount <= 0) and only_at_run_time(amount < 0):
+                open_amounts.append(amount)
+                cut[d] = cut[d] + sym_min(amount, 0)
+            elif known(amount >= 0) or not (known(amount <= 0) or amount < 0):
                 if known(amount > 0):
                     grows = True
                 elif not (type(amount) is int and amount == 0):

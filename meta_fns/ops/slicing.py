@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import rule
-from meta_fns.core.sizes import Size, ceil_div, check, clamp_index, known, same, sym_max, sym_min
+from meta_fns.core.sizes import (
+    Cond,
+    Size,
+    ceil_div,
+    check,
+    clamp_index,
+    known,
+    only_at_run_time,
+    same,
+    sym_max,
+    sym_min,
+)
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError, UnsupportedOp
 from meta_fns.padding import slicing as padded_slicing
@@ -77,6 +88,16 @@ def slice_tensor(
     return self.view(sizes, strides, offset)
 
 
+def _placed(index: Size, size: Size) -> tuple[Size, Cond]:
+    """An index counted from the front, whatever its sign, and that it is inside; asks for a sign that sizes tell."""
+    if type(index) is int:
+        return (index, index < size) if index >= 0 else (index + size, size >= -index)
+    negative: Cond = False if known(index >= 0) else index < 0
+    if only_at_run_time(negative):
+        return negative.sym_ite(index + size, index), (index >= -size) & (index < size)
+    return (index + size, index >= -size) if negative else (index, index < size)
+
+
 @rule("aten.select.int", padding=padded_slicing.select)
 def select(self: TensorSpec, dim: int, index: Size) -> TensorSpec:
     """``self[..., index, ...]`` along ``dim``, which disappears."""
@@ -84,17 +105,9 @@ def select(self: TensorSpec, dim: int, index: Size) -> TensorSpec:
         raise ShapeError("select does not apply to a 0-d tensor")
     at = wrap_dim(dim, len(self.sizes))
     size, stride = self.sizes[at], self.strides[at]
-    position = index
-    if type(index) is int:
-        in_range = index < size if index >= 0 else size >= -index
-        negative = index < 0
-    else:
-        negative = not known(index >= 0) and bool(index < 0)
-        in_range = (index >= -size) if negative else (index < size)
+    position, in_range = _placed(index, size)
     if in_range is not True:
         check(in_range, lambda: f"index {index} is out of range for dimension {at} of size {size}")
-    if negative:
-        position = index + size
     sizes = self.sizes[:at] + self.sizes[at + 1 :]
     strides = self.strides[:at] + self.strides[at + 1 :]
     return self.view(sizes, strides, self.storage_offset + position * stride)

@@ -101,8 +101,10 @@ class Failing:
         try:
             result = self._fn(*args, **kwargs)
         except Exception as own:
-            if asserted and isinstance(error, type(own)):  # the same, and says more
-                raise error from own
+            if asserted and isinstance(error, type(own)):
+                if str(own) in str(error) and not own.__dict__:  # the same, and says more
+                    raise error from own
+                own.add_note(str(error))  # the program's words, and attributes that it may look at
             raise
         if events.anybody():
             reason = f"{type(error).__name__} while its graph ran, and not in the function itself: {error}"

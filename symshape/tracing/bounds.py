@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from guards.sets.sources import Size
 from guards.terms import arithmetic, boolean
+from guards.terms.extremes import maximum
 from guards.terms.term import Op, Term
 from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import Node, Step, Value, written_values
@@ -29,6 +31,7 @@ _PICKING = frozenset(
         *(aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.select.int, aten.slice.Tensor),
         *(aten.flip.default, aten.permute.default, aten.t.default, aten.expand.default, aten.index_select.default),
         *(aten.max.default, aten.min.default, aten.amax.default, aten.amin.default),
+        *(aten.index.Tensor, aten.masked_select.default, aten.gather.default, aten.repeat_interleave.self_int),
     )
 )
 """Ops whose results' elements are elements of their first argument."""
@@ -66,8 +69,18 @@ class Bounds:
         self._written: set[object] = set()
         self._reshaped: set[Value] = set()
 
-    def tell(self, value: Value, number: IntNode) -> None:
-        """A number was read from a tensor: what bounds it is a fact from now on."""
+    def tell(self, op: OpOverload, values: Sequence[Any], made: Sequence[IntNode]) -> None:
+        """An op read a number from a tensor, or counts up to the largest in it: what bounds that is a fact from now on.
+
+        Args:
+            op: that reads.
+            values: its arguments.
+            made: the unknown integers of its result.
+        """
+        if len(made) == 1 and op in (aten._local_scalar_dense.default, aten.bincount.default):
+            self._tell(values[0], made[0], values[2:] if op is aten.bincount.default else None)
+
+    def _tell(self, value: Value, number: IntNode, least: Sequence[Any] | None) -> None:
         for node in self._new.nodes():
             self._makers.update((output, node) for output in node.outputs if output is not None)
             self._written.update(written.storage for written in written_values(node))
@@ -77,7 +90,11 @@ class Bounds:
             low, high = self._range(value, _DEEPEST)
         except _Unknown:
             return
-        for fact in (boolean.ge(number.term, _term(low)), boolean.le(number.term, _term(high))):
+        facts = [boolean.ge(number.term, _term(low)), boolean.le(number.term, _term(high))]
+        if least is not None:  # as many counts as there are numbers up to the largest, or more
+            counts = arithmetic.add(_term(high), 1)
+            facts = [boolean.le(number.term, maximum(counts, *least))]
+        for fact in facts:
             self._env.facts = self._env.facts.assume(fact)
 
     def _range(self, value: Value, depth: int) -> _Range:
@@ -99,6 +116,10 @@ class Bounds:
             found = self._makers.get(args[0])
             if found is not None and found.op is aten.nonzero.default and args[0].storage not in self._written:
                 return self._positions(found.args[0], args[2])
+        if op is aten.clamp.default and len(args) == 3 and type(args[1]) is type(args[2]) is int:
+            return min(args[1], args[2]), args[2]
+        if op is aten.remainder.Scalar and type(args[1]) is int and args[1] > 0:
+            return 0, args[1] - 1
         if op in _PICKING and node.outputs[0] is value:
             return self._range(args[0], depth - 1)
         if op in (aten.add.Tensor, aten.sub.Tensor) and not node.kwargs:

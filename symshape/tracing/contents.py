@@ -114,13 +114,14 @@ class Contents:
             return {0: self._size(args[0])}
         if op in _SAME and not (op is aten._to_copy.default and node.kwargs.get("device") not in (None, "cpu")):
             return self._integers(args[0], depth - 1)
-        if op is aten.select.int and args[1:] == (0, 0) and len(args[0].spec.sizes) == 1:
+        picked = args[2] if op is aten.select.int and args[1] == 0 and len(args[0].spec.sizes) == 1 else None
+        if type(picked) is int and picked == 0:
             return {0: self._element(args[0], depth)}
         if op in (aten.stack.default, aten.cat.default) and args[1:] in ((), (0,)):
             parts = [self._all(each, depth) for each in args[0]]
             return dict(enumerate(item for part in parts for item in part))
-        if op is aten.select.int and args[1] == 0 and isinstance(args[2], int) and len(args[0].spec.sizes) == 1:
-            return {0: self._all(args[0], depth)[args[2]]}
+        if type(picked) is int:
+            return {0: self._all(args[0], depth)[picked]}
         if op in _TOTALS and not node.kwargs:
             return {0: _TOTALS[op](self._all(args[0], depth))}
         floors = op is aten.div.Tensor_mode and node.kwargs == {"rounding_mode": "floor"}

@@ -43,6 +43,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.symbolic.untracked_views import UntrackedViews
 from symshape.tracing.unknowns import Counts, Unknowns
 from symshape.tracing.unused_numbers import computed_alone
+from symshape.tracing.world_as_it_was import WorldAsItWas
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
@@ -76,6 +77,7 @@ class Tracer:
         lazy: of values that torch conjugates or negates when they are used: whether the one, whether the other.
         untracked_views: the memory of which autograd does not know all views.
         saved: results that autograd saved, whose histories a graph would lose.
+        writes: what the last op writes to, and the fake implementation that it is in.
         closed: whether the trace is over.
     """
 
@@ -108,7 +110,8 @@ class Tracer:
         self._inner_unknowns: list[IntNode] = []
         self._grad, self._inference = torch.is_grad_enabled(), _is_inference_mode()
         self._default_dtype = torch.get_default_dtype()
-        env.on_assertion = self._assert
+        self.writes: tuple[Value, ...] = ()
+        env.on_assertion, env.may_begin_again = self._assert, WorldAsItWas(self)
         env.partial.on_data = lambda term: self.steps.append(computed_alone(term))
 
     # -- values
@@ -154,6 +157,8 @@ class Tracer:
         specs, values = self._op_arguments.both(args)
         spec_kwargs, value_kwargs = self._op_arguments.keywords(kwargs) if kwargs else ({}, {})
         call = OpCall(op, plan, args, kwargs, values, value_kwargs)
+        outer_writes = () if self._recording else self.writes
+        self.writes = (*outer_writes, *call.written()) if plan.is_mutable else outer_writes
         if plan.rule is None:
             return self._without_rule(call)
         env = self.env
@@ -165,8 +170,7 @@ class Tracer:
             if plan.data_dependent:
                 unknowns = Unknowns(env, op._name, self._counts, specs, values)
                 result = plan.rule(unknowns, *specs, **spec_kwargs)
-                if type(result) is IntNode and op is aten._local_scalar_dense.default:
-                    self._bounds.tell(values[0], result)
+                self._bounds.tell(op, values, unknowns.made)
             else:
                 result = plan.rule(*specs, **spec_kwargs)
         except meta_fns.ShapeError as error:

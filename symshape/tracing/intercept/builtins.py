@@ -8,6 +8,7 @@ ours for the time of the trace, as do ``len``, for which Python takes nothing bu
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -105,10 +106,20 @@ def _is_inexact(number: Any) -> bool:
     return is_ours(number) and number.node.ratio() is None
 
 
+def _have_integers_of_data(numbers: Sequence[Any]) -> bool:
+    """Whether numbers are integers, some of which only data tell."""
+    known = [type(each) is torch.SymInt and is_ours(each) and not each.node.has_hint() for each in numbers]
+    return any(known) and all(type(each) in (int, torch.SymInt) for each in numbers)
+
+
 def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
-    """``max`` or ``min``, for which floats that only data tell are a formula: which one it is need not be known."""
+    """``max`` or ``min``, for which numbers that only data tell are a formula: which one it is need not be known."""
+    choose_integer = {"max": torch.sym_max, "min": torch.sym_min}[name]
 
     def compute(*args: Any, **kwargs: Any) -> Any:
+        listed = args[0] if len(args) == 1 and type(args[0]) in (list, tuple) else args
+        if len(listed) > 1 and not kwargs and _have_integers_of_data(listed):
+            return functools.reduce(choose_integer, listed)
         kinds = {type(each) for each in args}
         if len(args) < 2 or kwargs or torch.SymFloat not in kinds or not kinds <= {float, torch.SymFloat}:
             return choose(*args, **kwargs)
@@ -239,12 +250,32 @@ def plain_float(*args: Any) -> Any:
     return value if type(value) is torch.SymFloat else float(value)
 
 
-def _number_of(value: Any) -> Any:
-    """The number in a tensor of one element that is traced, of a kind that Python has; anything else as it is."""
+def plain_bool(*args: Any) -> Any:
+    """``bool``, for which a truth that only data tell is a symbolic one: nothing need be decided by it.
+
+    >>> plain_bool(2), plain_bool([])
+    (True, False)
+    """
+    if len(args) != 1:
+        return bool(*args)
+    value = _item_of(args[0])
+    if type(value) in (torch.SymBool, torch.SymInt) and is_ours(value) and not value.node.has_hint():
+        return value if type(value) is torch.SymBool else value != 0
+    return bool(value)
+
+
+def _item_of(value: Any) -> Any:
+    """The number or the truth in a tensor of one element that is traced; anything else as it is."""
     if not _isinstance(value, torch.Tensor) or value.is_complex() or value.numel() != 1:
         return value
-    found: Any = value.item()
-    return as_integer(found) if type(found) is torch.SymBool and is_ours(found) else found
+    return value.item()
+
+
+def _number_of(value: Any) -> Any:
+    """The number in a tensor of one element that is traced, of a kind that Python has; anything else as it is."""
+    found = _item_of(value)
+    is_truth = found is not value and type(found) is torch.SymBool and is_ours(found)
+    return as_integer(found) if is_truth else found
 
 
 def plain_map(function: Any, *iterables: Any) -> Any:
@@ -256,7 +287,12 @@ def plain_map(function: Any, *iterables: Any) -> Any:
     return map(CALLED.get(id(function), function), *iterables)
 
 
-CALLED: dict[int, Any] = {id(int): plain_int, id(float): plain_float, id(map): plain_map}
+CALLED: dict[int, Any] = {
+    id(bool): plain_bool,
+    id(int): plain_int,
+    id(float): plain_float,
+    id(map): plain_map,
+}
 """By ``id``, classes that mean a function of ours where traced code calls them by their names."""
 
 REPLACED = {

@@ -27,7 +27,7 @@ from symshape.tracing.intercept import (
     values_alone,
 )
 from symshape.tracing.intercept.autograd import Gradients
-from symshape.tracing.intercept.indexing import getitem, setitem
+from symshape.tracing.intercept.indexing import getitem, is_symbolic, setitem
 from symshape.tracing.intercept.known_masks import ATTENTION, KnownMasks
 from symshape.tracing.intercept.repeats import REPEATED, Repeats
 from symshape.tracing.intercept.replay import RepeatingTrace
@@ -101,6 +101,14 @@ def _data(tensor: SymbolicTensor) -> Any:
     return made
 
 
+def _truth(tensor: SymbolicTensor) -> bool:
+    """The truth of a tensor of one element: of an integer C++ would ask for the value."""
+    if tensor._spec.dtype.is_floating_point or tensor._spec.dtype.is_complex or tensor.numel() != 1:
+        return torch.Tensor.__bool__(tensor)
+    found: Any = tensor.item()
+    return bool(found != 0) if type(found) is torch.SymInt else bool(found)
+
+
 _handlers: dict[Any, Callable[..., Any]] = {
     _getter(torch.Tensor.shape): lambda t: _size(t),
     torch.Tensor.size: _size,
@@ -119,6 +127,7 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: composites.one_hot,
     torch.max_pool1d: composites.max_pool1d,
     torch.nn.functional.max_pool1d: composites.max_pool1d,
+    torch.Tensor.__bool__: _truth,
     torch.Tensor.__getitem__: getitem,
     torch.Tensor.__setitem__: setitem,
     _getter(torch.Tensor.data): _data,
@@ -129,6 +138,12 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.matmul: composites.matmul,
     torch.Tensor.__matmul__: composites.matmul,
 }
+
+
+def _is_indexed(function: Any, args: Any) -> bool:
+    """Whether real tensors are indexed with what the trace made."""
+    indexing = function is torch.Tensor.__getitem__ or function is torch.Tensor.__setitem__
+    return indexing and isinstance(args[0], torch.Tensor) and is_symbolic(args[1])
 
 
 def _tolist(tensor: torch.Tensor) -> Any:
@@ -272,7 +287,8 @@ class FunctionMode(TorchFunctionMode):
         if func in REPEATED:
             if func is ATTENTION:
                 args, kwargs = self._masks.left_out(args, kwargs)
-            handler = _handlers.get(func, func) if args and type(args[0]) is SymbolicTensor else func
+            ours = bool(args) and (type(args[0]) is SymbolicTensor or _is_indexed(func, args))
+            handler = _handlers.get(func, func) if ours else func
             return self._repeats.call(func, args, kwargs, handler)
         if args and type(args[0]) is SymbolicTensor:
             handler = _handlers.get(func)
@@ -282,6 +298,8 @@ class FunctionMode(TorchFunctionMode):
             return self._gradients[func](*args)
         elif func in _readers and args and isinstance(args[0], torch.Tensor):
             return _readers[func](*args, **kwargs or {})
+        elif _is_indexed(func, args):
+            return setitem(*args)
         elif func is torch.sym_ite:
             return _sym_ite(*args)
         elif func is torch.autograd.grad:

@@ -1,6 +1,7 @@
 """``tensor[index]`` with symbolic integers among the indices: C++ turns them into plain numbers, which fixes the size.
 
-``x[:, n - 1]`` is ``x.select(1, n - 1)``, and select keeps ``n`` a symbol.
+``x[:, n - 1]`` is ``x.select(1, n - 1)``, and select keeps ``n`` a symbol.  So it does with a number that only data
+tell: C++ reads it from an index that is a tensor without dimensions, as ``x[scores.argmax()]`` has.
 """
 
 from __future__ import annotations
@@ -15,34 +16,46 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 _plain_getitem = torch.Tensor.__getitem__
 _plain_setitem = torch.Tensor.__setitem__
 _BASIC = (int, torch.SymInt, slice, EllipsisType, type(None))
+_POSITIONS = (torch.int64, torch.int32, torch.int16, torch.int8)
+_TENSORS = (torch.Tensor, torch.nn.Parameter, SymbolicTensor)
 
 
-def getitem(tensor: SymbolicTensor, index: Any) -> Any:
-    """``tensor[index]``; only basic indices with a symbolic integer among them are taken apart here."""
+def getitem(tensor: torch.Tensor, index: Any) -> Any:
+    """``tensor[index]``; only indices with a symbolic integer among them are taken apart here."""
     index = _with_numbers(index)
     if type(index) is torch.SymInt:
         return tensor.select(0, index)
     if type(index) is not tuple or not any(type(item) is torch.SymInt for item in index):
         return _plain_getitem(tensor, index)
     if not _basic(index, tensor.dim()):
-        return _plain_getitem(tensor, index)
+        return _plain_getitem(*_picked(tensor, index))
     return _one_by_one(tensor, index, tensor.dim() - _taken(index))
 
 
-def setitem(tensor: SymbolicTensor, index: Any, value: Any) -> None:
+def setitem(tensor: torch.Tensor, index: Any, value: Any) -> None:
     """``tensor[index] = value``: where ``getitem`` takes the index apart, the value goes into the view."""
     index = _with_numbers(index)
     parts = index if type(index) is tuple else (index,)
-    if any(type(item) is torch.SymInt for item in parts) and _basic(parts, tensor.dim()):
+    if not any(type(item) is torch.SymInt for item in parts):
+        _plain_setitem(tensor, index, value)
+    elif _basic(parts, tensor.dim()):
         _plain_setitem(getitem(tensor, index), ..., value)
     else:
-        _plain_setitem(tensor, index, value)
+        _plain_setitem(*_picked(tensor, parts), value)
+
+
+def is_symbolic(index: Any) -> bool:
+    """Whether there are symbolic integers in an index, or tensors of a trace."""
+    parts = index if type(index) is tuple else (index,)
+    return any(type(item) in (SymbolicTensor, torch.SymInt, slice) for item in parts)
 
 
 def _with_numbers(index: Any) -> Any:
-    """An index whose slices have numbers for bounds where they had tensors, as C++ has it."""
+    """An index with numbers where C++ reads them from tensors: bounds of slices, and integers without dimensions."""
     if type(index) is tuple:
-        return tuple(map(_with_numbers, index)) if any(type(item) is slice for item in index) else index
+        return tuple(map(_with_numbers, index))
+    if type(index) in _TENSORS:
+        return index.item() if index.dtype in _POSITIONS and not index.dim() else index
     if type(index) is not slice or SymbolicTensor not in map(type, (index.start, index.stop, index.step)):
         return index
     return slice(*(b.item() if type(b) is SymbolicTensor else b for b in (index.start, index.stop, index.step)))
@@ -57,6 +70,39 @@ def _basic(index: tuple[Any, ...], dims: int) -> bool:
 
 def _taken(index: tuple[Any, ...]) -> int:
     return sum(item is not None and item is not Ellipsis for item in index)
+
+
+def _picked(tensor: torch.Tensor, index: tuple[Any, ...]) -> tuple[torch.Tensor, Any]:
+    """Indices with tensors among them: picked at the integers, as C++ does first, and what is left of the index.
+
+    What is not known here is left to C++, with plain integers: a guard fixes each.
+    """
+    taken = [_dims_of(item) for item in index]
+    rest = tensor.dim() - sum(each for each in taken if each is not None)
+    if None in taken or sum(item is Ellipsis for item in index) > 1 or rest < 0:
+        return tensor, tuple(int(item) if type(item) is torch.SymInt else item for item in index)
+    left: list[Any] = []
+    d = 0
+    for item, dims in zip(index, taken, strict=True):
+        if type(item) is torch.SymInt:
+            tensor = tensor.select(d, item)
+            continue
+        left.append(item)
+        d += rest if item is Ellipsis else dims or 0
+    return tensor, tuple(left)
+
+
+def _dims_of(item: Any) -> int | None:
+    """How many dimensions of a tensor an index is for; None: not known here."""
+    if item is None or item is Ellipsis or type(item) is bool:
+        return 0
+    if type(item) in (int, torch.SymInt, slice):
+        return 1
+    if type(item) is list and all(type(each) is int for each in item):
+        return 1
+    if type(item) not in _TENSORS:
+        return None
+    return item.dim() if item.dtype in (torch.bool, torch.uint8) else 1
 
 
 def _one_by_one(tensor: torch.Tensor, index: tuple[Any, ...], rest: int) -> torch.Tensor:

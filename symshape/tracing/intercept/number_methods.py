@@ -115,6 +115,12 @@ def _floor_dividing(number: Any, other: Any) -> Any:
     return plain(other) // float(number) if isinstance(other, (int, float, *PLAIN)) else NotImplemented
 
 
+def _unequal(number: Any, other: Any) -> Any:
+    """``flag != 1``, which torch's class leaves to Python: that asks whether they are equal."""
+    equal = number == other
+    return torch.sym_not(equal) if type(equal) is torch.SymBool else not equal
+
+
 def _itself(number: Any, memo: Any = None) -> Any:
     return number
 
@@ -130,6 +136,8 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
     }
     if kind is torch.SymFloat:
         found |= {"__pow__": _pow, "__floordiv__": _floor_divided, "__rfloordiv__": _floor_dividing}
+    if kind is torch.SymBool:
+        found |= {"__ne__": _unequal}
     if kind is torch.SymInt:
         found |= {"__round__": _round, "__hash__": _hash}
         found |= {"__floordiv__": _int_floor_divided, "__rfloordiv__": _int_floor_dividing}

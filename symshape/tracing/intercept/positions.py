@@ -218,7 +218,7 @@ class _Question:
         op, args, dims = node.op, node.args, len(_sizes(node))
         if op is aten.arange.default:
             return self._counted(0)
-        if op in (aten.arange.start, aten.arange.start_step) and args[2:] in ((), (1,)):
+        if op in (aten.arange.start, aten.arange.start_step) and (len(args) < 3 or self._equal(_number(args[2]), 1)):
             return self._counted(args[0])
         if op in _FILLED or op in _FULL:
             return self._constant(_number(_FILLED[op] if op in _FILLED else args[_FULL[op]]), dims)

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import torch
 
+from symshape.calls.arguments import TENSOR_TYPES
 from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -18,6 +19,12 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 aten = torch.ops.aten
 _plain_dropout: Callable[..., Any] = torch.nn.functional.dropout
 _plain_attention: Callable[..., Any] = torch._C._nn.scaled_dot_product_attention
+_plain_cdist: Callable[..., Any] = torch.cdist
+_MODES: dict[str | None, int] = {
+    "use_mm_for_euclid_dist_if_necessary": 0,
+    "use_mm_for_euclid_dist": 1,
+    "donot_use_mm_for_euclid_dist": 2,
+}
 _SIZES_ARE_SYMBOLS = torch.torch_version.TorchVersion(torch.__version__) >= "2.13"
 """Whether matmul in C++ takes sizes as symbols, which fixes none of them."""
 
@@ -96,6 +103,16 @@ def _plainly_broadcast(mask: Any, query: SymbolicTensor, key: Any) -> Any:
     return SymbolicTensor.make(attrs.evolve(mask._spec, sizes=tuple(sizes)), mask._value, mask._tracer)
 
 
+def distances(
+    x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"
+) -> Any:
+    """``torch.cdist``, of which C++ chooses the kernel by whether there are more than 25 rows."""
+    args = (x1, x2, p, _MODES.get(compute_mode))
+    if not _is_unbacked(x1, x2) or args[3] is None or not can_be_whole(args):
+        return _plain_cdist(x1, x2, p, compute_mode)
+    return run_whole(aten.cdist.default, args)
+
+
 def _taken_apart(*args: Any, **named: Any) -> Any:
     """Attention as C++ takes it apart; the matrix products in it as Python does where C++ asks for plain sizes.
 
@@ -109,5 +126,23 @@ def _taken_apart(*args: Any, **named: Any) -> Any:
         return _plain_attention(*args, **named)
 
 
-HANDLERS: dict[Any, Callable[..., Any]] = {_plain_dropout: dropout, _plain_attention: attention}
+def _of_data(op: Any) -> Callable[..., Any]:
+    """``torch.equal`` or ``torch.allclose``, whose answer is a truth that only data tell: C++ would ask for it."""
+    plain = getattr(torch, op._schema.name.removeprefix("aten::"))
+
+    def answer(input: SymbolicTensor, other: Any, *args: Any, **named: Any) -> Any:  # noqa: A002 - torch's own name
+        if type(other) is not SymbolicTensor and type(other) not in TENSOR_TYPES:
+            return plain(input, other, *args, **named)
+        return input._tracer.dispatch(op, (input, other, *args), named)
+
+    return answer
+
+
+HANDLERS: dict[Any, Callable[..., Any]] = {
+    _plain_dropout: dropout,
+    _plain_attention: attention,
+    _plain_cdist: distances,
+    **dict.fromkeys((torch.equal, torch.Tensor.equal), _of_data(aten.equal.default)),
+    **dict.fromkeys((torch.allclose, torch.Tensor.allclose), _of_data(aten.allclose.default)),
+}
 """What a function mode sees, and what to do instead."""

@@ -35,6 +35,7 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.maker import NodeMaker
 from symshape.tracing.symbolic.partial_numbers import PartialNumbers
 from symshape.tracing.symbolic.symbols import Symbols
+from symshape.tracing.symbolic.usual_sizes import usual
 from symshape.user_code import origin
 
 _UNSEEN = object()
@@ -52,6 +53,7 @@ class ShapeEnv:
         nodes: makes the nodes that torch and the rules compute with.
         for_torch: what torch finds as ``node.shape_env``.
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
+        may_begin_again: whether a run that fails here may be begun anew, in eager.
         data: what is known of floats that come of data.
         readings: of unbacked symbols, how each is read off what the op returned that it was born in: ``.size(0)``.
         partial: floats that other calls may be unable to compute.
@@ -68,6 +70,7 @@ class ShapeEnv:
         self.nodes = NodeMaker(self)
         self.for_torch = QuestionsOfTorch(self)
         self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
+        self.may_begin_again: Callable[[], bool] = lambda: False
         self.readings: dict[str, str] = {}
         self.data: Data = NoData()
         self.partial = PartialNumbers(self)
@@ -160,8 +163,10 @@ class ShapeEnv:
         self._undecided[condition] = self.facts
         return False
 
-    def evaluate(self, condition: Term) -> bool:
+    def evaluate(self, condition: Term, raises: type[Exception] | None = None) -> bool:
         """The truth of ``condition`` in this trace; a guard is left where the facts do not settle it.
+
+        ``raises``: what Python raises where it holds.
 
         Raises:
             DataDependentError: it depends on unbacked symbols and the facts do not settle it.
@@ -175,7 +180,7 @@ class ShapeEnv:
         if hint is None:
             answer = ask(self.facts, condition)
             if answer is None:
-                return self._go_on(condition, negated)
+                return self._go_on(condition, negated, raises)
             self._true.add(condition if answer else negated)
             return answer
         chosen = condition if hint else negated
@@ -185,15 +190,20 @@ class ShapeEnv:
             self._assume(chosen, self.origin())
         return bool(hint)
 
-    def _go_on(self, condition: Term, negated: Term) -> bool:
-        """The truth that only data tell, where the program does nothing but raise for the other one: asserted.
+    def _go_on(self, condition: Term, negated: Term, raises: type[Exception] | None) -> bool:
+        """The truth that only data tell, where the program does nothing but raise for the other one, or torch asks for
+        one that usually holds: asserted.
 
         Raises:
             DataDependentError: the program goes on either way.
         """
-        way = raising_branches.way_on()
+        way = raising_branches.way_on() if raises is None or raising_branches.is_caught() else (False, raises)
         if way is None:
-            raise undecided.error(self, condition)
+            answer = usual(self, condition) if self.may_begin_again() else None
+            if answer is None:
+                raise undecided.error(self, condition)
+            self.expect_true(condition if answer else negated, "what data select is taken for several elements here")
+            return answer
         truth, kind = way
         self.expect_true(condition if truth else negated, f"the program raises {kind.__name__} here", kind)
         return truth
@@ -258,7 +268,7 @@ class ShapeEnv:
             return term.value
         value = self.hint(term)
         if value is None:
-            value = undecided.only_value(self, term)
+            value = undecided.only_value(self, term, self._true)
             if value is None:
                 raise undecided.error(self, term)
             return value

@@ -16,13 +16,17 @@ import torch
 
 from symshape.user_code import is_ours, is_users
 
-_JUMPS = {
+JUMPS = {
     "POP_JUMP_FORWARD_IF_FALSE": False,  # Python 3.11
     "POP_JUMP_FORWARD_IF_TRUE": True,
+    "POP_JUMP_BACKWARD_IF_FALSE": False,  # so too, at the end of a loop
+    "POP_JUMP_BACKWARD_IF_TRUE": True,
     "POP_JUMP_IF_FALSE": False,  # later ones
     "POP_JUMP_IF_TRUE": True,
 }
-_ON_THE_WAY = ("UNARY_NOT", "TO_BOOL", "EXTENDED_ARG")
+"""Instructions that branch by a truth, and the truth that jumps."""
+ON_THE_WAY = ("UNARY_NOT", "TO_BOOL", "EXTENDED_ARG")
+"""Those between a question and its branch."""
 _RECORDED = ("_load_global", "load_global")  # what loads a name in code that is recorded (state/hooks, or in C++)
 _MANY = 400  # instructions of a message
 _LEAVES = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RERAISE", "SEND", "RETURN_GENERATOR")
@@ -34,16 +38,16 @@ def way_on() -> tuple[bool, type[Exception]] | None:
 
     To be called while the program asks for the truth of something: it stands at a jump.
     """
-    frame = _asking()
+    frame = asking()
     if frame is None:
         return None
     instructions = list(dis.get_instructions(frame.f_code))
     at = next((i for i, each in enumerate(instructions) if each.offset == frame.f_lasti), None)
     negated = False
-    while at is not None and at < len(instructions) and instructions[at].opname in _ON_THE_WAY:
+    while at is not None and at < len(instructions) and instructions[at].opname in ON_THE_WAY:
         negated ^= instructions[at].opname == "UNARY_NOT"
         at += 1
-    jumps_if = _JUMPS.get(instructions[at].opname) if at is not None and at < len(instructions) else None
+    jumps_if = JUMPS.get(instructions[at].opname) if at is not None and at < len(instructions) else None
     if at is None or jumps_if is None:
         return None
     target = next(i for i, each in enumerate(instructions) if each.offset == instructions[at].argval)
@@ -55,7 +59,12 @@ def way_on() -> tuple[bool, type[Exception]] | None:
     return (jumps_if if jumping is None else not jumps_if) ^ negated, kind
 
 
-def _asking() -> FrameType | None:
+def is_caught() -> bool:
+    """Whether the program might catch what it raises where it stands."""
+    return _is_caught(asking())
+
+
+def asking() -> FrameType | None:
     """The frame that asks for a truth: the first that is not ours, nor that of torch's symbolic numbers."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (is_ours(frame.f_code.co_filename) or frame.f_code.co_filename == torch.__file__):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.sets.origin import Origin
-from guards.terms import boolean, printing
+from guards.terms import arithmetic, boolean, printing
 from guards.terms.term import Op, Term, among
 from symshape.errors import DataDependentError
 from symshape.graph.float_terms import FloatTerm
@@ -37,13 +37,20 @@ class Knowledge(Protocol):
         """The user's line that is asking."""
 
 
-def only_value(env: Knowledge, term: Term) -> int | None:
-    """The one value that the facts leave for ``term``, if there is just one."""
+def only_value(env: Knowledge, term: Term, held: Iterable[Term] = ()) -> int | None:
+    """The one value that the facts leave for ``term``, or that one of the conditions ``held`` is, if there is one."""
     interval = env.facts.interval(term)
     if interval.lo is not None and interval.lo == interval.hi:
         return interval.lo
     canonical = env.facts.canonical(term)
-    return canonical.value if canonical.op is Op.CONST else None
+    if canonical.op is Op.CONST:
+        return canonical.value
+    for condition in held:
+        if condition.op is Op.EQ:  # to 0
+            for rest in (arithmetic.sub(term, condition.args[0]), arithmetic.add(term, condition.args[0])):
+                if rest.op is Op.CONST:
+                    return rest.value
+    return None
 
 
 def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
@@ -88,15 +95,23 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
         read = "" if env.readings.get(symbol.name) else ".item()"
         name = called[symbol.name]
         lines.append(f"    {name} = (...){read}  # {_made(symbol)}, and use {name} from there on")
-    if suggestions:
-        lines.append("  If you know the answer, say so before that line, one of:")
-        lines += [f"    {suggestion}" for suggestion in suggestions]
-    elif not asked.is_bool:
-        named = printing.text(asked, words)
-        lines.append(f"  If it is always the same, say so before that line: torch._check({named} == <its value>)")
+    lines += _advice(env, asked, words, suggestions)
     return DataDependentError(
         "\n".join(lines), tuple(symbol.name for symbol in unbacked), printing.text(asked), suggestions
     )
+
+
+def _advice(env: Knowledge, asked: Term, words: Mapping[str, str], suggestions: Sequence[str]) -> list[str]:
+    """What to write, where that settles the question."""
+    if not suggestions:
+        named = printing.text(asked, words)
+        always = f"  If it is always the same, say so before that line: torch._check({named} == <its value>)"
+        return [] if asked.is_bool else [always]
+    lines = ["  If you know the answer, say so before that line, one of:", *(f"    {each}" for each in suggestions)]
+    if not env.origin().op:  # the program asks, not an op
+        either = "compute both and choose: torch.where(condition, this, that), the condition a tensor."
+        lines.append(f"  If it may be either, {either}")
+    return lines
 
 
 def _made(symbol: Symbol) -> str:

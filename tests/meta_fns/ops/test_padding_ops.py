@@ -28,3 +28,18 @@ def test_padding_by_symbols() -> None:
                     eager = torch.constant_pad_nd(tensor, [0, other])
                     found = at(result, {"s0": other})
                     assert (found.sizes, found.strides) == (eager.size(), eager.stride())
+
+
+def test_padding_by_what_only_data_tell() -> None:
+    """Whether it cuts need not be known, where the layout is the same either way."""
+    env = ShapeEnv()
+    before, after = (env.new_unbacked(None, None) for _ in range(2))
+    tensor = torch.ones(4, 6)
+    result = meta_fns.infer("aten.constant_pad_nd.default", (tensor, [before, after, 1, -1]))
+    for values in ((0, 0), (2, 3), (-2, 3), (-5, -1), (7, -6)):
+        eager = torch.constant_pad_nd(tensor, [*values, 1, -1])
+        given = {before.term.name: values[0], after.term.name: values[1]}
+        assert [fold.evaluate(each.term, given) if not isinstance(each, int) else each for each in result.sizes] == [
+            *eager.size()
+        ]
+    assert not env.guards

@@ -25,7 +25,6 @@ KNOWN: dict[str, Known] = {
     "numbers and texts-text_of_a_tensor_never_raised": Known("refused", TEXTS),
     "modules-multivariate_normal": Known("refused", f"it checks whether a matrix is symmetric, and {BRANCHES}"),
     "modules-batch_norm_without_momentum_training": Known("refused", f"float(num_batches_tracked); {SIZE}"),
-    "modules-adaptive_softmax": Known("refused", f"nonzero().squeeze() {BRANCHES}"),
     "modules-grid_sampled": Known(
         "n", "affine_grid takes the least of the sizes: it only wants to know whether one is 0"
     ),

@@ -162,7 +162,8 @@ def gaussian_loss_checked() -> Made:
 @everyday(KIND)
 def adaptive_softmax() -> Made:
     net = nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10])
-    return torch.no_grad()(lambda x, y: tuple(net(x, y))), lambda b, n: (torch.randn(b, 8), torch.randint(20, (b,)))
+    labels = torch.arange(20).repeat(6)  # some of each cluster
+    return torch.no_grad()(lambda x, y: tuple(net(x, y))), lambda b, n: (torch.randn(b * 20, 8), labels[: b * 20])
 
 
 @everyday(KIND)

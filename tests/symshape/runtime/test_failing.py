@@ -197,7 +197,7 @@ def test_fullgraph_refuses_as_before() -> None:
 
     def f(x: torch.Tensor) -> torch.Tensor:
         count.append(1)
-        return x * int(x.sum())
+        return x * len(f"{x.sum().item()}")
 
     with pytest.raises(symshape.DataDependentError):
         symshape.compile(f, fullgraph=True)(torch.ones(3))
@@ -483,17 +483,44 @@ def test_verifying_takes_a_caught_error_for_right() -> None:
         assert torch.equal(compiled(*args), _embedding(*args))
 
 
-def test_what_a_failed_assertion_says_stays() -> None:
-    def fn(x: torch.Tensor) -> torch.Tensor:
+class _Coded(ValueError):
+    def __init__(self, code: int) -> None:
+        super().__init__("too much")
+        self.code = code
+
+
+def test_what_the_program_raises_is_its_own_error_and_what_was_asserted_is_told_with_it() -> None:
+    def plain(x: torch.Tensor) -> torch.Tensor:
         if x.sum() > 3:
             raise ValueError("too much")
         return x * 2
 
+    def coded(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 3:
+            raise _Coded(7)
+        return x * 2
+
+    for fn, kind, code in ((plain, ValueError, None), (coded, _Coded, 7)):
+        compiled = symshape.compile(fn, fullgraph=True)
+        compiled(torch.ones(2))
+        with pytest.raises(ValueError, match="too much") as caught:
+            compiled(torch.ones(5))
+        assert type(caught.value) is kind
+        assert getattr(caught.value, "code", None) == code
+        assert "the program raises" in caught.value.__notes__[0]
+
+
+def test_what_a_failed_check_says_stays() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        n = x.sum().long().item()
+        torch._check(n <= 3, lambda: "too much")
+        return x * 2
+
     compiled = symshape.compile(fn, fullgraph=True)
     compiled(torch.ones(2))
-    with pytest.raises(symshape.RuntimeAssertionError, match="raises ValueError here") as caught:
+    with pytest.raises(symshape.RuntimeAssertionError, match="too much: u0 <= 3 does not hold") as caught:
         compiled(torch.ones(5))
-    assert type(caught.value.__cause__) is ValueError
+    assert type(caught.value.__cause__) is RuntimeError
 
 
 def test_draws_by_data_that_are_refused() -> None:

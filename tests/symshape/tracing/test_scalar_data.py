@@ -79,7 +79,7 @@ UNKNOWN: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "written by many": lambda x, a: x if a.add_(x.sum()).item() > 0.5 else -x,
     "drawn": lambda x, a: x if a.uniform_().item() > 0.5 else -x,
     "a view that many write": lambda x, a: (a.view(1).copy_(x[:1]), x if a.item() > 0.5 else -x)[1],
-    "the value itself": lambda x, a: x[: int(a.item())],
+    "the value itself": lambda x, a: x * len(f"{a.item()}"),
 }
 
 

@@ -13,6 +13,7 @@ from guards.terms.term import Term
 from symshape.tracing.symbolic.nodes import choices
 from symshape.tracing.symbolic.nodes.environment import Environment, Message
 from symshape.tracing.symbolic.nodes.node import Node, is_int_node
+from symshape.tracing.symbolic.nodes.presuming import presume
 
 
 class BoolNode(Node):
@@ -37,6 +38,8 @@ class BoolNode(Node):
     def check(self, message: Message = "") -> None:
         """Like ``torch._check``: the program is wrong where this does not hold."""
         self.env.check(self.term, message)
+
+    presume = presume
 
     def __and__(self, other: Any) -> Any:
         return self.env.nodes.condition(boolean.and_(self.term, _condition(other)))

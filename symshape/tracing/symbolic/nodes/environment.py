@@ -92,6 +92,10 @@ class Environment(Protocol):
         """Floats that other calls may be unable to compute."""
 
     @property
+    def may_begin_again(self) -> Callable[[], bool]:
+        """Whether a run that fails here may be begun anew, in eager."""
+
+    @property
     def for_torch(self) -> Any:
         """What torch finds as ``node.shape_env``."""
 
@@ -101,8 +105,8 @@ class Environment(Protocol):
     def known(self, condition: Term) -> bool:
         """Whether a condition holds for certain."""
 
-    def evaluate(self, condition: Term) -> bool:
-        """The truth of a condition, guarded."""
+    def evaluate(self, condition: Term, raises: type[Exception] | None = None) -> bool:
+        """The truth of a condition, guarded; what is raised where it holds."""
 
     def guard_or(self, condition: Term, fallback: bool) -> bool:
         """The same, with an answer for what is left open."""

@@ -16,6 +16,7 @@ from symshape.tracing.symbolic.nodes.environment import Environment
 from symshape.tracing.symbolic.nodes.float_comparisons import COMPARISONS, comparison, is_exact, where
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.node import Node
+from symshape.tracing.symbolic.nodes.rounded_data import rounded
 
 _SMALL = 2**10
 """How far below the numbers that floats hold exactly those are of which sums of rounded quotients are taken."""
@@ -159,7 +160,8 @@ class FloatNode(Node):
         of = monotone(self.term) if isinstance(self.term, FloatTerm) else None
         size = None if of is None else self.env.hint(of.of)
         if of is None or size is None:
-            return self.wrap_int(whole(self.guard_float()))
+            read = rounded(self, whole)
+            return self.wrap_int(whole(self.guard_float())) if read is None else read
         found = whole(of.value(size))
         same = where(self.env, of.rounded(whole), "eq", float(found)) if abs(found) < LARGEST else None
         if same is None or not self.env.evaluate(same):

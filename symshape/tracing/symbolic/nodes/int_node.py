@@ -168,7 +168,7 @@ class IntNode(Node):
         return self.env.nodes.float_node(self._as_float())
 
     def int_truediv(self, other: IntNode) -> Any:
-        if other.term.op is not Op.CONST and self.env.evaluate(boolean.is_zero(other.term)):
+        if other.term.op is not Op.CONST and self.env.evaluate(boolean.is_zero(other.term), ZeroDivisionError):
             raise ZeroDivisionError(f"division by zero: {self.term} by {other.term}")
         return self.env.nodes.float_node(float_term("truediv", self.term, other.term))
 

@@ -83,7 +83,7 @@ def division_operators(function: Operation) -> Operators:
     """The same for ``//`` and ``%``: a divisor of 0 is an error in Python, so the program depends on it."""
 
     def divide(env: Environment, a: Term, b: Term) -> Term:
-        if b.op is not Op.CONST and env.evaluate(boolean.is_zero(b)):
+        if b.op is not Op.CONST and env.evaluate(boolean.is_zero(b), ZeroDivisionError):
             raise ZeroDivisionError(f"integer division or modulo by zero: {a} by {b}")
         return env.nodes.combine(function, a, b)
 

@@ -6,11 +6,9 @@ DATA = "branches on data; torch.compile breaks the graph there"
 SPARSE = "tensors that are not strided"
 
 KNOWN: dict[str, str] = {
-    "global_pool_by_batch": DATA,
     "ema_of_weights": DATA,
     "grad_scaler_cpu": DATA,
     "optim_lbfgs": DATA,
-    "message_passing": DATA,
     "sparse_inputs": SPARSE,
     "sparse_made_inside": SPARSE,
     "lazy_module": "its first call makes its parameters",

@@ -194,3 +194,17 @@ def test_a_class_of_its_own_says_what_it_contains() -> None:
     compiled = symshape.compile(run, dynamic=True)
     for n in (2, 3, 5, 4):
         assert torch.equal(compiled(torch.ones(n)), run(torch.ones(n)))
+
+
+def test_the_larger_of_integers_that_only_data_tell() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        n = (x > 0).sum().item()
+        kept = x[x > 0].topk(min(3, n)).values
+        return kept, max(n, 1), min([n, 5, len(x)]), max((2, n)), x[: max(n - 1, 0)], x.sum() / max(n, 1)
+
+    compiled = symshape.compile(fn, fullgraph=True)
+    for x in (torch.tensor([1.0, -1.0, 2.0]), torch.randn(9), torch.ones(7), -torch.ones(4), torch.ones(0)):
+        found, expected = compiled(x), fn(x)
+        assert [type(each) for each in found] == [type(each) for each in expected]
+        assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(found, expected, strict=True))
+    assert compiled.stats().traces == 2

@@ -77,3 +77,14 @@ def test_other_tracers_keep_torchs_methods() -> None:
             f"{theirs:05d}"
     assert {kind: dict(vars(kind)) for kind in before} == before
     assert ShapeEnv  # torch's own tracer, whose numbers these could be
+
+
+def test_a_truth_of_data_is_unequal_without_being_asked() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        flag = (x > 0).any().item()
+        return flag != 1, flag != True, flag != 2, flag == 0  # noqa: E712
+
+    compiled = symshape.compile(fn, fullgraph=True)
+    for x in (torch.ones(3), -torch.ones(4), torch.ones(5)):
+        assert compiled(x) == fn(x)
+        assert {type(each) for each in compiled(x)} == {bool}

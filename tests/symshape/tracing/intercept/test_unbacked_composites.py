@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 import symshape
-from symshape import DataDependentError
 from tests.symshape.eager import agree
 
 R = torch.randn
@@ -53,13 +52,59 @@ def test_attention(shape: tuple[int, ...]) -> None:
     assert seen == ["equal"] * 3
 
 
-def test_what_is_not_known_to_be_laid_out_in_order_is_refused() -> None:
+def test_what_is_not_known_to_be_laid_out_in_order_is_taken_to_hold_several() -> None:
     def fn(x: torch.Tensor, m: torch.Tensor) -> Any:
         found = x[m].view(1, -1, 2, 4).transpose(1, 2)
         return F.scaled_dot_product_attention(found, found, found)
 
-    with pytest.raises(DataDependentError):
-        symshape.trace(fn, R(6, 8), torch.arange(6) < 4)
+    _, seen = agree(fn, *_calls(4, 6, 2, 0))
+    assert seen == ["equal"] * 3 + ["asserted"]
+
+
+def test_distances_choose_their_kernel_when_the_graph_runs() -> None:
+    def fn(x: torch.Tensor, m: torch.Tensor) -> Any:
+        found = x[m]
+        mode = "donot_use_mm_for_euclid_dist"
+        return torch.cdist(found, x), torch.cdist(found[None], found[None], 1.0), torch.cdist(x, found, 2.0, mode)
+
+    calls = [(R(n, 3), torch.arange(n) < kept) for n, kept in ((6, 4), (6, 0), (60, 50), (30, 1))]
+    compiled = symshape.compile(fn, fullgraph=True)
+    for x, m in calls:
+        assert all(map(torch.equal, compiled(x, m), fn(x, m)))
+    assert compiled.stats().traces <= 3
+
+    def nearest(x: torch.Tensor) -> torch.Tensor:
+        found = x[x.detach()[:, 0] > 0]
+        return torch.cdist(found, x.detach() + 1).min(1).values
+
+    trained = symshape.compile(nearest, fullgraph=True)
+    for n in (5, 40, 7):
+        x = R(n, 3)
+        x[0, 0] = 1.0
+        gradients = []
+        for served in (trained, nearest):
+            leaf = x.clone().requires_grad_()
+            gradients.append(torch.autograd.grad(served(leaf).sum(), leaf)[0])
+        assert torch.equal(*gradients)
+
+
+def test_whether_tensors_are_equal_is_a_truth_of_data() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        if not torch.equal(x, x):
+            raise ValueError("not a number")
+        if not torch.allclose(x.softmax(1).sum(1), torch.ones(x.shape[0])):
+            raise RuntimeError("not normalised")
+        return x * 2, torch.equal(x, x[:2]), x.equal(x.clone()), x.allclose(x + 1, rtol=0.1), torch.allclose(x, x, 0.1)
+
+    compiled = symshape.compile(fn, fullgraph=True)
+    for n in (4, 5, 2, 9, 0):
+        x = R(n, 3)
+        (found, *answers), (expected, *wanted) = compiled(x), fn(x)
+        assert torch.equal(found, expected)
+        assert answers == wanted
+        assert {type(each) for each in answers} == {bool}
+    with pytest.raises(ValueError, match="not a number"):
+        compiled(torch.full((5, 3), torch.nan))
 
 
 @pytest.mark.parametrize("sizes", [("b", 1, 1, "k"), (1, "h", "q", "k"), ("b", 1, "q", 1), (1, "k")])

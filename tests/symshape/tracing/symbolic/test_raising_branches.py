@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -88,3 +89,21 @@ def test_a_compiled_function_raises_what_the_program_catches() -> None:
     assert torch.equal(compiled(torch.ones(3, 2)), torch.full((3, 2), 2.0))
     with pytest.raises(ValueError, match="ValueError"):
         compiled(torch.full((3, 2), 9.0))
+
+
+def test_at_the_end_of_a_loop_and_by_a_number() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        for limit in (100, 200):
+            if (x > limit).any():
+                raise ValueError(f"more than {limit}")
+        if x.isnan().sum():
+            raise ValueError("not a number")
+        return x * 2
+
+    compiled = symshape.compile(fn, fullgraph=True)
+    for n in (3, 5, 0, 1):
+        x = torch.randn(n)
+        assert torch.equal(compiled(x), fn(x))
+    for value, text in ((150.0, "more than 100"), (math.nan, "not a number")):
+        with pytest.raises(ValueError, match=text):
+            compiled(torch.full((5,), value))

@@ -364,3 +364,52 @@ def test_data_that_would_be_baked_in_is_refused(read: Any) -> None:
         symshape.trace(lambda x: x * float(read(table)), torch.ones(3))
     with pytest.raises(UnsupportedError):
         symshape.trace(lambda x: x * float(read(x)), torch.ones(3))
+
+
+def _a_truth(x: torch.Tensor) -> Any:
+    value = ((x > 0).any()).item()
+    torch._check(value == 1)
+    return x * 2 if value else x
+
+
+def _no_truth(x: torch.Tensor) -> Any:
+    value = ((x > 100).any()).item()
+    torch._check(value != 1)
+    return x * 2 if value else x
+
+
+def _an_index(x: torch.Tensor) -> Any:
+    value = ((x > 0).sum()).item()
+    torch._check(value % 2 == 0)
+    return (torch.sin, torch.cos)[value % 2](x)
+
+
+def _pieces(x: torch.Tensor) -> Any:
+    y = x[x > 0]
+    torch._check((y.size(0) + (y.size(0) + 1) // 2 - 1) // ((y.size(0) + 1) // 2) == 2)
+    return [c.sum() for c in y.chunk(2)]
+
+
+def _numbers(x: torch.Tensor) -> Any:
+    value = x.nonzero()
+    torch._check(value.size(0) == 6)
+    return sum(value.flatten().tolist())
+
+
+def _after_a_write(x: torch.Tensor) -> Any:
+    x.add_(1)
+    value = (x > 0).nonzero()
+    torch._check(value.size(0) != 1)
+    return x[value.squeeze()]
+
+
+@pytest.mark.parametrize("fn", [_a_truth, _no_truth, _an_index, _pieces, _numbers, _after_a_write])
+def test_what_an_error_tells_to_write_settles_it(fn: Callable[[torch.Tensor], Any]) -> None:
+    x = torch.tensor([1.0, 2.0, -1.0, 3.0, -2.0, 0.5])
+    compiled = symshape.compile(fn, fullgraph=True)
+    assert repr(compiled(x.clone())) == repr(fn(x.clone()))
+
+
+def test_a_branch_that_may_go_either_way_is_told_of_where() -> None:
+    with pytest.raises(DataDependentError, match=r"torch\.where\(condition, this, that\)"):
+        symshape.trace(lambda x: x * 2 if (x > 0).any() else x, R(3))

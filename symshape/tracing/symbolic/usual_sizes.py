@@ -1,0 +1,56 @@
+"""Questions of torch's own about sizes that only data tell: whether something is empty, or has a single element.
+
+``mask.nonzero().squeeze()`` asks that, and what lays out a result does.  The usual answer is that of two elements and
+more.  It is presumed, and asserted when the graph runs; where it does not hold, the function runs in eager.  A question
+that the program itself asks has no usual answer: it was put there because both happen.
+"""
+
+from __future__ import annotations
+
+import dis
+from typing import Protocol
+
+from guards.asking.questions import ask
+from guards.facts.facts import Facts
+from guards.terms import boolean
+from guards.terms.term import Term
+from symshape.tracing.symbolic.raising_branches import JUMPS, ON_THE_WAY, asking
+from symshape.user_code import is_optimisers, is_torchs
+
+_SEVERAL = 2
+_TESTS = (*JUMPS, *ON_THE_WAY, "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "CONTAINS_OP")
+
+
+class Known(Protocol):
+    """What is needed of an environment here."""
+
+    @property
+    def facts(self) -> Facts:
+        """What is known."""
+
+    @property
+    def current_op(self) -> str:
+        """The op whose rule is asking."""
+
+
+def usual(env: Known, condition: Term) -> bool | None:
+    """What holds where each size that only data tell is 2 or more, if torch's code is asking and it follows."""
+    if not env.current_op and not _torch_asks():
+        return None
+    facts = env.facts
+    for symbol in sorted(condition.symbols, key=lambda each: each.order):
+        several = facts.assume(boolean.ge(symbol, _SEVERAL))
+        if not several.contradictory:
+            facts = several
+    return ask(facts, condition)
+
+
+def _torch_asks() -> bool:
+    """Whether a truth is asked for by torch, in Python or in an op's C++, and not by a branch of the program."""
+    frame = asking()
+    if frame is None:
+        return False
+    code = frame.f_code
+    if is_torchs(code.co_filename):
+        return not is_optimisers(code.co_filename)
+    return all(each.opname not in _TESTS for each in dis.get_instructions(code) if each.offset == frame.f_lasti)

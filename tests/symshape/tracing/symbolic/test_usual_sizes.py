@@ -1,0 +1,77 @@
+"""What torch asks about sizes that only data tell: answered as for several elements; eager runs for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape import DataDependentError
+from tests.symshape.eager import agree, call_seen
+
+R = torch.randn
+
+
+def _args(n: int, kept: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return R(n, 3), torch.arange(n) < kept
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, m: x[m.nonzero().squeeze()],
+        lambda x, m: x[m].squeeze(0) * 2,
+        lambda x, m: (x[m].T.contiguous(), x[m].T.reshape(-1)),
+        lambda x, m: torch.outer(x[m][:, 0], x[m][:, 1]),
+        lambda x, m: torch.einsum("ij,kj->ik", x[m], x[m]),
+        lambda x, m: (x[m].diff(dim=0), torch.trapz(x[m], dim=0)),
+        lambda x, m: torch.tensordot(x[m], x[m], dims=([0], [0])),
+        lambda x, m: torch.cartesian_prod(x[m][:, 0], x[m][:, 1]),
+        lambda x, m: torch.nn.functional.batch_norm(x[m], torch.zeros(3), torch.ones(3)),
+        lambda x, m: x.new_zeros(m.sum(), 2).view(*torch.stack([m.sum(), m.sum() - m.sum() + 2]).tolist()),
+    ],
+)
+def test_several_elements_are_usual(fn: Callable[..., Any]) -> None:
+    compiled = symshape.compile(fn, fullgraph=True)
+    for n, kept in ((5, 3), (6, 2), (7, 7), (5, 1), (5, 0), (8, 4)):
+        args = _args(n, kept)
+        assert call_seen(compiled, args, {}) == call_seen(fn, args, {})
+    assert compiled.stats().traces == 2
+
+
+def test_a_trace_says_what_it_took_for_granted() -> None:
+    traced, seen = agree(lambda x, m: x[m.nonzero().squeeze()], *(_args(5, kept) for kept in (3, 5, 1, 0)))
+    assert seen == ["equal", "equal", "asserted", "equal"]
+    with pytest.raises(symshape.RuntimeAssertionError, match=r"several elements here: u0 != 1 .*\(u0 = 1\); asserted"):
+        traced(*_args(5, 1))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, m: x[m] if len(x[m]) > 0 else x,
+        lambda x, m: [each for each in (x, x[m]) if each.shape[0]],
+        lambda x, m: x if not x[m].numel() else x[m].sum(),
+        lambda x, m: x * 2 if x[m].shape[0] in (1, 2) else x,
+        lambda x, m: x * 2 if m.any() else x,
+        lambda x, m: x * (len(x[m]) or 7),
+        lambda x, m: x * (len(x[m]) and 7),
+        lambda x, m: not len(x[m]),
+        lambda x, m: x * 2 if m.sum() == 0 else x,
+    ],
+)
+def test_questions_of_the_program_have_no_usual_answer(fn: Callable[..., Any]) -> None:
+    with pytest.raises(DataDependentError):
+        symshape.trace(fn, *_args(5, 3))
+
+
+def test_nothing_is_usual_after_a_write() -> None:
+    def fn(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x[m.nonzero().squeeze()]
+
+    with pytest.raises(DataDependentError):
+        symshape.trace(fn, *_args(5, 3))
