@@ -41,25 +41,12 @@ def _exclusions_are_not_merged() -> bool:
     return len(_guards(f, torch.ones(5))) == 2
 
 
-def _is_refused(fn: Callable[[torch.Tensor], object], error: type[Exception]) -> bool:
-    try:
-        symshape.trace(fn, torch.randn(4))
-    except error:
-        return True
-    return False
-
-
 GAPS = (
     Gap(
         "attention with a mask is traced apart for a batch of 1",
         "C++ asks whether the mask's batch is 1 before it asks whether it is the query's; the answer does not matter, "
         "but which kernel runs is decided behind that question",
         _attention_excludes_a_batch_of_one,
-    ),
-    Gap(
-        "int(tensor) of a float tensor is refused",
-        "which integer a float rounds to is known at run time alone; (x > 0).sum() and its like are unknown integers",
-        lambda: _is_refused(lambda x: x * int(x.sum()), symshape.DataDependentError),
     ),
     Gap(
         "s0 != 0 and s0 != 1 are not merged into s0 >= 2",
