@@ -47,7 +47,8 @@ def test_what_finds_no_room_and_the_budget() -> None:
 
 
 def test_exact_symbols_and_refusals_are_named() -> None:
-    compiled = symshape.compile(lambda x, y: (torch.renorm(x[:, None], 2, 0, 1.0), y * 2), dynamic=True, runner="padded")
+    fn = lambda x, y: (torch.renorm(x[:, None], 2, 0, 1.0), y * 2)  # noqa: E731
+    compiled = symshape.compile(fn, dynamic=True, runner="padded")
     compiled(torch.ones(4), torch.ones(5))
     text = compiled.report()
     assert "bucket s0=4, s1<=6: 1 calls" in text
