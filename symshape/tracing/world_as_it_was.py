@@ -50,9 +50,8 @@ class WorldAsItWas:
 
     def _look(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
-            others = (
-                getattr(node.op, "namespace", "") not in _PLAIN
-            )  # a custom op, a collective, a function of autograd's
+            # a custom op, a collective, a function of autograd's
+            others = getattr(node.op, "namespace", "") not in _PLAIN
             drawn = not others and draws_random_numbers(node)
             self._changed |= others or (drawn and drawn_from(node) is None)
             if not self._changed:

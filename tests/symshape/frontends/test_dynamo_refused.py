@@ -73,7 +73,8 @@ def test_it_runs_as_it_is(name: str, runner: str) -> None:
 
 def test_fullgraph_raises_what_torch_said() -> None:
     compiled = torch.compile(viewed, backend=symshape_backend, options={"fullgraph": True})
-    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="inference tensor"):
+    said = "inference tensor|UntypedStorage"  # the latter by torch 2.11
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=said):
         compiled(torch.ones(3), torch.ones(3))
     assert not torch.is_inference_mode_enabled()
     assert torch.ones(3).sum() == 3

@@ -126,6 +126,7 @@ SIZES_ALONE: dict[str, tuple[int, Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_conditions_are_integers(name: str) -> None:
     _same(CONDITIONS[name][1], CONDITIONS[name][0])
