@@ -38,6 +38,7 @@ from symshape.runtime.entry import Entry
 from symshape.runtime.failing import Failing
 from symshape.runtime.finding import Finder
 from symshape.runtime.known_calls import Found, KnownCalls
+from symshape.runtime.presumptions import Presumptions
 from symshape.runtime.rebinding import Rebinding
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, constants_for, make_runner
@@ -81,7 +82,7 @@ class Compiled(Reports):
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
-        self._known = KnownCalls(self._cache)
+        self._known, self._presumptions = KnownCalls(self._cache), Presumptions(self._cache, fullgraph)
         rebinding = Rebinding(self._cache, self._layout, self._entry)
         self._finder = Finder(self._cache, rebinding, self._budget, self.explain_miss)
         self._lock, self._check = forks.lock(outer=2), check_call
@@ -276,7 +277,7 @@ class Compiled(Reports):
             self._check(self.fn, args, kwargs)
             wanted, history = self._changing.policies(full, values)
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._known.questions)
-            with self._layout.traced(full, self._cache):
+            with self._layout.traced(full, self._cache), self._presumptions.around():
                 known = self._layout.variables
                 program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known)
             recorded(program)
@@ -307,7 +308,9 @@ class Compiled(Reports):
         runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
         tree, writes = program.graph.output_tree, program.writes_at_its_end
         build = writing(program.writes, tree.num_leaves, builder(tree)) if writes else builder(tree)
-        return Entry(number, program, runner_name, runner, build, Failing(program, self.fn))
+        return Entry(
+            number, program, runner_name, runner, build, Failing(program, self.fn, self._presumptions.watcher())
+        )
 
     # -- looking at it
     def _hits(self) -> int:
@@ -366,6 +369,7 @@ class Compiled(Reports):
             self._budget.clear()
             self._layout.reset()
             self._known.clear()
+            self._presumptions.clear()
             self._changing.learn({})
             self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
             self._look_ups.clear()

@@ -46,11 +46,18 @@ class Failing:
     Args:
         program: what runs.
         fn: the function that it was traced from.
+        on_vain: called when what the program asserts did not hold, and the function had a result all the same.
+
+    Attributes:
+        in_vain: how often that was so.
     """
 
-    def __init__(self, program: Program, fn: Callable[..., Any]) -> None:
+    def __init__(
+        self, program: Program, fn: Callable[..., Any], on_vain: Callable[[Failing], None] = lambda failing: None
+    ) -> None:
         graph = program.graph  # not kept: its tensors may be exchanged for others
         self._fn, self._steps = fn, graph.steps
+        self._on_vain, self.in_vain = on_vain, 0
         self._lines: StepLines = as_generated(program.run).__symshape_steps__  # type: ignore[attr-defined]
         roots = (*(each.value for each in graph.inputs), *(each.value for each in graph.lifted if not each.constant))
         self._memory = {id(root.storage) for root in roots}
@@ -106,6 +113,9 @@ class Failing:
                     raise error from own
                 own.add_note(str(error))  # the program's words, and attributes that it may look at
             raise
+        if asserted:
+            self.in_vain += 1
+            self._on_vain(self)
         if events.anybody():
             reason = f"{type(error).__name__} while its graph ran, and not in the function itself: {error}"
             events.emit(events.RanEagerly(name_of(self._fn), reason, defined_at(self._fn)))

@@ -6,7 +6,9 @@ it is asserted when the graph runs, and where it does not hold, the function run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 from symshape.graph.new_steps import NewSteps
@@ -14,6 +16,17 @@ from symshape.graph.steps import Node, Step, Value, drawn_from, draws_random_num
 from symshape.tracing.lifting import Lifting
 
 _PLAIN = ("aten", "prims")
+_presumes: ContextVar[bool] = ContextVar("presumes", default=True)
+
+
+@contextmanager
+def presuming(presumes: bool) -> Iterator[None]:
+    """Inside, traces presume what is nearly always so, or nothing."""
+    token = _presumes.set(presumes)
+    try:
+        yield
+    finally:
+        _presumes.reset(token)
 
 
 class WatchedTrace(Protocol):
@@ -41,7 +54,7 @@ class WorldAsItWas:
     def __call__(self) -> bool:
         """Whether nothing that was there before has been written to, nor been drawn from but on the CPU."""
         self._look(self._new.nodes())
-        if self._changed:
+        if self._changed or not _presumes.get():
             return False
         written = self._written | {id(value.storage) for value in self._trace.writes}
         lifted = self._trace.lifting.lifted.values()

@@ -129,3 +129,43 @@ def test_what_is_required_is_asserted_beside_a_write() -> None:
     with pytest.raises(RuntimeError):
         compiled(torch.arange(7))
     assert counts.tolist() == [2, 2, 2, 1, 1]
+
+
+def _of_the_largest(x: torch.Tensor) -> torch.Tensor:
+    at = (x == x.max()).nonzero().squeeze()
+    return x[at] * 2
+
+
+def test_what_does_not_hold_in_most_calls_is_not_presumed_any_longer(recwarn: pytest.WarningsRecorder) -> None:
+    """Else each call would run twice: the graph, and then the function."""
+    compiled = symshape.compile(_of_the_largest, dynamic=True)
+    for n in range(5, 15):
+        x = torch.arange(float(n))
+        assert torch.equal(compiled(x), _of_the_largest(x))
+    stats = compiled.stats()
+    assert (stats.traces, stats.entries, stats.fallbacks) == (1, 0, 6)
+    (told,) = (each for each in recwarn if each.category is symshape.FallbackWarning)
+    assert "squeeze" in str(told.message)
+    compiled.reset()
+    for n in range(5, 25):
+        x = torch.cat([torch.arange(float(n)), torch.full((n % 7 and 2,), n - 1.0)])  # now and then only one
+        assert torch.equal(compiled(x), _of_the_largest(x))
+    stats = compiled.stats()
+    assert (stats.traces, stats.fallbacks) == (1, 0)
+
+
+def test_with_fullgraph_it_is_presumed_in_any_case() -> None:
+    compiled = symshape.compile(_of_the_largest, dynamic=True, fullgraph=True)
+    for n in range(5, 15):
+        x = torch.arange(float(n))
+        assert torch.equal(compiled(x), _of_the_largest(x))
+    assert compiled.stats().traces == 1
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+def test_each_program_that_runs_in_vain_leaves() -> None:
+    compiled = symshape.compile(_of_the_largest)
+    for n in (5, 6, 7, 8, 9, 5, 5, 5, 5, 10):  # the first is for its own size
+        x = torch.arange(float(n))
+        assert torch.equal(compiled(x), _of_the_largest(x))
+    assert (compiled.stats().traces, compiled.stats().entries) == (2, 0)
