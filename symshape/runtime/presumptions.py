@@ -1,7 +1,7 @@
 """What traces take for granted of data, and when they stop doing so: a run in which it does not hold is run twice.
 
-Where that is most of the calls of a program (``mask.nonzero().squeeze()`` of masks with one element), the program
-leaves, and later traces presume nothing: they are refused as any branch on data is, and the function runs as it is.
+Where that is often so (``mask.nonzero().squeeze()`` of masks with one element), the program leaves, and later traces
+presume nothing: they are refused as any branch on data is, and the function runs as it is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from symshape.runtime.failing import Failing
 from symshape.tracing.world_as_it_was import presuming
 
 _PATIENCE = 4  # runs in vain
+_SELDOM = 8  # of so many calls one in vain is borne: a run is no faster than eager by much more than that
 
 
 class Presumptions:
@@ -41,7 +42,7 @@ class Presumptions:
         if failing.in_vain < _PATIENCE:
             return
         for entry in self._cache.entries:
-            if entry.around is failing and 2 * failing.in_vain > sum(each.calls for each in entry.seen.values()):
+            if entry.around is failing and _SELDOM * failing.in_vain > sum(each.calls for each in entry.seen.values()):
                 self._allowed = False
                 self._cache.discard(entry)
 

@@ -136,7 +136,7 @@ def _of_the_largest(x: torch.Tensor) -> torch.Tensor:
     return x[at] * 2
 
 
-def test_what_does_not_hold_in_most_calls_is_not_presumed_any_longer(recwarn: pytest.WarningsRecorder) -> None:
+def test_what_often_does_not_hold_is_not_presumed_any_longer(recwarn: pytest.WarningsRecorder) -> None:
     """Else each call would run twice: the graph, and then the function."""
     compiled = symshape.compile(_of_the_largest, dynamic=True)
     for n in range(5, 15):
