@@ -28,6 +28,7 @@ KNOWN: dict[str, Known] = {
     "5-stand-ins-class_of_a_size_by_getattr": Known("wrong", ITS_CLASS),
     "5-stand-ins-class_of_a_size_by_attrgetter": Known("wrong", ITS_CLASS),
     "5-stand-ins-size_that_is_a_scalar_of_numpys": Known("wrong", ITS_CLASS),
+    "5-stand-ins-size_given_to_a_method_of_float": Known("wrong", ITS_CLASS),
     "5-stand-ins-kind_of_an_array_of_a_size": Known("wrong", ITS_ARRAY),
 }
 

@@ -84,3 +84,8 @@ def size_that_is_a_scalar_of_numpys() -> World:
 @world(STAND_INS)
 def kind_of_an_array_of_a_size() -> World:
     return _size(lambda k: 2 if np.asarray(k).dtype.kind == "i" else 3)
+
+
+@world(STAND_INS)
+def size_given_to_a_method_of_float() -> World:
+    return _size(lambda k: 2 if float.__eq__(6.0, k) is True else 3)

@@ -89,7 +89,7 @@ def _for_all(before: Method, ways: tuple[str, str], operate: Method, truth: type
         base = int if isinstance(known, int) else float if isinstance(known, float) else None
         if base is not None and all(getattr(type(known), way, None) is getattr(base, way, None) for way in ways):
             return before(number, int.__index__(known) if base is int else float.__float__(known))
-        if base is float:  # NumPy's
+        if base is float and type(known).__module__ == "numpy":  # torch knows its float64
             return before(number, other)
         return operate(plain(number), other)
 

@@ -44,6 +44,15 @@ class Odd(int):
     __hash__ = int.__hash__
 
 
+class Near(float):
+    """Says itself what it is equal to."""
+
+    def __eq__(self, other: object) -> bool:
+        return bool(float(self) == other)
+
+    __hash__ = float.__hash__
+
+
 class Weight(float):
     def __repr__(self) -> str:
         return "<a weight>"
@@ -55,8 +64,8 @@ OPERATORS = (
 )
 INTEGRAL = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
 FIXING = (operator.floordiv, operator.pow)  # of floats, and of constants
-FREE = (Kind.A, Whole(3), Weight(1.5), True)
-FIXED = (fractions.Fraction(3), decimal.Decimal(3), 3 + 0j, np.int64(3), np.float32(1.5), Odd(3), Flag.X)
+FREE = (Kind.A, Whole(3), Weight(1.5), True, np.float64(1.5))
+FIXED = (fractions.Fraction(3), decimal.Decimal(3), 3 + 0j, np.int64(3), np.float32(1.5), Odd(3), Near(3), Flag.X)
 
 
 def _same(fn: Callable[[Any], Any], most: int) -> None:
