@@ -1,6 +1,8 @@
 """Functions made from generated source, which a debugger can step into and a traceback can show.
 
-The one place that enters generated source into :mod:`linecache`, and takes it out again when its function dies.
+The one place that enters generated source into :mod:`linecache`, and takes it out again when its function dies. What is
+taken out is the source. The entry's name stays and goes to a function of later: the garbage collector may run in the
+middle of ``linecache.checkcache``, which whoever prints a traceback calls, and which fails at a name that is gone.
 """
 
 from __future__ import annotations
@@ -8,11 +10,14 @@ from __future__ import annotations
 import itertools
 import linecache
 import weakref
+from collections import defaultdict
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
 _serial = itertools.count()
+_free: defaultdict[str, list[str]] = defaultdict(list)
+"""By label: names of files whose functions are gone."""
 
 
 def generated_function(source: str, name: str, label: str, namespace: dict[str, Any]) -> FunctionType:
@@ -25,13 +30,31 @@ def generated_function(source: str, name: str, label: str, namespace: dict[str, 
     >>> double(4), double.__code__.co_filename
     (8, '<example ...>')
     """
-    filename = f"<{label} {next(_serial)}>"
-    exec(_in_file(_compiled(source), filename), namespace)
+    code = _compiled(source)
+    filename = _unused_file(label)
+    exec(_in_file(code, filename), namespace)
     function = namespace[name]
     assert isinstance(function, FunctionType)
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
+    _tell(filename, source)
+    weakref.finalize(function, _forget, filename, label).atexit = False
     return function
+
+
+def _unused_file(label: str) -> str:
+    try:
+        return _free[label].pop()  # at once or not at all: threads and finalizers come between
+    except IndexError:
+        return f"<{label} {next(_serial)}>"
+
+
+def _tell(filename: str, source: str) -> None:
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+
+
+def _forget(filename: str, label: str) -> None:
+    if filename in linecache.cache:
+        _tell(filename, "")
+    _free[label].append(filename)
 
 
 @lru_cache(maxsize=16)

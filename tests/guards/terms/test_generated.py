@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import inspect
 import linecache
+import os
 import traceback
-from types import CodeType
+from collections.abc import Callable
+from types import CodeType, SimpleNamespace
 
 import pytest
 
@@ -23,7 +25,41 @@ def test_source_stays_as_long_as_the_function() -> None:
     assert filename in linecache.cache
     del function
     gc.collect()
-    assert filename not in linecache.cache
+    assert linecache.getlines(filename) == []
+
+
+def test_a_function_that_dies_leaves_its_name_to_the_next() -> None:
+    names = set()
+    before = len(linecache.cache)
+    for number in range(50):
+        function = generated_function(f"def made():\n    return {number}\n", "made", "test of names", {})
+        names.add(function.__code__.co_filename)
+        assert inspect.getsource(function).endswith(f"return {number}\n")
+        del function
+        gc.collect()
+    assert len(names) == 1
+    assert len(linecache.cache) <= before + 1
+
+
+def test_functions_may_die_while_the_line_cache_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the garbage collector runs in ``checkcache``, which every printed traceback calls."""
+    monkeypatch.setattr(linecache, "cache", {})
+    linecache.getlines(__file__)  # a file of the disk, about which the walk asks before it comes to the others
+    functions = [generated_function(FAILS, "fail", "test", {}) for _ in range(3)]
+    names = [function.__code__.co_filename for function in functions]
+    assert all(map(linecache.getlines, names))
+    asked = []
+
+    def collecting(path: str, stat: Callable[[str], os.stat_result] = os.stat) -> os.stat_result:
+        functions.clear()
+        gc.collect()
+        asked.append(path)
+        return stat(path)
+
+    monkeypatch.setattr("linecache.os", SimpleNamespace(stat=collecting))
+    linecache.checkcache()
+    assert asked == [__file__]
+    assert not any(map(linecache.getlines, names))
 
 
 def test_each_has_a_file_of_its_own() -> None:
