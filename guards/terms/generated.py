@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import sys
 import weakref
 from collections import defaultdict
 from functools import lru_cache
@@ -18,6 +19,7 @@ from typing import Any
 _serial = itertools.count()
 _free: defaultdict[str, list[str]] = defaultdict(list)
 """By label: names of files whose functions are gone."""
+_MOST_FREE = 64
 
 
 def generated_function(source: str, name: str, label: str, namespace: dict[str, Any]) -> FunctionType:
@@ -41,8 +43,12 @@ def generated_function(source: str, name: str, label: str, namespace: dict[str, 
 
 
 def _unused_file(label: str) -> str:
+    free = _free[label]
+    if len(free) > _MOST_FREE and len(sys._current_frames()) == 1:  # no other thread walks the line cache
+        while len(free) > _MOST_FREE:
+            linecache.cache.pop(free.pop(), None)
     try:
-        return _free[label].pop()  # at once or not at all: threads and finalizers come between
+        return free.pop()  # at once or not at all: threads and finalizers come between
     except IndexError:
         return f"<{label} {next(_serial)}>"
 

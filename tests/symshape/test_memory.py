@@ -98,7 +98,7 @@ for number in range({count}):
     if number + 1 in ({count} // 4, {count}):
         del compiled
         sizes.append(resident())
-        terms.append(len(linecache.cache))
+        terms.append(sum(bool(linecache.getlines(name)) for name in list(linecache.cache)))
 print(*sizes, *terms)
 """
 

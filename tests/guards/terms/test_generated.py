@@ -6,6 +6,7 @@ import gc
 import inspect
 import linecache
 import os
+import sys
 import traceback
 from collections.abc import Callable
 from types import CodeType, SimpleNamespace
@@ -31,7 +32,7 @@ def test_source_stays_as_long_as_the_function() -> None:
 def test_a_function_that_dies_leaves_its_name_to_the_next() -> None:
     names = set()
     before = len(linecache.cache)
-    for number in range(50):
+    for number in range(9):
         function = generated_function(f"def made():\n    return {number}\n", "made", "test of names", {})
         names.add(function.__code__.co_filename)
         assert inspect.getsource(function).endswith(f"return {number}\n")
@@ -39,6 +40,20 @@ def test_a_function_that_dies_leaves_its_name_to_the_next() -> None:
         gc.collect()
     assert len(names) == 1
     assert len(linecache.cache) <= before + 1
+
+
+def test_names_of_many_dead_functions_go_once_nobody_can_be_walking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linecache, "cache", {})
+    many = [generated_function(FAILS, "fail", "many", {}) for _ in range(500)]
+    monkeypatch.setattr(sys, "_current_frames", lambda: {1: None, 2: None})
+    many.clear()
+    gc.collect()
+    generated_function(FAILS, "fail", "many", {})
+    assert len(linecache.cache) == 500
+    monkeypatch.setattr(sys, "_current_frames", lambda: {1: None})
+    function = generated_function(FAILS, "fail", "many", {})
+    assert len(linecache.cache) <= 65
+    assert inspect.getsource(function) == FAILS
 
 
 def test_functions_may_die_while_the_line_cache_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
