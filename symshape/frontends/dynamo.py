@@ -1,5 +1,8 @@
 """``torch.compile(model, backend="symshape")``: Dynamo finds the graph, AOTAutograd makes forward and backward.
 
+A graph that asks no gradients is traced as it is (:mod:`symshape.tracing.from_dynamo`), without AOTAutograd, which
+takes most of the time of a first call.
+
 Dynamo keeps one entry with symbolic sizes where sizes change; each of its graphs becomes one program of ours, for all
 sizes that Dynamo's guards let through.  We only look at *which* sizes are symbolic and never at their values, so no
 guard of ours becomes one of Dynamo's.  (Private names of torch used here were checked on 2.11 to 2.13.)
@@ -19,12 +22,15 @@ from torch._dynamo.exc import TorchDynamoException
 from torch._guards import TracingContext
 
 from symshape.errors import InputError, RunnerError
-from symshape.frontends.dynamo_graph import DynamoGraph, alive
+from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
 from symshape.frontends.dynamo_inductor import compiled_by_inductor
 from symshape.frontends.dynamo_names import names, refused_by_torch
+from symshape.graph.codegen import Run
+from symshape.graph.program import Program
 from symshape.interrupts import interrupt_in
 from symshape.options import Options, options_of
 from symshape.runtime.runners.choice import RunnerName, check_name
+from symshape.tracing.from_dynamo import retraced
 
 _MODES: Mapping[str | None, RunnerName] = {
     None: "auto",
@@ -33,6 +39,7 @@ _MODES: Mapping[str | None, RunnerName] = {
     "max-autotune": "inductor",
     "max-autotune-no-cudagraphs": "inductor",
 }
+_DIRECTLY = ("cpu",)  # the devices on which Dynamo's own graphs were tried: CUDA's go through AOTAutograd
 
 
 def symshape_backend(
@@ -75,6 +82,10 @@ def symshape_backend(
 
         return compiled
 
+    direct = None if runner == "inductor" else _without_gradients(gm, words.origin, given, runner, chosen)
+    if direct is not None:
+        alive.add(direct)
+        return direct.plainly()
     parts = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
     try:
         if runner == "inductor":
@@ -87,6 +98,32 @@ def symshape_backend(
         refused = DynamoGraph(gm, words.origin, given, "eager", chosen, refused=refused_by_torch(error))
     alive.add(refused)
     return lambda *args: refused(*args)
+
+
+def _without_gradients(
+    gm: torch.fx.GraphModule, origin: Origin, given: Sequence[str], runner: RunnerName, chosen: Options
+) -> DynamoGraph | None:
+    """A graph that asks no gradients in our hands as Dynamo made it; None where AOTAutograd has to take it apart."""
+    known = [node.meta.get("example_value") for node in gm.graph.nodes if node.op == "placeholder"]
+    tensors = [each for each in known if isinstance(each, torch.Tensor)]
+    if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
+        return None
+    if any(each.device.type not in _DIRECTLY for each in tensors):
+        return None
+    origin = attrs.evolve(origin, part="inference")
+    try:
+        made = [retraced(gm, origin.name, given)]
+    except Exception as error:  # whatever it is: AOTAutograd sees fake tensors and no Python, and may do
+        if interrupt_in(error) is not None:
+            raise
+        return None
+    if runner not in ("auto", "eager") and any(node.bindings for node in made[0][0].graph.nodes):
+        return None  # no other runner reads numbers; AOTAutograd has Dynamo fix those that it can do without
+
+    def take(module: torch.fx.GraphModule, name: str, paths: Sequence[str]) -> tuple[Program, Run]:
+        return made.pop() if made else retraced(module, name, paths)
+
+    return DynamoGraph(gm, origin, given, runner, chosen, take=take)
 
 
 def reset() -> None:

@@ -19,6 +19,7 @@ from symshape.cost.units import amount
 from symshape.errors import UnsupportedError
 from symshape.frontends.stats import Stats
 from symshape.graph.codegen import Run
+from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.runtime.entry import Entry
 from symshape.runtime.refusals import Refusals
@@ -38,6 +39,10 @@ _REMEDY = (
 )
 Boxed = Callable[[list[Any]], Any]
 """Takes the arguments as a list, which it may empty."""
+
+
+Take = Callable[[torch.fx.GraphModule, str, Sequence[str]], tuple[Program, Run]]
+"""Makes a program of a graph, its name and its arguments' names, and what runs it on a list that it empties."""
 
 
 @attrs.frozen
@@ -90,6 +95,7 @@ class DynamoGraph:
         options: Options,
         fullgraph: bool = False,
         refused: UnsupportedError | None = None,
+        take: Take | None = None,
     ) -> None:
         self.origin = origin
         self.calls = 0
@@ -104,6 +110,7 @@ class DynamoGraph:
         self._itself = _itself(module, origin.name)
         self._refusals = Refusals(self._itself, fullgraph, remedy=_REMEDY)
         self._refused = refused
+        self._take = take or taken_over
         self._verifier = Verifier(origin.name, self._itself, options.verify, self._discard) if options.verify else None
         self._traces = 0
         self._trace_ms = 0.0
@@ -120,6 +127,15 @@ class DynamoGraph:
             return self._serve(args)
 
         serve._boxed_call = True  # type: ignore[attr-defined]  # what AOTAutograd looks for
+        return serve
+
+    def plainly(self) -> Callable[..., Any]:
+        """The same for arguments as they are."""
+
+        def serve(*args: Any) -> Any:
+            self.calls += 1
+            return self._serve(list(args))
+
         return serve
 
     def __call__(self, *args: Any) -> Any:
@@ -166,7 +182,7 @@ class DynamoGraph:
             self._serve = self._as_it_is(self._refused, 0.0)
             return
         try:
-            program, boxed = taken_over(self._module, self.origin.name, self._paths)
+            program, boxed = self._take(self._module, self.origin.name, self._paths)
         except Exception as error:  # whatever is wrong: the graph as it is can still run
             if self._fullgraph:
                 raise

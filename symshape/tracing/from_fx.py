@@ -35,6 +35,7 @@ from symshape.graph.program import Program, Symbol, symbol_positions
 from symshape.graph.steps import Assertion, Binding, Input, Lifted, Node, Step, Value
 from symshape.tracing.fx_sizes import Sizes, place_of
 from symshape.tracing.state.snapshot import State
+from symshape.tracing.traced_modes import without_autocast
 from symshape.user_code import Location, location_in, origin_of
 
 aten = torch.ops.aten
@@ -84,6 +85,51 @@ def taken_over(module: torch.fx.GraphModule, name: str, paths: Sequence[str]) ->
     return reader.program(name, start)
 
 
+def program_of(
+    graph: Graph,
+    name: str,
+    paths: Sequence[str],
+    keys: Sequence[LeafKey],
+    sizes: Sizes,
+    start: float,
+    *,
+    has_casts: bool = False,
+) -> tuple[Program, Run]:
+    """The program of a graph for the calls that Dynamo lets through, and what runs it on a list that it empties.
+
+    Args:
+        graph: its inputs are among the leaves of a call.
+        name: of the program, for people.
+        paths: the leaves' names, for people.
+        keys: the leaves' keys.
+        sizes: what their sizes are.
+        start: when somebody began to make it, by ``time.perf_counter``.
+        has_casts: whether autocast's casts are in the graph, and autocast may be on when it runs.
+    """
+    number = len(keys)
+    tree = pytree.tree_flatten((tuple(range(number)), {}))[1]
+    call = Call((None,) * number, tree, tuple(paths), tuple(keys), tuple(range(number)), ())
+    boxed, now = compile_graph(graph, symbol_positions(sizes.slots), boxed=True), modes()
+    if has_casts:
+        boxed = without_autocast(boxed, now)
+
+    def run(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        return boxed(list(leaves), values)
+
+    specs = [output.spec if isinstance(output, Value) else output for output in graph.outputs]
+    symbols: dict[str, Symbol] = dict(sizes.env.symbols)
+    milliseconds = (time.perf_counter() - start) * 1e3
+    parts = (call, tuple(sizes.slots), symbols, sizes.guards(), graph, specs, State(), now, run, milliseconds)
+    return Program(name, *parts), boxed
+
+
+def key_of(val: Any) -> LeafKey:
+    """The key of an argument of a graph, of which ``val`` is what is known."""
+    if isinstance(val, torch.Tensor):
+        return TensorKey(val.dtype, val.device, False, val.dim(), STRIDED)
+    return INT_KEY if isinstance(val, torch.SymInt) else ConstantKey(type(val), val, None)
+
+
 class _Reader:
     """Reads one graph, node by node."""
 
@@ -102,24 +148,11 @@ class _Reader:
 
     def program(self, name: str, start: float) -> tuple[Program, Run]:
         """The program of what was read, and what runs it and empties the list of its leaves."""
-        sizes, number = self._sizes, len(self._keys)
-        tree = pytree.tree_flatten((tuple(range(number)), {}))[1]
-        call = Call((None,) * number, tree, self._paths, tuple(self._keys), tuple(range(number)), ())
         outputs, output_tree = pytree.tree_flatten(list(self._outputs))
         graph = Graph(
             tuple(self._inputs), tuple(self._lifted.values()), tuple(self._steps), tuple(outputs), output_tree
         )
-        boxed = compile_graph(graph, symbol_positions(sizes.slots), boxed=True)
-
-        def run(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-            return boxed(list(leaves), values)
-
-        specs = [output.spec if isinstance(output, Value) else output for output in outputs]
-        guards = sizes.guards()
-        symbols: dict[str, Symbol] = dict(sizes.env.symbols)
-        milliseconds = (time.perf_counter() - start) * 1e3
-        parts = (call, tuple(sizes.slots), symbols, guards, graph, specs, State(), modes(), run, milliseconds)
-        return Program(name, *parts), boxed
+        return program_of(graph, name, self._paths, self._keys, self._sizes, start)
 
     # -- nodes
     def read(self, node: torch.fx.Node) -> None:
@@ -140,15 +173,13 @@ class _Reader:
             raise UnsupportedError(f"the graph has a {node.op} of {node.target}")
 
     def _argument(self, position: int, val: Any) -> Any:
+        self._keys.append(key_of(val))
         if isinstance(val, torch.Tensor):
-            self._keys.append(TensorKey(val.dtype, val.device, False, val.dim(), STRIDED))
             value = self._value(self._sizes.spec(val))
             self._inputs.append(Input(position, self._paths[position], value))
             return value
         if isinstance(val, torch.SymInt):
-            self._keys.append(INT_KEY)
             return self._sizes.term(val)
-        self._keys.append(ConstantKey(type(val), val, None))
         return val if isinstance(val, (*_NUMBERS, type(None))) else _Unknown(self._paths[position], type(val))
 
     def _attribute(self, target: str) -> Any:

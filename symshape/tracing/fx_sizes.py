@@ -40,6 +40,10 @@ class Sizes:
         self.ranges: dict[str, tuple[int | None, int | None]] = {}
         self._terms: dict[Any, Term] = {}
         readable = list(_readable(arguments, paths))
+        self._dimensions: dict[Any, Size] = {}
+        for number, source in readable:
+            if isinstance(source, Size):
+                self._dimensions.setdefault(number.node.expr, source)
         self._assumed = [*getattr(readable[0][0].node.shape_env, "guards", ())] if readable else []
         for number, source in readable:
             if number.node.expr.is_Symbol:
@@ -68,7 +72,14 @@ class Sizes:
         if isinstance(hint, torch.SymInt):  # torch's name for the lengths of all rows, of which nothing can be computed
             raise UnsupportedError(f"{source.text()} is the ragged size of a nested tensor, which is no integer")
         low, high = _range_of(node)
-        symbol = self.env.new_integer(name, 2 if hint is None else int(hint), source, Policy.AUTO)
+        hint = 2 if hint is None else int(hint)
+        dimension = self._dimensions.get(node.expr)
+        if dimension is None:
+            symbol = self.env.new_integer(name, hint, source, Policy.AUTO)
+        else:
+            symbol = self.env.new_symbol(name, hint, dimension, Policy.AUTO)
+            if source != dimension:
+                self.env.symbols.add_source(name, source)
         self.env.facts = self.env.facts.with_symbol(symbol.term, low, high)
         self._terms[node.expr] = symbol.term
         self.ranges[name] = low, high

@@ -1,0 +1,226 @@
+"""A graph of Dynamo's without gradients taken over as a program: torch's functions in it run once on symbolic tensors.
+
+Dynamo's graph calls torch as the user's program does, so what comes of it is what :mod:`symshape.tracing.capture` makes
+of that program: functions that are one kernel in eager stay one call, and nothing is copied to make it functional.
+Dynamo's guards hold whatever was assumed of the sizes on the way; they are facts here, and nobody checks them again.  A
+graph in which they do not settle what our rules ask is refused, and so is one that writes to its arguments, of which
+Dynamo's guards do not say whether they overlap: AOTAutograd takes such graphs apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import guard_scalar
+from torch.utils import _pytree as pytree
+
+from symshape.calls.arguments import LeafKey
+from symshape.errors import UnsupportedError, refusals_noted
+from symshape.graph.codegen import Run
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Graph
+from symshape.graph.program import Program
+from symshape.graph.steps import Input, Node, Step, written_values
+from symshape.tracing.asked_numbers import COMPARE
+from symshape.tracing.capture import between_traces
+from symshape.tracing.from_fx import key_of, program_of
+from symshape.tracing.fx_sizes import Sizes
+from symshape.tracing.given_up import generators_put_back
+from symshape.tracing.intercept.function_mode import FunctionMode
+from symshape.tracing.intercept.number_methods import number_methods
+from symshape.tracing.mode import TracingMode
+from symshape.tracing.outputs import outputs_of, steps_for
+from symshape.tracing.state.gradients import Gradients
+from symshape.tracing.state.hooks import tell
+from symshape.tracing.symbolic.nodes import texts
+from symshape.tracing.symbolic.nodes.environment import NoData
+from symshape.tracing.traced_modes import left_as_they_are, while_tracing
+from symshape.tracing.tracer import Tracer
+from symshape.user_code import at, location_in
+
+_ITEM = torch.ops.aten._local_scalar_dense.default
+_KNOWN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+
+
+def retraced(module: torch.fx.GraphModule, name: str, paths: Sequence[str]) -> tuple[Program, Run]:
+    """The program of a graph whose arguments Dynamo knows (``meta["example_value"]``), and what runs it on a list.
+
+    Args:
+        module: the graph; each argument is a tensor, a size or a constant, and no gradient is asked of any.
+        name: of the program, for people.
+        paths: the arguments' names, for people.
+
+    Raises:
+        UnsupportedError: it changes torch's modes, writes to its arguments, or asks what Dynamo's guards do not say.
+        Exception: whatever else is raised where symbolic tensors will not do.
+    """
+    start = time.perf_counter()
+    known = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]
+    for each, path in zip(known, paths, strict=True):
+        if isinstance(each, torch.Tensor) and (type(each) not in _KNOWN or each.layout is not torch.strided):
+            raise UnsupportedError(f"{path} is a {type(each).__name__} of layout {each.layout}")
+    sizes = Sizes(known, paths)
+    for guard in sizes.guards():
+        sizes.env.facts = sizes.env.facts.assume(guard.term)
+    tracer = Tracer(sizes.env)
+    sizes.env.may_begin_again = lambda: False  # Dynamo's frame cannot
+    sizes.env.data = numbers = _Numbers(tracer)
+    leaves, inputs = _arguments(tracer, sizes, known, paths)
+    numbers.leaves = {id(leaf): each for leaf, each in zip(leaves, known, strict=True) if _is_number(each)}
+    outputs, tree = _run(module, tracer, leaves, numbers)
+    steps = numbers.without_unread(steps_for(tracer, outputs), outputs)
+    tracer.own.forget()
+    graph = Graph(tuple(inputs), tuple(tracer.lifting.lifted.values()), steps, outputs, tree)
+    _refuse(tracer, graph)
+    tracer.lifting.let_go()
+    keys: list[LeafKey] = [key_of(each) for each in known]
+    return program_of(graph, name, paths, keys, sizes, start, has_casts=True)
+
+
+def _arguments(
+    tracer: Tracer, sizes: Sizes, known: Sequence[Any], paths: Sequence[str]
+) -> tuple[list[Any], list[Input]]:
+    """What the graph gets in place of its arguments, and the tensors among them as a graph of ours has them."""
+    leaves: list[Any] = []
+    inputs: list[Input] = []
+    for position, each in enumerate(known):
+        if isinstance(each, torch.Tensor):
+            tensor = tracer.input_tensor(sizes.spec(each), False)
+            inputs.append(Input(position, paths[position], tensor._value))
+            leaves.append(tensor)
+        elif isinstance(each, torch.SymInt):
+            leaves.append(sizes.env.nodes.int_node(sizes.term(each)).symint)
+        else:
+            leaves.append(each)
+    return leaves, inputs
+
+
+class _Numbers(NoData):
+    """The floats of Dynamo's frame, which it hands over as tensors of one element, whose values Dynamo may guard.
+
+    Attributes:
+        leaves: what Dynamo knows of them, by ids of the tensors that stand for them.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self.leaves: dict[int, Any] = {}
+        self._read: dict[int, Any] = {}
+        self._known: dict[str, Any] = {}
+
+    def item(self, tensor: Any) -> Any:
+        """The number that a tensor holds, if it is one of these; None else."""
+        if id(tensor) not in self.leaves:
+            return None
+        if id(tensor) not in self._read:
+            number = self._read[id(tensor)] = self._tracer.dispatch(_ITEM, (tensor,), {})
+            self._known[number.node.term.symbol] = self.leaves[id(tensor)]
+        return self._read[id(tensor)]
+
+    def is_argument(self, term: FloatTerm | float) -> bool:
+        """Whether a float is one of these, or made of them."""
+        return isinstance(term, FloatTerm) and bool(term.unbacked()) and term.unbacked() <= self._known.keys()
+
+    def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
+        """The answer to a comparison in Dynamo's example, from now on guarded by Dynamo; None: others are in it."""
+        terms = [each for each in (left, right) if isinstance(each, FloatTerm)]
+        if not all(self.is_argument(each) and not each.symbols() for each in terms):
+            return None
+        return bool(COMPARE[relation](self._theirs(left), self._theirs(right)))
+
+    def _theirs(self, number: FloatTerm | float) -> Any:
+        """A number as Dynamo has it: what is computed or asked of it leaves its guards."""
+        memos = {name: each.item_memo for name, each in self._known.items()}
+        return number.evaluate({}, memos) if isinstance(number, FloatTerm) else number
+
+    def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
+        """Their values, from now on guarded by Dynamo; None: it is made of others."""
+        if not self.is_argument(term):
+            return None
+        return {name: float(guard_scalar(self._known[name].item_memo)) for name in term.unbacked()}
+
+    def without_unread(self, steps: Sequence[Step], outputs: Sequence[Any]) -> tuple[Step, ...]:
+        """The steps but for those that read a number which nothing needs but as it is in every call."""
+        numbers = [*outputs, *(each for step in steps if isinstance(step, Node) for each in step.numbers)]
+        used = {name for each in numbers if isinstance(each, FloatTerm) for name in each.unbacked()}
+        unread = self._known.keys() - used
+        return tuple(
+            step
+            for step in steps
+            if not (isinstance(step, Node) and step.op is _ITEM and step.bindings[0].symbol in unread)
+        )
+
+
+def _is_number(known: Any) -> bool:
+    """Whether Dynamo made a tensor of a float (``item_memo``, a private name: checked on 2.11 to 2.13)."""
+    plain = isinstance(known, FakeTensor) and known.dtype is torch.float64 and not known.dim()
+    return plain and isinstance(getattr(known, "item_memo", None), torch.SymFloat)
+
+
+@between_traces
+def _run(
+    module: torch.fx.GraphModule, tracer: Tracer, leaves: Sequence[Any], numbers: _Numbers
+) -> tuple[tuple[Any, ...], Any]:
+    """The flat results of the graph, and their structure."""
+    problems: list[str] = []
+    try:
+        with (
+            generators_put_back(),
+            refusals_noted() as refusals,
+            while_tracing(),
+            number_methods(),
+            TracingMode(tracer),
+            FunctionMode(tracer, Gradients(tell), _attends),
+            texts.values(),
+            left_as_they_are(problems),
+        ):
+            result = _Interpreter(module, numbers).run(*leaves, enable_io_processing=False)
+        if refusals:
+            raise refusals[0]
+        if problems:
+            raise UnsupportedError(problems[0])
+        roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
+        outputs, _, tree = outputs_of(tracer, list(pytree.tree_leaves(result)), roots)
+    finally:
+        tracer.close()
+    return outputs, tree
+
+
+class _Interpreter(torch.fx.Interpreter):
+    """Runs a graph node by node; the user's line is the one that Dynamo noted."""
+
+    def __init__(self, module: torch.fx.GraphModule, numbers: _Numbers) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self._numbers = numbers
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        with at(location_in(n.stack_trace)):
+            if n.op == "call_method" and n.target == "item":
+                number = self._numbers.item(self.env[n.args[0]])  # type: ignore[index]
+                if number is not None:
+                    return number
+            return super().run_node(n)
+
+
+def _attends(device: torch.device) -> None:
+    """Which kernel fused attention takes is asked when it runs."""
+
+
+def _refuse(tracer: Tracer, graph: Graph) -> None:
+    """Raises an error where what comes of it does not serve every call that Dynamo lets through."""
+    if tracer.env.guards:
+        raise UnsupportedError(f"Dynamo's guards leave open whether {tracer.env.guards[0]}")
+    if tracer.questions:
+        raise UnsupportedError("the graph asks what Dynamo's guards do not say of its arguments")
+    if any(each.tensor.requires_grad for each in graph.lifted) and torch.is_grad_enabled():
+        raise UnsupportedError("a tensor that the graph reads requires gradients")
+    outside = {id(each.value.storage) for each in graph.inputs} | {id(each.value.storage) for each in graph.lifted}
+    for node in graph.nodes:
+        if any(id(each.storage) in outside for each in written_values(node)):
+            raise UnsupportedError("the graph writes to its arguments")
+        if node.grad is not None or node.inference is not None:
+            raise UnsupportedError("the graph changes torch's modes on its way")
