@@ -44,15 +44,19 @@ def growth(
 ) -> None:
     """One row for each depth of a model."""
     ids = torch.zeros(3, 17, dtype=torch.long)
-    an_op = []
+    an_op: list[float] = []
+    before = None
     for depth in layers:
         model = make(depth).eval()
         traced = symshape.trace(model, input_ids=ids)
         least = min(_cpu_ms(lambda model=model: symshape.trace(model, input_ids=ids), times))  # type: ignore[misc]
         ops = len(traced.graph.nodes)
         an_op.append(least / ops * 1e3)
-        table.row(f"{name}, {depth} layers", ops, len(traced.guards), least, an_op[-1])
+        more = None if before is None else (least - before[1]) / (ops - before[0]) * 1e3
+        before = ops, least
+        table.row(f"{name}, {depth} layers", ops, len(traced.guards), least, an_op[-1], more)
     report.goal(f"{name}: dearest over cheapest depth, µs an op", max(an_op) / min(an_op), at_most=1.2)
+    report.goal(f"{name}: deepest over shallowest, µs an op", an_op[-1] / an_op[0], at_most=1.2)
 
 
 def against_eager(table: Table, rounds: int, models: Sequence[Any]) -> list[float]:
@@ -93,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
     del transformers
     torch.set_num_threads(1)
     report = Report("trace")
-    table = report.table("growth", "model", "ops", "guards", "trace ms", "µs an op")
+    table = report.table("growth", "model", "ops", "guards", "trace ms", "µs an op", "µs an op more")
     graphs = report.table("graph", "model", "nodes", "eager ms", "call / eager", "graph / eager")
     with torch.no_grad():
         for name, make in (("Llama", _llama), ("GPT-2", _gpt2))[: 1 if args.smoke else None]:
