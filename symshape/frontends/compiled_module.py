@@ -78,20 +78,25 @@ _compiled: Callable[[Any], Compiled] = CompiledModule.__dict__[_COMPILED].__get_
 
 
 def compiled_of(module: Any) -> Compiled:
-    """The :class:`Compiled` of a compiled module, whatever names the module itself has.
+    """The :class:`Compiled` of a compiled module, whatever names the module itself has; of a compiled function, itself.
 
     Raises:
-        InputError: this is no compiled module.
+        InputError: this is neither.
 
     >>> import torch, symshape
     >>> module = symshape.compile(torch.nn.Linear(2, 3))
     >>> module(torch.ones(5, 2)).shape, symshape.compiled_of(module).stats().traces
     (torch.Size([5, 3]), 1)
     """
+    if issubclass(type(module), Compiled):  # whose `__class__` is not asked
+        found: Compiled = module
+        return found
     try:
         return object.__getattribute__(module, _COMPILED)  # type: ignore[no-any-return]
     except AttributeError:
-        raise InputError(f"this {type(module).__name__} is no module that symshape.compile answered") from None
+        raise InputError(
+            f"this {type(module).__name__} is no module or function that symshape.compile answered"
+        ) from None
 
 
 def can_be_module(fn: Any) -> bool:

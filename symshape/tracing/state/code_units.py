@@ -29,7 +29,8 @@ def _caches() -> list[int]:
     return [int(each) for each in counts[:256]] + [0] * (256 - len(counts))
 
 
-_CACHES = _caches()
+CACHES = _caches()
+"""By opcode: how many units of cache follow an instruction."""
 JUMPS = {code: "BACKWARD" in opcodes.opname[code] for code in opcodes.hasjrel if code < 256}
 """Opcodes that jump, and whether they jump back."""
 
@@ -80,17 +81,17 @@ def instructions(units: bytes, chosen: re.Pattern[bytes] = _ANY) -> list[Instruc
         at = end - 1
         opcode = opcodes[at]
         arg = args[at] if start == at else int.from_bytes(args[start:end], "big")
-        found.append(_made(Instruction, (start, end + _CACHES[opcode], opcode, arg)))
+        found.append(_made(Instruction, (start, end + CACHES[opcode], opcode, arg)))
     return found
 
 
 def encoded(opcode: int, arg: int = 0, least: int = 0) -> bytes:
     """The units of an instruction, its cache empty; ``least`` is how many ``EXTENDED_ARG`` it has at least."""
     if arg < 256 and not least:
-        return bytes((opcode, arg)) + bytes(2 * _CACHES[opcode])
+        return bytes((opcode, arg)) + bytes(2 * CACHES[opcode])
     extended = max(least, (arg.bit_length() - 1) // 8)
     head = b"".join(bytes((_EXTENDED_ARG, arg >> 8 * i & 255)) for i in range(extended, 0, -1))
-    return head + bytes((opcode, arg & 255)) + bytes(2 * _CACHES[opcode])
+    return head + bytes((opcode, arg & 255)) + bytes(2 * CACHES[opcode])
 
 
 def reassembled(
@@ -165,7 +166,7 @@ def _with_jumps(old: list[Instruction], blocks: list[bytes], size: int) -> list[
         for i, each, target in jumps:
             before = len(blocks[i]) >> 1
             distance = abs(moved[target] - moved[each.end])
-            blocks[i] = encoded(each.opcode, distance, before - 1 - _CACHES[each.opcode])
+            blocks[i] = encoded(each.opcode, distance, before - 1 - CACHES[each.opcode])
             grown = grown or len(blocks[i]) >> 1 != before
         if not grown:
             return moved

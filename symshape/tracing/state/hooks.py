@@ -15,7 +15,7 @@ from torch.nn.modules import module as torch_modules
 
 from symshape.tracing.intercept.builtins import CALLED, contains, plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
-from symshape.tracing.state import compiled, loads, lookups, stores
+from symshape.tracing.state import compiled, loads, lookups, stores, tables
 from symshape.tracing.state.classes import of_made
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer
@@ -153,6 +153,42 @@ def _wrapped(owner: Any, name: str) -> Any:
     return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)
 
 
+def _table(owner: Any) -> Any:
+    if _is_recorded() and type(owner) not in loads.QUIET:
+        found: list[bool] = []
+        tell(lambda recorder: found.append(tables.has_table(recorder, owner)))
+        if found == [True]:
+            return tables.Table(owner)
+    return HOOKS.load_attr(owner, "__dict__")
+
+
+def _table_of(owner: Any) -> Any:
+    read = HOOKS.load_attr(owner, "__getattribute__")
+    plain = getattr(read, "read", None)
+    if type(plain) is types.MethodWrapperType and plain == object.__getattribute__.__get__(plain.__self__):
+        return functools.partial(_table_or_attribute, plain.__self__, read)
+    return read
+
+
+def _table_or_attribute(owner: Any, read: Callable[[str], Any], key: str) -> Any:
+    found = _table(owner) if _is_recorded() else None
+    return found if type(found) is tables.Table else read(key)
+
+
+def _get_of(value: Any) -> Any:
+    return functools.partial(_get, value.owner) if type(value) is tables.Table else HOOKS.load_attr(value, "get")
+
+
+def _get(owner: Any, *args: Any) -> Any:
+    attributes = lookups.attributes_of(owner)
+    assert attributes is not None
+    if args and type(args[0]) is str:
+        tell(tables.of_table, owner, args[0], asker=sys._getframe(1).f_code.co_filename)
+    else:
+        HOOKS.load_attr(owner, "__dict__")
+    return attributes.get(*args)
+
+
 def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
     return _load_attr(kind(start, owner), name)
 
@@ -167,17 +203,17 @@ def _read(owner: Any, name: str) -> None:
 class _Reading:
     """``object.__getattribute__`` as a class's own look-up calls it: by names that no code spells."""
 
-    __slots__ = ("_owner", "_read")
+    __slots__ = ("_owner", "read")
 
     def __init__(self, read: Callable[..., Any], owner: Any) -> None:
-        self._read, self._owner = read, owner
+        self.read, self._owner = read, owner
 
     def __call__(self, *args: Any) -> Any:
         if len(args) == 2:
             _read(*args)
         elif not isinstance(self._owner, type):
-            _read(getattr(self._read, "__self__", self._owner), args[0])
-        return self._read(*args)
+            _read(getattr(self.read, "__self__", self._owner), args[0])
+        return self.read(*args)
 
 
 class _Storing:
@@ -286,6 +322,10 @@ HOOKS = Hooks(
     delete_global=_delete_global,
     is_same=_is_same,
     contains=_contains,
+    table=_table,
+    table_of=_table_of,
+    super_table_of=lambda kind, start, owner: _table_of(kind(start, owner)),
+    get_of=_get_of,
     subject=_subject,
     called=_called,
 )

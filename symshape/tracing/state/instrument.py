@@ -16,6 +16,7 @@ import attrs
 
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.code_units import (
+    CACHES,
     CHECKED_VERSIONS,
     JUMPS,
     encoded,
@@ -50,6 +51,10 @@ class Hooks:
         delete_global: with the name of a global that is about to be deleted, if it is there.
         is_same: with the operands of ``is``.
         contains: with the operands of ``in``.
+        table: with an object whose ``__dict__`` is asked for a ``get``; answers the dictionary, or what stands for it.
+        table_of: so too with an object whose ``__getattribute__`` is asked for it; answers what to call.
+        super_table_of: so too with ``super``, the class and the object.
+        get_of: with what one of these led to, or anything else; answers its ``get``.
         subject: with what a class pattern of ``match`` looks at; answers what it is to look at.
         called: with ``int`` or its like, which is called next; answers what to call.
     """
@@ -66,6 +71,10 @@ class Hooks:
     delete_global: Callable[[str], None]
     is_same: Callable[[Any, Any], bool]
     contains: Callable[[Any, Any], bool]
+    table: Callable[[Any], Any]
+    table_of: Callable[[Any], Any]
+    super_table_of: Callable[[Any, Any, Any], Any]
+    get_of: Callable[[Any], Any]
     subject: Callable[[Any], Any]
     called: Callable[[Any], Any]
 
@@ -121,6 +130,7 @@ def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
     entry = (0, 0)
     for start, end, opcode, arg in old:
         own = units[2 * start : 2 * end]
+        writer.start, writer.end = start, end
         write = _REPLACED.get(opcode)
         if write is not None:
             own = write(writer, arg, own)
@@ -168,6 +178,36 @@ class _Writer:
             instrumented(each, hooks) if isinstance(each, types.CodeType) else each for each in code.co_consts
         ]
         self._loads: dict[Any, bytes] = {}
+        self._code, self._gets = code, set[int]()
+        self.start = self.end = 0
+
+    def before_get(self, at: int) -> bool:
+        """Whether ``.get`` of the topmost value is loaded at a unit, to be called; it is loaded by a hook then."""
+        units = self._code.co_code
+        opcode, arg = units[2 * at], units[2 * at + 1]
+        names = self._code.co_names
+        if _VERSION < (3, 12):
+            found = opcode == opmap["LOAD_METHOD"] and names[arg] == "get"
+        else:
+            found = opcode == opmap["LOAD_ATTR"] and bool(arg & 1) and names[arg >> 1] == "get"
+        if found:
+            self._gets.add(at)
+        return found
+
+    def before_table(self) -> bool:
+        """Whether what this instruction loads is called with ``"__dict__"``, of which ``.get`` is loaded then."""
+        units, at = self._code.co_code, self.end
+        if units[2 * at] != _LOAD_CONST or self._code.co_consts[units[2 * at + 1]] != "__dict__":
+            return False
+        for call in [("PRECALL", 1), ("CALL", 1)] if _PRECALL else [("CALL", 1)]:
+            at += 1 + CACHES[units[2 * at]]
+            if units[2 * at : 2 * at + 2] != bytes((opmap[call[0]], call[1])):
+                return False
+        return self.before_get(at + 1 + CACHES[units[2 * at]])
+
+    def is_get(self) -> bool:
+        """Whether this instruction loads ``get`` of what a hook answered."""
+        return self.start in self._gets
 
     def load_new(self, constant: Any) -> bytes:
         """Loads a constant that was not there."""
@@ -206,17 +246,32 @@ def _load_global(to: _Writer, arg: int, own: bytes) -> bytes:
 
 def _load_attr(to: _Writer, arg: int, own: bytes) -> bytes:
     if _VERSION < (3, 12):
-        return to.call_on_top(to.hooks.load_attr, 1, to.names[arg])
-    call = to.call_on_top(to.hooks.load_attr, 1, to.names[arg >> 1])
+        return _attribute(to, to.names[arg])
+    call = _attribute(to, to.names[arg >> 1])
     return call + _AS_METHOD if arg & 1 else call
 
 
 def _load_method(to: _Writer, arg: int, own: bytes) -> bytes:
-    return to.call_on_top(to.hooks.load_attr, 1, to.names[arg]) + _AS_METHOD
+    return _attribute(to, to.names[arg]) + _AS_METHOD
+
+
+def _attribute(to: _Writer, name: str) -> bytes:
+    hooks = to.hooks
+    if name == "get" and to.is_get():
+        return to.call_on_top(hooks.get_of, 1)
+    if name == "__dict__" and to.before_get(to.end):
+        return to.call_on_top(hooks.table, 1)
+    if name == "__getattribute__" and to.before_table():
+        return to.call_on_top(hooks.table_of, 1)
+    return to.call_on_top(hooks.load_attr, 1, name)
 
 
 def _load_super_attr(to: _Writer, arg: int, own: bytes) -> bytes:
-    call = to.call_on_top(to.hooks.load_super, 3, to.names[arg >> 2])
+    name = to.names[arg >> 2]
+    if name == "__getattribute__" and to.before_table():
+        call = to.call_on_top(to.hooks.super_table_of, 3)
+    else:
+        call = to.call_on_top(to.hooks.load_super, 3, name)
     return call + _AS_METHOD if arg & 1 else call
 
 

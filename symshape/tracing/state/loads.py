@@ -75,12 +75,16 @@ def load_module(recorder: Recorder, module: Any, name: str) -> None:
 def load_attr(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute is about to be read."""
     kind = type(owner)
-    if kind in QUIET:
-        return
+    if kind not in QUIET:
+        reader_of(kind)(recorder, owner, key)
+
+
+def reader_of(kind: type) -> Handler:
+    """What is done when an attribute of a value of a class is read."""
     reader = _readers.get(kind)
     if reader is None:
         reader = _readers[kind] = _reader_for(kind)
-    reader(recorder, owner, key)
+    return reader
 
 
 def setter(recorder: Recorder, owner: Any, key: str) -> None:
@@ -88,7 +92,7 @@ def setter(recorder: Recorder, owner: Any, key: str) -> None:
     stores.attribute(recorder, owner, key)
     if isinstance(owner, (type, types.ModuleType)):
         return
-    member = _member_of(recorder, type(owner), key)  # so that a property put there later is seen
+    member = member_of(recorder, type(owner), key)  # so that a property put there later is seen
     if member.first:
         touch_member(recorder, member.found, f"{type(owner).__qualname__}.{key}")
 
@@ -229,7 +233,7 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
 def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of an object of a class of Python's."""
     kind = type(owner)
-    member = _member_of(recorder, kind, key)
+    member = member_of(recorder, kind, key)
     if member.logs:
         recorder.tells("logs, or asks what is logged")
     itself = id(owner)
@@ -264,7 +268,8 @@ def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
         recorder.told[itself, key] = owner
 
 
-def _member_of(recorder: Recorder, kind: type, key: str) -> Member:
+def member_of(recorder: Recorder, kind: type, key: str) -> Member:
+    """What a class answers for an attribute of its objects."""
     return recorder.members.get((id(kind), key)) or _member(recorder, kind, key)
 
 
@@ -346,7 +351,6 @@ def decimal_context() -> str:
 
 
 def _reader_for(kind: type) -> Handler:
-    """What is done when an attribute of a value of a class is read."""
     if issubclass(kind, SymbolicTensor):
         return of_every_tensor
     if issubclass(kind, torch.Tensor):

@@ -30,6 +30,26 @@ def _load_attr(owner: Any, name: str) -> Any:
     return getattr(owner, name)
 
 
+def _table(owner: Any) -> Any:
+    SEEN.append(("table",))
+    return owner.__dict__
+
+
+def _table_of(owner: Any) -> Any:
+    SEEN.append(("table_of",))
+    return owner.__getattribute__
+
+
+def _super_table_of(kind: Any, start: Any, owner: Any) -> Any:
+    SEEN.append(("super_table_of",))
+    return kind(start, owner).__getattribute__
+
+
+def _get_of(value: Any) -> Any:
+    SEEN.append(("get_of",))
+    return value.get
+
+
 def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
     SEEN.append(("load_super", name))
     return getattr(kind(start, owner), name)
@@ -94,6 +114,10 @@ HOOKS = Hooks(
     delete_global=_delete_global,
     is_same=_is_same,
     contains=_contains,
+    table=_table,
+    table_of=_table_of,
+    super_table_of=_super_table_of,
+    get_of=_get_of,
     subject=_subject,
     called=_called,
 )
