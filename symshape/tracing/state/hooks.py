@@ -162,6 +162,22 @@ def _table(owner: Any) -> Any:
     return HOOKS.load_attr(owner, "__dict__")
 
 
+def _table_item(owner: Any, key: str) -> Any:
+    found = _table(owner)
+    return _read_of(found, key) if type(found) is tables.Table else found
+
+
+def _read_of(table: tables.Table, key: Any) -> dict[str, Any]:
+    """The dictionary that a table stands for, of which one entry is read, if that is the key of one."""
+    attributes = lookups.attributes_of(table.owner)
+    assert attributes is not None
+    if type(key) is str:
+        tell(tables.of_table, table.owner, key, asker=sys._getframe(2).f_code.co_filename)
+    else:
+        HOOKS.load_attr(table.owner, "__dict__")
+    return attributes
+
+
 def _table_of(owner: Any) -> Any:
     read = HOOKS.load_attr(owner, "__getattribute__")
     plain = getattr(read, "read", None)
@@ -176,17 +192,11 @@ def _table_or_attribute(owner: Any, read: Callable[[str], Any], key: str) -> Any
 
 
 def _get_of(value: Any) -> Any:
-    return functools.partial(_get, value.owner) if type(value) is tables.Table else HOOKS.load_attr(value, "get")
+    return functools.partial(_get, value) if type(value) is tables.Table else HOOKS.load_attr(value, "get")
 
 
-def _get(owner: Any, *args: Any) -> Any:
-    attributes = lookups.attributes_of(owner)
-    assert attributes is not None
-    if args and type(args[0]) is str:
-        tell(tables.of_table, owner, args[0], asker=sys._getframe(1).f_code.co_filename)
-    else:
-        HOOKS.load_attr(owner, "__dict__")
-    return attributes.get(*args)
+def _get(table: tables.Table, *args: Any) -> Any:
+    return _read_of(table, args[0] if args else None).get(*args)
 
 
 def _load_super(kind: Any, start: Any, owner: Any, name: str) -> Any:
@@ -272,6 +282,8 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _contains(item: Any, container: Any) -> bool:
+    if type(container) is tables.Table:
+        return item in _read_of(container, item)
     return contains(container, item) if _is_recorded() else item in container
 
 
@@ -323,6 +335,7 @@ HOOKS = Hooks(
     is_same=_is_same,
     contains=_contains,
     table=_table,
+    table_item=_table_item,
     table_of=_table_of,
     super_table_of=lambda kind, start, owner: _table_of(kind(start, owner)),
     get_of=_get_of,

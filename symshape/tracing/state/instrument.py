@@ -51,7 +51,9 @@ class Hooks:
         delete_global: with the name of a global that is about to be deleted, if it is there.
         is_same: with the operands of ``is``.
         contains: with the operands of ``in``.
-        table: with an object whose ``__dict__`` is asked for a ``get``; answers the dictionary, or what stands for it.
+        table: with an object whose ``__dict__`` is asked for a ``get``, or whether a name is in it; answers the
+            dictionary, or what stands for it.
+        table_item: with an object, and the name of which an item of its ``__dict__`` is taken; answers the dictionary.
         table_of: so too with an object whose ``__getattribute__`` is asked for it; answers what to call.
         super_table_of: so too with ``super``, the class and the object.
         get_of: with what one of these led to, or anything else; answers its ``get``.
@@ -72,6 +74,7 @@ class Hooks:
     is_same: Callable[[Any, Any], bool]
     contains: Callable[[Any, Any], bool]
     table: Callable[[Any], Any]
+    table_item: Callable[[Any, str], Any]
     table_of: Callable[[Any], Any]
     super_table_of: Callable[[Any, Any, Any], Any]
     get_of: Callable[[Any], Any]
@@ -120,6 +123,7 @@ def is_instrumented(code: types.CodeType, hooks: Hooks) -> bool:
 
 _LOAD_CONST = opmap["LOAD_CONST"]
 _RESUME = opmap["RESUME"]
+_CONTAINS_OP, _BINARY_SUBSCR = opmap["CONTAINS_OP"], opmap["BINARY_SUBSCR"]
 
 
 def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
@@ -205,6 +209,18 @@ class _Writer:
                 return False
         return self.before_get(at + 1 + CACHES[units[2 * at]])
 
+    def before_contains(self) -> bool:
+        """Whether the next instruction asks what is in what this one loads."""
+        return self._code.co_code[2 * self.end] == _CONTAINS_OP
+
+    def before_item(self) -> str | None:
+        """The name of the item that is taken next of what this instruction loads; None where another thing is done."""
+        units, at = self._code.co_code, self.end
+        if units[2 * at] != _LOAD_CONST:
+            return None
+        key = self._code.co_consts[units[2 * at + 1]]
+        return key if type(key) is str and units[2 * at + 2] == _BINARY_SUBSCR else None
+
     def is_get(self) -> bool:
         """Whether this instruction loads ``get`` of what a hook answered."""
         return self.start in self._gets
@@ -259,8 +275,10 @@ def _attribute(to: _Writer, name: str) -> bytes:
     hooks = to.hooks
     if name == "get" and to.is_get():
         return to.call_on_top(hooks.get_of, 1)
-    if name == "__dict__" and to.before_get(to.end):
+    if name == "__dict__" and (to.before_get(to.end) or to.before_contains()):
         return to.call_on_top(hooks.table, 1)
+    if name == "__dict__" and (key := to.before_item()) is not None:
+        return to.call_on_top(hooks.table_item, 1, key)
     if name == "__getattribute__" and to.before_table():
         return to.call_on_top(hooks.table_of, 1)
     return to.call_on_top(hooks.load_attr, 1, name)

@@ -1,4 +1,4 @@
-"""``x.__dict__.get(name)``: a look-up of one attribute, and not of all that there are.
+"""``x.__dict__.get(name)``, ``x.__dict__["name"]``, ``name in x.__dict__``: look-ups of one attribute, and not of all.
 
 Some classes ask their own dictionary so at every look-up (``super().__getattribute__("__dict__").get(...)``).
 """
@@ -13,7 +13,7 @@ from symshape.tracing.state.recorder import Recorder
 
 
 class Table:
-    """Stands for the ``__dict__`` of an object between two instructions, of which the second one loads its ``get``."""
+    """Stands for the ``__dict__`` of an object between two instructions, of which the second one asks for an entry."""
 
     __slots__ = ("owner",)
 

@@ -35,6 +35,11 @@ def _table(owner: Any) -> Any:
     return owner.__dict__
 
 
+def _table_item(owner: Any, key: str) -> Any:
+    SEEN.append(("table_item", key))
+    return owner.__dict__
+
+
 def _table_of(owner: Any) -> Any:
     SEEN.append(("table_of",))
     return owner.__getattribute__
@@ -115,6 +120,7 @@ HOOKS = Hooks(
     is_same=_is_same,
     contains=_contains,
     table=_table,
+    table_item=_table_item,
     table_of=_table_of,
     super_table_of=_super_table_of,
     get_of=_get_of,

@@ -66,6 +66,40 @@ def test_what_is_asked_for_counts_and_nothing_else(thing: Plain) -> None:
     assert traces(fn, *changes, setting(thing, "more", 5), lambda: delattr(thing, "scale")) == [1, 1, 1, 2, 3, 4]
 
 
+def test_items_and_what_is_there(thing: Plain) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        if "more" not in thing.__dict__ and "scale" in thing.__dict__:
+            return x * thing.__dict__["scale"]
+        return x + len(thing.__dict__["others"])
+
+    changes = (setting(thing, "others", [2, 3]), setting(thing, "new", 4), setting(thing, "scale", 3.0))
+    assert traces(fn, *changes, setting(thing, "more", 5), setting(thing, "others", [5, 6, 7])) == [1, 1, 1, 2, 3, 4]
+
+
+def test_what_is_remembered_by_hand() -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if "table" not in self.__dict__:
+                self.__dict__["table"] = torch.arange(3.0)
+            return x * self.__dict__["table"]
+
+    net = Net()
+    compiled = symshape.compile(net.forward)
+    for _ in range(4):
+        assert torch.equal(compiled(torch.ones(3)), torch.arange(3.0))
+    assert compiled.stats().traces <= 2
+    net.__dict__["table"] = torch.ones(3)
+    assert torch.equal(compiled(torch.ones(3)), torch.ones(3))
+
+
+def test_items_that_are_missing(thing: Plain) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * thing.__dict__["nothing"]
+
+    with pytest.raises(KeyError, match="nothing"):
+        symshape.compile(fn)(torch.ones(2))
+
+
 def test_classes_that_ask_at_each_look_up() -> None:
     thing = Asking()
     thing.scale, thing.others = 2.0, [1]
