@@ -24,6 +24,7 @@ from symshape.graph.steps import Node, Step, Value, values_in, written_values
 from symshape.tracing.gradients import MadeByAutograd, reached
 from symshape.tracing.intercept.autograd_hooks import AutogradHooks
 from symshape.tracing.intercept.whole_op import WholeOp
+from symshape.tracing.kept_states import keeps_state
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.spent_histories import Ended, SpentHistories
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -362,7 +363,7 @@ def _not_again(inside: Sequence[Step]) -> str:
         if not isinstance(step, Node) or step.bindings:
             return "which reads data"
         op: Any = step.op
-        if isinstance(op, LiveCall):
+        if isinstance(op, LiveCall) and not keeps_state(step):
             return "which uses gradients of its own"
         if any(id(value.storage) in outside for value in written_values(step)):
             return "which writes to tensors that it is given"

@@ -150,6 +150,13 @@ def _tolist(tensor: torch.Tensor) -> Any:
     return aten.alias.default(tensor).tolist()  # the mode makes it symbolic: its numbers are read when the graph runs
 
 
+def _truth_outside(tensor: torch.Tensor) -> bool:
+    """The truth of a tensor around the program, as :func:`_truth` finds it."""
+    whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype is torch.bool)
+    found = aten.alias.default(tensor) if whole and tensor.numel() == 1 else tensor
+    return _truth(found) if type(found) is SymbolicTensor else torch.Tensor.__bool__(found)
+
+
 def _refuse(what: str) -> Callable[..., Any]:
     def refuse(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedError(
@@ -218,6 +225,7 @@ for _name in ("untyped_storage", "storage", "_typed_storage", "is_shared"):
 
 _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.tolist: _tolist,
+    torch.Tensor.__bool__: _truth_outside,
     torch.Tensor.numpy: _refuse("Tensor.numpy()"),
     torch.Tensor.__array__: _refuse("numpy"),
     torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),

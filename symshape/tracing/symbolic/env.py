@@ -199,6 +199,11 @@ class ShapeEnv:
         """
         way = raising_branches.way_on() if raises is None or raising_branches.is_caught() else (False, raises)
         if way is None:
+            answer = self.data.holds(condition)
+            if answer is not None:  # each call is asked
+                self.facts = self.facts.assume(condition if answer else negated)
+                self._true.add(condition if answer else negated)
+                return answer
             answer = usual(self, condition) if self.may_begin_again() else None
             if answer is None:
                 raise undecided.error(self, condition)

@@ -1,0 +1,181 @@
+"""Loops of training as people write them: averages, checkpoints, counters; equal to eager, in two or three programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import swa_utils
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+import symshape
+from tests.symshape.frontends.recipes import Wrap, agree, rows
+
+# -- averages of weights
+_AVERAGES: dict[str, dict[str, Any]] = {
+    "mean": {},
+    "mean, buffers too": {"use_buffers": True},
+    "exponential": {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.9)},
+    "exponential, buffers too": {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.9), "use_buffers": True},
+    "mean, of lists": {"multi_avg_fn": swa_utils.get_swa_multi_avg_fn()},
+    "exponential, one by one": {"avg_fn": swa_utils.get_ema_avg_fn(0.9)},
+    "by hand": {"avg_fn": lambda mean, new, number: 0.1 * new + 0.9 * mean},
+}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("name", _AVERAGES)
+def test_averages_of_weights(name: str, inside: bool) -> None:
+    def loop(wrap: Wrap) -> Iterator[Any]:
+        net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        averaged = swa_utils.AveragedModel(net, **_AVERAGES[name])
+
+        def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = F.mse_loss(net(x), y)
+            loss.backward()
+            optimizer.step()
+            if inside:
+                averaged.update_parameters(net)
+            return loss.detach()
+
+        step = wrap(step)
+        for number in range(20):
+            loss = step(*rows(number))
+            if not inside:
+                averaged.update_parameters(net)
+            yield loss, net, averaged
+
+    agree(loop, traces=2)
+
+
+# -- checkpoints
+class Blocks(nn.Module):
+    """Layers behind checkpoints."""
+
+    def __init__(self, reentrant: bool, dropout: float = 0.0, norm: bool = False, nested: bool = False) -> None:
+        super().__init__()
+        self.first, self.reentrant, self.nested = nn.Linear(8, 8), reentrant, nested
+        parts: list[list[nn.Module]] = [[nn.Linear(8, 8), nn.GELU()] for _ in range(2)]
+        more = [nn.Dropout(dropout)] * (dropout > 0) + [nn.BatchNorm1d(8)] * norm
+        self.blocks = nn.ModuleList(nn.Sequential(*each, *more) for each in parts)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Of the same shape."""
+        x = self.first(x)
+        for block in self.blocks:
+            x = self._again(self._twice(block) if self.nested else block, x)
+        return x
+
+    def _twice(self, block: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda x: self._again(block, x) + x
+
+    def _again(self, block: Any, x: torch.Tensor) -> Any:
+        return checkpoint(block, x, use_reentrant=self.reentrant)
+
+
+_BLOCKS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "dropout": {"dropout": 0.2},
+    "batch norm": {"norm": True},
+    "nested": {"nested": True},
+    "nested, dropout": {"nested": True, "dropout": 0.2},
+}
+
+
+def _checkpointed(net: Callable[[], nn.Module]) -> Callable[[Wrap], Iterator[Any]]:
+    def loop(wrap: Wrap) -> Iterator[Any]:
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step = wrap(step)
+        for number in range(20):
+            yield step(rows(number)[0]), model, optimizer
+
+    return loop
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("name", _BLOCKS)
+def test_checkpoints_in_a_whole_step(name: str, reentrant: bool) -> None:
+    agree(_checkpointed(lambda: Blocks(reentrant, **_BLOCKS[name])), traces=2)
+
+
+def test_a_checkpointed_sequence_in_a_whole_step() -> None:
+    class Sequence(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> Any:
+            return checkpoint_sequential(self, 2, x, use_reentrant=False)
+
+    agree(_checkpointed(lambda: Sequence(*[nn.Linear(8, 8) for _ in range(4)])), traces=2)
+
+
+def test_a_checkpoint_computes_again_in_the_graph_too() -> None:
+    """So it saves the memory that it saves in eager."""
+    ran = agree(_checkpointed(lambda: Blocks(False, dropout=0.2)), traces=2)
+    text = str(ran.compiled[0].entries[-1].program.graph)
+    assert text.count("gelu.default") == 4, "twice for each block"
+    assert text.count("get_state()\n") == text.count("set_state(v") == 4
+    ran = agree(_checkpointed(lambda: Blocks(False)), traces=2)
+    assert "_state(" not in str(ran.compiled[0].entries[-1].program.graph), "nothing is drawn"
+
+
+def test_seeding_beside_a_checkpoint_is_refused() -> None:
+    block = nn.Dropout(0.5)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return checkpoint(block, x, use_reentrant=False)  # type: ignore[no-any-return]
+
+    compiled = symshape.compile(step, fullgraph=True)
+    with pytest.raises(symshape.UnsupportedError, match="seeds or reads"):
+        compiled(torch.ones(3, requires_grad=True))
+
+
+# -- numbers in tensors
+class Initialised(nn.Module):
+    """Takes its shift from the first rows that it sees, as activation norms and codebooks do."""
+
+    def __init__(self, flag: torch.Tensor) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(8))
+        self.flag: torch.Tensor
+        self.register_buffer("flag", flag)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Shifted rows."""
+        if not self.flag:
+            with torch.no_grad():
+                self.shift.copy_(-x.mean(0))
+                self.flag.fill_(1)
+        return x + self.shift
+
+
+@pytest.mark.parametrize(
+    "flag", [torch.tensor(False), torch.tensor(0, dtype=torch.uint8), torch.tensor([False]), torch.tensor([[0]])]
+)
+def test_what_the_first_call_initialises(flag: torch.Tensor) -> None:
+    def loop(wrap: Wrap) -> Iterator[Any]:
+        net = Initialised(flag.clone())
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        compiled = wrap(net)
+        for number in range(12):
+            optimizer.zero_grad()
+            loss = compiled(rows(number)[0]).square().mean()
+            loss.backward()
+            optimizer.step()
+            yield loss, net
+
+    agree(loop, traces=2)
