@@ -124,6 +124,10 @@ class OwnHistories:
         """What stands for methods that register hooks on tensors around the program."""
         return self._hooks.of_real_tensors()
 
+    def hooked(self, tensor: SymbolicTensor, *, retained: bool) -> None:
+        """A tensor that the program made has a hook, or retains its gradient."""
+        self._hooks.on_tensor(tensor, retained)
+
     def require(self, tensor: SymbolicTensor, required: bool) -> None:
         """A tensor is told whether it requires gradients."""
         self.told.add(tensor._value)
@@ -222,6 +226,11 @@ class OwnHistories:
         Raises:
             UnsupportedError: on something that no graph could call.
         """
+        if self._hooks.retains(histories):
+            raise UnsupportedError(
+                "the function returns, or leaves outside, a tensor that retains its gradient (Tensor.retain_grad()), "
+                "which a traced graph would not give it; return the gradient"
+            )
         nodes = list(reached(each for each in histories if each not in self.spent))
         for node in nodes:
             own = type(node).__name__ in _OWN_NODES or any(each is node for each in self._by_operators)
@@ -243,7 +252,9 @@ class OwnHistories:
         leaves = [each.tensor for each in self._trace.lifting.lifted.values() if each.tensor.requires_grad]
         what = "registers hooks of a tensor that it did not make" if self._hooks.left else ""
         if self._hooks.on(chain(nodes, map(_node_for, leaves))):
-            what = "registers hooks of autograd's nodes (backward hooks of modules are such)"
+            what = (
+                "registers hooks of autograd's nodes (backward hooks of modules are such), or of tensors that it makes"
+            )
         elif nodes and self._hooks.own:
             what = "gives hooks of its own what autograd saves (torch.autograd.graph.saved_tensors_hooks)"
         elif nodes and any(changes or _not_again(self._trace.steps[slice(*each)]) for each in self._hooks.again):

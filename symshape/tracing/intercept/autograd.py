@@ -109,6 +109,21 @@ def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
     return use
 
 
+def _for_backward(method: Any, what: str) -> Callable[..., Any]:
+    """A method that says what backward does with the gradient of a tensor: of one that the program made."""
+    refuse = _refuse_for_gradients(method, what)
+
+    def use(tensor: SymbolicTensor, *args: Any, **kwargs: Any) -> Any:
+        if tensor._value in tensor._tracer.arguments:
+            return refuse(tensor, *args, **kwargs)
+        result = method(tensor, *args, **kwargs)
+        if tensor.requires_grad:
+            tensor._tracer.own.hooked(tensor, retained=method is torch.Tensor.retain_grad)
+        return result
+
+    return use
+
+
 def _history(attribute: Any, name: str) -> Callable[..., Any]:
     """What autograd notes of a tensor; what it notes of an argument differs from call to call, and is no guard."""
 
@@ -149,10 +164,12 @@ OF_STAND_INS: dict[Any, Callable[..., Any]] = {
 }
 """What stands for methods of symbolic tensors."""
 
-for _name in ("detach_", "retain_grad", "register_hook", "register_post_accumulate_grad_hook"):
+for _name in ("detach_", "register_post_accumulate_grad_hook"):
     OF_STAND_INS[getattr(torch.Tensor, _name)] = _refuse_for_gradients(
         getattr(torch.Tensor, _name), f"Tensor.{_name}()"
     )
+for _name in ("retain_grad", "register_hook"):
+    OF_STAND_INS[getattr(torch.Tensor, _name)] = _for_backward(getattr(torch.Tensor, _name), f"Tensor.{_name}()")
 for _name in ("is_leaf", "grad_fn", "_version", "_base"):
     _getting: Any = getattr(torch.Tensor, _name).__get__
     OF_STAND_INS[_getting] = _history(_getting, _name)
