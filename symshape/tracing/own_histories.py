@@ -135,6 +135,11 @@ class OwnHistories:
         self._trace.steps.append(node)
         self._tellings.setdefault(tensor._value, []).append(node)
 
+    def tell(self, tensor: torch.Tensor, required: bool) -> None:
+        """A tensor around the program is told whether it requires gradients."""
+        value = self._trace.lifting.lift(tensor).value
+        self._trace.steps.append(self._telling(value, required, user_location()))
+
     @contextmanager
     def functions_watched(self) -> Iterator[None]:
         """Inside, calls of ``autograd.Function`` are noted, by whatever name its ``apply`` is called; so are hooks."""

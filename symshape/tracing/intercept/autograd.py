@@ -9,7 +9,7 @@ import torch
 
 from symshape.calls.questions import Question
 from symshape.errors import UnsupportedError
-from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.symbolic.tensors import SymbolicTensor, Telling
 
 _grad: Any = torch.Tensor.grad
 _requires_grad: Any = torch.Tensor.requires_grad
@@ -29,10 +29,27 @@ class Gradients(Protocol):
     def delete(self, tensor: torch.Tensor) -> None:
         """``del tensor.grad``."""
 
+    def require(self, tensor: torch.Tensor, required: bool) -> bool:
+        """Tells whether it requires gradients; answers whether it did not know."""
 
-def of_real_tensors(gradients: Gradients) -> dict[Any, Callable[..., Any]]:
+
+def of_real_tensors(gradients: Gradients, own: Telling) -> dict[Any, Callable[..., Any]]:
     """What reads and changes the gradients of tensors around the program, parameters above all."""
+
+    def require(tensor: torch.Tensor, requires_grad: Any = True) -> torch.Tensor:
+        requires_grad = bool(requires_grad) if type(requires_grad) is torch.SymBool else requires_grad
+        if not tensor.is_leaf or type(requires_grad) is not bool:
+            return tensor.requires_grad_(requires_grad)  # which torch refuses
+        if gradients.require(tensor, requires_grad):
+            own.tell(tensor, requires_grad)
+        return tensor
+
+    def set_flag(tensor: torch.Tensor, value: Any) -> None:
+        require(tensor, value)
+
     return {
+        torch.Tensor.requires_grad_: require,
+        _requires_grad.__set__: set_flag,
         _grad.__get__: gradients.read,
         _grad.__set__: gradients.write,
         _grad.__delete__: gradients.delete,

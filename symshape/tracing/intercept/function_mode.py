@@ -287,7 +287,7 @@ class FunctionMode(TorchFunctionMode):
         self._repeats = Repeats(trace)
         self._masks = KnownMasks(trace)
         self._trace = trace
-        self._gradients = {**autograd.of_real_tensors(gradients), **trace.own.hooks_of_real_tensors()}
+        self._gradients = {**autograd.of_real_tensors(gradients, trace.own), **trace.own.hooks_of_real_tensors()}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ATTENTION and args and isinstance(args[0], torch.Tensor):
@@ -303,7 +303,7 @@ class FunctionMode(TorchFunctionMode):
             if handler is not None:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
         elif func in self._gradients and args and not torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
-            return self._gradients[func](*args)
+            return self._gradients[func](*args, **kwargs or {})
         elif func in _readers and args and isinstance(args[0], torch.Tensor):
             return _readers[func](*args, **kwargs or {})
         elif _is_indexed(func, args):

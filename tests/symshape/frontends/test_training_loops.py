@@ -13,7 +13,7 @@ from torch.optim import swa_utils
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import symshape
-from tests.symshape.frontends.recipes import Wrap, agree, rows
+from tests.symshape.frontends.recipes import Wrap, agree, layers, rows
 
 # -- averages of weights
 _AVERAGES: dict[str, dict[str, Any]] = {
@@ -179,3 +179,101 @@ def test_what_the_first_call_initialises(flag: torch.Tensor) -> None:
             yield loss, net
 
     agree(loop, traces=2)
+
+
+# -- layers that are frozen and thawed inside
+def _told(module: nn.Module, required: bool) -> None:
+    for each in module.parameters():
+        each.requires_grad = required
+
+
+def _adversaries(wrap: Wrap) -> Iterator[Any]:
+    """The critic is frozen while the generator learns, as image translation does."""
+    maker, critic = nn.Linear(8, 8), layers()
+    makers, critics = torch.optim.Adam(maker.parameters(), 0.01), torch.optim.Adam(critic.parameters(), 0.01)
+
+    def step(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        made = maker(x)
+        _told(critic, False)
+        makers.zero_grad()
+        fooled = F.softplus(-critic(made)).mean()
+        fooled.backward()
+        makers.step()
+        _told(critic, True)
+        critics.zero_grad()
+        found = F.softplus(critic(made.detach())).mean() + F.softplus(-critic(x)).mean()
+        found.backward()
+        critics.step()
+        return fooled.detach(), found.detach()
+
+    step = wrap(step)
+    for number in range(20):
+        yield step(rows(number)[0]), maker, critic, makers, critics
+
+
+def _left_frozen(wrap: Wrap) -> Iterator[Any]:
+    net = layers()
+
+    def step(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
+        loss = net(x).square().mean()
+        net[0].requires_grad_(requires_grad=False)
+        return loss, net[0].weight.requires_grad
+
+    step = wrap(step)
+    for number in range(12):
+        if number % 3 == 0:
+            net.requires_grad_(True)
+        loss, flag = step(rows(number)[0])
+        loss.backward()
+        yield loss, flag, net
+
+
+def _nothing_to_do(wrap: Wrap) -> Iterator[Any]:
+    net, other = layers(), nn.Parameter(torch.ones(2))
+
+    def step(x: torch.Tensor) -> Any:
+        other.requires_grad_(True)
+        return net(x)
+
+    step = wrap(step)
+    for number in range(12):
+        if number % 3 == 1:
+            other.requires_grad_(False)
+        yield step(rows(number)[0]), other
+
+
+def _written_once_frozen(wrap: Wrap) -> Iterator[Any]:
+    weight = nn.Parameter(torch.ones(8))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        weight.requires_grad_(False)
+        weight.add_(x.mean(0))
+        return x * weight
+
+    step = wrap(step)
+    for number in range(12):
+        if number == 4:
+            weight.requires_grad_(True)
+        yield step(rows(number)[0]), weight
+
+
+def _thawed_between(wrap: Wrap) -> Iterator[Any]:
+    """One loss with a frozen net, one with all of it; backward is the caller's."""
+    net = layers()
+
+    def step(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        net.requires_grad_(False)
+        frozen = net(x).mean()
+        net.requires_grad_(True)
+        return frozen, net(x).square().mean()
+
+    step = wrap(step)
+    for number in range(8):
+        frozen, loss = step(rows(number)[0])
+        loss.backward()
+        yield frozen, loss, net
+
+
+@pytest.mark.parametrize("loop", [_adversaries, _left_frozen, _nothing_to_do, _written_once_frozen, _thawed_between])
+def test_parameters_that_are_frozen_inside(loop: Callable[[Wrap], Iterator[Any]]) -> None:
+    agree(loop, traces=3)
