@@ -277,3 +277,22 @@ def _thawed_between(wrap: Wrap) -> Iterator[Any]:
 @pytest.mark.parametrize("loop", [_adversaries, _left_frozen, _nothing_to_do, _written_once_frozen, _thawed_between])
 def test_parameters_that_are_frozen_inside(loop: Callable[[Wrap], Iterator[Any]]) -> None:
     agree(loop, traces=3)
+
+
+def test_embeddings_with_a_largest_norm() -> None:
+    def loop(wrap: Wrap) -> Iterator[Any]:
+        table = nn.Embedding(30, 8, padding_idx=0, max_norm=1.0)
+        optimizer = torch.optim.SGD(table.parameters(), 0.5)
+
+        def step(tokens: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = table(tokens).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step = wrap(step)
+        for number in range(12):
+            yield step(torch.arange(2 + number % 7) * number % 30), table
+
+    agree(loop, traces=2)
