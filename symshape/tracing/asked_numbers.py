@@ -99,6 +99,7 @@ class Asked:
         graph: computes the left and the right of each comparison from copies of what is read.
         run: what runs it.
         key: what two of these share only if they ask the same; None if that is not known.
+        copied: for each source, whether the graph writes to it, so that it gets a copy.
         integers: of integer arguments, the symbols and their positions among the leaves.
     """
 
@@ -109,6 +110,7 @@ class Asked:
     graph: Graph
     run: Run
     key: Hashable
+    copied: tuple[bool, ...]
     integers: tuple[tuple[str, int], ...] = ()
 
     @classmethod
@@ -147,7 +149,9 @@ class Asked:
         """The comparisons of what a graph computes, whose inputs are the sources."""
         run = compile_graph(graph, {name: i for i, (name, _) in enumerate(integers)})
         key = _key(run, graph.nodes, (*sources, *written), dtypes, relations, tuple(each for _, each in integers))
-        return cls(sources, dtypes, relations, written, graph, run, key, integers)
+        changed = {id(value.storage) for node in graph.nodes for value in written_values(node)}
+        copied = tuple(id(each.value.storage) in changed for each in graph.inputs)
+        return cls(sources, dtypes, relations, written, graph, run, key, copied, integers)
 
     @property
     def last(self) -> int:
@@ -167,11 +171,12 @@ class Asked:
             return ABSENT
         try:
             with torch.no_grad():
-                found = self.run([leaf.detach().clone() for leaf in given], numbers)
+                pairs = zip(given, self.copied, strict=True)
+                found = self.run([leaf.detach().clone() if copied else leaf for leaf, copied in pairs], numbers)
         except (ArithmeticError, ValueError) as error:
             return type(error).__name__
-        pairs = zip(self.relations, found[::2], found[1::2], strict=True)
-        return tuple([COMPARE[relation](left, right) for relation, left, right in pairs])
+        asked = zip(self.relations, found[::2], found[1::2], strict=True)
+        return tuple([COMPARE[relation](left, right) for relation, left, right in asked])
 
     def _are_apart(self, given: Sequence[torch.Tensor], leaves: Sequence[Any]) -> bool:
         """Whether what is read lies where nothing else does that the program may write."""

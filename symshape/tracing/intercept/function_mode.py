@@ -23,6 +23,7 @@ from symshape.tracing.intercept import (
     plain_sizes,
     recurrent,
     spectra,
+    statistics,
     unbacked_composites,
     values_alone,
 )
@@ -175,6 +176,7 @@ _handlers.update(autograd.OF_ANY_TENSOR)
 _handlers.update(recurrent.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
 _handlers.update(spectra.HANDLERS)
+_handlers.update(statistics.HANDLERS)
 _handlers.update(values_alone.HANDLERS)
 
 
