@@ -23,6 +23,7 @@ from symshape.graph.steps import Assertion, Binding, Node, Step, Value
 from symshape.tracing import op_call
 from symshape.tracing.bounds import Bounds
 from symshape.tracing.contents import Contents
+from symshape.tracing.finite_data import holds_for_finite
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
@@ -92,12 +93,10 @@ class Tracer:
         self.contents = Contents(env, self.steps, self.lifting.constants)
         self._bounds, self._holding, self._counts = Bounds(env, self.steps), Holding(), Counts()
         self.copies: list[Copied] = []
-        self.arguments: set[Value] = set()
+        self.arguments, self.inference = set[Value](), set[object]()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
-        self.inference: set[object] = set()
         self.questions: dict[Question, Hashable] = {}
-        self.laid_out: set[Value] = set()
-        self.looked_at: set[Value] = set()
+        self.laid_out, self.looked_at = set[Value](), set[Value]()
         told: set[Value] = set()
         self.lazy: dict[Value, tuple[bool, bool]] = {}
         self.untracked_views, self.saved = UntrackedViews(env), SavedResults(told)
@@ -112,6 +111,7 @@ class Tracer:
         self._default_dtype = torch.get_default_dtype()
         self.writes: tuple[Value, ...] = ()
         env.on_assertion, env.may_begin_again = self._assert, WorldAsItWas(self)
+        env.for_finite = lambda condition: holds_for_finite(self.steps, condition)
         env.partial.on_data = lambda term: self.steps.append(computed_alone(term))
 
     # -- values

@@ -296,3 +296,65 @@ def test_embeddings_with_a_largest_norm() -> None:
             yield step(torch.arange(2 + number % 7) * number % 30), table
 
     agree(loop, traces=2)
+
+
+# -- what overflows
+def _finite(loss: torch.Tensor, norm: torch.Tensor) -> Any:
+    return torch.isfinite(loss)
+
+
+_HEALTHY: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "finite": _finite,
+    "not a number": lambda loss, norm: not torch.isnan(loss),
+    "not itself": lambda loss, norm: loss == loss,
+    "infinite": lambda loss, norm: not torch.isinf(norm).any(),
+    "both": lambda loss, norm: not torch.isnan(loss) and torch.isfinite(norm).all(),
+    "joined": lambda loss, norm: not (loss.isnan() | norm.isinf()),
+}
+
+
+@pytest.mark.parametrize("name", _HEALTHY)
+def test_steps_that_overflow_are_skipped(name: str) -> None:
+    """That they do not is presumed; where they do, the function runs."""
+
+    def loop(wrap: Wrap) -> Iterator[Any]:
+        net = layers()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+
+        def step(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, bool]:
+            optimizer.zero_grad()
+            loss = F.mse_loss(net(x), y)
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            if _HEALTHY[name](loss.detach(), norm):
+                optimizer.step()
+                return loss.detach(), True
+            return loss.detach(), False
+
+        step = wrap(step)
+        for number in range(24):
+            x, y = rows(number)
+            yield (
+                step(x, y * float((name == "infinite" and "inf") or "nan" if number in (7, 15) else 1)),
+                net,
+                optimizer,
+            )
+
+    agree(loop, traces=3)
+
+
+def test_another_question_is_no_usual_one() -> None:
+    for ask in (lambda x: x.sum() > 0, lambda x: x.sum() == 1.0, lambda x: x.isnan().any() | (x.max() > 3)):
+        with pytest.raises(symshape.DataDependentError):
+            symshape.compile(lambda x, ask=ask: x if ask(x) else -x, fullgraph=True)(torch.ones(3))
+
+
+def test_what_was_written_to_before_is_not_presumed_about() -> None:
+    kept = torch.zeros(3)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        kept.add_(x)
+        return x if torch.isfinite(x).all() else -x
+
+    with pytest.raises(symshape.DataDependentError):
+        symshape.compile(step, fullgraph=True)(torch.ones(3))
