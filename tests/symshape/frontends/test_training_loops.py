@@ -334,11 +334,8 @@ def test_steps_that_overflow_are_skipped(name: str) -> None:
         step = wrap(step)
         for number in range(24):
             x, y = rows(number)
-            yield (
-                step(x, y * float((name == "infinite" and "inf") or "nan" if number in (7, 15) else 1)),
-                net,
-                optimizer,
-            )
+            bad = float("inf" if name == "infinite" else "nan")
+            yield step(x, y * bad if number in (7, 15) else y), net, optimizer
 
     agree(loop, traces=3)
 
