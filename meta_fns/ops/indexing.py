@@ -46,6 +46,19 @@ def embedding(
     return TensorSpec.contiguous((*indices.sizes, weight.sizes[1]), weight.dtype, weight.device)
 
 
+@rule("aten.embedding_renorm_.default")
+def embedding_renorm_(weight: TensorSpec, indices: TensorSpec, max_norm: float, norm_type: float) -> TensorSpec:
+    """Scales the rows of ``weight`` that are indexed, in place, to a norm of at most ``max_norm``."""
+    if not (weight.dtype.is_floating_point or weight.dtype.is_complex):
+        check(product(indices.sizes) == 0, lambda: f"weight must be floating point or complex, got {weight.dtype}")
+    if len(weight.sizes) != 2:
+        raise ShapeError(f"weight must have 2 dimensions, got {show(weight.sizes)}")
+    need_index_dtype("indices", indices)
+    if not empty(indices.sizes) and not known(weight.sizes[0] >= 1):
+        check((product(indices.sizes) == 0) | (weight.sizes[0] >= 1), "an index is out of range: weight has no rows")
+    return weight
+
+
 @rule("aten.index_select.default", padding=padded_indexing.index_select)
 def index_select(self: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
     """The slices along ``dim`` at the given indices (a vector, or a 0-d tensor for one of them)."""

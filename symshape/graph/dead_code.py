@@ -12,6 +12,7 @@ _REFUSES_DATA = frozenset(
     f"aten::{name}"
     for name in (
         *("index", "index_select", "gather", "take", "take_along_dim", "embedding", "embedding_bag", "one_hot"),
+        "embedding_renorm",
         *("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_put"),
         *("nll_loss_forward", "nll_loss2d_forward", "bincount", "multinomial", "binary_cross_entropy", "searchsorted"),
         *("linalg_cholesky_ex", "linalg_inv_ex", "_linalg_solve_ex", "_linalg_det", "_linalg_eigh", "cholesky"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from guards.terms.term import Term
 from symshape.calls.questions import DATA, Question
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
@@ -19,7 +20,7 @@ from symshape.store.graph_reading import GraphIn
 from symshape.store.graph_writing import GraphOut
 from symshape.store.refusals import EntryError, NotStorable
 from symshape.store.terms import TermsIn, TermsOut
-from symshape.tracing.asked_numbers import COMPARE, Asked, is_plain
+from symshape.tracing.asked_numbers import COMPARE, Asked, is_number, is_plain
 
 _FIELDS = ("sources", "dtypes", "relations", "written", "graph", "integers")
 _MOST = 10_000
@@ -100,9 +101,8 @@ def _check(graph: Graph, dtypes: Sequence[Any], relations: int, integers: Set[st
     Raises:
         EntryError: it does not.
     """
-    inputs = [(each.position, each.value.spec.sizes, each.value.spec.dtype, each.value.spec.device.type)
-              for each in graph.inputs]  # fmt: skip
-    if inputs != [(i, (), dtype, "cpu") for i, dtype in enumerate(dtypes)] or graph.lifted:
+    inputs = [(each.position, is_number(each.value), each.value.spec.dtype) for each in graph.inputs]
+    if inputs != [(i, True, dtype) for i, dtype in enumerate(dtypes)] or graph.lifted:
         raise EntryError("a question whose numbers are not those that it reads")
     known: set[str] = set()
     for step in graph.steps:
@@ -118,7 +118,10 @@ def _check(graph: Graph, dtypes: Sequence[Any], relations: int, integers: Set[st
 def _check_known(numbers: Sequence[Any], known: Set[str], integers: Set[str]) -> None:
     for each in numbers:
         if isinstance(each, FloatTerm):
-            if not {symbol.name for symbol in each.symbols()} <= integers or not each.unbacked() <= known:
+            if not {symbol.name for symbol in each.symbols()} <= integers | known or not each.unbacked() <= known:
                 raise EntryError("a question about a number that is not known")
+        elif isinstance(each, Term):
+            if not {symbol.name for symbol in each.symbols} <= known:
+                raise EntryError("a question about an integer that is not known")
         elif type(each) not in (bool, int, float):
             raise EntryError("a question about what is no number")

@@ -12,6 +12,7 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
+from guards.terms.term import Term
 from symshape.calls.floats import FloatLeaf
 from symshape.calls.questions import ABSENT
 from symshape.graph.codegen import Run, compile_graph
@@ -23,7 +24,8 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
 """The relations that are asked for."""
-Number = FloatTerm | float
+_SINGLE = frozenset(("float", "item", "bool"))  # kinds of bindings
+Number = FloatTerm | Term | float
 
 
 @attrs.frozen(eq=False)
@@ -60,9 +62,11 @@ def are_alone(tensors: Iterable[torch.Tensor], count: Callable[[int], int]) -> b
 
 
 def is_number(value: Value) -> bool:
-    """Whether a value is a single number on the CPU."""
+    """Whether a value is a single number on the CPU, in however many dimensions."""
     spec = value.spec
-    return not spec.sizes and spec.device.type == "cpu" and not spec.dtype.is_complex
+    return (
+        all(type(n) is int and n == 1 for n in spec.sizes) and spec.device.type == "cpu" and not spec.dtype.is_complex
+    )
 
 
 def is_plain(node: Node) -> bool:
@@ -74,7 +78,7 @@ def is_plain(node: Node) -> bool:
         and op._schema.name not in BATCH_NORM
         and node.leaves is None
         and not op._schema.name.startswith(("aten::empty", "aten::set_", "aten::resize"))
-        and all(binding.kind == "float" for binding in node.bindings)
+        and all(binding.kind in _SINGLE for binding in node.bindings)
         and all(is_number(each) for each in node.reads)
         and all(each is None or is_number(each) for each in node.outputs)
         and bool(node.bindings or any(node.outputs) or op._schema.is_mutable)
@@ -95,6 +99,7 @@ class Asked:
         graph: computes the left and the right of each comparison from copies of what is read.
         run: what runs it.
         key: what two of these share only if they ask the same; None if that is not known.
+        copied: for each source, whether the graph writes to it, so that it gets a copy.
         integers: of integer arguments, the symbols and their positions among the leaves.
     """
 
@@ -105,6 +110,7 @@ class Asked:
     graph: Graph
     run: Run
     key: Hashable
+    copied: tuple[bool, ...]
     integers: tuple[tuple[str, int], ...] = ()
 
     @classmethod
@@ -127,7 +133,7 @@ class Asked:
         relations = tuple(relation for relation, *_ in asked)
         outside = tuple(written) if any(roots[value].is_given_tensor for value in read) else ()
         used = {each.name for term in numbers if isinstance(term, FloatTerm) for each in term.symbols()}
-        whole = tuple((name, integers[name]) for name in sorted(used, key=integers.__getitem__))
+        whole = tuple((name, integers[name]) for name in sorted(used & integers.keys(), key=integers.__getitem__))
         return cls.in_graph(Graph(inputs, (), steps, numbers, tree), sources, dtypes, relations, outside, whole)
 
     @classmethod
@@ -143,7 +149,9 @@ class Asked:
         """The comparisons of what a graph computes, whose inputs are the sources."""
         run = compile_graph(graph, {name: i for i, (name, _) in enumerate(integers)})
         key = _key(run, graph.nodes, (*sources, *written), dtypes, relations, tuple(each for _, each in integers))
-        return cls(sources, dtypes, relations, written, graph, run, key, integers)
+        changed = {id(value.storage) for node in graph.nodes for value in written_values(node)}
+        copied = tuple(id(each.value.storage) in changed for each in graph.inputs)
+        return cls(sources, dtypes, relations, written, graph, run, key, copied, integers)
 
     @property
     def last(self) -> int:
@@ -153,19 +161,22 @@ class Asked:
     def __call__(self, leaves: Sequence[Any]) -> Hashable:
         """The answers; the name of what is raised where a number cannot be computed."""
         given: list[Any] = [leaves[each] if type(each) is int else each for each in self.sources]
-        for leaf, dtype in zip(given, self.dtypes, strict=True):
-            if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.dim() or leaf.device.type != "cpu":
+        for leaf, dtype, each in zip(given, self.dtypes, self.graph.inputs, strict=True):
+            if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.device.type != "cpu":
+                return ABSENT
+            if leaf.shape != each.value.spec.sizes:
                 return ABSENT
         numbers = [leaves[each] for _, each in self.integers]
         if any(type(each) is not int for each in numbers) or not self._are_apart(given, leaves):
             return ABSENT
         try:
             with torch.no_grad():
-                found = self.run([leaf.detach().clone() for leaf in given], numbers)
+                pairs = zip(given, self.copied, strict=True)
+                found = self.run([leaf.detach().clone() if copied else leaf for leaf, copied in pairs], numbers)
         except (ArithmeticError, ValueError) as error:
             return type(error).__name__
-        pairs = zip(self.relations, found[::2], found[1::2], strict=True)
-        return tuple([COMPARE[relation](left, right) for relation, left, right in pairs])
+        asked = zip(self.relations, found[::2], found[1::2], strict=True)
+        return tuple([COMPARE[relation](left, right) for relation, left, right in asked])
 
     def _are_apart(self, given: Sequence[torch.Tensor], leaves: Sequence[Any]) -> bool:
         """Whether what is read lies where nothing else does that the program may write."""
@@ -189,7 +200,7 @@ class Asked:
 
 def _needed(ran: Sequence[Node], numbers: Sequence[Number]) -> list[Node]:
     """The steps that numbers are computed by, in whichever memory, without the modes that they ran in."""
-    names = {name for each in numbers if isinstance(each, FloatTerm) for name in each.unbacked()}
+    names = {name for each in numbers for name in _unbacked(each)}
     storages: set[int] = set()
     found: list[Node] = []
     for node in reversed(ran):
@@ -199,9 +210,18 @@ def _needed(ran: Sequence[Node], numbers: Sequence[Number]) -> list[Node]:
         ):
             continue
         storages.update(id(each.storage) for each in node.reads)
-        names.update(name for each in node.numbers if isinstance(each, FloatTerm) for name in each.unbacked())
+        names.update(name for each in node.numbers for name in _unbacked(each))
         found.append(attrs.evolve(node, grad=None, inference=None))
     return found[::-1]
+
+
+def _unbacked(number: Number) -> frozenset[str]:
+    """The names of what a number is computed from (those of integer arguments, which no step computes, too)."""
+    if isinstance(number, Term):
+        return frozenset(each.name for each in number.symbols)
+    if isinstance(number, FloatTerm):
+        return number.unbacked().union(each.name for each in number.symbols())
+    return frozenset()
 
 
 def _key(run: Run, steps: Sequence[Node], sources: Sequence[Any], *more: Hashable) -> Hashable:
@@ -220,6 +240,6 @@ def _objects_in(args: Any) -> bool:
         if isinstance(each, (list, tuple)):
             if _objects_in(each):
                 return True
-        elif each is not None and type(each) not in (bool, int, float, str, Value, FloatTerm):
+        elif each is not None and type(each) not in (bool, int, float, str, Value, FloatTerm, Term):
             return True
     return False

@@ -292,7 +292,7 @@ def _run(
     tracer.env.data = ScalarData(tracer, arguments.floats, arguments.integers) if recorder.serves else tracer.env.data
     try:
         with (
-            draws.watched(),
+            draws.watched(tracer.kept),
             while_tracing(),
             ids_of_stand_ins_refused(records.containers),
             number_methods(),

@@ -85,7 +85,9 @@ def written_by(
 def steps_for(tracer: Tracer, outputs: tuple[Any, ...]) -> tuple[Step, ...]:
     """The steps that the outputs need, once all questions are asked."""
     settle(tracer.copies, tracer.steps, outputs, tracer.looked_at)
-    steps = see_to_unused(tracer.env, without_dead_code(tracer.own.steps(outputs), outputs), outputs)
+    steps = see_to_unused(
+        tracer.env, without_dead_code(tracer.kept.needed(tracer.own.steps(outputs)), outputs), outputs
+    )
     check_promises(tracer.env)
     return steps
 

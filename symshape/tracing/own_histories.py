@@ -24,6 +24,7 @@ from symshape.graph.steps import Node, Step, Value, values_in, written_values
 from symshape.tracing.gradients import MadeByAutograd, reached
 from symshape.tracing.intercept.autograd_hooks import AutogradHooks
 from symshape.tracing.intercept.whole_op import WholeOp
+from symshape.tracing.kept_states import keeps_state
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.spent_histories import Ended, SpentHistories
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -123,12 +124,21 @@ class OwnHistories:
         """What stands for methods that register hooks on tensors around the program."""
         return self._hooks.of_real_tensors()
 
+    def hooked(self, tensor: SymbolicTensor, *, retained: bool) -> None:
+        """A tensor that the program made has a hook, or retains its gradient."""
+        self._hooks.on_tensor(tensor, retained)
+
     def require(self, tensor: SymbolicTensor, required: bool) -> None:
         """A tensor is told whether it requires gradients."""
         self.told.add(tensor._value)
         node = self._telling(tensor._value, required, user_location())
         self._trace.steps.append(node)
         self._tellings.setdefault(tensor._value, []).append(node)
+
+    def tell(self, tensor: torch.Tensor, required: bool) -> None:
+        """A tensor around the program is told whether it requires gradients."""
+        value = self._trace.lifting.lift(tensor).value
+        self._trace.steps.append(self._telling(value, required, user_location()))
 
     @contextmanager
     def functions_watched(self) -> Iterator[None]:
@@ -221,6 +231,11 @@ class OwnHistories:
         Raises:
             UnsupportedError: on something that no graph could call.
         """
+        if self._hooks.retains(histories):
+            raise UnsupportedError(
+                "the function returns, or leaves outside, a tensor that retains its gradient (Tensor.retain_grad()), "
+                "which a traced graph would not give it; return the gradient"
+            )
         nodes = list(reached(each for each in histories if each not in self.spent))
         for node in nodes:
             own = type(node).__name__ in _OWN_NODES or any(each is node for each in self._by_operators)
@@ -242,7 +257,9 @@ class OwnHistories:
         leaves = [each.tensor for each in self._trace.lifting.lifted.values() if each.tensor.requires_grad]
         what = "registers hooks of a tensor that it did not make" if self._hooks.left else ""
         if self._hooks.on(chain(nodes, map(_node_for, leaves))):
-            what = "registers hooks of autograd's nodes (backward hooks of modules are such)"
+            what = (
+                "registers hooks of autograd's nodes (backward hooks of modules are such), or of tensors that it makes"
+            )
         elif nodes and self._hooks.own:
             what = "gives hooks of its own what autograd saves (torch.autograd.graph.saved_tensors_hooks)"
         elif nodes and any(changes or _not_again(self._trace.steps[slice(*each)]) for each in self._hooks.again):
@@ -362,7 +379,7 @@ def _not_again(inside: Sequence[Step]) -> str:
         if not isinstance(step, Node) or step.bindings:
             return "which reads data"
         op: Any = step.op
-        if isinstance(op, LiveCall):
+        if isinstance(op, LiveCall) and not keeps_state(step):
             return "which uses gradients of its own"
         if any(id(value.storage) in outside for value in written_values(step)):
             return "which writes to tensors that it is given"

@@ -6,7 +6,8 @@ becomes a question that each later call is asked (:class:`symshape.calls.questio
 numbers are repeated before the call.  Numbers that come of more than that (a loss) are known only when it runs.
 
 Floats that are made of integer arguments (a counter of epochs over their number) are asked for in the same way, where
-they are no exact ratios and a guard could not speak of them.
+they are no exact ratios and a guard could not speak of them.  Integers and bools in tensors (a counter of updates, a
+flag that says whether a buffer was filled) are numbers too: a condition on them alone is a question.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, Protocol
 
 import torch
 
+from guards.terms import fold
+from guards.terms.boolean import ite
 from guards.terms.term import Term
 from symshape.calls.floats import FloatLeaf
 from symshape.calls.questions import DATA, Question
@@ -63,6 +66,7 @@ class ScalarData:
         self._arguments = arguments
         self._integers = integers
         self._floats: dict[str, float] = {}
+        self._whole: dict[str, int] = {}  # read from tensors
         self._roots: dict[Value, Root] = {}
         self._known: dict[int, dict[Value, torch.Tensor]] = {}  # by ids of storages
         self._lost: set[int] = set()  # ids of storages
@@ -72,7 +76,7 @@ class ScalarData:
         self._new = NewSteps(trace.steps)
         self._given = memories(each for _, each in trace.originals.values())
 
-    def is_argument(self, term: Number) -> bool:
+    def is_argument(self, term: FloatTerm | float) -> bool:
         """Whether a number depends on data, and on that of float arguments alone; or on integer arguments alone."""
         if not isinstance(term, FloatTerm):
             return False
@@ -80,28 +84,44 @@ class ScalarData:
         return all(name in self._arguments for name in names) if names else self._is_of_integers(term)
 
     def _is_of_integers(self, term: FloatTerm) -> bool:
-        return all(symbol.name in self._integers for symbol in term.symbols())
+        return all(each.name in self._integers or each.name in self._whole for each in term.symbols())
 
-    def decide(self, relation: str, left: Number, right: Number) -> bool | None:
+    def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
         """The answer to a comparison in the example call, which later calls are asked for; None: only a run can tell.
 
         Raises:
             ArithmeticError, ValueError: what the program raises that computes these numbers.
         """
         terms = [each for each in (left, right) if isinstance(each, FloatTerm)]
-        if not terms or not all(map(self._is_of_integers, terms)) or len(self._asked) >= _MOST:
+        if not terms or len(self._asked) >= _MOST:
+            return None
+        self._catch_up()
+        if not all(map(self._is_of_integers, terms)):
             return None
         whole = [each.args[0] for each in terms if each.op == "from_int" and isinstance(each.args[0], Term)]
         if not all(map(self._trace.env.exact_as_float, whole)):
             return None  # Python compares an integer with a float exactly
         key = f"{relation} {left} {right}"  # which tells 0.0 from -0.0
         if key not in self._asked:
-            self._catch_up()
             if any(name not in self._floats for each in terms for name in each.unbacked()):
                 return None
             answer = COMPARE[relation](self._value(left), self._value(right))
             self._asked[key] = relation, left, right, answer
         return self._asked[key][-1]
+
+    def holds(self, condition: Term) -> bool | None:
+        """Whether a condition on integers in tensors holds in the example call; None: only a run can tell.
+
+        Later calls are asked for it.
+        """
+        if len(self._asked) >= _MOST:
+            return None
+        self._catch_up()
+        if any(each.name not in self._whole for each in condition.symbols):
+            return None
+        answer = bool(fold.evaluate(condition, self._whole))
+        self._asked[str(condition)] = "eq", ite(condition, 1, 0), 1, answer
+        return answer
 
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
         """The values of the float arguments in a term, which are constants of the program from now on; None: others."""
@@ -124,11 +144,14 @@ class ScalarData:
         answer = question.among(leaves)
         if answer != tuple(found for *_, found in self._asked.values()):
             raise UnsupportedError("the program branches on numbers in tensors that change while it is traced")
+        if not about.sources and not about.integers:  # of numbers that the program made: the same in each call
+            return {}
         return {question: answer}
 
     # -- computing beside the trace
-    def _value(self, term: Number) -> float:
-        return term.evaluate(self._trace.env.hints, self._floats) if isinstance(term, FloatTerm) else term
+    def _value(self, term: FloatTerm | float) -> float:
+        whole = {**self._trace.env.hints, **self._whole}
+        return term.evaluate(whole, self._floats) if isinstance(term, FloatTerm) else term
 
     def _catch_up(self) -> None:
         """Repeats the steps since the last time that compute single numbers, on copies."""
@@ -150,7 +173,10 @@ class ScalarData:
             return False
         result = node.op(*args, **kwargs)
         for binding in node.bindings:
-            self._floats[binding.symbol] = result
+            if binding.kind == "float":
+                self._floats[binding.symbol] = result
+            else:
+                self._whole[binding.symbol] = int(result)
         results = (result,) if node.single else tuple(result or ())
         for output, made in zip(node.outputs, results, strict=False):
             if output is not None:
@@ -161,12 +187,15 @@ class ScalarData:
     def _real(self, leaf: Any) -> Any:
         """What stands for an argument of a node.  Raises ``_Unknown``."""
         if type(leaf) is FloatTerm:
-            if leaf.symbols() or any(name not in self._floats for name in leaf.unbacked()):
+            known = all(each.name in self._whole for each in leaf.symbols())
+            if not known or any(name not in self._floats for name in leaf.unbacked()):
                 raise _Unknown
             try:
-                return leaf.evaluate({}, self._floats)
+                return leaf.evaluate(self._whole, self._floats)
             except (ArithmeticError, ValueError):
                 raise _Unknown from None
+        if type(leaf) is Term and all(each.name in self._whole for each in leaf.symbols):
+            return fold.evaluate(leaf, self._whole)
         if type(leaf) is not Value:
             raise _Unknown
         found = self._known.get(id(leaf.storage), {}).get(leaf)

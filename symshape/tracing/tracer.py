@@ -23,11 +23,13 @@ from symshape.graph.steps import Assertion, Binding, Node, Step, Value
 from symshape.tracing import op_call
 from symshape.tracing.bounds import Bounds
 from symshape.tracing.contents import Contents
+from symshape.tracing.finite_data import holds_for_finite
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
 from symshape.tracing.intercept.replay import Output
 from symshape.tracing.intercept.saved_results import SavedResults
+from symshape.tracing.kept_states import KeptStates
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
@@ -74,6 +76,7 @@ class Tracer:
             views of them that only pick and order dimensions.
         looked_at: the values of which the program read how they lie in memory.
         own: what the program tells autograd itself.
+        kept: the states of random generators that checkpoints keep.
         lazy: of values that torch conjugates or negates when they are used: whether the one, whether the other.
         untracked_views: the memory of which autograd does not know all views.
         saved: results that autograd saved, whose histories a graph would lose.
@@ -88,23 +91,19 @@ class Tracer:
         self.steps: list[Step] = []
         self.lifting = Lifting(self.new_value, {} if names is None else names)
         self.contents = Contents(env, self.steps, self.lifting.constants)
-        self._bounds = Bounds(env, self.steps)
+        self._bounds, self._holding, self._counts = Bounds(env, self.steps), Holding(), Counts()
         self.copies: list[Copied] = []
-        self.arguments: set[Value] = set()
+        self.arguments, self.inference = set[Value](), set[object]()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
-        self.inference: set[object] = set()
         self.questions: dict[Question, Hashable] = {}
-        self.laid_out: set[Value] = set()
-        self.looked_at: set[Value] = set()
+        self.laid_out, self.looked_at = set[Value](), set[Value]()
         told: set[Value] = set()
         self.lazy: dict[Value, tuple[bool, bool]] = {}
-        self.untracked_views = UntrackedViews(env)
-        self.saved = SavedResults(told)
+        self.untracked_views, self.saved = UntrackedViews(env), SavedResults(told)
         self.closed = False
         self._op_arguments = OpArguments(self, self.lifting, self.saved, generators)
         self.own = OwnHistories(self, self._op_arguments, told)
-        self._holding = Holding()
-        self._counts = Counts()
+        self.kept = KeptStates(self)
         self._count = self._answered = 0
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
@@ -112,6 +111,7 @@ class Tracer:
         self._default_dtype = torch.get_default_dtype()
         self.writes: tuple[Value, ...] = ()
         env.on_assertion, env.may_begin_again = self._assert, WorldAsItWas(self)
+        env.for_finite = lambda condition: holds_for_finite(self.steps, condition)
         env.partial.on_data = lambda term: self.steps.append(computed_alone(term))
 
     # -- values

@@ -9,7 +9,7 @@ import torch
 
 from symshape.calls.questions import Question
 from symshape.errors import UnsupportedError
-from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.symbolic.tensors import SymbolicTensor, Telling
 
 _grad: Any = torch.Tensor.grad
 _requires_grad: Any = torch.Tensor.requires_grad
@@ -29,10 +29,27 @@ class Gradients(Protocol):
     def delete(self, tensor: torch.Tensor) -> None:
         """``del tensor.grad``."""
 
+    def require(self, tensor: torch.Tensor, required: bool) -> bool:
+        """Tells whether it requires gradients; answers whether it did not know."""
 
-def of_real_tensors(gradients: Gradients) -> dict[Any, Callable[..., Any]]:
+
+def of_real_tensors(gradients: Gradients, own: Telling) -> dict[Any, Callable[..., Any]]:
     """What reads and changes the gradients of tensors around the program, parameters above all."""
+
+    def require(tensor: torch.Tensor, requires_grad: Any = True) -> torch.Tensor:
+        requires_grad = bool(requires_grad) if type(requires_grad) is torch.SymBool else requires_grad
+        if not tensor.is_leaf or type(requires_grad) is not bool:
+            return tensor.requires_grad_(requires_grad)  # which torch refuses
+        if gradients.require(tensor, requires_grad):
+            own.tell(tensor, requires_grad)
+        return tensor
+
+    def set_flag(tensor: torch.Tensor, value: Any) -> None:
+        require(tensor, value)
+
     return {
+        torch.Tensor.requires_grad_: require,
+        _requires_grad.__set__: set_flag,
         _grad.__get__: gradients.read,
         _grad.__set__: gradients.write,
         _grad.__delete__: gradients.delete,
@@ -109,6 +126,21 @@ def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
     return use
 
 
+def _for_backward(method: Any, what: str) -> Callable[..., Any]:
+    """A method that says what backward does with the gradient of a tensor: of one that the program made."""
+    refuse = _refuse_for_gradients(method, what)
+
+    def use(tensor: SymbolicTensor, *args: Any, **kwargs: Any) -> Any:
+        if tensor._value in tensor._tracer.arguments:
+            return refuse(tensor, *args, **kwargs)
+        result = method(tensor, *args, **kwargs)
+        if tensor.requires_grad:
+            tensor._tracer.own.hooked(tensor, retained=method is torch.Tensor.retain_grad)
+        return result
+
+    return use
+
+
 def _history(attribute: Any, name: str) -> Callable[..., Any]:
     """What autograd notes of a tensor; what it notes of an argument differs from call to call, and is no guard."""
 
@@ -149,10 +181,12 @@ OF_STAND_INS: dict[Any, Callable[..., Any]] = {
 }
 """What stands for methods of symbolic tensors."""
 
-for _name in ("detach_", "retain_grad", "register_hook", "register_post_accumulate_grad_hook"):
+for _name in ("detach_", "register_post_accumulate_grad_hook"):
     OF_STAND_INS[getattr(torch.Tensor, _name)] = _refuse_for_gradients(
         getattr(torch.Tensor, _name), f"Tensor.{_name}()"
     )
+for _name in ("retain_grad", "register_hook"):
+    OF_STAND_INS[getattr(torch.Tensor, _name)] = _for_backward(getattr(torch.Tensor, _name), f"Tensor.{_name}()")
 for _name in ("is_leaf", "grad_fn", "_version", "_base"):
     _getting: Any = getattr(torch.Tensor, _name).__get__
     OF_STAND_INS[_getting] = _history(_getting, _name)

@@ -1,7 +1,7 @@
-"""Hooks that a program gives autograd: on nodes of its graph, and on what it saves for backward.
+"""Hooks that a program gives autograd: on nodes of its graph, on tensors, and on what it saves for backward.
 
-A graph of ATen ops repeats neither.  What runs backward inside a program runs while it is traced, hooks and all; where
-a result leaves backward to others, its hooks would be lost.
+A graph of ATen ops repeats none of them.  What runs backward inside a program runs while it is traced, hooks and all;
+where a result leaves backward to others, its hooks would be lost.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class AutogradHooks:
         self._kept: dict[int, dict[int, Any]] = {}
         self._handles: list[RemovableHandle] = []
         self._left: list[RemovableHandle] = []
+        self._of_tensors: list[Any] = []  # autograd's nodes that made them; leaves themselves
+        self._retaining: list[Any] = []
         self._saving: list[tuple[Any, int]] = []
         self.own = False
         self.again: list[tuple[int, int]] = []
@@ -88,6 +90,18 @@ class AutogradHooks:
                 if hooks.pop(key, None) is not None:
                     self._kept[id(hooks)] = hooks
 
+    def on_tensor(self, tensor: torch.Tensor, retained: bool) -> None:
+        """A tensor that the program made has a hook, or retains its gradient."""
+        with torch._C.DisableTorchFunction():  # the answer is not for the program
+            node: Any = tensor.grad_fn
+        self._of_tensors.append(tensor if node is None else node)
+        if retained:
+            self._retaining.append(self._of_tensors[-1])
+
+    def retains(self, nodes: Iterable[Any]) -> bool:
+        """Whether some of these nodes made a tensor that retains its gradient."""
+        return any(each is node for node in nodes for each in self._retaining)
+
     def of_real_tensors(self) -> dict[Any, Callable[..., RemovableHandle]]:
         """What registers hooks on tensors around the program, which would be called twice if a trace left them."""
         return {
@@ -119,10 +133,15 @@ class AutogradHooks:
             self.own = True
 
     def on(self, nodes: Iterable[Any]) -> bool:
-        """Whether the program left hooks on some of these nodes."""
+        """Whether the program left hooks on some of these nodes, or on tensors that they made or are for."""
+        found = list(nodes)
+        if self._of_tensors:
+            those = {id(each) for each in self._of_tensors}
+            if any(id(each) in those or id(getattr(each, "variable", None)) in those for each in found):
+                return True
         return bool(self._kept) and any(
             id(_hooks_of(register)) in self._kept
-            for node in nodes
+            for node in found
             for register in (node.register_hook, node.register_prehook)
         )
 

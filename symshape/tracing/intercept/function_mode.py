@@ -23,6 +23,7 @@ from symshape.tracing.intercept import (
     plain_sizes,
     recurrent,
     spectra,
+    statistics,
     unbacked_composites,
     values_alone,
 )
@@ -150,6 +151,13 @@ def _tolist(tensor: torch.Tensor) -> Any:
     return aten.alias.default(tensor).tolist()  # the mode makes it symbolic: its numbers are read when the graph runs
 
 
+def _truth_outside(tensor: torch.Tensor) -> bool:
+    """The truth of a tensor around the program, as :func:`_truth` finds it."""
+    whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype is torch.bool)
+    found = aten.alias.default(tensor) if whole and tensor.numel() == 1 else tensor
+    return _truth(found) if type(found) is SymbolicTensor else torch.Tensor.__bool__(found)
+
+
 def _refuse(what: str) -> Callable[..., Any]:
     def refuse(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedError(
@@ -168,6 +176,7 @@ _handlers.update(autograd.OF_ANY_TENSOR)
 _handlers.update(recurrent.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
 _handlers.update(spectra.HANDLERS)
+_handlers.update(statistics.HANDLERS)
 _handlers.update(values_alone.HANDLERS)
 
 
@@ -218,6 +227,7 @@ for _name in ("untyped_storage", "storage", "_typed_storage", "is_shared"):
 
 _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.tolist: _tolist,
+    torch.Tensor.__bool__: _truth_outside,
     torch.Tensor.numpy: _refuse("Tensor.numpy()"),
     torch.Tensor.__array__: _refuse("numpy"),
     torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
@@ -279,7 +289,7 @@ class FunctionMode(TorchFunctionMode):
         self._repeats = Repeats(trace)
         self._masks = KnownMasks(trace)
         self._trace = trace
-        self._gradients = {**autograd.of_real_tensors(gradients), **trace.own.hooks_of_real_tensors()}
+        self._gradients = {**autograd.of_real_tensors(gradients, trace.own), **trace.own.hooks_of_real_tensors()}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ATTENTION and args and isinstance(args[0], torch.Tensor):
@@ -295,7 +305,7 @@ class FunctionMode(TorchFunctionMode):
             if handler is not None:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
         elif func in self._gradients and args and not torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
-            return self._gradients[func](*args)
+            return self._gradients[func](*args, **kwargs or {})
         elif func in _readers and args and isinstance(args[0], torch.Tensor):
             return _readers[func](*args, **kwargs or {})
         elif _is_indexed(func, args):

@@ -12,7 +12,8 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 
@@ -20,7 +21,9 @@ from symshape.calls.generator_states import state_of
 from symshape.errors import UnsupportedError
 
 _MARK = 0x5D37_90C4_11F2_8E6B  # a seed that no program has
-_MAY_READ = ("torch/utils/checkpoint.py", "torch/_dynamo/")  # they keep the state, or put it back
+_CHECKPOINTS = "torch/utils/checkpoint.py"
+_MAY_READ = (_CHECKPOINTS, "torch/_dynamo/", "calls/generator_states.py")  # they keep the state, or put it back
+_ON_THE_WAY = ("torch/random.py", "/contextlib.py")  # of a checkpoint's `fork_rng`
 _REFUSED = frozenset({"manual_seed", "seed", "set_state", "get_state", "initial_seed", "set_offset", "get_offset"})
 _SEEDS = (
     "seeds or reads a random generator, which a graph would not do again; do that around the traced function, "
@@ -33,29 +36,54 @@ def address(generator: torch.Generator) -> int:
     return generator._cdata  # type: ignore[attr-defined, no-any-return]
 
 
-class _Watched:
-    """Stands for a generator of torch's own: this thread may not seed it or look at its state."""
+class States(Protocol):
+    """The states that checkpoints keep."""
 
-    def __init__(self, generator: torch.Generator) -> None:
+    def keep(self, generator: torch.Generator) -> torch.Tensor:
+        """What stands for the state that a generator has here."""
+
+    def put_back(self, generator: torch.Generator, state: torch.Tensor) -> None:
+        """A generator gets a state that was kept."""
+
+
+class _Watched:
+    """Stands for a generator of torch's own: this thread may not seed it or look at its state, but for checkpoints."""
+
+    def __init__(self, generator: torch.Generator, states: States) -> None:
         self._generator = generator
+        self._states = states
         self._thread = threading.get_ident()
 
     def __getattr__(self, name: str) -> Any:
         if name in _REFUSED and threading.get_ident() == self._thread:
-            asking = sys._getframe(2).f_code.co_filename.replace("\\", "/")
-            if not any(each in asking for each in _MAY_READ):
+            frame = sys._getframe(2)
+            if name in ("get_state", "set_state") and _CHECKPOINTS in _asking(frame):
+                return partial(self._states.keep if name == "get_state" else self._states.put_back, self._generator)
+            if not any(each in _file_of(frame) for each in _MAY_READ):
                 raise UnsupportedError(f"the function {_SEEDS}")
         return getattr(self._generator, name)
 
 
+def _asking(frame: types.FrameType) -> str:
+    """The file of who asks a generator something, by this frame or through torch's own functions for it."""
+    while _file_of(frame).endswith(_ON_THE_WAY) and frame.f_back is not None:
+        frame = frame.f_back
+    return _file_of(frame)
+
+
+def _file_of(frame: types.FrameType) -> str:
+    return frame.f_code.co_filename.replace("\\", "/")
+
+
 @contextmanager
-def _default_generators_watched() -> Iterator[None]:
+def _default_generators_watched(states: States) -> Iterator[None]:
     places: list[tuple[Any, str, Any]] = [(torch.random, "default_generator", torch.default_generator)]
     if torch.cuda.is_initialized():
         places.append((torch.cuda, "default_generators", torch.cuda.default_generators))
     try:
         for owner, name, found in places:
-            watched = tuple(map(_Watched, found)) if isinstance(found, tuple) else _Watched(found)
+            of = partial(_Watched, states=states)
+            watched = tuple(map(of, found)) if isinstance(found, tuple) else of(found)
             setattr(owner, name, watched)
         yield
     finally:
@@ -101,14 +129,14 @@ class Draws:
     def _profile(self, frame: types.FrameType, event: str, called: Any) -> None:
         if event != "c_call" or not isinstance(owner := getattr(called, "__self__", None), torch.Generator):
             return
-        file = frame.f_code.co_filename.replace("\\", "/")
+        file = _file_of(frame)
         seeding = called.__name__ in _REFUSED and address(owner) in self._watched
         if seeding and not any(each in file for each in _MAY_READ):
             self._seeded.append((owner, state_of(owner)))
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Inside, the function is traced.
+    def watched(self, states: States) -> Iterator[None]:
+        """Inside, the function is traced; ``states`` are those that its checkpoints keep.
 
         Raises:
             UnsupportedError: it seeds a generator or reads a generator's state, or draws numbers of Python's or
@@ -117,7 +145,7 @@ class Draws:
         others = [(what, read, read()) for what, read in _other_sources()]
         changed: list[str] = []
         try:
-            with _default_generators_watched():
+            with _default_generators_watched(states):
                 yield
             changed = [what for what, read, state in others if read() != state]
             if self._shared and self._watched and sys.getprofile() != self._profile:

@@ -1,5 +1,7 @@
 """The field ``.grad`` of tensors around a traced program: read, set and deleted by it, and filled by ``backward()``.
 
+So is the flag that says whether they require gradients, which programs turn off and on (the other player's, in a game).
+
 Autograd puts gradients into the leaves of its graph, past Python.  Here such a field is a slot of the tensor like any
 other: what was there is noted before the program, or autograd, touches it, and put back at the end of the trace.
 """
@@ -21,6 +23,7 @@ from symshape.tracing.state.values import hook_table
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _FIELD = "grad"
+_FLAG = "requires_grad"
 _plain: Any = torch.Tensor.grad
 Tell = Callable[..., None]
 """Calls a function with the recording of this thread, if the program's own code runs, and these arguments."""
@@ -49,6 +52,15 @@ class Gradients:
     def delete(self, tensor: torch.Tensor) -> None:
         """``del tensor.grad``: it is None then."""
         self.write(tensor, None)
+
+    def require(self, tensor: torch.Tensor, required: bool) -> bool:
+        """The tensor is told whether it requires gradients.  Answers whether it was told something else before."""
+        self._tell(_touch, tensor, _FLAG)
+        if tensor.requires_grad is required:
+            return False
+        self._tell(_store, tensor, _FLAG)
+        tensor.requires_grad_(required)
+        return True
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
@@ -99,23 +111,23 @@ def leaves(outputs: Iterable[Any]) -> list[torch.Tensor]:
     return found
 
 
-def _touch(recorder: Recorder, tensor: torch.Tensor) -> None:
+def _touch(recorder: Recorder, tensor: torch.Tensor, field: str = _FIELD) -> None:
     """The field is about to be read."""
-    name = f"{recorder.tensors.get(id(tensor), 'a tensor')}.{_FIELD}"
-    _note(recorder, tensor, name)
-    read_slot(recorder, tensor, _FIELD, name)
+    name = f"{recorder.tensors.get(id(tensor), 'a tensor')}.{field}"
+    _note(recorder, tensor, name, field)
+    read_slot(recorder, tensor, field, name)
 
 
-def _note(recorder: Recorder, tensor: torch.Tensor, name: str) -> None:
-    key = id(tensor), _FIELD
+def _note(recorder: Recorder, tensor: torch.Tensor, name: str, field: str) -> None:
+    key = id(tensor), field
     if key not in recorder.slots:
-        recorder.slots[key] = Attribute(tensor, _FIELD, _plain.__get__(tensor), name)
+        recorder.slots[key] = Attribute(tensor, field, getattr(tensor, field), name)
 
 
-def _store(recorder: Recorder, tensor: torch.Tensor) -> None:
+def _store(recorder: Recorder, tensor: torch.Tensor, field: str = _FIELD) -> None:
     """The field is about to be set."""
-    _note(recorder, tensor, f"{recorder.tensors.get(id(tensor), 'a tensor')}.{_FIELD}")
-    recorder.stored.add((id(tensor), _FIELD))
+    _note(recorder, tensor, f"{recorder.tensors.get(id(tensor), 'a tensor')}.{field}", field)
+    recorder.stored.add((id(tensor), field))
 
 
 def _accumulate(recorder: Recorder, leaf: torch.Tensor) -> None:

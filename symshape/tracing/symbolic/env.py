@@ -54,6 +54,7 @@ class ShapeEnv:
         for_torch: what torch finds as ``node.shape_env``.
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
         may_begin_again: whether a run that fails here may be begun anew, in eager.
+        for_finite: what holds of a condition where data are finite, if it asks that and nothing else.
         data: what is known of floats that come of data.
         readings: of unbacked symbols, how each is read off what the op returned that it was born in: ``.size(0)``.
         partial: floats that other calls may be unable to compute.
@@ -71,6 +72,7 @@ class ShapeEnv:
         self.for_torch = QuestionsOfTorch(self)
         self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
         self.may_begin_again: Callable[[], bool] = lambda: False
+        self.for_finite: Callable[[Term], bool | None] = lambda condition: None
         self.readings: dict[str, str] = {}
         self.data: Data = NoData()
         self.partial = PartialNumbers(self)
@@ -199,14 +201,26 @@ class ShapeEnv:
         """
         way = raising_branches.way_on() if raises is None or raising_branches.is_caught() else (False, raises)
         if way is None:
-            answer = usual(self, condition) if self.may_begin_again() else None
+            answer = self.data.holds(condition)
+            if answer is not None:  # each call is asked
+                self.facts = self.facts.assume(condition if answer else negated)
+                self._true.add(condition if answer else negated)
+                return answer
+            answer, why = self._usual(condition) if self.may_begin_again() else (None, "")
             if answer is None:
                 raise undecided.error(self, condition)
-            self.expect_true(condition if answer else negated, "what data select is taken for several elements here")
+            self.expect_true(condition if answer else negated, why)
             return answer
         truth, kind = way
         self.expect_true(condition if truth else negated, f"the program raises {kind.__name__} here", kind)
         return truth
+
+    def _usual(self, condition: Term) -> tuple[bool | None, str]:
+        """What is nearly always so, and what that means."""
+        answer = usual(self, condition)
+        if answer is not None:
+            return answer, "what data select is taken for several elements here"
+        return self.for_finite(condition), "data are taken to be finite here"
 
     def guard_or(self, condition: Term, fallback: bool) -> bool:
         """PyTorch's ``guard_or_false`` / ``guard_or_true``: ``fallback`` where unbacked symbols leave it open."""

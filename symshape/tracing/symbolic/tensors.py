@@ -41,6 +41,12 @@ class Telling(Protocol):
     def require(self, tensor: SymbolicTensor, required: bool) -> None:
         """A tensor is told whether it requires gradients."""
 
+    def tell(self, tensor: torch.Tensor, required: bool) -> None:
+        """So is one around the program."""
+
+    def hooked(self, tensor: SymbolicTensor, *, retained: bool) -> None:
+        """A tensor has a hook, or retains its gradient."""
+
     def functions_watched(self) -> AbstractContextManager[object]:
         """Inside, calls of ``autograd.Function`` are noted."""
 

@@ -28,7 +28,7 @@ WITHOUT = {
     "_embedding_bag_per_sample_weights_backward _pdist_backward _segment_reduce_backward _sparse_mm_reduce_impl",
     "_wrap_tensor_autograd all_gather_into_tensor all_gather_into_tensor_coalesced all_reduce all_reduce_",
     "all_reduce_coalesced all_to_all_single broadcast broadcast_ reduce_scatter_tensor reduce_scatter_tensor_coalesced",
-    "wait_tensor",
+    "embedding_renorm_ wait_tensor",
     "_sparse_mm_reduce_impl_backward _to_sparse linalg_lstsq ormqr segment_reduce sparse_mask sparse_sampled_addmm",
 }
 

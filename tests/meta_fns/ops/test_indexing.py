@@ -23,6 +23,18 @@ def index_tensor(rng: random.Random, sizes: list[int], dtype: torch.dtype = torc
     return zeros_like_layout(tensor)
 
 
+def test_embedding_renorm() -> None:
+    rng = random.Random(7)
+    accepted = 0
+    for _ in range(120):
+        sizes = [rng.choice((1, 2, 5)), rng.choice((0, 1, 4))] if rng.random() < 0.8 else odd_sizes(rng)
+        weight = torch.ones(sizes, dtype=rng.choice((torch.float32, torch.float64, torch.bfloat16, torch.int64)))
+        indices = torch.zeros(odd_sizes(rng), dtype=rng.choice((torch.int64, torch.int32)))
+        empty = weight.dim() == 2 and not weight.size(0)  # what it says of no rows depends on the data
+        accepted += check_call("aten.embedding_renorm_.default", weight, indices, 1.0, 2.0, refusals=not empty)
+    assert accepted > 40
+
+
 def test_embedding() -> None:
     rng = random.Random(0)
     for _ in range(400):

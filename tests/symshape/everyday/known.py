@@ -15,7 +15,6 @@ class Known:
 
 BRANCHES = "goes on either way, by data: a graph that branches, or several graphs of one program"
 TEXTS = "a text counts as used when it is made: texts that show whether anybody looks at them"
-SIZE = "Python turns the number into a plain one in C: a function of ours in place of torch's code that asks"
 
 KNOWN: dict[str, Known] = {
     "recurrent-cond_on_data": Known("refused", BRANCHES),
@@ -24,7 +23,6 @@ KNOWN: dict[str, Known] = {
     "numbers and texts-text_of_an_error_never_raised": Known("", TEXTS),
     "numbers and texts-text_of_a_tensor_never_raised": Known("refused", TEXTS),
     "modules-multivariate_normal": Known("refused", f"it checks whether a matrix is symmetric, and {BRANCHES}"),
-    "modules-batch_norm_without_momentum_training": Known("refused", f"float(num_batches_tracked); {SIZE}"),
     "modules-grid_sampled": Known(
         "n", "affine_grid takes the least of the sizes: it only wants to know whether one is 0"
     ),

@@ -44,7 +44,17 @@ class Module(torch.nn.Module):
         return x.relu() if t.item() < self.limit.item() else x.sum() + self.limit
 
 
-CASES: list[Callable[..., Any]] = [argument, computed, Module()]
+class Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.tensor([3]))
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        times = self.seen * 2
+        return x.relu() if times > 5 and t.item() < times.item() / 8 else x.sum() + times
+
+
+CASES: list[Callable[..., Any]] = [argument, computed, Module(), Counting()]
 TIMES = (2.0, 0.5, 0.25, 1.0, 7.0, float("nan"), 0.75)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,50 @@ def test_the_branch_of_each_call(name: str) -> None:
             )
             torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
     assert compiled.stats().traces <= 5
+
+
+WHOLE: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]] = {
+    "an integer": lambda x, n, m: x + 1 if n.item() > 2 else x,
+    "compared as a tensor": lambda x, n, m: x + 1 if n == 3 else x - 1,
+    "its truth": lambda x, n, m: x + 1 if n else x - 1,
+    "every other": lambda x, n, m: x + 1 if n.item() % 2 == 0 else x,
+    "two": lambda x, n, m: x + 1 if n > m else x,
+    "an expression": lambda x, n, m: x + 1 if n.item() * 2 - m.item() >= 3 else x,
+    "counted on": lambda x, n, m: (n.add_(1), x * n if n > 3 else x + m)[1],
+    "counted by another": lambda x, n, m: (n.add_(m.item()), x + 1 if n > 4 else x)[1],
+    "as a float": lambda x, n, m: x * float(n) if float(n) / 4 > 0.6 else x,
+    "both ways": lambda x, n, m: x + 1 if n.item() > 2 and m.item() / 2 < 0.9 else x,
+}
+
+
+@pytest.mark.parametrize("sizes", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_branch_of_each_integer(name: str, sizes: tuple[int, ...]) -> None:
+    compiled = symshape.compile(WHOLE[name], fullgraph=True, dynamic={"x": {0: "n"}})
+    for i, (n, m) in enumerate(((0, 1), (3, 1), (4, 4), (1, 0), (2, -3), (7, 2), (3, 3), (-2, 1))):
+        mine, theirs = ([torch.full(sizes, each) for each in (n, m)] for _ in range(2))
+        x = torch.linspace(0, 1, 2 + i)
+        assert torch.equal(compiled(x, *mine), WHOLE[name](x, *theirs))
+        assert all(map(torch.equal, mine, theirs))
+    assert compiled.stats().traces <= 4
+
+
+def test_an_integer_that_is_seen_through_another_tensor() -> None:
+    """A write to the one is a write to the other: such a call runs as it is."""
+    whole = torch.zeros(4, dtype=torch.long)
+
+    def count(x: torch.Tensor, n: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        other += 1
+        return x + 1 if n > 2 else x - 1
+
+    compiled = symshape.compile(count)
+    alone = torch.tensor(0), torch.zeros(4, dtype=torch.long)
+    for step in range(3):
+        assert torch.equal(compiled(torch.zeros(2), *alone), torch.full((2,), -1.0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", symshape.FallbackWarning)
+            found = compiled(torch.zeros(2), whole[1], whole)
+        assert torch.equal(found, torch.full((2,), 1.0 if step == 2 else -1.0))
 
 
 def test_outside_the_arguments() -> None:

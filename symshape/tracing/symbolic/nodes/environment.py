@@ -34,10 +34,13 @@ class Nodes(Protocol):
 
 
 class Data(Protocol):
-    """What is known of floats that come of data while a function is traced: see ``tracing/scalar_data.py``."""
+    """What is known of numbers that come of data while a function is traced: see ``tracing/scalar_data.py``."""
 
     def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
         """The answer to a comparison that data tell, in the example call; None where only a run can tell it."""
+
+    def holds(self, condition: Term) -> bool | None:
+        """Whether a condition on integers that data tell holds in the example call; None where only a run can tell."""
 
     def is_argument(self, term: FloatTerm | float) -> bool:
         """Whether data tell a float, and that of float arguments alone."""
@@ -60,6 +63,10 @@ class NoData:
     """Where nothing is known of data."""
 
     def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
+        """Nothing."""
+        return None
+
+    def holds(self, condition: Term) -> bool | None:
         """Nothing."""
         return None
 

@@ -301,3 +301,92 @@ def test_a_checkpoint_in_a_step_that_returns_its_loss() -> None:
     compiled = symshape.compile(step, fullgraph=True)
     for rows in (3, 4, 5):
         assert compiled(R(rows, 4)).requires_grad
+
+
+def _layers() -> tuple[nn.Linear, nn.Linear]:
+    torch.manual_seed(0)
+    return nn.Linear(4, 8), nn.Linear(8, 1)
+
+
+def _halved(first: nn.Linear, last: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    hidden = first(x)
+    hidden.register_hook(lambda gradient: gradient * 0.5)
+    loss = last(hidden.relu()).square().mean()
+    loss.backward()
+    return loss.detach()
+
+
+def _before_and_after_a_write(first: nn.Linear, last: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    hidden = first(x)
+    hidden.register_hook(lambda gradient: gradient * 3)
+    hidden.mul_(2)
+    hidden.register_hook(lambda gradient: gradient.clamp(-0.01, 0.01))
+    hidden.register_hook(lambda gradient: gradient + 5).remove()
+    loss = last(hidden.relu()).square().mean()
+    loss.backward()
+    return loss.detach()
+
+
+def _retained(first: nn.Linear, last: nn.Linear, x: torch.Tensor) -> Any:
+    hidden = first(x)
+    hidden.retain_grad()
+    last(hidden.relu()).square().mean().backward()
+    return (hidden * hidden.grad).detach()
+
+
+def _of_a_leaf(first: nn.Linear, last: nn.Linear, x: torch.Tensor) -> Any:
+    change = torch.zeros_like(x).requires_grad_()
+    change.register_hook(lambda gradient: gradient * 3)
+    last(first(x + change)).mean().backward()
+    return change.grad
+
+
+def _seen(first: nn.Linear, last: nn.Linear, x: torch.Tensor) -> Any:
+    norms: list[torch.Tensor] = []
+    hidden = first(x)
+    hidden.register_hook(lambda gradient: norms.append(gradient.norm()))
+    return torch.autograd.grad(last(hidden).mean(), list(first.parameters())), norms[0]
+
+
+@pytest.mark.parametrize("fn", [_halved, _before_and_after_a_write, _retained, _of_a_leaf, _seen])
+def test_hooks_of_tensors_whose_backward_is_inside(fn: Callable[..., Any]) -> None:
+    mine, theirs = _layers(), _layers()
+    compiled = symshape.compile(lambda x: fn(*mine, x), fullgraph=True)
+    for n in (3, 5, 2, 1, 7):
+        x = torch.linspace(-1, 1, 4 * n).view(n, 4)
+        torch.testing.assert_close(compiled(x), fn(*theirs, x), rtol=0, atol=0)
+        for ours, other in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(ours.weight.grad, other.weight.grad, rtol=0, atol=0)
+    assert compiled.stats().traces <= 3, "the second call finds gradients"
+
+
+def _left(first: nn.Linear, last: nn.Linear, x: torch.Tensor) -> Any:
+    hidden = first(x)
+    hidden.register_hook(lambda gradient: gradient * 0.5)
+    return last(hidden).mean()
+
+
+def _left_after_backward(first: nn.Linear, last: nn.Linear, x: torch.Tensor) -> Any:
+    loss = _left(first, last, x)
+    loss.backward(retain_graph=True)
+    return loss
+
+
+def _retained_and_returned(first: nn.Linear, last: nn.Linear, x: torch.Tensor) -> Any:
+    hidden = first(x)
+    hidden.retain_grad()
+    last(hidden).mean().backward()
+    return hidden
+
+
+def _of_an_argument(first: nn.Linear, last: nn.Linear, x: torch.Tensor) -> Any:
+    x.register_hook(lambda gradient: gradient * 3)
+    return last(first(x)).mean()
+
+
+@pytest.mark.parametrize("fn", [_left, _left_after_backward, _retained_and_returned, _of_an_argument])
+def test_hooks_of_tensors_whose_backward_is_the_callers_are_refused(fn: Callable[..., Any]) -> None:
+    layers = _layers()
+    compiled = symshape.compile(lambda x: fn(*layers, x), fullgraph=True)
+    with pytest.raises(UnsupportedError, match=r"hooks|retains its gradient|register_hook"):
+        compiled(torch.ones(3, 4, requires_grad=fn is _of_an_argument))

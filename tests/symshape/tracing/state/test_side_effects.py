@@ -231,8 +231,8 @@ def test_state_of_tensors_around_the_function_is_neither_read_nor_changed(fn: Fn
         lambda x: x if x.grad_fn is None else x * 2,
         lambda x: x.detach_(),
         lambda x: (x * 2).detach_(),
-        lambda x: ((x * 2).retain_grad(), x)[1],
-        lambda x: ((x * 2).register_hook(lambda gradient: gradient * 10), x)[1],
+        lambda x: (lambda y: (y.retain_grad(), y)[1])(x * 2),
+        lambda x: (lambda y: (y.register_hook(lambda gradient: gradient * 10), y)[1])(x * 2),
     ],
 )
 def test_what_changes_gradients_without_an_op_is_refused(fn: Fn) -> None:

@@ -1,0 +1,71 @@
+"""Branches on whether data are finite: ``if not torch.isfinite(loss): return``, ``if gradient.isnan().any(): ...``.
+
+Such a branch is there for the day on which something overflows.  A trace presumes that it is not today, where the
+function can still be run from the beginning; that is asserted when the graph runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from guards.terms import fold
+from guards.terms.term import Term
+from symshape.graph.steps import Node, Step, Value
+
+_ANSWERS = {"isnan": False, "isinf": False, "isposinf": False, "isneginf": False, "isfinite": True}
+_SAME = {"eq": True, "ne": False}
+"""Of a number with itself; the other way round with an infinity."""
+_KEPT = frozenset(("all", "any", "view", "detach", "alias", "clone", "_to_copy", "squeeze", "unsqueeze", "expand"))
+_NEGATED = frozenset(("logical_not", "bitwise_not"))
+_BOTH = frozenset(("logical_and", "bitwise_and", "mul"))
+_EITHER = frozenset(("logical_or", "bitwise_or"))
+
+
+def holds_for_finite(steps: Sequence[Step], condition: Term) -> bool | None:
+    """Whether a condition holds where all numbers are finite, if it asks nothing else of them; None if it does.
+
+    Args:
+        steps: of the trace.
+        condition: on what data tell.
+    """
+    nodes = [step for step in steps if type(step) is Node]
+    bound = {each.symbol: node for node in nodes for each in node.bindings if each.kind == "bool"}
+    made = {output: node for node in nodes for output in node.outputs if output is not None}
+    known: dict[str, int] = {}
+    for symbol in condition.symbols:
+        node = bound.get(symbol.name)
+        answer = None if node is None or not node.reads else _answer(node.reads[0], made)
+        if answer is None:
+            return None
+        known[symbol.name] = int(answer)
+    return bool(fold.evaluate(condition, known))
+
+
+def _answer(value: Value, made: dict[Value, Node]) -> bool | None:
+    """What all elements of a value are where numbers are finite; None: it asks something else, too."""
+    node = made.get(value)
+    if node is None or node.op.namespace != "aten" or not node.args:
+        return None
+    name, given = node.op._schema.name.removeprefix("aten::"), node.args
+    if name in _ANSWERS:
+        return _ANSWERS[name]
+    if name in _SAME and len(given) > 1:
+        return _compared(name, given[0], given[1])
+    if name in _KEPT or name in _NEGATED:
+        found = _answer(given[0], made) if type(given[0]) is Value else None
+        return found if found is None or name in _KEPT else not found
+    if (name in _BOTH or name in _EITHER) and len(given) > 1:
+        answers = [_answer(each, made) if type(each) is Value else None for each in given[:2]]
+        if None in answers:
+            return None
+        return all(answers) if name in _BOTH else any(answers)
+    return None
+
+
+def _compared(name: str, left: Any, right: Any) -> bool | None:
+    if left is right and type(left) is Value:
+        return _SAME[name]
+    infinite = type(right) is float and math.isinf(right)
+    return not _SAME[name] if infinite else None
