@@ -9,7 +9,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from types import CodeType, SimpleNamespace
+from types import CodeType
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,8 @@ def test_names_of_many_dead_functions_go_once_nobody_can_be_walking(monkeypatch:
 
 def test_functions_may_die_while_the_line_cache_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the garbage collector runs in ``checkcache``, which every printed traceback calls."""
-    monkeypatch.setattr(linecache, "cache", {})
+    cache: dict[str, Any] = {}
+    monkeypatch.setattr(linecache, "cache", cache)
     linecache.getlines(__file__)  # a file of the disk, about which the walk asks before it comes to the others
     functions = [generated_function(FAILS, "fail", "test", {}) for _ in range(3)]
     names = [function.__code__.co_filename for function in functions]
@@ -71,10 +73,11 @@ def test_functions_may_die_while_the_line_cache_is_walked(monkeypatch: pytest.Mo
         asked.append(path)
         return stat(path)
 
-    monkeypatch.setattr("linecache.os", SimpleNamespace(stat=collecting))
+    monkeypatch.setattr("os.stat", collecting)
     linecache.checkcache()
+    monkeypatch.undo()
     assert asked == [__file__]
-    assert not any(map(linecache.getlines, names))
+    assert [cache[name][2] for name in names] == [[]] * 3
 
 
 def test_each_has_a_file_of_its_own() -> None:
