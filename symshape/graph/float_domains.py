@@ -39,7 +39,7 @@ def needs(term: FloatTerm) -> tuple[Need, ...] | None:
         return _holding(Need(term.args[1], "ne", 0.0))
     if term.op in _NEEDS:
         return _holding(*(Need(term.args[0], *each) for each in _NEEDS[term.op]))
-    return _of_power(*term.args) if term.op == "pow" else ()
+    return _of_power(*term.args) if term.op in ("pow", "np_pow") else ()
 
 
 _FINITE = (("ge", -_LARGEST), ("le", _LARGEST))

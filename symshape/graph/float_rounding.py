@@ -149,14 +149,14 @@ def monotone(term: Operand) -> Monotone | None:
         return None if term.op is Op.CONST else Monotone(term, float, True)
     if not isinstance(term, FloatTerm):
         return None
-    if term.op in ("from_int", "as_float"):
+    if term.op in ("from_int", "as_float", "np_float"):
         return monotone(term.args[0])
-    if term.op not in ("neg", "sqrt", *_ROUNDED_ONCE):
+    if term.op not in ("neg", *_ROOTS, *_ROUNDED_ONCE):
         return None
-    compute = FUNCTIONS[term.op][0]
+    compute = FUNCTIONS[term.op.removeprefix("np_")][0]  # which raises where NumPy answers nan
     if term.op not in _ROUNDED_ONCE:
         inner = monotone(term.args[0])
-        return None if inner is None else _after(inner, compute, term.op == "sqrt")
+        return None if inner is None else _after(inner, compute, term.op in _ROOTS)
     left, right = map(_as_float, term.args)
     if _is_number(right):
         inner = monotone(left)
@@ -169,11 +169,14 @@ def monotone(term: Operand) -> Monotone | None:
     return None
 
 
+_ROOTS = ("sqrt", "np_sqrt")
 _ROUNDED_ONCE = ("add", "sub", "mul", "truediv")
 
 
 def _as_float(arg: Operand) -> Operand:
-    """A constant integer as the float that it is; anything else as it is."""
+    """A constant integer, or one of NumPy's floats, as the float that it is; anything else as it is."""
+    if isinstance(arg, FloatTerm) and arg.op == "np_float" and isinstance(arg.args[0], float):
+        return arg.args[0]
     constant = isinstance(arg, Term) and arg.op is Op.CONST and abs(arg.value) <= LARGEST
     return float(arg.value) if constant else arg  # type: ignore[union-attr]
 

@@ -16,6 +16,7 @@ import attrs
 
 from guards.terms import arithmetic, fold, printing
 from guards.terms.term import Op, Term
+from symshape.graph import numpy_terms
 
 _FEW_DIGITS = 2**10  # times a size below 2**43 stays exact
 
@@ -51,6 +52,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     "round": (lambda a, digits: round(a, int(digits)), "round({0}, int({1}))"),
     "max": (max, "max({0}, {1})"),
     "min": (min, "min({0}, {1})"),
+    **numpy_terms.FUNCTIONS,
 }
 """Each operation: how it is computed, and the Python source that computes it in generated code."""
 
@@ -87,19 +89,20 @@ class FloatTerm:
 
     def ratio(self) -> tuple[Term, int] | None:
         """``(numerator, denominator > 0)`` if the value is exactly that quotient, correctly rounded; else None."""
-        if self.op in ("from_int", "as_float"):
+        if self.op in ("from_int", "as_float", "np_float"):
             (arg,) = self.args
             return (arg, 1) if isinstance(arg, Term) else _ratio(arg)
         if self.op == "neg":
             inner = _ratio(self.args[0])
             return None if inner is None else (arithmetic.scale(inner[0], -1), inner[1])
         if self.op == "truediv":
-            top, bottom = self.args
+            top, bottom = map(_plain, self.args)
             whole = top if isinstance(top, Term) else _whole(top)
             number = _positive_integer(bottom)
             return None if whole is None or number is None else (whole, number)
         if self.op == "mul":
-            for left, right in (self.args, self.args[::-1]):
+            one, other = map(_plain, self.args)
+            for left, right in ((one, other), (other, one)):
                 if isinstance(right, float) and 2.0**-500 < right < 2.0**500:
                     inner = _ratio(left)
                     factor = Fraction(right)
@@ -144,6 +147,12 @@ class FloatTerm:
             return frozenset((self.symbol,))
         return frozenset().union(*(arg.unbacked() for arg in self.args if isinstance(arg, FloatTerm)))
 
+    def of_numpy(self) -> bool:
+        """Whether the value is of NumPy's class, and computed as NumPy computes."""
+        if self.op not in numpy_terms.KEEPING:
+            return self.op in numpy_terms.FUNCTIONS
+        return any(isinstance(arg, FloatTerm) and arg.of_numpy() for arg in self.args)
+
     def __str__(self) -> str:
         if self.op == "symbol":
             return self.symbol
@@ -171,6 +180,12 @@ def _source(arg: Operand, names: Mapping[str, str]) -> str:
     return repr(arg) if math.isfinite(arg) else f"float({str(arg)!r})"
 
 
+def _plain(arg: Operand) -> Operand:
+    """A constant of NumPy's as the float that it is."""
+    constant = isinstance(arg, FloatTerm) and arg.op == "np_float" and isinstance(arg.args[0], float)
+    return arg.args[0] if constant else arg  # type: ignore[union-attr]
+
+
 def _ratio(arg: Operand) -> tuple[Term, int] | None:
     if isinstance(arg, FloatTerm):
         return arg.ratio()
@@ -196,7 +211,7 @@ def _are_binary(*denominators: int) -> bool:
 def _whole(arg: Operand) -> Term | None:
     """An integer-valued operand as an integer term."""
     if isinstance(arg, FloatTerm):
-        if arg.op == "as_float":
+        if arg.op in ("as_float", "np_float"):
             return _whole(arg.args[0])
         return arg.args[0] if arg.op == "from_int" and isinstance(arg.args[0], Term) else None
     if isinstance(arg, Term):

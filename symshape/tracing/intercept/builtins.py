@@ -21,11 +21,11 @@ import torch
 from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import float_term
 from symshape.tracing.intercept.number_methods import is_of_data
-from symshape.tracing.intercept.number_operators import as_integer, is_ours
+from symshape.tracing.intercept.number_operators import PLAIN, as_integer, is_ours, of_numpy, stands_for
+from symshape.tracing.symbolic.nodes.numpy_floats import of_python
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
-_STANDS_FOR: dict[type, Any] = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
 _isinstance = isinstance
 _stand_ins: Collection[int] = ()
 """The ids of objects that stand for arguments of the trace."""
@@ -42,8 +42,7 @@ def plain_isinstance(value: object, kinds: Any) -> bool:
     """
     if _isinstance(value, kinds):
         return True
-    stands_for = _STANDS_FOR.get(type(value))
-    return stands_for is not None and _isinstance(stands_for, kinds)
+    return type(value) in PLAIN and _isinstance(stands_for(value), kinds)
 
 
 class _Kind(type):
@@ -53,7 +52,9 @@ class _Kind(type):
         found = type(*args, **kwargs)
         if len(args) != 1:
             return found
-        return args[0]._kind if found is SymbolicTensor else type(_STANDS_FOR[found]) if found in _STANDS_FOR else found
+        if found is SymbolicTensor:
+            return args[0]._kind
+        return type(stands_for(args[0])) if found in PLAIN else found
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return _isinstance(instance, type)
@@ -172,7 +173,8 @@ def _of_symbols(function: Callable[..., float]) -> Callable[..., Any]:
             return function(*args)
         wrap = numbers[0].node.wrap_float
         nodes = [
-            torch.sym_float(each).node if any(each is one for one in numbers) else wrap(float(each)) for each in args
+            of_python(torch.sym_float(each).node) if any(each is one for one in numbers) else wrap(float(each))
+            for each in args
         ]
         return torch.SymFloat(getattr(nodes[0], name)(*nodes[1:]))
 
@@ -233,7 +235,9 @@ def plain_int(*args: Any, **kwargs: Any) -> Any:
     value = _number_of(args[0])
     if type(value) is torch.SymFloat and is_ours(value):
         return math.trunc(value)
-    return value if type(value) is torch.SymInt else int(value)
+    if type(value) is not torch.SymInt:
+        return int(value)
+    return torch.SymInt(value.node) if of_numpy(value) else value
 
 
 def plain_float(*args: Any) -> Any:
@@ -247,7 +251,9 @@ def plain_float(*args: Any) -> Any:
     value = _number_of(args[0])
     if type(value) is torch.SymInt and is_ours(value):
         return torch.SymFloat(value.node.env.nodes.float_node(float_term("as_float", value.node.sym_float().term)))
-    return value if type(value) is torch.SymFloat else float(value)
+    if type(value) is not torch.SymFloat:
+        return float(value)
+    return torch.SymFloat(of_python(value.node)) if is_ours(value) else value
 
 
 def plain_bool(*args: Any) -> Any:

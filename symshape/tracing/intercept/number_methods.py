@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from symshape.graph.float_terms import FloatTerm
-from symshape.tracing.intercept.number_operators import PLAIN, is_ours, operators, plain
+from symshape.tracing.intercept import numpy_numbers
+from symshape.tracing.intercept.number_operators import PLAIN, is_ours, of_numpy, operators, plain
 from symshape.tracing.symbolic.nodes.texts import formatted, wants_value
 from symshape.user_code import is_optimisers
 
@@ -39,6 +40,8 @@ def _attribute(number: Any, name: str) -> Any:
     """An attribute that torch's class lacks: that of the number, which a guard fixes."""
     if name == "__torch_function__":  # C++ asks each number that an op is given for this
         raise AttributeError("a symbolic number has no __torch_function__")
+    if of_numpy(number):
+        return getattr(plain(number), name)
     kind = PLAIN[type(number)]
     if not hasattr(kind, name) or not is_ours(number):
         raise AttributeError(f"{type(number).__name__!r} object has no attribute {name!r}")
@@ -133,6 +136,7 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
         "__format__": _format,
         "__copy__": _itself,
         "__deepcopy__": _itself,
+        **numpy_numbers.METHODS,
     }
     if kind is torch.SymFloat:
         found |= {"__pow__": _pow, "__floordiv__": _floor_divided, "__rfloordiv__": _floor_dividing}

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_modules
 
+from symshape.tracing.intercept import numpy_numbers
 from symshape.tracing.intercept.builtins import CALLED, contains, plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
 from symshape.tracing.state import compiled, loads, lookups, stores
@@ -56,6 +57,8 @@ def recording(recorder: Recorder) -> Iterator[None]:
     global _active
     outer, _active = _active, recorder
     recorder.alone = is_alone()
+    if "numpy" in sys.modules:
+        _instead.update(numpy_numbers.functions())
     try:
         for name in _GLOBAL_HOOKS:
             hook_table(recorder, "global hooks of modules", getattr(torch_modules, name))

@@ -57,6 +57,15 @@ def _divided(op: str) -> Callable[..., Any]:
     return method
 
 
+def _power(self: FloatNode, other: Any) -> FloatNode:
+    """A power, which NumPy computes its own way where a number is NumPy's."""
+    of_numpy = any(isinstance(each.term, FloatTerm) and each.term.of_numpy() for each in (self, other))
+    return (_power_of_numpys if of_numpy else _power_of_floats)(self, other)  # type: ignore[no-any-return]
+
+
+_power_of_floats, _power_of_numpys = _partial("pow"), _partial("np_pow")
+
+
 class FloatNode(Node):
     """A float that depends on sizes or on data; conditions on it become integer ones where it is an exact ratio."""
 
@@ -71,7 +80,7 @@ class FloatNode(Node):
     add, sub, mul = (_method(op) for op in ("add", "sub", "mul"))
     mod = _divided("mod")
     float_truediv = truediv = _divided("truediv")
-    float_pow = pow = _partial("pow")
+    float_pow = pow = _power
     sym_max, sym_min = _method("max"), _method("min")
     neg, abs = _method("neg"), _method("abs")
     sym_sqrt = sqrt = _partial("sqrt")
@@ -92,10 +101,13 @@ class FloatNode(Node):
     def pytype(self) -> type:
         return float
 
-    def guard_float(self, file: str = "", line: int = 0) -> float:
+    def _value(self) -> float:
         return self.env.specialize_float(self.term)
 
-    float_ = _value = guard_float
+    def guard_float(self, file: str = "", line: int = 0) -> float:
+        return float(self._value())
+
+    float_ = guard_float
 
     def bool_(self) -> bool:
         return not self.eq(self.wrap_float(0.0)).bool_()
