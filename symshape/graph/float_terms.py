@@ -27,6 +27,13 @@ def _pow(a: float, b: float) -> float:
     return math.pow(a, b)
 
 
+OF_ONE = (
+    *("asin", "acos", "tan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc", "gamma", "lgamma"),
+    *("cbrt", "exp2", "degrees", "radians"),
+)
+OF_TWO = ("atan2", "hypot", "copysign", "fmod", "remainder")
+"""Functions of ``math`` that are computed with and nothing else: of one number, and of two."""
+
 FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     "from_int": (float, "float({0})"),
     "as_float": (float, "float({0})"),
@@ -52,6 +59,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     "round": (lambda a, digits: round(a, int(digits)), "round({0}, int({1}))"),
     "max": (max, "max({0}, {1})"),
     "min": (min, "min({0}, {1})"),
+    **{name: (getattr(math, name), f"math.{name}({{0}})") for name in OF_ONE},
+    **{name: (getattr(math, name), f"math.{name}({{0}}, {{1}})") for name in OF_TWO},
     **numpy_terms.FUNCTIONS,
 }
 """Each operation: how it is computed, and the Python source that computes it in generated code."""
@@ -97,9 +106,9 @@ class FloatTerm:
             return None if inner is None else (arithmetic.scale(inner[0], -1), inner[1])
         if self.op == "truediv":
             top, bottom = map(_plain, self.args)
-            whole = top if isinstance(top, Term) else _whole(top)
-            number = _positive_integer(bottom)
-            return None if whole is None or number is None else (whole, number)
+            inner, number = _ratio(top), _positive_integer(bottom)
+            exact = inner is not None and _are_binary(inner[1])  # so that it is rounded but once
+            return (inner[0], inner[1] * number) if exact and inner is not None and number is not None else None
         if self.op == "mul":
             one, other = map(_plain, self.args)
             for left, right in ((one, other), (other, one)):
@@ -107,8 +116,9 @@ class FloatTerm:
                     inner = _ratio(left)
                     factor = Fraction(right)
                     power_of_two = math.frexp(right)[0] == 0.5
-                    # Exact: times a power of two, or an integer times a factor of few digits (such as 2.5).
-                    if inner is not None and (power_of_two or (inner[1] == 1 and factor.numerator < _FEW_DIGITS)):
+                    # Exact: times a power of two, or a number of halves times a factor of few digits (such as 2.5).
+                    few = factor.numerator < _FEW_DIGITS
+                    if inner is not None and (power_of_two or (_are_binary(inner[1]) and few)):
                         return arithmetic.scale(inner[0], factor.numerator), inner[1] * factor.denominator
         return None
 

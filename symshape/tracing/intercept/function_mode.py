@@ -22,6 +22,7 @@ from symshape.tracing.intercept import (
     interpolate,
     plain_sizes,
     recurrent,
+    sized_composites,
     spectra,
     unbacked_composites,
     values_alone,
@@ -168,6 +169,7 @@ _handlers.update(autograd.OF_ANY_TENSOR)
 _handlers.update(recurrent.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
 _handlers.update(spectra.HANDLERS)
+_handlers.update(sized_composites.HANDLERS)
 _handlers.update(values_alone.HANDLERS)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from symshape.graph import numpy_terms
 from symshape.graph.float_domains import needs
-from symshape.graph.float_terms import FUNCTIONS, FloatTerm
+from symshape.graph.float_terms import FUNCTIONS, OF_ONE, FloatTerm
 
 _RELATIONS: dict[str, Callable[[float, float], bool]] = {
     "lt": operator.lt,
@@ -87,7 +87,7 @@ def test_all_that_may_raise_has_needs() -> None:
     raising = set()
     for op, (function, _) in FUNCTIONS.items():
         for values in itertools.product((*_ODD, -2.5, math.inf), repeat=2):
-            given = values[:1] if op in (*_UNARY, "from_int", "as_float") or op in _OF_NUMPY else values
+            given = values[:1] if op in (*_UNARY, *OF_ONE, "from_int", "as_float") or op in _OF_NUMPY else values
             if op == "round" and not values[1].is_integer():
                 continue
             try:

@@ -12,7 +12,7 @@ import torch
 
 import symshape
 from guards.terms import arithmetic, division, extremes, fold
-from symshape.graph.float_terms import FUNCTIONS, FloatTerm
+from symshape.graph.float_terms import FUNCTIONS, OF_ONE, OF_TWO, FloatTerm
 from tests.symshape.eager import agree
 
 M, N = arithmetic.symbol("m"), arithmetic.symbol("n")
@@ -46,6 +46,9 @@ TERMS = [
     of("round", of("truediv", M, arithmetic.const(7)), 2.0),
     of("mul", float("inf"), of("from_int", M)),
     of("add", -0.0, 0.0),
+    *(of(name, of("truediv", 0.5, of("from_int", N))) for name in OF_ONE if name != "acosh"),
+    of("acosh", of("add", of("from_int", N), 1.0)),
+    *(of(name, of("from_int", M), of("truediv", N, arithmetic.const(3))) for name in OF_TWO),
     of("mul", of("np_float", 0.5), of("from_int", M)),
     of("np_pow", of("np_sqrt", of("from_int", M)), 3.0),
     of("truediv", of("np_log", of("from_int", M)), of("np_log2", of("from_int", arithmetic.add(M, N)))),

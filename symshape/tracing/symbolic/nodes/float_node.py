@@ -9,7 +9,7 @@ from typing import Any
 from guards.terms import arithmetic, boolean, division
 from guards.terms.term import Term
 from symshape.errors import UnsupportedError
-from symshape.graph.float_rounding import LARGEST, monotone, rounded_ratio
+from symshape.graph.float_rounding import LARGEST, UNKNOWN, monotone, rounded_ratio
 from symshape.graph.float_terms import FloatTerm, float_term
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.environment import Environment
@@ -42,6 +42,11 @@ def _partial(op: str) -> Callable[..., Any]:
         return found
 
     return method
+
+
+def computed(op: str, first: FloatNode, *others: FloatNode) -> FloatNode:
+    """A function of ``math``, of floats."""
+    return _partial(op)(first, *others)  # type: ignore[no-any-return]
 
 
 def _divided(op: str) -> Callable[..., Any]:
@@ -199,7 +204,9 @@ class FloatNode(Node):
         if exact is not None:
             return exact
         found = rounded_ratio(self.term)
-        if found is None or not self.env.exact_as_float(arithmetic.scale(found.numerator, 4)):
+        if found is None or not self.env.exact_as_float(
+            arithmetic.scale(found.numerator, 16 if found.off == UNKNOWN else 4)
+        ):
             return None
         top, bottom = found.numerator, found.denominator
         if found.off and not (found.off + direction == 0 and self.env.known(boolean.ge(top, 0))):
