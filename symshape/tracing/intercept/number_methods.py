@@ -52,6 +52,17 @@ def _attribute(number: Any, name: str) -> Any:
     return getattr(kind(number), name)
 
 
+def _bit_length(number: Any) -> int:
+    """How many bits a number has: fixed by a guard that asks for numbers as long, not for the number."""
+    if not is_ours(number) or not number.node.has_hint() or of_numpy(number):
+        return int(number).bit_length()
+    length = int(number.node.hint).bit_length()
+    distance = number if number >= 0 else -number
+    as_long = bool(distance < 1 << length) and (not length or bool(distance >= 1 << (length - 1)))
+    assert as_long, "a number is as long as it is"
+    return length
+
+
 def _reduce(number: Any, protocol: Any) -> Any:
     kind = PLAIN[type(number)]
     return (kind, (kind(number),)) if is_ours(number) else object.__reduce_ex__(number, protocol)
@@ -143,7 +154,7 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
     if kind is torch.SymBool:
         found |= {"__ne__": _unequal}
     if kind is torch.SymInt:
-        found |= {"__round__": _round, "__hash__": _hash}
+        found |= {"__round__": _round, "__hash__": _hash, "bit_length": _bit_length}
         found |= {"__floordiv__": _int_floor_divided, "__rfloordiv__": _int_floor_dividing}
     return found | operators(kind, found)
 
