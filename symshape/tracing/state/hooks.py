@@ -48,7 +48,7 @@ def recorder_of(
     """
     recorder = Recorder(fn, constants, classes, HOOKS, handler_for, serves=serves)
     recorder.stays_here = serves and not stored
-    recorder.on_exchange = functools.partial(_exchange, recorder)
+    recorder.on_exchange = _exchange
     return recorder
 
 

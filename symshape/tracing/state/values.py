@@ -75,7 +75,7 @@ def touch_dispatching(recorder: Recorder, function: Any, name: str) -> None:
         recorder.touch(kind, name)
         if kind.__module__ == "numpy" or (issubclass(kind, torch.Tensor) and kind is not torch.Tensor):
             recorder.refuse(f"calls {name}, which goes by the class {kind.__name__}, {NOT_TO_SEE}")
-    recorder.on_exchange(function)
+    recorder.on_exchange(recorder, function)
 
 
 def _notice(recorder: Recorder, function: Any) -> None:
@@ -110,7 +110,7 @@ def touch_method(recorder: Recorder, method: types.MethodType, name: str) -> Non
 def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
     """A ``functools.partial``: its function and arguments stay, its keywords need not."""
     recorder.touch(value.func, name)
-    recorder.on_exchange(value)
+    recorder.on_exchange(recorder, value)
     for i, each in enumerate(value.args):
         recorder.touch(each, f"{name or 'partial'} argument {i}")
     touch_container(recorder, value.keywords, f"keywords of {name or 'partial'}")
@@ -121,7 +121,7 @@ def touch_method_of_functools(recorder: Recorder, value: Any, name: str) -> None
     touch_member(recorder, value.func, name)
     if isinstance(value, functools.singledispatchmethod):
         recorder.touch(value.dispatcher, name)
-        recorder.on_exchange(value)
+        recorder.on_exchange(recorder, value)
         return
     for i, each in enumerate(value.args):
         recorder.touch(each, f"{name} argument {i}")
