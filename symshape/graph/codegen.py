@@ -23,6 +23,7 @@ from symshape.errors import assertion_error_of
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.laps import Laps, laps_in
+from symshape.graph.numpy_terms import NUMPY
 from symshape.graph.steps import (
     Assertion,
     Binding,
@@ -143,7 +144,8 @@ class _Writer:
         self._nodes = graph.nodes
         self.boxed = boxed
         self.positions = positions
-        self.namespace: dict[str, Any] = {"math": math, "failed": _failed, "clone": _aten.clone.default, "_once": once}
+        self.namespace: dict[str, Any] = {"math": math, "numpy": NUMPY, "failed": _failed, "_once": once}
+        self.namespace["clone"] = _aten.clone.default
         self.namespace["lifted"] = [each.tensor for each in graph.lifted]
         self.lines: list[str] = []
         self.starts = array("L")  # the line of each step, from 1; of a loop's steps, those of one lap

@@ -32,6 +32,9 @@ LARGEST = 2**52
 """Integers below are floats, and so are their halves."""
 
 
+UNKNOWN = 2
+
+
 @attrs.frozen
 class RoundedRatio:
     """A float that is ``numerator / denominator`` but for rounding.
@@ -43,7 +46,8 @@ class RoundedRatio:
         numerator: an integer of sizes.
         denominator: is above 0.
         off: 0 where the float is the quotient wherever that is an integer or half way between two; 1 where it may be
-            above it there, if the numerator is above 0, and -1 where it may be below.
+            above it there, if the numerator is above 0, and -1 where it may be below; ``UNKNOWN`` where it may be
+            either, since it was rounded twice.
     """
 
     numerator: Term
@@ -71,14 +75,23 @@ def rounded_ratio(term: FloatTerm | float) -> RoundedRatio | None:
     left, right = term.args
     if term.op == "mul" and isinstance(left, float):
         left, right = right, left
-    whole = _integer(left)
-    if whole is None or not isinstance(right, float) or not 2.0**-40 < right < 2.0**40:
+    if not isinstance(right, float) or not 2.0**-40 < right < 2.0**40:
         return None
+    whole = _integer(left)
+    inner = rounded_ratio(left) if whole is None and isinstance(left, FloatTerm) else None
+    if inner is not None and math.frexp(right)[0] != 0.5 and inner.off == UNKNOWN:
+        return None  # as often as that nobody has looked how far off it may be
     factor, written = Fraction(right), Fraction(right).limit_denominator(_MOST_DIGITS)
     if written.numerator > _MOST_DIGITS or written == 0 or float(written) != right:
         return None
     if term.op == "truediv":
         factor, written = 1 / factor, 1 / written
+    if inner is not None:
+        by_two = math.frexp(right)[0] == 0.5
+        numerator = arithmetic.scale(inner.numerator, written.numerator)
+        return RoundedRatio(numerator, inner.denominator * written.denominator, inner.off if by_two else UNKNOWN)
+    if whole is None:
+        return None
     error = factor / written - 1
     off = 0 if abs(error) <= _TIGHT else 1 if error > 0 else -1
     return RoundedRatio(arithmetic.scale(whole, written.numerator), written.denominator, off)
@@ -100,11 +113,15 @@ class Monotone:
         of: the integer.
         value: the float for an integer.
         rises: whether it rises or stays; else it falls or stays.
+        least: the smallest integer of which it can be computed, where that is known; else None.
+        most: the largest integer up to which this is known.
     """
 
     of: Term
     value: Callable[[int], float]
     rises: bool
+    least: int | None = None
+    most: int = LARGEST
 
     def where(self, relation: str, constant: float, least: int) -> tuple[int, int]:
         """The integers for which the float stands in a relation to a constant: from the first on, before the second.
@@ -112,28 +129,28 @@ class Monotone:
         Args:
             relation: ``lt``, ``le``, ``gt``, ``ge`` or ``eq``.
             constant: a finite float.
-            least: the smallest integer that is looked at; the largest is 2**52.
+            least: the smallest integer that is looked at; the largest is ``most``.
 
         Raises:
             ArithmeticError, ValueError: the float cannot be computed for all of them; if so, then for one of these two.
         """
-        self.value(least), self.value(LARGEST)
+        self.value(least), self.value(self.most)
         strict, weak = (operator.gt, operator.ge) if self.rises else (operator.lt, operator.le)
         reached, passed = (self._first(each, constant, least) for each in (weak, strict))
         if relation == "eq":
             return reached, passed
         from_there = relation in ("gt", "ge") if self.rises else relation in ("lt", "le")
         turn = passed if (relation in ("gt", "lt")) == from_there else reached
-        return (turn, LARGEST + 1) if from_there else (least, turn)
+        return (turn, self.most + 1) if from_there else (least, turn)
 
     def rounded(self, whole: Callable[[float], int]) -> Monotone:
         """The same, rounded to an integer in one direction, or to the nearest one."""
         value = self.value
-        return Monotone(self.of, lambda n: whole(value(n)), self.rises)
+        return attrs.evolve(self, value=lambda n: whole(value(n)))
 
     def _first(self, holds: Callable[[float, float], bool], constant: float, least: int) -> int:
         """The smallest integer from ``least`` on for which a condition that comes true once holds."""
-        low, high = least, LARGEST + 1  # it does not hold below ``low``, and holds from ``high`` on
+        low, high = least, self.most + 1  # it does not hold below ``low``, and holds from ``high`` on
         while low < high:
             middle = (low + high) // 2
             if holds(self.value(middle), constant):
@@ -149,14 +166,16 @@ def monotone(term: Operand) -> Monotone | None:
         return None if term.op is Op.CONST else Monotone(term, float, True)
     if not isinstance(term, FloatTerm):
         return None
-    if term.op in ("from_int", "as_float"):
+    if term.op in ("from_int", "as_float", "np_float"):
         return monotone(term.args[0])
-    if term.op not in ("neg", "sqrt", *_ROUNDED_ONCE):
+    if term.op in LOGARITHMS:
+        return _logarithm(term)
+    if term.op not in ("neg", *_ROOTS, *_ROUNDED_ONCE):
         return None
-    compute = FUNCTIONS[term.op][0]
+    compute = FUNCTIONS[term.op.removeprefix("np_")][0]  # which raises where NumPy answers nan
     if term.op not in _ROUNDED_ONCE:
         inner = monotone(term.args[0])
-        return None if inner is None else _after(inner, compute, term.op == "sqrt")
+        return None if inner is None else _after(inner, compute, term.op in _ROOTS)
     left, right = map(_as_float, term.args)
     if _is_number(right):
         inner = monotone(left)
@@ -169,11 +188,30 @@ def monotone(term: Operand) -> Monotone | None:
     return None
 
 
+def _logarithm(term: FloatTerm) -> Monotone | None:
+    """That of an integer, or of a quotient.
+
+    It is rounded nearly right: off by a unit or two of its last place (16 are allowed for).  Up to 2**40 the logarithms
+    of two integers are farther apart than that, as are those of n / m and (n + 1) / m, for an m of a few digits.
+    """
+    inner = term.args[0]
+    ratio = inner.ratio() if isinstance(inner, FloatTerm) else None
+    if ratio is None or ratio[1] >= _FEW:
+        return None
+    of, compute, bottom = ratio[0], FUNCTIONS[term.op][0], ratio[1]
+    return Monotone(of, lambda n: compute(n / bottom), True, least=1, most=2**40)
+
+
+_FEW = 2**10
+LOGARITHMS = ("log", "log2", "log10", "np_log", "np_log2", "np_log10")
+_ROOTS = ("sqrt", "np_sqrt")
 _ROUNDED_ONCE = ("add", "sub", "mul", "truediv")
 
 
 def _as_float(arg: Operand) -> Operand:
-    """A constant integer as the float that it is; anything else as it is."""
+    """A constant integer, or one of NumPy's floats, as the float that it is; anything else as it is."""
+    if isinstance(arg, FloatTerm) and arg.op == "np_float" and isinstance(arg.args[0], float):
+        return arg.args[0]
     constant = isinstance(arg, Term) and arg.op is Op.CONST and abs(arg.value) <= LARGEST
     return float(arg.value) if constant else arg  # type: ignore[union-attr]
 
@@ -188,4 +226,4 @@ def _annuls(op: str, number: float) -> bool:
 
 def _after(inner: Monotone, compute: Callable[[float], float], rises: bool) -> Monotone:
     value = inner.value
-    return Monotone(inner.of, lambda n: compute(value(n)), inner.rises == rises)
+    return attrs.evolve(inner, value=lambda n: compute(value(n)), rises=inner.rises == rises)

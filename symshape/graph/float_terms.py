@@ -16,6 +16,7 @@ import attrs
 
 from guards.terms import arithmetic, fold, printing
 from guards.terms.term import Op, Term
+from symshape.graph import numpy_terms
 
 _FEW_DIGITS = 2**10  # times a size below 2**43 stays exact
 
@@ -25,6 +26,13 @@ Operand = Union["FloatTerm", Term, float]
 def _pow(a: float, b: float) -> float:
     return math.pow(a, b)
 
+
+OF_ONE = (
+    *("asin", "acos", "tan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc", "gamma", "lgamma"),
+    *("cbrt", "exp2", "degrees", "radians"),
+)
+OF_TWO = ("atan2", "hypot", "copysign", "fmod", "remainder")
+"""Functions of ``math`` that are computed with and nothing else: of one number, and of two."""
 
 FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     "from_int": (float, "float({0})"),
@@ -51,6 +59,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     "round": (lambda a, digits: round(a, int(digits)), "round({0}, int({1}))"),
     "max": (max, "max({0}, {1})"),
     "min": (min, "min({0}, {1})"),
+    **{name: (getattr(math, name), f"math.{name}({{0}})") for name in OF_ONE},
+    **{name: (getattr(math, name), f"math.{name}({{0}}, {{1}})") for name in OF_TWO},
+    **numpy_terms.FUNCTIONS,
 }
 """Each operation: how it is computed, and the Python source that computes it in generated code."""
 
@@ -87,25 +98,27 @@ class FloatTerm:
 
     def ratio(self) -> tuple[Term, int] | None:
         """``(numerator, denominator > 0)`` if the value is exactly that quotient, correctly rounded; else None."""
-        if self.op in ("from_int", "as_float"):
+        if self.op in ("from_int", "as_float", "np_float"):
             (arg,) = self.args
             return (arg, 1) if isinstance(arg, Term) else _ratio(arg)
         if self.op == "neg":
             inner = _ratio(self.args[0])
             return None if inner is None else (arithmetic.scale(inner[0], -1), inner[1])
         if self.op == "truediv":
-            top, bottom = self.args
-            whole = top if isinstance(top, Term) else _whole(top)
-            number = _positive_integer(bottom)
-            return None if whole is None or number is None else (whole, number)
+            top, bottom = map(_plain, self.args)
+            inner, number = _ratio(top), _positive_integer(bottom)
+            exact = inner is not None and _are_binary(inner[1])  # so that it is rounded but once
+            return (inner[0], inner[1] * number) if exact and inner is not None and number is not None else None
         if self.op == "mul":
-            for left, right in (self.args, self.args[::-1]):
+            one, other = map(_plain, self.args)
+            for left, right in ((one, other), (other, one)):
                 if isinstance(right, float) and 2.0**-500 < right < 2.0**500:
                     inner = _ratio(left)
                     factor = Fraction(right)
                     power_of_two = math.frexp(right)[0] == 0.5
-                    # Exact: times a power of two, or an integer times a factor of few digits (such as 2.5).
-                    if inner is not None and (power_of_two or (inner[1] == 1 and factor.numerator < _FEW_DIGITS)):
+                    # Exact: times a power of two, or a number of halves times a factor of few digits (such as 2.5).
+                    few = factor.numerator < _FEW_DIGITS
+                    if inner is not None and (power_of_two or (_are_binary(inner[1]) and few)):
                         return arithmetic.scale(inner[0], factor.numerator), inner[1] * factor.denominator
         return None
 
@@ -144,6 +157,12 @@ class FloatTerm:
             return frozenset((self.symbol,))
         return frozenset().union(*(arg.unbacked() for arg in self.args if isinstance(arg, FloatTerm)))
 
+    def of_numpy(self) -> bool:
+        """Whether the value is of NumPy's class, and computed as NumPy computes."""
+        if self.op not in numpy_terms.KEEPING:
+            return self.op in numpy_terms.FUNCTIONS
+        return any(isinstance(arg, FloatTerm) and arg.of_numpy() for arg in self.args)
+
     def __str__(self) -> str:
         if self.op == "symbol":
             return self.symbol
@@ -171,6 +190,12 @@ def _source(arg: Operand, names: Mapping[str, str]) -> str:
     return repr(arg) if math.isfinite(arg) else f"float({str(arg)!r})"
 
 
+def _plain(arg: Operand) -> Operand:
+    """A constant of NumPy's as the float that it is."""
+    constant = isinstance(arg, FloatTerm) and arg.op == "np_float" and isinstance(arg.args[0], float)
+    return arg.args[0] if constant else arg  # type: ignore[union-attr]
+
+
 def _ratio(arg: Operand) -> tuple[Term, int] | None:
     if isinstance(arg, FloatTerm):
         return arg.ratio()
@@ -196,7 +221,7 @@ def _are_binary(*denominators: int) -> bool:
 def _whole(arg: Operand) -> Term | None:
     """An integer-valued operand as an integer term."""
     if isinstance(arg, FloatTerm):
-        if arg.op == "as_float":
+        if arg.op in ("as_float", "np_float"):
             return _whole(arg.args[0])
         return arg.args[0] if arg.op == "from_int" and isinstance(arg.args[0], Term) else None
     if isinstance(arg, Term):

@@ -88,6 +88,10 @@ def between_traces(function: Callable[P, T]) -> Callable[P, T]:
     return alone
 
 
+class _NumberNeeded(UnsupportedError):
+    """Python or torch refused a symbolic number for being one: a plain one would do."""
+
+
 GivenUp = Callable[[State], object]
 
 
@@ -129,11 +133,10 @@ def capture(
         with _tracing_lock, seldom_collected():
             try:
                 return _capture(fn, call, policies, options, given_up, variables, serves)
-            except SymShapeError as error:
-                pass_on(error)
-                raise
             except Exception as error:
                 pass_on(error)
+                if isinstance(error, SymShapeError) and not isinstance(error, _NumberNeeded):
+                    raise
                 _raise_if_defect(error, fn)
                 declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
                 if len(declared) == len(policies):
@@ -375,7 +378,7 @@ def _explain(error: Exception) -> None:
     """Raises an error of ours where Python or torch refused a symbolic size or tensor for being one."""
     text = str(error)
     if isinstance(error, TypeError) and any(name in text for name in ("SymInt", "SymFloat", "SymBool")):
-        raise UnsupportedError(
+        raise _NumberNeeded(
             f"the program uses a size that varies where only a plain number will do: {error} "
             f"(at {raised_at(error)}); make it a constant with int(size), or declare that size static"
         ) from error

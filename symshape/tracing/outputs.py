@@ -17,6 +17,7 @@ from symshape.errors import UnsupportedError
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.reshape_copies import settle
 from symshape.graph.steps import Step, Value
+from symshape.tracing.intercept.number_operators import is_plain_numpys, of_numpy, plain
 from symshape.tracing.state.changes import Changes
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.keys import with_plain_keys
@@ -114,12 +115,14 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
         return tracer.own.spent.output(leaf, tracer.saved.of(leaf))
     if isinstance(leaf, torch.Tensor):
         return tracer.lifting.lift(leaf).value
+    if type(leaf) is torch.SymInt and of_numpy(leaf):
+        leaf = plain(leaf)
     if isinstance(leaf, (torch.SymInt, torch.SymFloat)):
         term = leaf.node.term
         return term.value if isinstance(term, Term) and term.op is Op.CONST else term
     if isinstance(leaf, torch.SymBool):
         return leaf.node.term
-    if isinstance(leaf, _CONSTANTS):
+    if isinstance(leaf, _CONSTANTS) or is_plain_numpys(leaf):
         return leaf
     raise UnsupportedError(
         f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns tensors, numbers, "

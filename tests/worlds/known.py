@@ -18,18 +18,13 @@ COUNTS = "the calls of a memo that a graph does not make, and those that a trace
 OLDEST = "a graph does not ask the memo again, which then takes what the graph uses for the oldest of its few answers"
 WEAKLY = "a program keeps the parameters that it reads; to refuse weak references to them would refuse recurrent layers"
 ITS_CLASS = "C asks for the class of torch's number; a __class__ of ours would be what torch's own code sees, too"
-ITS_ARRAY = "NumPy makes objects of torch's numbers; an __array__ of ours would take its scalars out of formulas"
 
 KNOWN: dict[str, Known] = {
     "14-failures-and-memos-error_after_a_large_write_in_place": Known("wrong", LARGE),
     "14-failures-and-memos-memo_that_counts_its_answers": Known("wrong", COUNTS),
     "14-failures-and-memos-memo_that_forgets_the_oldest": Known("wrong", OLDEST),
     "13-unseen-reads-weak_reference_to_a_parameter": Known("wrong", WEAKLY),
-    "5-stand-ins-class_of_a_size_by_getattr": Known("wrong", ITS_CLASS),
-    "5-stand-ins-class_of_a_size_by_attrgetter": Known("wrong", ITS_CLASS),
-    "5-stand-ins-size_that_is_a_scalar_of_numpys": Known("wrong", ITS_CLASS),
     "5-stand-ins-size_given_to_a_method_of_float": Known("wrong", ITS_CLASS),
-    "5-stand-ins-kind_of_an_array_of_a_size": Known("wrong", ITS_ARRAY),
 }
 
 CALLER = "a function that asks who calls it finds symshape there; torch.compile answers so too"

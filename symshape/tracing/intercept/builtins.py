@@ -9,6 +9,7 @@ ours for the time of the trace, as do ``len``, for which Python takes nothing bu
 from __future__ import annotations
 
 import functools
+import json
 import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,13 +20,17 @@ from typing import Any
 import torch
 
 from symshape.errors import UnsupportedError
-from symshape.graph.float_terms import float_term
+from symshape.graph.float_terms import OF_ONE, OF_TWO, float_term
+from symshape.tracing.intercept import whole_numbers
 from symshape.tracing.intercept.number_methods import is_of_data
-from symshape.tracing.intercept.number_operators import as_integer, is_ours
+from symshape.tracing.intercept.number_operators import PLAIN, as_integer, is_ours, of_numpy, stands_for
+from symshape.tracing.intercept.ranges import SymbolicRange, plain_range
+from symshape.tracing.symbolic.keys import plain_key
+from symshape.tracing.symbolic.nodes.float_node import computed
+from symshape.tracing.symbolic.nodes.numpy_floats import of_python
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
-_STANDS_FOR: dict[type, Any] = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
 _isinstance = isinstance
 _stand_ins: Collection[int] = ()
 """The ids of objects that stand for arguments of the trace."""
@@ -42,8 +47,9 @@ def plain_isinstance(value: object, kinds: Any) -> bool:
     """
     if _isinstance(value, kinds):
         return True
-    stands_for = _STANDS_FOR.get(type(value))
-    return stands_for is not None and _isinstance(stands_for, kinds)
+    if type(value) is SymbolicRange:
+        return _isinstance(range(0), kinds)
+    return type(value) in PLAIN and _isinstance(stands_for(value), kinds)
 
 
 class _Kind(type):
@@ -53,7 +59,11 @@ class _Kind(type):
         found = type(*args, **kwargs)
         if len(args) != 1:
             return found
-        return args[0]._kind if found is SymbolicTensor else type(_STANDS_FOR[found]) if found in _STANDS_FOR else found
+        if found is SymbolicTensor:
+            return args[0]._kind
+        if found is SymbolicRange:
+            return range
+        return type(stands_for(args[0])) if found in PLAIN else found
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return _isinstance(instance, type)
@@ -80,6 +90,8 @@ def plain_len(value: Any) -> Any:
     """
     if type(value) is SymbolicTensor and value._spec.sizes:
         return outward(value._spec.sizes[0])
+    if type(value) is SymbolicRange:
+        return value.length()
     return len(value)
 
 
@@ -142,8 +154,10 @@ def contains(container: Any, item: Any) -> bool:
     >>> contains({7, 8}, 7)
     True
     """
-    hashes = type(item) is torch.SymInt and getattr(type(container), "__contains__", None) in _HASHING
-    if not hashes or len(container) > _MOST_COMPARED:
+    hashing = getattr(type(container), "__contains__", None) in _HASHING
+    if hashing and type(item) is tuple:
+        item = plain_key(item)
+    if not hashing or type(item) is not torch.SymInt or len(container) > _MOST_COMPARED:
         return item in container
     return any(isinstance(each, _NUMBERS) and each == item for each in container)
 
@@ -165,15 +179,20 @@ def plain_id(value: Any) -> int:
 
 def _of_symbols(function: Callable[..., float]) -> Callable[..., Any]:
     name = function.__name__ if function is math.pow else f"sym_{function.__name__}"
+    most = 2 if function is math.pow or function.__name__ in OF_TWO else 1
+    is_node_method = function.__name__ not in (*OF_ONE, *OF_TWO)
 
     def compute(*args: Any) -> Any:
         numbers = [each for each in args if type(each) in (torch.SymInt, torch.SymFloat) and is_ours(each)]
-        if not numbers or len(args) != (2 if function is math.pow else 1):
+        if not numbers or len(args) != most or not all(_isinstance(each, _NUMBERS) for each in args):
             return function(*args)
         wrap = numbers[0].node.wrap_float
         nodes = [
-            torch.sym_float(each).node if any(each is one for one in numbers) else wrap(float(each)) for each in args
+            of_python(torch.sym_float(each).node) if any(each is one for one in numbers) else wrap(float(each))
+            for each in args
         ]
+        if not is_node_method:
+            return torch.SymFloat(computed(function.__name__, *nodes))
         return torch.SymFloat(getattr(nodes[0], name)(*nodes[1:]))
 
     return compute
@@ -214,11 +233,14 @@ def plain_index(value: Any) -> Any:
 _FORMULAS = (
     *(math.sqrt, math.sin, math.cos, math.tanh, math.atan, math.fabs, math.pow),
     *(math.exp, math.expm1, math.log2, math.log10, math.log1p),
+    *(getattr(math, each) for each in (*OF_ONE, *OF_TWO)),
 )
 _natural_log = _of_symbols(math.log)
 MATH: dict[int, Any] = {id(each): _of_symbols(each) for each in _FORMULAS}
 MATH |= {id(each): _of_class(each) for each in (math.isnan, math.isinf, math.isfinite)}
 MATH |= {id(math.log): _log, id(math.gcd): plain_gcd, id(operator.index): plain_index}
+MATH |= {id(math.isqrt): whole_numbers.isqrt, id(math.comb): whole_numbers.comb, id(math.perm): whole_numbers.perm}
+MATH |= {id(math.lcm): lambda *integers: whole_numbers.lcm(plain_gcd, *integers), id(math.fsum): whole_numbers.fsum}
 """By ``id``, functions that C computes with plain numbers only: of symbolic ones they are formulas."""
 
 
@@ -233,7 +255,9 @@ def plain_int(*args: Any, **kwargs: Any) -> Any:
     value = _number_of(args[0])
     if type(value) is torch.SymFloat and is_ours(value):
         return math.trunc(value)
-    return value if type(value) is torch.SymInt else int(value)
+    if type(value) is not torch.SymInt:
+        return int(value)
+    return torch.SymInt(value.node) if of_numpy(value) else value
 
 
 def plain_float(*args: Any) -> Any:
@@ -247,7 +271,9 @@ def plain_float(*args: Any) -> Any:
     value = _number_of(args[0])
     if type(value) is torch.SymInt and is_ours(value):
         return torch.SymFloat(value.node.env.nodes.float_node(float_term("as_float", value.node.sym_float().term)))
-    return value if type(value) is torch.SymFloat else float(value)
+    if type(value) is not torch.SymFloat:
+        return float(value)
+    return torch.SymFloat(of_python(value.node)) if is_ours(value) else value
 
 
 def plain_bool(*args: Any) -> Any:
@@ -278,6 +304,14 @@ def _number_of(value: Any) -> Any:
     return as_integer(found) if is_truth else found
 
 
+def dispatching(dispatch: Callable[[type], Any]) -> Callable[[type], Any]:
+    """How a function of ``functools.singledispatch`` finds what is for a class, for numbers and tensors of a trace."""
+    return lambda kind: dispatch(_CLASSES.get(kind, kind))
+
+
+_CLASSES: dict[type, type] = {**PLAIN, SymbolicTensor: torch.Tensor, SymbolicRange: range}
+
+
 def plain_map(function: Any, *iterables: Any) -> Any:
     """``map``, of which the function may be ``int`` or ``float``.
 
@@ -287,11 +321,13 @@ def plain_map(function: Any, *iterables: Any) -> Any:
     return map(CALLED.get(id(function), function), *iterables)
 
 
+MATH |= {id(json.dumps): whole_numbers.dumps}
 CALLED: dict[int, Any] = {
     id(bool): plain_bool,
     id(int): plain_int,
     id(float): plain_float,
     id(map): plain_map,
+    id(range): plain_range,
 }
 """By ``id``, classes that mean a function of ours where traced code calls them by their names."""
 

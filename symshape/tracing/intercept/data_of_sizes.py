@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+from symshape.tracing.intercept.number_operators import of_numpy
+from symshape.tracing.intercept.number_operators import plain as plain_number
+
 aten = torch.ops.aten
 _MOST = 64  # numbers
 _DTYPES = (torch.int64, torch.float32, torch.float64)
@@ -21,8 +24,8 @@ def plain_maker(function: Any) -> Callable[..., Any]:
     """A maker of tensors from numbers that gets plain ones: a guard fixes each size."""
 
     def plain(data: Any) -> Any:
-        if type(data) is torch.SymInt:
-            return int(data)
+        if type(data) is torch.SymInt or of_numpy(data):
+            return plain_number(data)
         return type(data)(map(plain, data)) if type(data) in (list, tuple, torch.Size) else data
 
     return lambda *args, **kwargs: function(
@@ -49,7 +52,7 @@ def maker(function: Any) -> Callable[..., Any]:
             and dtype in (_DTYPES[1:] if floats else _DTYPES)
             and torch.get_default_device().type == "cpu"
             and torch.device(kwargs.get("device") or "cpu").type == "cpu"
-            and all(type(item) in (int, float, *_SYMBOLIC) for item in items)
+            and all(type(item) in (int, float, *_SYMBOLIC) and not of_numpy(item) for item in items)
         )
         if not fine or shape is None:
             return otherwise(*args, **kwargs)

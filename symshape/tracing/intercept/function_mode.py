@@ -22,6 +22,7 @@ from symshape.tracing.intercept import (
     interpolate,
     plain_sizes,
     recurrent,
+    sized_composites,
     spectra,
     statistics,
     unbacked_composites,
@@ -177,6 +178,7 @@ _handlers.update(recurrent.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
 _handlers.update(spectra.HANDLERS)
 _handlers.update(statistics.HANDLERS)
+_handlers.update(sized_composites.HANDLERS)
 _handlers.update(values_alone.HANDLERS)
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from symshape.graph.float_terms import FloatTerm
-from symshape.tracing.intercept.number_operators import PLAIN, is_ours, operators, plain
+from symshape.tracing.intercept import numpy_numbers
+from symshape.tracing.intercept.number_operators import PLAIN, is_ours, of_numpy, operators, plain
 from symshape.tracing.symbolic.nodes.texts import formatted, wants_value
 from symshape.user_code import is_optimisers
 
@@ -39,6 +40,8 @@ def _attribute(number: Any, name: str) -> Any:
     """An attribute that torch's class lacks: that of the number, which a guard fixes."""
     if name == "__torch_function__":  # C++ asks each number that an op is given for this
         raise AttributeError("a symbolic number has no __torch_function__")
+    if of_numpy(number):
+        return getattr(plain(number), name)
     kind = PLAIN[type(number)]
     if not hasattr(kind, name) or not is_ours(number):
         raise AttributeError(f"{type(number).__name__!r} object has no attribute {name!r}")
@@ -47,6 +50,17 @@ def _attribute(number: Any, name: str) -> Any:
     if name in ("imag", "denominator") and kind is int:
         return 0 if name == "imag" else 1
     return getattr(kind(number), name)
+
+
+def _bit_length(number: Any) -> int:
+    """How many bits a number has: fixed by a guard that asks for numbers as long, not for the number."""
+    if not is_ours(number) or not number.node.has_hint() or of_numpy(number):
+        return int(number).bit_length()
+    length = int(number.node.hint).bit_length()
+    distance = number if number >= 0 else -number
+    as_long = bool(distance < 1 << length) and (not length or bool(distance >= 1 << (length - 1)))
+    assert as_long, "a number is as long as it is"
+    return length
 
 
 def _reduce(number: Any, protocol: Any) -> Any:
@@ -133,13 +147,14 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
         "__format__": _format,
         "__copy__": _itself,
         "__deepcopy__": _itself,
+        **numpy_numbers.METHODS,
     }
     if kind is torch.SymFloat:
         found |= {"__pow__": _pow, "__floordiv__": _floor_divided, "__rfloordiv__": _floor_dividing}
     if kind is torch.SymBool:
         found |= {"__ne__": _unequal}
     if kind is torch.SymInt:
-        found |= {"__round__": _round, "__hash__": _hash}
+        found |= {"__round__": _round, "__hash__": _hash, "bit_length": _bit_length}
         found |= {"__floordiv__": _int_floor_divided, "__rfloordiv__": _int_floor_dividing}
     return found | operators(kind, found)
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import numbers
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from symshape.tracing.symbolic.nodes import numpy_floats
 from symshape.tracing.symbolic.nodes.node import Node
 
 Method = Callable[..., Any]
+
+_MARK = "of_numpy"
 
 PLAIN: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 """Which kind of number each symbolic one stands for."""
@@ -23,6 +27,8 @@ _USUAL = frozenset({int, float, bool, str, type(None), torch.Tensor, *PLAIN})
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _COMPARISONS = tuple(_MIRRORED)
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor")
+_COMPARED = frozenset(f"__{name}__" for name in _COMPARISONS)
+_OF_NUMPY = frozenset(f"__{name}__" for name in ("add", "sub", "mul", "truediv", "mod"))
 _UNARY = ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil")
 
 
@@ -39,7 +45,44 @@ def as_integer(condition: Any) -> Any:
 
 def plain(number: Any) -> Any:
     """The plain number for a symbolic one; a guard fixes it."""
-    return PLAIN[type(number)](number) if type(number) in PLAIN else number
+    if type(number) not in PLAIN:
+        return number
+    if type(number) is torch.SymInt and of_numpy(number):
+        return sys.modules["numpy"].int64(int(number))
+    return number.node._value() if of_numpy(number) else PLAIN[type(number)](number)
+
+
+def of_numpy(number: Any) -> bool:
+    """Whether a symbolic number stands for one of NumPy's."""
+    return (
+        type(number) in PLAIN and is_ours(number) and (_MARK in number.__dict__ or numpy_floats.of_numpy(number.node))
+    )
+
+
+def stands_for(number: Any) -> Any:
+    """A number of the class of the one that a symbolic one stands for."""
+    if of_numpy(number):
+        numpy = sys.modules["numpy"]
+        return numpy.int64(1) if type(number) is torch.SymInt else numpy.float64(1.0)
+    return PLAIN[type(number)](1)
+
+
+def as_numpys(number: torch.SymInt) -> torch.SymInt:
+    """An integer as one of NumPy's ``int64``: as long as it is not computed with it need not be fixed."""
+    made = torch.SymInt(number.node)
+    made.__dict__[_MARK] = True
+    return made
+
+
+def is_float64(number: Any) -> bool:
+    """Whether a number is a plain float of NumPy's."""
+    return type(number).__name__ == "float64" and isinstance(number, float) and type(number).__module__ == "numpy"
+
+
+def is_plain_numpys(number: Any) -> bool:
+    """Whether a value is a number or a truth of NumPy's, which nobody can change."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(number, (numpy.number, numpy.bool_))
 
 
 def operators(kind: type, given: dict[str, Method]) -> dict[str, Method]:
@@ -61,11 +104,17 @@ def operators(kind: type, given: dict[str, Method]) -> dict[str, Method]:
                 found[way] = _of_integers(does)
     if kind is torch.SymInt:
         found |= {"__pow__": _power(found["__pow__"]), "__invert__": lambda number: -number - 1}
+        found |= {way: _alone(kind.__dict__[way], getattr(operator, way)) for way in ("__neg__", "__abs__", "__pos__")}
     if kind is torch.SymBool:
         found |= {f"__{name}__": _of_integer(f"__{name}__") for name in _UNARY}
         found |= {"__xor__": _differ(found["__xor__"]), "__rxor__": _differ(found["__rxor__"])}
         found |= {"__index__": lambda number: int(bool(number)), "__float__": lambda number: float(bool(number))}
     return found
+
+
+def _alone(before: Method, operate: Method) -> Method:
+    """An operator of one number, which may be one of NumPy's."""
+    return lambda number: operate(plain(number)) if _MARK in number.__dict__ else before(number)
 
 
 def _swapped(operate: Method) -> Method:
@@ -79,18 +128,23 @@ def _both(name: str) -> tuple[str, str]:
 
 def _for_all(before: Method, ways: tuple[str, str], operate: Method, truth: type | None) -> Method:
     """An operator of torch's numbers, for numbers of classes that it does not know; ``truth`` is an integer for it."""
+    computes = ways[0] not in _COMPARED
 
     def method(number: Any, other: Any) -> Any:
         if type(other) is truth:
             return before(number, 1 if other else 0)
+        if computes and (_MARK in number.__dict__ or (type(other) is torch.SymInt and _MARK in other.__dict__)):
+            return operate(plain(number), plain(other))
         if type(other) in _USUAL or not isinstance(other, numbers.Number) or not is_ours(number):
             return before(number, other)
         known: Any = other
         base = int if isinstance(known, int) else float if isinstance(known, float) else None
         if base is not None and all(getattr(type(known), way, None) is getattr(base, way, None) for way in ways):
             return before(number, int.__index__(known) if base is int else float.__float__(known))
-        if base is float and type(known).__module__ == "numpy":  # torch knows its float64
-            return before(number, other)
+        if is_float64(known) and ways[0] in _COMPARED:
+            return before(number, float(known))
+        if is_float64(known) and ways[0] in _OF_NUMPY:
+            return operate(number, torch.SymFloat(numpy_floats.constant(number.node.env, known)))
         return operate(plain(number), other)
 
     return method

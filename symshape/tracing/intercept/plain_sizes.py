@@ -20,16 +20,35 @@ OPS = {
     torch.fft.rfftfreq: aten.fft_rfftfreq.default,
     torch.tril_indices: aten.tril_indices.default,
     torch.triu_indices: aten.triu_indices.default,
+    torch.hann_window: aten.hann_window.default,
+    torch.hamming_window: aten.hamming_window.default,
+    torch.bartlett_window: aten.bartlett_window.default,
+    torch.blackman_window: aten.blackman_window.default,
+    torch.kaiser_window: aten.kaiser_window.default,
 }
 """The functions of torch, and the op that each is."""
 
 _OPTIONS = 4  # dtype, layout, device and pin_memory, the last arguments of each
 _SEEN_TO = {"dtype", "device"}
+_USUAL: dict[str, tuple[Any, ...]] = {
+    "layout": (torch.strided,),
+    "requires_grad": (False,),
+    "pin_memory": (False, None),
+    "device": (None,),
+    "dtype": (None,),
+}
+_WINDOWS = {
+    *(torch.hann_window, torch.hamming_window, torch.bartlett_window),
+    *(torch.blackman_window, torch.kaiser_window),
+}
 
 
 def make(function: Any, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The tensor that one of these functions makes."""
     op = OPS[function]
+    kwargs = {name: value for name, value in kwargs.items() if name not in _USUAL or value not in _USUAL[name]}
+    if function in _WINDOWS and ("periodic" in kwargs or len(args) > 1):
+        op = getattr(aten, op._schema.name.removeprefix("aten::")).periodic
     slots = op._schema.arguments[:-_OPTIONS]
     given = {**dict(zip((slot.name for slot in slots), args, strict=False)), **kwargs}
     options = {name: given.pop(name) for name in _SEEN_TO & given.keys()}
@@ -43,7 +62,7 @@ def make(function: Any, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, 
 def _sizes_and_numbers(numbers: Sequence[Any]) -> bool:
     """Whether all are numbers, and a symbolic size is among them."""
     kinds = [type(number) for number in numbers]
-    return torch.SymInt in kinds and all(kind in (int, float, torch.SymInt, torch.SymFloat) for kind in kinds)
+    return torch.SymInt in kinds and all(kind in (int, float, bool, torch.SymInt, torch.SymFloat) for kind in kinds)
 
 
 def pad_sequence(

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_modules
 
-from symshape.tracing.intercept.builtins import CALLED, contains, plain_numel
+from symshape.tracing.intercept import numpy_numbers
+from symshape.tracing.intercept.builtins import CALLED, contains, dispatching, plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
 from symshape.tracing.state import compiled, loads, lookups, stores, tables
 from symshape.tracing.state.classes import of_made
@@ -47,6 +48,7 @@ def recorder_of(
     """
     recorder = Recorder(fn, constants, classes, HOOKS, handler_for, serves=serves)
     recorder.stays_here = serves and not stored
+    recorder.on_exchange = _exchange
     return recorder
 
 
@@ -56,6 +58,8 @@ def recording(recorder: Recorder) -> Iterator[None]:
     global _active
     outer, _active = _active, recorder
     recorder.alone = is_alone()
+    if "numpy" in sys.modules:
+        _instead.update(numpy_numbers.functions())
     try:
         for name in _GLOBAL_HOOKS:
             hook_table(recorder, "global hooks of modules", getattr(torch_modules, name))
@@ -77,6 +81,8 @@ def with_their_own_code(recorder: Recorder) -> None:
     for function, code in reversed(recorder.swapped):
         function.__code__ = code
     recorder.swapped.clear()
+    while recorder.exchanged:
+        recorder.exchanged.pop()()
 
 
 def _is_recorded() -> bool:
@@ -296,7 +302,27 @@ def _subject(value: Any) -> Any:
 
 
 def _called(function: Any) -> Any:
-    return CALLED.get(id(function), function) if _is_recorded() else function
+    if not _is_recorded():
+        return function
+    return CALLED.get(id(function)) or _instead.get(id(function), function)
+
+
+def _exchange(recorder: Recorder, value: Any) -> None:
+    """A function is loaded that means something else: a partial one of such functions, or one that asks for a class."""
+    if isinstance(value, functools.partial):
+        function = CALLED.get(id(value.func)) or _instead.get(id(value.func))
+        if function is not None and id(value) not in _instead:
+            _instead[id(value)] = functools.partial(function, *value.args, **value.keywords)
+            recorder.exchanged.append(functools.partial(_instead.pop, id(value), None))
+        return
+    if isinstance(value, functools.singledispatchmethod):
+        attributes, before = value.dispatcher.__dict__, value.dispatcher.dispatch
+        attributes["dispatch"] = dispatching(before)
+        recorder.exchanged.append(functools.partial(attributes.__setitem__, "dispatch", before))
+        return
+    cell = value.__closure__[value.__code__.co_freevars.index("dispatch")]
+    recorder.exchanged.append(functools.partial(setattr, cell, "cell_contents", cell.cell_contents))
+    cell.cell_contents = dispatching(cell.cell_contents)
 
 
 def _listed(owner: Any) -> None:

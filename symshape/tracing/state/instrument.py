@@ -19,6 +19,7 @@ from symshape.tracing.state.code_units import (
     CACHES,
     CHECKED_VERSIONS,
     JUMPS,
+    Instruction,
     encoded,
     instructions,
     is_checked,
@@ -58,7 +59,8 @@ class Hooks:
         super_table_of: so too with ``super``, the class and the object.
         get_of: with what one of these led to, or anything else; answers its ``get``.
         subject: with what a class pattern of ``match`` looks at; answers what it is to look at.
-        called: with ``int`` or its like, which is called next; answers what to call.
+        called: with a function that stands in no global name and is called next, or with ``int`` or its like;
+            answers what to call.
     """
 
     enter: Callable[[types.CodeType], None]
@@ -82,7 +84,7 @@ class Hooks:
     called: Callable[[Any], Any]
 
 
-CALLED_BY_NAME = frozenset(("bool", "int", "float", "map"))
+CALLED_BY_NAME = frozenset(("bool", "int", "float", "map", "range"))
 """Names of classes that mean something of ours where they are called, and themselves elsewhere."""
 
 _MOST_KEPT = 1024
@@ -121,14 +123,15 @@ def is_instrumented(code: types.CodeType, hooks: Hooks) -> bool:
     return any(each is hooks.enter for each in code.co_consts)
 
 
-_LOAD_CONST = opmap["LOAD_CONST"]
+_LOAD_CONST, _PUSH_NULL = opmap["LOAD_CONST"], opmap["PUSH_NULL"]
+_LOCALS = {opmap[name] for name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF") if name in opmap}
 _RESUME = opmap["RESUME"]
 _CONTAINS_OP, _BINARY_SUBSCR = opmap["CONTAINS_OP"], opmap["BINARY_SUBSCR"]
 
 
 def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
     units = code.co_code
-    old = instructions(units, _CHANGED)
+    old = _with_called(units, instructions(units, _CHANGED))
     writer = _Writer(code, hooks)
     blocks = []
     entry = (0, 0)
@@ -144,6 +147,19 @@ def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
             own += call
         blocks.append(own)
     return reassembled(code, old, blocks, tuple(writer.constants), _MORE_STACK, entry)
+
+
+def _with_called(units: bytes, found: list[Instruction]) -> list[Instruction]:
+    """The instructions, with the load of a variable that is called in the place of the NULL for the call."""
+    nulls = [each for each in found if each.opcode == _PUSH_NULL]
+    if not nulls or _NULL_LAST:
+        return found
+    loads = [
+        Instruction(each.end, each.end + 1, units[2 * each.end], units[2 * each.end + 1])
+        for each in nulls
+        if units[2 * each.end] in _LOCALS
+    ]
+    return sorted([*(each for each in found if each.opcode != _PUSH_NULL), *loads])
 
 
 # -- what is inserted
@@ -333,6 +349,11 @@ def _match_class(to: _Writer, arg: int, own: bytes) -> bytes:  # the subject is 
     return _op("SWAP", 3) + to.call_on_top(to.hooks.subject, 1) + _op("SWAP", 3) + own
 
 
+def _called(to: _Writer, arg: int, own: bytes) -> bytes:  # the function is on top, before its NULL or after it
+    call = to.call_on_top(to.hooks.called, 1)
+    return call + own if _NULL_LAST else own + call
+
+
 _WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
     "LOAD_GLOBAL": _load_global,
     "LOAD_ATTR": _load_attr,
@@ -347,7 +368,9 @@ _WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
     "IS_OP": _is_op,
     "CONTAINS_OP": _contains_op,
     "MATCH_CLASS": _match_class,
+    **({} if _NULL_LAST else {"BINARY_SUBSCR": _called}),
 }
 _REPLACED = {opmap[name]: write for name, write in _WRITERS.items() if opmap.get(name, 256) < 256}
 """By opcode: what writes the block for it, from its argument and its own units."""
-_CHANGED = pattern({*_REPLACED, *JUMPS, _RESUME})
+_CHANGED = pattern({*_REPLACED, *JUMPS, _RESUME, _PUSH_NULL})
+_REPLACED |= dict.fromkeys((_PUSH_NULL,) if _NULL_LAST else _LOCALS, _called)

@@ -94,6 +94,9 @@ class Recorder(Reads):
         asker: the file of the code that reads now.
         flags: torch's flags as they were before the trace.
         on_generator: told of each random generator that is loaded.
+        on_exchange: told, with the recording (which must not hold itself), of each function that is loaded and may mean
+            something else to code that is recorded.
+        exchanged: objects that code gets something else for while this recording lasts.
         is_same: what ``is`` means.
         known: by id, what was loaded.
         pinned: ids of tensors, modules, lists and dictionaries that were reached by a way which no place says.
@@ -141,6 +144,8 @@ class Recorder(Reads):
         self.from_memos = False
         self.refusals: list[str] = []
         self.flags = flags.now()
+        self.on_exchange: Callable[[Recorder, Any], object] = lambda *_: None
+        self.exchanged: list[Any] = []
         self.on_generator: Callable[[torch.Generator], object] = lambda _: None
         self.is_same: Callable[[Any, Any], bool] = lambda one, other: one is other
         self.supers: dict[tuple[int, int, str], tuple[type, type]] = {}

@@ -23,6 +23,7 @@ from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Conta
 from symshape.tracing.state.reads import Namespace
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.stores import is_alone
+from symshape.tracing.symbolic.keys import plain_key
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _ADVICE = "a traced function must return its results (or write into a buffer in place)"
@@ -70,6 +71,9 @@ def undo(recorder: Recorder) -> Changes:
 def _add_container(recorder: Recorder, container: Container, found: Changes) -> None:
     """A container that holds something else: of a dictionary with the keys that it had, item by item."""
     owner, items, text = container.owner, container.items, _container_text(container)
+    is_table = type(owner) in variables.CONTAINERS and isinstance(owner, dict)
+    if is_table and any(plain_key(key) is not key for key in owner):  # what was hashed is fixed
+        variables.refill(owner, {plain_key(key): value for key, value in owner.items()})
     whole = of_container(recorder, container)
     if not isinstance(whole, variables.Contents) or not isinstance(owner, dict) or tuple(owner) != items[::2]:
         found.add(whole, owner, text)

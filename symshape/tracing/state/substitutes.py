@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from symshape.tracing.intercept.builtins import MATH, REPLACED
+from symshape.tracing.intercept.identity import class_of
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.user_code import is_optimisers
 
@@ -121,7 +122,7 @@ class Substitutes:
         """``getattr``."""
         if type(name) is str:
             self._read(owner, name)
-        return self.of(getattr(owner, name, *default))
+        return class_of(owner) if name == "__class__" else self.of(getattr(owner, name, *default))
 
     def hasattr(self, owner: Any, name: str) -> bool:
         """``hasattr``."""

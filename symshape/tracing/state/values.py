@@ -34,11 +34,16 @@ _FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _MOST_BYTES = 1 << 16
 _COMPILED = tuple(f"symshape.frontends.{name}" for name in ("compile", "compiled", "storing"))
 """Modules of the classes of compiled functions."""
+_dispatching: Any = functools.singledispatch(lambda value: value)
+_DISPATCHING = _dispatching.__code__
 
 
 def touch_function(recorder: Recorder, function: types.FunctionType, name: str) -> None:
     """A function of Python's: it will tell what it reads, unless it is taken to stay."""
     code = function.__code__
+    if code is _DISPATCHING:
+        touch_dispatching(recorder, function, name)
+        return
     if is_instrumented(code, recorder.hooks):  # made by a function that runs now
         return
     _notice(recorder, function)
@@ -61,6 +66,16 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
     wrapped = function.__dict__.get("__wrapped__")
     if wrapped is not None:
         recorder.touch(wrapped, name)
+
+
+def touch_dispatching(recorder: Recorder, function: Any, name: str) -> None:
+    """A function of ``functools.singledispatch``: its functions for classes; what it remembers of them follows."""
+    touch_mapping_proxy(recorder, function.registry, f"what is registered with {name}")
+    for kind in function.registry:
+        recorder.touch(kind, name)
+        if kind.__module__ == "numpy" or (issubclass(kind, torch.Tensor) and kind is not torch.Tensor):
+            recorder.refuse(f"calls {name}, which goes by the class {kind.__name__}, {NOT_TO_SEE}")
+    recorder.on_exchange(recorder, function)
 
 
 def _notice(recorder: Recorder, function: Any) -> None:
@@ -95,6 +110,7 @@ def touch_method(recorder: Recorder, method: types.MethodType, name: str) -> Non
 def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
     """A ``functools.partial``: its function and arguments stay, its keywords need not."""
     recorder.touch(value.func, name)
+    recorder.on_exchange(recorder, value)
     for i, each in enumerate(value.args):
         recorder.touch(each, f"{name or 'partial'} argument {i}")
     touch_container(recorder, value.keywords, f"keywords of {name or 'partial'}")
@@ -105,6 +121,7 @@ def touch_method_of_functools(recorder: Recorder, value: Any, name: str) -> None
     touch_member(recorder, value.func, name)
     if isinstance(value, functools.singledispatchmethod):
         recorder.touch(value.dispatcher, name)
+        recorder.on_exchange(recorder, value)
         return
     for i, each in enumerate(value.args):
         recorder.touch(each, f"{name} argument {i}")

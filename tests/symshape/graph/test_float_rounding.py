@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from guards.asking.reading import parse
 from guards.terms import fold
 from guards.terms.term import Term
-from symshape.graph.float_rounding import LARGEST, Monotone, monotone, rounded_ratio
+from symshape.graph.float_rounding import LARGEST, LOGARITHMS, Monotone, monotone, rounded_ratio
 from symshape.graph.float_terms import FloatTerm, float_term
 
 N = parse("n")
@@ -80,7 +81,7 @@ def test_what_is_no_rounded_ratio() -> None:
     other = float_term("from_int", parse("m"))
     for term in (
         float_term("mul", FLOAT, other),
-        float_term("mul", float_term("truediv", N, 3.0), 0.3),
+        float_term("mul", float_term("mul", float_term("truediv", N, 3.0), 0.3), 0.7),
         float_term("mul", FLOAT, -0.3),
         float_term("mul", FLOAT, math.pi),
         float_term("truediv", 0.3, FLOAT),
@@ -89,6 +90,22 @@ def test_what_is_no_rounded_ratio() -> None:
         2.5,
     ):
         assert rounded_ratio(term) is None, term
+
+
+@pytest.mark.parametrize("first", [("mul", 1.1), ("truediv", 6.0), ("truediv", 60.0), ("mul", 0.7), ("truediv", 8.0)])
+@pytest.mark.parametrize("then", [("mul", 1.25), ("mul", 0.3), ("truediv", 8.0), ("truediv", 7.0), ("mul", 2.0)])
+def test_capacities(first: tuple[str, float], then: tuple[str, float]) -> None:
+    """``n / experts * factor``: rounded twice, and known wherever that is no integer."""
+    term = float_term(then[0], float_term(first[0], FLOAT, first[1]), then[1])
+    found = rounded_ratio(term)
+    assert isinstance(term, FloatTerm)
+    assert found is not None
+    for n in (*range(2000), *(2**k + d for k in range(11, 40) for d in (-1, 0, 1, 60))):
+        value, top = term.evaluate({"n": n}), fold.evaluate(found.numerator, {"n": n})
+        if top % found.denominator:
+            assert (math.floor(value), math.ceil(value)) == (top // found.denominator, -(-top // found.denominator))
+        else:
+            assert found.off or value == top // found.denominator
 
 
 CHAIN = st.lists(
@@ -176,12 +193,30 @@ def test_where_it_is_rounded_to_the_same(chain: Any, whole: Any, n: int) -> None
     _hold_to_python(found.rounded(whole), _built(chain), "eq", float(whole(value)), n, False, whole)
 
 
+@pytest.mark.parametrize("op", LOGARITHMS)
+@pytest.mark.parametrize("bottom", [1.0, 3.0, 1000.0])
+def test_logarithms_rise(op: str, bottom: float) -> None:
+    """Where the largest that are looked at lie closest together too; beyond that nothing is said."""
+    term = float_term(op, float_term("truediv", FLOAT, bottom))
+    found = monotone(term)
+    assert isinstance(term, FloatTerm)
+    assert found is not None
+    assert found.rises
+    for start in (1, 2**20 - 50, 2**30 - 50, found.most - 100):
+        values = [found.value(n) for n in range(start, start + 100)]
+        assert values == [term.evaluate({"n": n}) for n in range(start, start + 100)]
+        assert all(one < other for one, other in pairwise(values))
+        first, end = found.where("ge", values[50], 1)
+        assert (first, end) == (start + 50, found.most + 1)
+
+
 def test_what_does_not_rise_or_fall_with_one_integer() -> None:
     """Other functions, two integers, a float that only a run knows, a division by the integer."""
     unknown = FloatTerm("symbol", symbol="f0")
     for term in (
         float_term("mul", FLOAT, FLOAT),
-        float_term("log", FLOAT),
+        float_term("exp", FLOAT),
+        float_term("log", float_term("sqrt", FLOAT)),
         float_term("truediv", 1.0, FLOAT),
         float_term("mul", FLOAT, 0.0),
         float_term("add", FLOAT, math.nan),

@@ -6,12 +6,13 @@ import itertools
 import math
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
 import symshape
 from guards.terms import arithmetic, division, extremes, fold
-from symshape.graph.float_terms import FUNCTIONS, FloatTerm
+from symshape.graph.float_terms import FUNCTIONS, OF_ONE, OF_TWO, FloatTerm
 from tests.symshape.eager import agree
 
 M, N = arithmetic.symbol("m"), arithmetic.symbol("n")
@@ -45,6 +46,14 @@ TERMS = [
     of("round", of("truediv", M, arithmetic.const(7)), 2.0),
     of("mul", float("inf"), of("from_int", M)),
     of("add", -0.0, 0.0),
+    *(of(name, of("truediv", 0.5, of("from_int", N))) for name in OF_ONE if name != "acosh"),
+    of("acosh", of("add", of("from_int", N), 1.0)),
+    *(of(name, of("from_int", M), of("truediv", N, arithmetic.const(3))) for name in OF_TWO),
+    of("mul", of("np_float", 0.5), of("from_int", M)),
+    of("np_pow", of("np_sqrt", of("from_int", M)), 3.0),
+    of("truediv", of("np_log", of("from_int", M)), of("np_log2", of("from_int", arithmetic.add(M, N)))),
+    of("np_log10", of("np_log1p", of("np_exp", of("truediv", M, arithmetic.const(10))))),
+    of("np_expm1", of("np_sin", of("np_cos", of("np_tanh", of("from_int", N))))),
 ]
 
 
@@ -52,7 +61,7 @@ TERMS = [
 def test_source_computes_what_evaluate_does(term: FloatTerm) -> None:
     code = compile(term.source({"m": "m", "n": "n"}), "<float>", "eval")
     for values in VALUES:
-        assert repr(eval(code, {"math": math}, dict(values))) == repr(term.evaluate(values))
+        assert repr(eval(code, {"math": math, "numpy": numpy}, dict(values))) == repr(term.evaluate(values))
 
 
 SHIFTED = [

@@ -16,9 +16,9 @@ from symshape.tracing.mode import is_tracing
 R = torch.randn
 
 
-def program_of(fn: Any, *args: Any, options: Options | None = None) -> Program:
+def program_of(fn: Any, *args: Any, options: Options | None = None, policy: Policy = Policy.AUTO) -> Program:
     call = take_apart(None, args, {})
-    policies = dict.fromkeys(sources_of(call), Policy.AUTO)
+    policies = dict.fromkeys(sources_of(call), policy)
     return capture(fn, call, policies, options or Options())
 
 
@@ -70,9 +70,17 @@ def test_the_programs_own_errors_pass_through_and_leave_nothing() -> None:
 
 def test_what_python_refuses_of_a_size_is_explained() -> None:
     with pytest.raises(UnsupportedError, match="only a plain number will do") as raised:
-        program_of(lambda x: int.bit_length(x.size(0)) * x, R(3))
+        program_of(lambda x: int.bit_length(x.size(0)) * x, R(3), policy=Policy.DYNAMIC)
     assert isinstance(raised.value.__cause__, TypeError)
     assert "test_capture.py" in str(raised.value)
+
+
+def test_a_size_of_which_nobody_said_anything_is_fixed_where_python_refuses_it() -> None:
+    program = program_of(lambda x: int.bit_length(x.size(0)) * x, R(3))
+    x = R(3)
+    (result,) = program.run((x,), [3] * len(program.slots))
+    assert torch.equal(result, x * 2)
+    assert not program.symbols
 
 
 def test_reading_memory_is_explained() -> None:

@@ -50,12 +50,17 @@ def where(env: Environment, float_of: Monotone, relation: str, constant: float) 
     if not env.exact_as_float(whole):
         return None
     least = 0 if env.known(boolean.ge(whole, 0)) else -LARGEST
+    if float_of.least is not None:
+        within = boolean.and_(boolean.ge(whole, float_of.least), boolean.le(whole, float_of.most))
+        if not env.hint(within) or not env.evaluate(within):
+            return None
+        least = float_of.least
     try:
         first, end = float_of.where(relation, constant, least)
     except (ArithmeticError, ValueError):
         return None
     start = boolean.TRUE if first == least else boolean.ge(whole, first)
-    return boolean.and_(start, boolean.TRUE if end > LARGEST else boolean.lt(whole, end))
+    return boolean.and_(start, boolean.TRUE if end > float_of.most else boolean.lt(whole, end))
 
 
 def is_exact(value: FloatTerm | float) -> bool:

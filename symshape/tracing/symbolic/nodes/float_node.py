@@ -9,7 +9,7 @@ from typing import Any
 from guards.terms import arithmetic, boolean, division
 from guards.terms.term import Term
 from symshape.errors import UnsupportedError
-from symshape.graph.float_rounding import LARGEST, monotone, rounded_ratio
+from symshape.graph.float_rounding import LARGEST, UNKNOWN, monotone, rounded_ratio
 from symshape.graph.float_terms import FloatTerm, float_term
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.environment import Environment
@@ -44,6 +44,11 @@ def _partial(op: str) -> Callable[..., Any]:
     return method
 
 
+def computed(op: str, first: FloatNode, *others: FloatNode) -> FloatNode:
+    """A function of ``math``, of floats."""
+    return _partial(op)(first, *others)  # type: ignore[no-any-return]
+
+
 def _divided(op: str) -> Callable[..., Any]:
     """A division by a float argument raises where the program divides, and may catch it, and not later on."""
     divide = _partial(op)
@@ -55,6 +60,15 @@ def _divided(op: str) -> Callable[..., Any]:
         return divide(self, other)  # type: ignore[no-any-return]
 
     return method
+
+
+def _power(self: FloatNode, other: Any) -> FloatNode:
+    """A power, which NumPy computes its own way where a number is NumPy's."""
+    of_numpy = any(isinstance(each.term, FloatTerm) and each.term.of_numpy() for each in (self, other))
+    return (_power_of_numpys if of_numpy else _power_of_floats)(self, other)  # type: ignore[no-any-return]
+
+
+_power_of_floats, _power_of_numpys = _partial("pow"), _partial("np_pow")
 
 
 class FloatNode(Node):
@@ -71,7 +85,7 @@ class FloatNode(Node):
     add, sub, mul = (_method(op) for op in ("add", "sub", "mul"))
     mod = _divided("mod")
     float_truediv = truediv = _divided("truediv")
-    float_pow = pow = _partial("pow")
+    float_pow = pow = _power
     sym_max, sym_min = _method("max"), _method("min")
     neg, abs = _method("neg"), _method("abs")
     sym_sqrt = sqrt = _partial("sqrt")
@@ -92,10 +106,13 @@ class FloatNode(Node):
     def pytype(self) -> type:
         return float
 
-    def guard_float(self, file: str = "", line: int = 0) -> float:
+    def _value(self) -> float:
         return self.env.specialize_float(self.term)
 
-    float_ = _value = guard_float
+    def guard_float(self, file: str = "", line: int = 0) -> float:
+        return float(self._value())
+
+    float_ = guard_float
 
     def bool_(self) -> bool:
         return not self.eq(self.wrap_float(0.0)).bool_()
@@ -187,7 +204,9 @@ class FloatNode(Node):
         if exact is not None:
             return exact
         found = rounded_ratio(self.term)
-        if found is None or not self.env.exact_as_float(arithmetic.scale(found.numerator, 4)):
+        if found is None or not self.env.exact_as_float(
+            arithmetic.scale(found.numerator, 16 if found.off == UNKNOWN else 4)
+        ):
             return None
         top, bottom = found.numerator, found.denominator
         if found.off and not (found.off + direction == 0 and self.env.known(boolean.ge(top, 0))):

@@ -6,6 +6,7 @@ import functools
 import operator
 import sys
 import threading
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -539,13 +540,24 @@ def test_what_torch_exchanged_before_anybody_looked_is_refused() -> None:
     net = nn.Sequential(nn.Linear(3, 2))
     params = {name: each.detach() * 2 for name, each in net.named_parameters()}
     before = list(net.parameters())
-    compiled = symshape.compile(lambda x, p: _exchanging(net, p, x), fullgraph=True)
+    exchanging = types.MethodType(torch.func.functional_call, net)
+    compiled = symshape.compile(lambda x, p: exchanging(p, x), fullgraph=True)
     with pytest.raises(UnsupportedError, match="exchanged inside of torch"):
         compiled(torch.ones(2, 3), params)
     assert all(map(operator.is_, net.parameters(), before))
 
 
-_exchanging = functools.partial(torch.func.functional_call)
+def test_what_torch_exchanges_for_a_partial_function_is_put_back() -> None:
+    net = nn.Sequential(nn.Linear(3, 2))
+    params = {name: each.detach() * 2 for name, each in net.named_parameters()}
+    before = list(net.parameters())
+    exchanging = functools.partial(torch.func.functional_call)
+    compiled = symshape.compile(lambda x, p: exchanging(net, p, x), fullgraph=True)
+    for n in (2, 3, 4):
+        x = torch.randn(n, 3)
+        assert torch.equal(compiled(x, params), torch.func.functional_call(net, params, x))
+    assert compiled.stats().traces == 2
+    assert all(map(operator.is_, net.parameters(), before))
 
 
 def test_parameters_that_torch_exchanges_while_another_thread_runs() -> None:

@@ -55,11 +55,20 @@ def test_rounded_down_and_up_as_python_does(hint: int) -> None:
 
 def test_other_floats_fix_the_size(env: ShapeEnv) -> None:
     s = size(env, 4)
+    exponential = s.sym_float().sym_exp()
+    assert exponential.hint == math.exp(4)
+    assert env.guards == []
+    assert exponential.gt(exponential.wrap_float(1.5)).bool_() is True
+    assert guards_of(env) == ["s0 == 4"]
+
+
+def test_logarithms_bound_a_size_within_limits(env: ShapeEnv) -> None:
+    s = size(env, 4)
     logarithm = s.sym_float().sym_log2()
     assert logarithm.hint == 2.0
     assert env.guards == []
     assert logarithm.gt(logarithm.wrap_float(1.5)).bool_() is True
-    assert guards_of(env) == ["s0 == 4"]
+    assert guards_of(env) == ["s0 >= 1", f"s0 <= {2**40}", "s0 >= 3"]
 
 
 def test_floats_that_rise_with_a_size_bound_it(env: ShapeEnv) -> None:

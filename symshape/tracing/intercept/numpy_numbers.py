@@ -1,0 +1,185 @@
+"""NumPy on sizes: ``np.sqrt(n)``, ``np.ceil(n / 2)``, ``np.prod(x.shape)``, ``np.array(x.shape)``.
+
+NumPy takes a symbolic number for any object, and computes with it as Python would: ``np.ceil(n / 2)`` would be an
+integer, where in eager it is a float of NumPy's.  So numbers tell NumPy how they are computed with, while a function is
+traced: a few functions are formulas (see ``graph/numpy_terms``), the others get plain numbers, which guards fix.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from symshape.graph import numpy_terms
+from symshape.tracing.intercept.number_operators import PLAIN, as_numpys, is_float64, is_ours, plain
+from symshape.tracing.symbolic.nodes import numpy_floats
+from symshape.tracing.symbolic.nodes.float_node import FloatNode
+
+_ROUNDINGS: dict[str, Callable[[Any], Any]] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "rint": round,
+}
+_ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "remainder": "mod"}
+_OF_INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "maximum": torch.sym_max,
+    "minimum": torch.sym_min,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+}
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+}
+_DIVISIONS = ("floor_divide", "remainder")
+_SYMBOLIC = (torch.SymInt, torch.SymFloat)
+
+
+def array(number: Any, dtype: Any = None, copy: Any = None) -> Any:
+    """``number.__array__()``: what NumPy takes a number for wherever it takes one."""
+    numpy = sys.modules["numpy"]
+    if is_ours(number):
+        return numpy.array(plain(number), dtype)
+    made = numpy.empty((), object)
+    made[()] = number
+    return made
+
+
+def ufunc(number: Any, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """``number.__array_ufunc__``: what a function of NumPy's is of numbers, some of them symbolic."""
+    if method == "__call__" and not options:
+        if function.__name__ in _COMPARISONS and len(inputs) == 2:
+            one, other = map(_compared, inputs)
+            if _is_number(one) and _is_number(other):
+                return _COMPARISONS[function.__name__](one, other)
+        found = _formula(function.__name__, inputs)
+        if found is not None:
+            return torch.SymFloat(found)
+        whole = _integer(function.__name__, inputs)
+        if whole is not None:
+            return whole
+    inputs = tuple(plain(each) if not _is_foreign(each) else array(each) for each in inputs)
+    if function.__name__ == "power" and method == "__call__" and len(inputs) == 2 and not options:
+        return inputs[0] ** inputs[1]  # which of single numbers is not what the function computes
+    return getattr(function, method)(*inputs, **{name: plain(value) for name, value in options.items()})
+
+
+class _Power:
+    """``np.power`` where a program spells it."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return sys.modules["numpy"].power(*map(plain, args), **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.modules["numpy"].power, name)
+
+
+def _is_foreign(number: Any) -> bool:
+    return type(number) in PLAIN and not is_ours(number)
+
+
+def _formula(name: str, inputs: tuple[Any, ...]) -> FloatNode | None:
+    """What a function computes, as a formula; None where plain numbers are needed."""
+    if any(_is_foreign(each) for each in inputs):
+        return None
+    if len(inputs) == 1 and type(inputs[0]) in _SYMBOLIC:
+        number = inputs[0]
+        if name in numpy_terms.ALIKE:
+            return numpy_floats.computed(_float_of(number), name)
+        if name in _ROUNDINGS and type(number) is torch.SymFloat:  # integers stay integers
+            return numpy_floats.computed(_float_of(_ROUNDINGS[name](number)), "float")
+        return None
+    kinds = [type(each) for each in inputs]
+    if name not in _ARITHMETIC or len(kinds) != 2 or not all(_is_number(each) for each in inputs):
+        return None
+    if all(kind in (int, torch.SymInt) for kind in kinds) and name != "divide":
+        return None  # an integer of NumPy's
+    one, other = (_node_of(each, inputs) for each in inputs)
+    found: FloatNode = getattr(numpy_floats.computed(one, "float"), _ARITHMETIC[name])(other)
+    return found
+
+
+def _integer(name: str, inputs: tuple[Any, ...]) -> torch.SymInt | None:
+    """What a function of two integers computes, as one of NumPy's; None where plain numbers are needed."""
+    if name not in _OF_INTEGERS or len(inputs) != 2 or not all(type(each) in (int, torch.SymInt) for each in inputs):
+        return None
+    if any(_is_foreign(each) for each in inputs) or (name in _DIVISIONS and not (type(inputs[1]) is int and inputs[1])):
+        return None
+    found = _OF_INTEGERS[name](*inputs)
+    return as_numpys(found) if type(found) is torch.SymInt else None
+
+
+def _compared(number: Any) -> Any:
+    """A number as it is compared: NumPy makes arrays of its own."""
+    if type(number).__module__ == "numpy" and getattr(number, "shape", None) == ():
+        number = number[()]
+    return float(number) if is_float64(number) else number
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float, *_SYMBOLIC) or is_float64(value)
+
+
+def _float_of(number: Any) -> FloatNode:
+    node: FloatNode = torch.sym_float(number).node if type(number) in _SYMBOLIC else number
+    return node
+
+
+def _node_of(number: Any, among: tuple[Any, ...]) -> FloatNode:
+    """A number as a float, in the environment of those that are symbolic."""
+    if type(number) in _SYMBOLIC:
+        return _float_of(number)
+    env = next(each.node.env for each in among if type(each) in _SYMBOLIC)
+    return FloatNode(env, float(number))
+
+
+METHODS: dict[str, Callable[..., Any]] = {"__array__": array, "__array_ufunc__": ufunc}
+"""What symbolic numbers have for NumPy while a function is traced."""
+
+
+def _of_sizes(function: Callable[..., Any], choose: Callable[[Any], Any]) -> Callable[..., Any]:
+    """``np.prod`` and its like, of which the answer for a few sizes is an integer of them."""
+
+    @functools.wraps(function)
+    def compute(*args: Any, **options: Any) -> Any:
+        numbers = args[0] if len(args) == 1 and not options and type(args[0]) in (tuple, list, torch.Size) else ()
+        ours = any(type(each) is torch.SymInt and is_ours(each) for each in numbers)
+        if not ours or not all(type(each) in (int, torch.SymInt) for each in numbers):
+            return function(*args, **options)
+        found = choose(numbers)
+        return as_numpys(found) if type(found) is torch.SymInt else sys.modules["numpy"].int64(found)
+
+    return compute
+
+
+@functools.cache
+def functions() -> Mapping[int, Any]:
+    """By ``id``, what functions of NumPy's mean in traced code; nothing where nobody has imported NumPy."""
+    numpy = sys.modules["numpy"]
+    by_name: dict[str, Callable[[Any], Any]] = {
+        "prod": math.prod,
+        "sum": sum,
+        "max": max,
+        "amax": max,
+        "min": min,
+        "amin": min,
+    }
+    found: dict[int, Any] = {
+        id(getattr(numpy, name)): _of_sizes(getattr(numpy, name), choose) for name, choose in by_name.items()
+    }
+    found[id(numpy.power)] = _Power()
+    found[id(numpy.isscalar)] = lambda element: type(element) in PLAIN or numpy.isscalar(element)
+    return found
