@@ -22,10 +22,16 @@ from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import float_term
 from symshape.tracing.intercept.number_methods import is_of_data
 from symshape.tracing.intercept.number_operators import as_integer, is_ours
+from symshape.tracing.intercept.ranges import SymbolicRange, plain_range
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
-_STANDS_FOR: dict[type, Any] = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
+_STANDS_FOR: dict[type, Any] = {
+    torch.SymInt: 1,
+    torch.SymFloat: 1.0,
+    torch.SymBool: True,
+    SymbolicRange: range(0),
+}
 _isinstance = isinstance
 _stand_ins: Collection[int] = ()
 """The ids of objects that stand for arguments of the trace."""
@@ -292,6 +298,7 @@ CALLED: dict[int, Any] = {
     id(int): plain_int,
     id(float): plain_float,
     id(map): plain_map,
+    id(range): plain_range,
 }
 """By ``id``, classes that mean a function of ours where traced code calls them by their names."""
 

@@ -70,7 +70,7 @@ class Hooks:
     called: Callable[[Any], Any]
 
 
-CALLED_BY_NAME = frozenset(("bool", "int", "float", "map"))
+CALLED_BY_NAME = frozenset(("bool", "int", "float", "map", "range"))
 """Names of classes that mean something of ours where they are called, and themselves elsewhere."""
 
 _MOST_KEPT = 1024
