@@ -58,6 +58,7 @@ from symshape.tracing.surroundings import Surroundings
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
+from symshape.tracing.state.substitutes import COMPILING
 from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at
@@ -104,7 +105,8 @@ def capture(
     """Traces ``fn`` on symbolic tensors for this call.
 
     What the function did to the world is undone, and done again by each call.  Where it fails with an error of its own
-    or of torch's, which may be one about symbols, it is traced once more with fixed sizes.
+    or of torch's, it is traced once more as eager runs it, if it had asked whether a compiler traces it; and once more
+    with fixed sizes, for the error may be one about symbols.
 
     Args:
         fn: what is traced.
@@ -127,6 +129,8 @@ def capture(
     thresholds = gc.get_threshold()
     try:
         with _tracing_lock, seldom_collected():
+            declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
+            COMPILING.asked = False
             try:
                 return _capture(fn, call, policies, options, given_up, variables, serves)
             except SymShapeError as error:
@@ -135,10 +139,12 @@ def capture(
             except Exception as error:
                 pass_on(error)
                 _raise_if_defect(error, fn)
-                declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
-                if len(declared) == len(policies):
+                if len(declared) == len(policies) and not COMPILING.asked:
                     raise
-            return _capture(fn, call, declared, options, given_up, variables, serves)
+            if not COMPILING.asked:
+                return _capture(fn, call, declared, options, given_up, variables, serves)
+            with COMPILING.denied():
+                return capture(fn, call, policies, options, given_up, variables=variables, serves=serves)
     except BaseException:
         as_before(thresholds)  # an interrupt may come before the `with` is entered
         raise
