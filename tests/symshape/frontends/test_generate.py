@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.frontends import dynamo
+from symshape.frontends.dynamo_graph import alive
 
 transformers = pytest.importorskip("transformers")
 
@@ -99,11 +99,11 @@ def _by_module(model: Any) -> tuple[Any, Callable[[], tuple[int, int]]]:
 
 
 def _by_backend(model: Any) -> tuple[Any, Callable[[], tuple[int, int]]]:
-    before = list(dynamo._alive)
+    before = list(alive)
     model.compile(backend="symshape", dynamic=True)
 
     def counts() -> tuple[int, int]:
-        mine = [each.stats() for each in dynamo._alive if not any(each is other for other in before)]
+        mine = [each.stats() for each in list(alive) if not any(each is other for other in before)]
         return sum(each.traces for each in mine), sum(each.fallbacks for each in mine)
 
     return model, counts
