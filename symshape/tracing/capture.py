@@ -54,11 +54,11 @@ from symshape.tracing.state.hooks import recorder_of, recording, tell, with_thei
 from symshape.tracing.state.planting import Planted, is_planted_by_another
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.substitutes import COMPILING
 from symshape.tracing.surroundings import Surroundings
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
-from symshape.tracing.state.substitutes import COMPILING
 from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of, raised_at

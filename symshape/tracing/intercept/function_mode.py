@@ -221,6 +221,7 @@ _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.numpy: _refuse("Tensor.numpy()"),
     torch.Tensor.__array__: _refuse("numpy"),
     torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
+    torch.nn.functional.interpolate: interpolate.of_outside,
     **autograd.OF_ANY_TENSOR,
 }
 """What reads or changes real tensors (parameters, buffers, constants around the function) past every dispatcher."""

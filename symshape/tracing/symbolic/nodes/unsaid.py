@@ -1,7 +1,7 @@
 """Texts that are said only where a check fails: an f-string that is the message of a function which only checks.
 
-``torch_compilable_check(found == wanted, f"found {found}")`` makes its text whether it is needed or not.  Where the check
-is traced nobody reads it, and where it fails in a run the function itself runs, with the text that eager gives.
+``torch_compilable_check(found == wanted, f"found {found}")`` makes its text whether it is needed or not.  Where the
+check is traced nobody reads it, and where it fails in a run the function itself runs, with the text that eager gives.
 """
 
 from __future__ import annotations

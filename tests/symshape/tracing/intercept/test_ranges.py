@@ -61,7 +61,7 @@ def _text(x: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize(
     "fn",
-    (_chunks, _last_three, _downwards, _windows, _listed, _kinds, _asked, _truth, _text),
+    [_chunks, _last_three, _downwards, _windows, _listed, _kinds, _asked, _truth, _text],
     ids=lambda fn: fn.__name__,
 )
 def test_as_in_eager(fn: Callable[..., Any]) -> None:

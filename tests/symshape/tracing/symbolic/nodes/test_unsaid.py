@@ -94,8 +94,7 @@ def _own_check(x: torch.Tensor) -> Any:
 
 
 def _and_another(x: torch.Tensor) -> Any:
-    torch_compilable_check(True, f"{x.sum()}"); y = x * len(f"{x.sum()}")  # fmt: skip  # noqa: E702
-    return y
+    torch_compilable_check(True, f"{x.sum()}"); return x * len(f"{x.sum()}")  # fmt: skip  # noqa: E702
 
 
 def _formatted(x: torch.Tensor) -> Any:
