@@ -21,6 +21,7 @@ from symshape.tracing.intercept import (
     data_of_sizes,
     interpolate,
     plain_sizes,
+    pools,
     recurrent,
     spectra,
     unbacked_composites,
@@ -166,6 +167,7 @@ _handlers[torch.Tensor.data_ptr] = _refuse("Tensor.data_ptr()")
 _handlers.update(autograd.OF_STAND_INS)
 _handlers.update(autograd.OF_ANY_TENSOR)
 _handlers.update(recurrent.HANDLERS)
+_handlers.update(pools.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
 _handlers.update(spectra.HANDLERS)
 _handlers.update(values_alone.HANDLERS)
