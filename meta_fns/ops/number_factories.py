@@ -323,6 +323,10 @@ def _arange_size(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Size:
         return _arange_static(start, end, step, dtype)
     if any(isinstance(n, float) or number_dtype(n).is_floating_point for n in (start, end, step)):
         return _arange_of_floats(start, end, step, dtype)
+    return _arange_of_integers(start, end, step)
+
+
+def _arange_of_integers(start: Any, end: Any, step: Any) -> Size:
     if known(step > 0) or (not known(step < 0) and step > 0):
         span = end if type(start) is int and start == 0 else end - start
     else:
@@ -337,10 +341,13 @@ def _arange_of_floats(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Si
     """``ceil((end - start) / step)``, where eager's floats are exact on the way; else for the sizes of this call."""
     fractions = [_fraction(n) for n in (start, end, step)]
     (first, under_first), (last, under_last), (by, under_by) = fractions
-    if dtype is torch.int64 or type(by) is not int or not 0 < by < _FEW or None in (first, last):
+    if dtype is torch.int64 and None not in (first, last, by) and under_first == under_last == under_by == 1:
+        return _arange_of_integers(first, last, by)
+    if dtype is torch.int64 or type(by) is not int or not 0 < abs(by) < _FEW or None in (first, last):
         start, end, step = (n if isinstance(n, (int, float)) else float(n.guard_float()) for n in (start, end, step))
         return _arange_static(start, end, step, dtype)
     span = last * under_first - first * under_last
+    span, by = (span, by) if by > 0 else (-span, -by)
     if not known(span >= 0):
         check(span >= 0, lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step")
     return ceil_div(span * under_by, under_first * under_last * by)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -90,6 +90,7 @@ def max_pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Any:
 
     A window whose result is valid begins before the true end, so that it has a valid element.
     """
+    _need_constant_windows(args, kwargs)
     if not any(map(is_padded, self.axes[-2:])):
         return pooling(emit, self, *args, **kwargs)
     filled = _masked_positions(emit, self, lowest(self.dtype), 2)
@@ -106,6 +107,7 @@ def max_pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Any:
 
 def max_pooling_1d(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Padded:
     """The maximum over windows of the last dimension, without its positions."""
+    _need_constant_windows(args, kwargs)
     made = apply(emit, _masked_positions(emit, self, lowest(self.dtype), 1), *args, **kwargs)
     return Padded(made, _pooled_axes(emit, self, made, 1))
 
@@ -134,6 +136,7 @@ def average_pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> A
 
     Raises: Refuse where the divisor of a window depends on where the true size ends.
     """
+    _need_constant_windows(args, kwargs)
     pooled = 3 if "3d" in emit.op._schema.name else 2
     if not any(map(is_padded, self.axes[-pooled:])):
         return pooling(emit, self, *args, **kwargs)
@@ -146,6 +149,20 @@ def average_pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> A
         raise Refuse("the divisor of the last window depends on the size", *padded_sizes(self.axes[-pooled:]))
     made = apply(emit, _masked_positions(emit, self, 0, pooled), *args, **kwargs)
     return Padded(made, _pooled_axes(emit, self, made, pooled))
+
+
+def _need_constant_windows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuses windows, strides and margins that vary with the sizes: at the capacity they would be others."""
+    sizes = [
+        size
+        for each in (*args, *kwargs.values())
+        for size in (each if isinstance(each, (list, tuple)) else (each,))
+        if varies(size)
+    ]
+    if sizes:
+        raise Refuse(
+            "a window varies with the sizes", *sizes, remedy="pool with a mean or a maximum over the dimension"
+        )
 
 
 def _masked_positions(emit: Emitter, x: Padded, value: bool | int | float, pooled: int) -> Padded:

@@ -54,6 +54,7 @@ from symshape.tracing.state.hooks import recorder_of, recording, tell, with_thei
 from symshape.tracing.state.planting import Planted, is_planted_by_another
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.substitutes import COMPILING
 from symshape.tracing.surroundings import Surroundings
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
@@ -108,7 +109,8 @@ def capture(
     """Traces ``fn`` on symbolic tensors for this call.
 
     What the function did to the world is undone, and done again by each call.  Where it fails with an error of its own
-    or of torch's, which may be one about symbols, it is traced once more with fixed sizes.
+    or of torch's, it is traced once more as eager runs it, if it had asked whether a compiler traces it; and once more
+    with fixed sizes, for the error may be one about symbols.
 
     Args:
         fn: what is traced.
@@ -131,6 +133,8 @@ def capture(
     thresholds = gc.get_threshold()
     try:
         with _tracing_lock, seldom_collected():
+            declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
+            COMPILING.asked = False
             try:
                 return _capture(fn, call, policies, options, given_up, variables, serves)
             except Exception as error:
@@ -138,10 +142,12 @@ def capture(
                 if isinstance(error, SymShapeError) and not isinstance(error, _NumberNeeded):
                     raise
                 _raise_if_defect(error, fn)
-                declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
-                if len(declared) == len(policies):
+                if len(declared) == len(policies) and not COMPILING.asked:
                     raise
-            return _capture(fn, call, declared, options, given_up, variables, serves)
+            if not COMPILING.asked:
+                return _capture(fn, call, declared, options, given_up, variables, serves)
+            with COMPILING.denied():
+                return capture(fn, call, policies, options, given_up, variables=variables, serves=serves)
     except BaseException:
         as_before(thresholds)  # an interrupt may come before the `with` is entered
         raise

@@ -21,6 +21,7 @@ from symshape.tracing.intercept import (
     data_of_sizes,
     interpolate,
     plain_sizes,
+    pools,
     recurrent,
     sized_composites,
     spectra,
@@ -175,6 +176,7 @@ _handlers[torch.Tensor.data_ptr] = _refuse("Tensor.data_ptr()")
 _handlers.update(autograd.OF_STAND_INS)
 _handlers.update(autograd.OF_ANY_TENSOR)
 _handlers.update(recurrent.HANDLERS)
+_handlers.update(pools.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
 _handlers.update(spectra.HANDLERS)
 _handlers.update(statistics.HANDLERS)
@@ -233,6 +235,7 @@ _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.numpy: _refuse("Tensor.numpy()"),
     torch.Tensor.__array__: _refuse("numpy"),
     torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
+    torch.nn.functional.interpolate: interpolate.of_outside,
     **autograd.OF_ANY_TENSOR,
 }
 """What reads or changes real tensors (parameters, buffers, constants around the function) past every dispatcher."""

@@ -49,6 +49,8 @@ def interpolate(
     op = _OPS.get((mode, dims + 2, antialias))
     given = scale_factor if size is None else size
     each = list(given) if isinstance(given, (list, tuple)) else [given] * max(dims, 0)
+    if scale_factor is None and any(type(s) is SymbolicTensor for s in each):  # C++ reads their numbers
+        each = size = [s.item() if type(s) is SymbolicTensor else s for s in each]
     fine = (
         op is not None
         and (size is None) != (scale_factor is None)
@@ -69,6 +71,15 @@ def interpolate(
         wanted = each
     corners = () if mode in _NEAREST else (bool(align_corners),)
     return op(input, wanted, *corners, *scales)  # type: ignore[no-any-return]
+
+
+def of_outside(input: torch.Tensor, size: Any = None, scale_factor: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+    """``F.interpolate`` of a parameter, a buffer or a constant, whose new size may be symbolic."""
+    given = scale_factor if size is None else size
+    each = given if isinstance(given, (list, tuple)) else (given,)
+    if not any(type(s) in (torch.SymInt, SymbolicTensor) for s in each):
+        return _plain_interpolate(input, size, scale_factor, *args, **kwargs)
+    return interpolate(_aten.alias.default(input), size, scale_factor, *args, **kwargs)  # the mode makes it symbolic
 
 
 def _scaled(size: Any, factor: float) -> Any:

@@ -53,7 +53,7 @@ def make(function: Any, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, 
     given = {**dict(zip((slot.name for slot in slots), args, strict=False)), **kwargs}
     options = {name: given.pop(name) for name in _SEEN_TO & given.keys()}
     numbers = [given.pop(slot.name, slot.default_value) for slot in slots]
-    plain = torch.get_default_device().type == "cpu" and options.get("device") is None
+    plain = options.get("device") is not None or torch.get_default_device().type == "cpu"
     if not plain or given or len(args) > len(slots) or not _sizes_and_numbers(numbers):
         return function(*args, **kwargs)
     return trace.dispatch(op, tuple(numbers), options)

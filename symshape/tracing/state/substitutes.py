@@ -13,12 +13,14 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from symshape.tracing.intercept.builtins import MATH, REPLACED
 from symshape.tracing.intercept.identity import class_of
+from symshape.tracing.intercept.scans import SCANS
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.user_code import is_optimisers
 
@@ -68,10 +70,35 @@ class Environment:
         return getattr(os.environ, name)
 
 
-def _is_compiling() -> bool:
-    """``torch.compiler.is_compiling``: no for optimisers, which would compute other numbers than they do in eager."""
-    asker = sys._getframe(1).f_code.co_filename
-    return torch.compiler.is_compiling() and not is_optimisers(asker)
+class Compiling:
+    """``torch.compiler.is_compiling`` as traced code calls it, one trace at a time.
+
+    No for optimisers, which would compute other numbers than they do in eager; no for anybody once a program has
+    failed that was told yes: some only work where the answer is no.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._denied = False
+
+    def __call__(self) -> bool:
+        """The answer."""
+        asker = sys._getframe(1).f_code.co_filename
+        self.asked |= (yes := not self._denied and torch.compiler.is_compiling() and not is_optimisers(asker))
+        return yes
+
+    @contextmanager
+    def denied(self) -> Iterator[None]:
+        """Inside, the answer is eager's."""
+        before, self._denied = self._denied, True
+        try:
+            yield
+        finally:
+            self._denied = before
+
+
+COMPILING = Compiling()
+"""What traced code calls."""
 
 
 class Substitutes:
@@ -98,7 +125,7 @@ class Substitutes:
         self._read, self._listed, self._answered, self._printed = read, listed, answered, printed
         self._stored, self._exchanged = stored, exchanged
         self.table: dict[int, Any] = {id(getattr(builtins, name)): ours for name, ours in REPLACED.items()}
-        self.table |= MATH
+        self.table |= MATH | SCANS
         self.table |= {
             id(getattr): self.getattr,
             id(hasattr): self.hasattr,
@@ -108,7 +135,7 @@ class Substitutes:
             id(dir): self.dir,
             id(print): self.print,
             id(os.getenv): self.getenv,
-            id(torch.compiler.is_compiling): _is_compiling,
+            id(torch.compiler.is_compiling): COMPILING,
             id(os.environ): Environment(self.getenv, listed),
             id(operator.attrgetter): self.attrgetter,
             id(operator.methodcaller): self.methodcaller,

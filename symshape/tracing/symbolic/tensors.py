@@ -171,7 +171,7 @@ class SymbolicTensor(torch.Tensor):
         return f"SymbolicTensor({self._spec})"
 
     def __format__(self, spec: str) -> str:
-        if spec or wants_value():
+        if spec or wants_value(formats=True):
             _refuse_text()
         return f"SymbolicTensor({self._spec})"
 

@@ -13,7 +13,7 @@ def test_arange() -> None:
     rng = random.Random(0)
     for _ in range(1500):
         start, end = (rng.choice((0, 1, 3, 10, -4, 2.5, 0.1)) for _ in range(2))
-        step = rng.choice((1, 1, 2, 3, -1, -2, 0.5, 0))
+        step = rng.choice((1, 1, 2, 3, -1, -2, 0.5, 0, -1.0, -0.5, 2.0))
         dtype = rng.choice((None, None, torch.int64, torch.float32, torch.int32, torch.float16))
         if not int(step) and torch.__version__ < "2.13":
             continue  # eager divides by zero there, and the process dies

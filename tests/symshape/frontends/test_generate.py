@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.frontends import dynamo
+from symshape.frontends.dynamo_graph import alive
 
 transformers = pytest.importorskip("transformers")
 
@@ -46,6 +46,9 @@ MODELS: dict[str, Callable[[Any], Any]] = {
     "gpt2": lambda t: t.GPT2LMHeadModel(t.GPT2Config(**_SIZES, n_positions=128, n_embd=32, n_layer=2, n_head=4)),
     "llama": lambda t: t.LlamaForCausalLM(t.LlamaConfig(**_SIZES, **_LLAMA)),
     "mistral": lambda t: t.MistralForCausalLM(t.MistralConfig(**_SIZES, **_LLAMA, sliding_window=64)),
+    "mixtral": lambda t: t.MixtralForCausalLM(
+        t.MixtralConfig(**_SIZES, **_LLAMA, num_local_experts=4, num_experts_per_tok=2)
+    ),
     "t5": lambda t: t.T5ForConditionalGeneration(
         t.T5Config(**_SIZES, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0)
     ),
@@ -99,11 +102,11 @@ def _by_module(model: Any) -> tuple[Any, Callable[[], tuple[int, int]]]:
 
 
 def _by_backend(model: Any) -> tuple[Any, Callable[[], tuple[int, int]]]:
-    before = list(dynamo._alive)
+    before = list(alive)
     model.compile(backend="symshape", dynamic=True)
 
     def counts() -> tuple[int, int]:
-        mine = [each.stats() for each in dynamo._alive if not any(each is other for other in before)]
+        mine = [each.stats() for each in list(alive) if not any(each is other for other in before)]
         return sum(each.traces for each in mine), sum(each.fallbacks for each in mine)
 
     return model, counts
@@ -144,6 +147,7 @@ def check(name: str, way: str, cache: str, choice: str, padding: int = 0) -> Non
 SMOKE = {
     ("gpt2", "forward", "dynamic", "greedy"),
     ("llama", "module", "dynamic", "greedy"),
+    ("mixtral", "module", "dynamic", "greedy"),
     ("gpt2", "module", "dynamic", "beam"),
     ("gpt2", "module", "dynamic", "sample"),
     ("llama", "module", "static", "greedy"),
@@ -166,6 +170,40 @@ def test_tokens_are_those_of_eager(name: str, way: str, cache: str, choice: str)
 @pytest.mark.parametrize("cache", ["dynamic", pytest.param("static", marks=pytest.mark.slow)])
 def test_prompts_that_are_padded_on_the_left(name: str, cache: str) -> None:
     check(name, "module", cache, "greedy", padding=2)
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "beams that are drawn": {"do_sample": True, "num_beams": 3},
+    "of the most likely": {"do_sample": True, "top_p": 0.9, "top_k": 20, "temperature": 0.8},
+    "no repetition": {"do_sample": False, "repetition_penalty": 1.3, "no_repeat_ngram_size": 2},
+    "looked up in the prompt": {"do_sample": False, "prompt_lookup_num_tokens": 3},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mixtral"])
+@pytest.mark.parametrize("other", OTHERS)
+def test_other_ways_to_choose(name: str, other: str) -> None:
+    plain = built(name)
+    fast = symshape.compile(copy.deepcopy(plain), fullgraph=True)
+    traces = []
+    for _, length, new in PROMPTS:
+        inputs = prompt(name, 1, length)
+        assert torch.equal(generated(fast, inputs, new, OTHERS[other]), generated(plain, inputs, new, OTHERS[other]))
+        traces.append(fast.stats().traces)
+    assert traces[-1] <= traces[0] + 1 <= 5  # one token or several, of each that is guessed or of a batch of one
+
+
+@pytest.mark.slow
+def test_an_assistant() -> None:
+    plain, helper = built("llama"), built("llama")
+    fast, fast_helper = (symshape.compile(copy.deepcopy(each)) for each in (plain, helper))
+    for _, length, new in PROMPTS:
+        inputs = prompt("llama", 1, length)
+        wanted = generated(plain, inputs, new, {"assistant_model": helper, "do_sample": False})
+        assert torch.equal(generated(fast, inputs, new, {"assistant_model": fast_helper, "do_sample": False}), wanted)
+    assert fast.stats().traces <= 4
+    assert fast.stats().fallbacks == fast_helper.stats().fallbacks == 0
 
 
 @pytest.mark.slow

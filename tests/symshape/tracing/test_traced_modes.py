@@ -85,3 +85,30 @@ def test_a_run_without_autocast_is_the_run_itself() -> None:
     assert without_autocast(run, modes()) is run
     with torch.autocast("cpu", torch.bfloat16):
         assert without_autocast(run, modes()) is not run
+
+
+def _only_in_eager(x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    if mask is None and not torch.compiler.is_compiling():
+        mask = torch.ones_like(x)
+    return x * mask[:1]  # type: ignore[index]
+
+
+def _in_neither(x: torch.Tensor) -> torch.Tensor:
+    if torch.compiler.is_compiling():
+        raise TypeError("not here")
+    return x if x.sum() > 0 else -x
+
+
+def test_a_program_that_fails_under_a_compiler_is_traced_as_eager_runs_it() -> None:
+    fast = symshape.compile(_only_in_eager, fullgraph=True)
+    for n in (3, 5, 8, 4):
+        x = torch.rand(n, 2)
+        assert torch.equal(fast(x), _only_in_eager(x))
+    assert fast.stats().traces == 2
+
+
+def test_the_reason_is_the_one_of_the_program_as_eager_runs_it() -> None:
+    fast = symshape.compile(_in_neither)
+    with pytest.warns(symshape.FallbackWarning, match="needs to know whether"):
+        assert torch.equal(fast(torch.ones(3)), torch.ones(3))
+    assert torch.equal(symshape.compile(_only_in_eager)(torch.ones(2, 2)), torch.ones(2, 2))

@@ -16,6 +16,7 @@ from typing import Any
 
 from symshape.errors import SymShapeError, refusals_noted
 from symshape.graph.messages import Message, Places
+from symshape.tracing.symbolic.nodes.unsaid import is_unsaid
 from symshape.user_code import describes
 
 _thread = threading.local()
@@ -38,18 +39,23 @@ def _set(asked: bool) -> Iterator[None]:
         _thread.asked = before
 
 
-def wants_value(depth: int = 1) -> bool:
-    """Whether the text is for the program itself; ``depth`` is how far up the stack of the caller the asker stands."""
+def wants_value(depth: int = 1, *, formats: bool = False) -> bool:
+    """Whether the text is for the program itself; ``depth`` is how far up the stack of the caller the asker stands.
+
+    ``formats``: the asker formats, and what it makes may be a message that nobody reads.
+    """
     if not getattr(_thread, "asked", False):
         return False
-    asker = sys._getframe(depth + 1).f_code.co_filename
-    return not describes(asker) or asker == __file__  # plain_print speaks for the program
+    frame = sys._getframe(depth + 1)
+    asker = frame.f_code.co_filename
+    wants = not describes(asker) or asker == __file__  # plain_print speaks for the program
+    return wants and not (formats and is_unsaid(frame))
 
 
 def formatted(number: Any, spec: str, kind: type) -> str:
     """``format(number, spec)``: with the value for the program, which a guard fixes; the plain name for people."""
-    if not wants_value(depth=2):
-        return str(number)
+    if not wants_value(depth=2, formats=True):
+        return str(number.node)
     places = open_places()
     return format(kind(number), spec) if places is None else places.mark(number.node.term, spec)
 

@@ -1,0 +1,57 @@
+"""``associative_scan`` over a symbolic length: a program for each number of levels, not for each length.
+
+torch's own halves the sequence and asks at each level whether what is left is even.  What an element of the result is
+made of hangs on its position alone, so the same combinations in the same order are written down here without that
+question: the elements at even places are those after the first ``(n - 1) // 2`` odd ones.
+(Source: torch/_higher_order_ops/associative_scan.py, checked on 2.13.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._higher_order_ops.associative_scan import generic_associative_scan
+from torch.utils import _pytree as pytree
+
+_slice = torch.ops.aten.slice
+_Combine = Callable[..., list[torch.Tensor]]
+
+
+def by_levels(
+    operator: Callable[..., Any], leaves: Sequence[torch.Tensor], dim: int = 0, additional_inputs: Sequence[Any] = ()
+) -> Any:
+    """``generic_associative_scan``, of which the length may be symbolic."""
+    sizes = leaves[0].shape
+    if not isinstance(sizes[dim], torch.SymInt) or any(s == 0 for i, s in enumerate(sizes) if i != dim):
+        return generic_associative_scan(operator, leaves, dim, additional_inputs)
+
+    def combine(*pairs: torch.Tensor) -> list[torch.Tensor]:
+        return pytree.tree_leaves(operator(*pairs, *additional_inputs))
+
+    return _scanned(combine, list(leaves), dim)
+
+
+def _scanned(combine: _Combine, elems: list[torch.Tensor], dim: int) -> list[torch.Tensor]:
+    n = elems[0].shape[dim]
+    if n < 2:
+        return elems
+    firsts, seconds = ([_slice(each, dim, i, n - 1 + i, 2) for each in elems] for i in (0, 1))
+    odd = _scanned(combine, combine(*firsts, *seconds), dim)
+    before = [_slice(each, dim, 0, (n - 1) // 2) for each in odd]
+    even = combine(*before, *(_slice(each, dim, 2, None, 2) for each in elems))
+    even = [torch.cat([_slice(a, dim, 0, 1), b], dim) for a, b in zip(elems, even, strict=True)]
+    return [_interleaved(a, b, n, dim) for a, b in zip(even, odd, strict=True)]
+
+
+def _interleaved(even: torch.Tensor, odd: torch.Tensor, n: Any, dim: int) -> torch.Tensor:
+    """One of the even ones, one of the odd ones, in turn; of an odd number of elements the last one is even."""
+    as_many = torch.cat([odd, _slice(even, dim, n // 2)], dim)
+    both = torch.stack([even, as_many], dim + 1).flatten(dim, dim + 1)
+    result: torch.Tensor = _slice(both, dim, 0, n)
+    return result
+
+
+SCANS: dict[int, Any] = {id(generic_associative_scan): by_levels}
+"""By ``id``, what scans are in traced code."""

@@ -1,0 +1,175 @@
+"""What becomes of one architecture: compiled, called at sizes that vary, compared with eager."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from unittest import mock
+
+import attrs
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import symshape
+
+LEARNT = ((3, 8), (2, 12), (5, 16))
+BATCHES = ((4, 16), (7, 16))
+LENGTHS = ((4, 20), (4, 28))
+OTHERS = BATCHES + LENGTHS
+
+
+@attrs.frozen
+class Architecture:
+    """A model, how it is called at a batch and a length, and the ways of calling that are tried."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    ways: Mapping[str, Callable[[int, int], Mapping[str, Any]]]
+
+
+@attrs.frozen
+class Row:
+    """What became of one architecture, called in one way."""
+
+    name: str
+    way: str
+    outcome: str
+    traces: int = 0
+    as_it_is: int = 0
+    kept: str = "–"
+    of_eager: float = 0.0
+    seconds: float = 0.0
+    reason: str = ""
+
+
+class TooLong(BaseException):
+    """The processor time of one architecture is over."""
+
+
+@contextlib.contextmanager
+def limit(seconds: int) -> Iterator[None]:
+    """Raises `TooLong` when so much processor time has gone by."""
+
+    def stop(*_: Any) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _leaves(result: Any) -> list[Any]:
+    leaves = pytree.tree_leaves(dict(result) if isinstance(result, Mapping) else result)
+    return [leaf for leaf in leaves if leaf is None or isinstance(leaf, (torch.Tensor, int, float, str))]
+
+
+def compared(expected: Any, got: Any) -> str:
+    """``right`` (equal bit for bit), ``close`` (as rounding differs) or ``wrong``."""
+    theirs, ours = _leaves(expected), _leaves(got)
+    if type(expected) is not type(got) or len(theirs) != len(ours):
+        return "wrong"
+    found = "right"
+    for a, b in zip(theirs, ours, strict=True):
+        if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+            same = a == b
+        elif a.shape != b.shape or a.dtype != b.dtype or a.stride() != b.stride():
+            same = False
+        elif torch.allclose(a, b, rtol=0, atol=0, equal_nan=True):
+            same = True
+        else:
+            same = torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
+            found = "close"
+        if not same:
+            return "wrong"
+    return found
+
+
+def _called(model: Any, arguments: Mapping[str, Any], gradients: bool) -> Any:
+    """The result of a call, and of training the gradients of all parameters."""
+    torch.manual_seed(1)
+    result = model(**arguments)
+    if not gradients:
+        return result
+    floats = [x for x in _leaves(result) if isinstance(x, torch.Tensor) and x.requires_grad]
+    torch.stack([(x.float() ** 2).mean() for x in floats]).sum().backward()  # type: ignore[no-untyped-call]
+    grads = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    buffers = [b.clone() for b in model.buffers()]
+    return (result, grads, buffers)
+
+
+def judge(it: Architecture, way: str, seconds: int) -> Row:
+    """One architecture, called in one way."""
+    torch.manual_seed(0)
+    start = time.process_time()
+    gradients = way.endswith("training")
+    try:
+        with limit(seconds), torch.set_grad_enabled(gradients), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                model = it.make()
+                if gradients:
+                    model.train()
+                    for module in model.modules():
+                        if isinstance(module, nn.modules.dropout._DropoutNd):
+                            module.p = 0.0
+                arguments = it.ways[way.removesuffix("training").strip() or next(iter(it.ways))]
+                _called(copy.deepcopy(model), arguments(*LEARNT[0]), gradients)
+            except Exception as error:
+                return Row(it.name, way, "not built", reason=f"{type(error).__name__}: {error}")
+            return _judged(it.name, way, model, arguments, gradients, start)
+    except TooLong:
+        return Row(it.name, way, "too long", seconds=time.process_time() - start)
+    except Exception as error:
+        return Row(it.name, way, "crash", reason=f"{type(error).__name__}: {error}")
+
+
+def _judged(name: str, way: str, model: nn.Module, arguments: Any, gradients: bool, start: float) -> Row:
+    fast = symshape.compile(copy.deepcopy(model))
+    about = symshape.compiled_of(fast)
+    found, traces = set(), []
+    for shape in (*LEARNT, *LEARNT, *BATCHES, *LENGTHS):
+        call = arguments(*shape)
+        expected = _called(model, call, gradients)
+        got = _called(fast, call, gradients)
+        same = compared(expected, got)
+        if same == "close":
+            with mock.patch("torch.compiler.is_compiling", return_value=True):
+                other = copy.deepcopy(model)
+                if compared(_called(other, call, gradients), got) == "right":
+                    same = "as a compiler sees it"
+        found.add(same)
+        traces.append(about.stats().traces)
+    n = 2 * len(LEARNT)
+    kept = ["batch"] * (traces[n + len(BATCHES) - 1] == traces[n - 1]) + ["length"] * (traces[-1] == traces[n + 1])
+    seconds = time.process_time() - start
+    outcome = next(each for each in ("wrong", "close", "as a compiler sees it", "right") if each in found)
+    stats = about.stats()
+    if not stats.traces:
+        kept = ["–"]
+    reason = about.explain_fallback() if stats.fallbacks else (str(about.explain_miss()) if len(kept) < 2 else "")
+    if stats.fallbacks:
+        outcome = "runs as it is" if outcome == "right" else outcome
+    ratio = _ratio(model, fast, arguments(4, 16), gradients)
+    return Row(name, way, outcome, stats.traces, stats.fallbacks, " ".join(kept) or "nothing", ratio, seconds, reason)
+
+
+def _ratio(model: Any, fast: Any, call: Mapping[str, Any], gradients: bool) -> float:
+    """The time of a warm call over eager's: the least of calls in turn, for others use this machine too."""
+    least = [float("inf")] * 2
+    for _ in range(12):
+        for i, who in enumerate((model, fast)):
+            begun = time.perf_counter()
+            _called(who, call, gradients)
+            least[i] = min(least[i], time.perf_counter() - begun)
+    return least[1] / least[0]
