@@ -25,6 +25,7 @@ from symshape.tracing.intercept import whole_numbers
 from symshape.tracing.intercept.number_methods import is_of_data
 from symshape.tracing.intercept.number_operators import PLAIN, as_integer, is_ours, of_numpy, stands_for
 from symshape.tracing.intercept.ranges import SymbolicRange, plain_range
+from symshape.tracing.intercept.stand_ins import StandIn
 from symshape.tracing.symbolic.keys import plain_key
 from symshape.tracing.symbolic.nodes.float_node import computed
 from symshape.tracing.symbolic.nodes.numpy_floats import of_python
@@ -63,10 +64,18 @@ class _Kind(type):
             return args[0]._kind
         if found is SymbolicRange:
             return range
+        if found is StandIn:
+            return type(args[0].original)
         return type(stands_for(args[0])) if found in PLAIN else found
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return _isinstance(instance, type)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is type
+
+    def __hash__(cls) -> int:
+        return hash(type)
 
     def __subclasscheck__(cls, subclass: Any) -> bool:
         return issubclass(subclass, type)

@@ -18,6 +18,7 @@ import torch
 
 from symshape.graph import numpy_terms
 from symshape.tracing.intercept.number_operators import PLAIN, as_numpys, is_float64, is_ours, plain
+from symshape.tracing.intercept.stand_ins import standing_for
 from symshape.tracing.symbolic.nodes import numpy_floats
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 
@@ -178,8 +179,11 @@ def functions() -> Mapping[int, Any]:
         "amin": min,
     }
     found: dict[int, Any] = {
-        id(getattr(numpy, name)): _of_sizes(getattr(numpy, name), choose) for name, choose in by_name.items()
+        id(function := getattr(numpy, name)): standing_for(function, _of_sizes(function, choose))
+        for name, choose in by_name.items()
     }
     found[id(numpy.power)] = _Power()
-    found[id(numpy.isscalar)] = lambda element: type(element) in PLAIN or numpy.isscalar(element)
+    found[id(numpy.isscalar)] = standing_for(
+        numpy.isscalar, lambda element: type(element) in PLAIN or numpy.isscalar(element)
+    )
     return found

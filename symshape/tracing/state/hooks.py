@@ -284,7 +284,7 @@ def _is_same(one: Any, other: Any) -> bool:
     active = _active
     if active is None or active.thread != threading.get_ident():
         return one is other
-    return active.is_same(one, other)
+    return active.is_same(one, other) or _instead.get(id(one), one) is _instead.get(id(other), other)
 
 
 def _contains(item: Any, container: Any) -> bool:

@@ -15,11 +15,11 @@ from typing import Any
 import attrs
 
 from symshape.errors import UnsupportedError
+from symshape.tracing.state.callees import CALLABLE, NULL_LAST, with_called
 from symshape.tracing.state.code_units import (
     CACHES,
     CHECKED_VERSIONS,
     JUMPS,
-    Instruction,
     encoded,
     instructions,
     is_checked,
@@ -28,7 +28,6 @@ from symshape.tracing.state.code_units import (
 )
 
 _VERSION = sys.version_info[:2]
-_NULL_LAST = _VERSION >= (3, 13)  # where a call expects its NULL: after the function, or before it
 _PRECALL = _VERSION < (3, 12)
 _MORE_STACK = 5
 """Before an instruction the stack holds at most what the code says that it needs, and no block of ours ever holds more
@@ -124,14 +123,13 @@ def is_instrumented(code: types.CodeType, hooks: Hooks) -> bool:
 
 
 _LOAD_CONST, _PUSH_NULL = opmap["LOAD_CONST"], opmap["PUSH_NULL"]
-_LOCALS = {opmap[name] for name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF") if name in opmap}
 _RESUME = opmap["RESUME"]
 _CONTAINS_OP, _BINARY_SUBSCR = opmap["CONTAINS_OP"], opmap["BINARY_SUBSCR"]
 
 
 def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
     units = code.co_code
-    old = _with_called(units, instructions(units, _CHANGED))
+    old = with_called(units, instructions(units, _CHANGED))
     writer = _Writer(code, hooks)
     blocks = []
     entry = (0, 0)
@@ -149,19 +147,6 @@ def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
     return reassembled(code, old, blocks, tuple(writer.constants), _MORE_STACK, entry)
 
 
-def _with_called(units: bytes, found: list[Instruction]) -> list[Instruction]:
-    """The instructions, with the load of a variable that is called in the place of the NULL for the call."""
-    nulls = [each for each in found if each.opcode == _PUSH_NULL]
-    if not nulls or _NULL_LAST:
-        return found
-    loads = [
-        Instruction(each.end, each.end + 1, units[2 * each.end], units[2 * each.end + 1])
-        for each in nulls
-        if units[2 * each.end] in _LOCALS
-    ]
-    return sorted([*(each for each in found if each.opcode != _PUSH_NULL), *loads])
-
-
 # -- what is inserted
 def _op(name: str, arg: int = 0) -> bytes:
     return encoded(opmap[name], arg)
@@ -170,7 +155,7 @@ def _op(name: str, arg: int = 0) -> bytes:
 def _turn(taken: int) -> bytes:
     """From ``v1 … vn, function, NULL`` to what a call expects: both, in its order, and ``v1 … vn``."""
     order = [*range(taken), "function", "NULL"]
-    wanted = [*(("function", "NULL") if _NULL_LAST else ("NULL", "function")), *range(taken)]
+    wanted = [*(("function", "NULL") if NULL_LAST else ("NULL", "function")), *range(taken)]
     top = len(order) - 1
     made = b""
     for depth in range(top):  # fill from the bottom: exchange what belongs there with the top, then down
@@ -185,7 +170,7 @@ _NULL, _POP, _NOT = _op("PUSH_NULL"), _op("POP_TOP"), _op("UNARY_NOT")
 _TURNS = [_NULL + _turn(taken) for taken in range(4)]
 _CALLS = [(_op("PRECALL", count) if _PRECALL else b"") + _op("CALL", count) for count in range(5)]
 _LOADS = [encoded(_LOAD_CONST, number) for number in range(256)]
-_AS_METHOD = _NULL if _NULL_LAST else _NULL + _op("SWAP", 2)
+_AS_METHOD = _NULL if NULL_LAST else _NULL + _op("SWAP", 2)
 """Above a value: as the call that follows expects what it calls."""
 
 
@@ -256,7 +241,7 @@ class _Writer:
 
     def call(self, hook: Any, arguments: list[bytes]) -> bytes:
         """A call whose arguments are pushed by instructions."""
-        head = self.load(hook) + _NULL if _NULL_LAST else _NULL + self.load(hook)
+        head = self.load(hook) + _NULL if NULL_LAST else _NULL + self.load(hook)
         return head + b"".join(arguments) + _CALLS[len(arguments)]
 
     def call_on_top(self, hook: Any, taken: int, name: str | None = None) -> bytes:
@@ -273,7 +258,7 @@ def _load_global(to: _Writer, arg: int, own: bytes) -> bytes:
         return call
     if name in CALLED_BY_NAME:
         call += to.call_on_top(to.hooks.called, 1)
-    return call + _NULL if _NULL_LAST else _NULL + call
+    return call + _NULL if NULL_LAST else _NULL + call
 
 
 def _load_attr(to: _Writer, arg: int, own: bytes) -> bytes:
@@ -351,7 +336,7 @@ def _match_class(to: _Writer, arg: int, own: bytes) -> bytes:  # the subject is 
 
 def _called(to: _Writer, arg: int, own: bytes) -> bytes:  # the function is on top, before its NULL or after it
     call = to.call_on_top(to.hooks.called, 1)
-    return call + own if _NULL_LAST else own + call
+    return call + own if NULL_LAST else own + call
 
 
 _WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
@@ -368,9 +353,8 @@ _WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
     "IS_OP": _is_op,
     "CONTAINS_OP": _contains_op,
     "MATCH_CLASS": _match_class,
-    **({} if _NULL_LAST else {"BINARY_SUBSCR": _called}),
 }
 _REPLACED = {opmap[name]: write for name, write in _WRITERS.items() if opmap.get(name, 256) < 256}
 """By opcode: what writes the block for it, from its argument and its own units."""
 _CHANGED = pattern({*_REPLACED, *JUMPS, _RESUME, _PUSH_NULL})
-_REPLACED |= dict.fromkeys((_PUSH_NULL,) if _NULL_LAST else _LOCALS, _called)
+_REPLACED |= dict.fromkeys((_PUSH_NULL,) if NULL_LAST else CALLABLE, _called)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import functools
+import json
+import math
 import operator
 import os
 import sys
@@ -21,6 +23,7 @@ import torch
 from symshape.tracing.intercept.builtins import MATH, REPLACED
 from symshape.tracing.intercept.identity import class_of
 from symshape.tracing.intercept.scans import SCANS
+from symshape.tracing.intercept.stand_ins import standing_for
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.user_code import is_optimisers
 
@@ -101,6 +104,10 @@ COMPILING = Compiling()
 """What traced code calls."""
 
 
+_SPACES = (builtins, math, operator, os, json, dataclasses, torch.func, torch.nn.utils.stateless, torch.compiler)
+"""Modules in which the originals stand by their names."""
+
+
 class Substitutes:
     """By ``id`` of the original: what code gets instead.
 
@@ -144,6 +151,9 @@ class Substitutes:
             self.table[id(function)] = functools.partial(self.functional_call, function)
         for fields_of in (dataclasses.replace, dataclasses.asdict, dataclasses.astuple):
             self.table[id(fields_of)] = functools.partial(self.of_fields, fields_of)
+        for original in (each for space in _SPACES for each in vars(space).values()):
+            if id(original) in self.table and callable(original):
+                self.table[id(original)] = standing_for(original, self.table[id(original)])
 
     def getattr(self, owner: Any, name: str, *default: Any) -> Any:
         """``getattr``."""

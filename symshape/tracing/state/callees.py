@@ -1,0 +1,58 @@
+"""Where code loads what it calls, for calls of what is no name and no attribute: a variable, an item of a list."""
+
+from __future__ import annotations
+
+import sys
+from dis import HAVE_ARGUMENT, stack_effect
+from opcode import opmap
+
+from symshape.tracing.state.code_units import JUMPS, Instruction, instructions
+
+NULL_LAST = sys.version_info >= (3, 13)
+"""Whether a call expects its NULL after the function, and not before it."""
+CALLABLE = {opmap[name] for name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "BINARY_SUBSCR") if name in opmap}
+"""What loads such a function."""
+_PUSH_NULL, _BINARY_SUBSCR = opmap["PUSH_NULL"], opmap["BINARY_SUBSCR"]
+_LOAD_GLOBAL = opmap["LOAD_GLOBAL"]
+_CALLS_NULL = {opmap["CALL"], opmap.get("PRECALL", opmap["CALL"])}
+_ENDS = {opmap[name] for name in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "YIELD_VALUE", "CALL_FUNCTION_EX")}
+
+
+def with_called(units: bytes, found: list[Instruction]) -> list[Instruction]:
+    """The instructions, with those that load what is called and is no name: a variable, an item of a list.
+
+    Before Python 3.13 a NULL is pushed first, also by the load of a global name, and what the last instruction that
+    leaves one value above it leaves is what is called; since then the NULL follows what is called.
+    """
+    if NULL_LAST:
+        return found
+    nulls = {each.start: 0 for each in found if each.opcode == _PUSH_NULL}
+    if _BINARY_SUBSCR in units[::2]:
+        nulls |= {each.start: 1 for each in found if each.opcode == _LOAD_GLOBAL and each.arg & 1}
+    if not nulls:
+        return found
+    every = instructions(units)
+    places = {each.start: number for number, each in enumerate(every)}
+    callees = {_callee(every, places[start] + 1, above) for start, above in nulls.items()}
+    rest = [each for each in found if each.opcode != _PUSH_NULL and each not in callees]
+    return sorted([*rest, *(each for each in callees if each is not None)])
+
+
+def _callee(every: list[Instruction], first: int, depth: int) -> Instruction | None:
+    """What loads the function for the NULL before an instruction; None where that is another thing, or not known.
+
+    ``depth``: how many values are above the NULL by then.
+    """
+    last = None
+    for number in range(first, len(every)):
+        each = every[number]
+        if each.opcode in _CALLS_NULL and depth - each.arg == 1:
+            return last if last is not None and last.opcode in CALLABLE else None
+        if each.opcode in JUMPS or each.opcode in _ENDS:
+            return None
+        depth += stack_effect(each.opcode, each.arg if each.opcode >= HAVE_ARGUMENT else None)
+        if depth < 1:
+            return None
+        if depth == 1:
+            last = each
+    return None
