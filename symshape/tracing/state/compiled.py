@@ -32,5 +32,28 @@ READS: Any = _reads()
 """The notes of a recording and the hooks that add to them: see ``reads.py``, ``loads.py`` and ``hooks.py``."""
 METADATA: Any = getattr(_CHECKS, "Metadata", None)
 """``METADATA(tensors).same()``: whether a tuple of tensors still have their metadata; a TypeError for some kinds."""
+
+
+def _sees_attributes(versions: Any) -> bool:
+    """Whether a watched dictionary tells that an attribute was set of the object whose attributes it holds.
+
+    (Python 3.13 keeps attributes in the object itself, and tells nobody.)
+    """
+
+    class Thing:
+        name = 0
+
+    thing = Thing()
+    watch = versions((vars(thing),))
+    thing.name = 1
+    if watch.unchanged(None):
+        return False
+    watch = versions((vars(thing),))
+    thing.name = 2
+    return not watch.unchanged(None)
+
+
 VERSIONS: Any = getattr(_CHECKS, "Versions", None)
+if VERSIONS is not None and not _sees_attributes(VERSIONS):
+    VERSIONS = None
 """``VERSIONS(dicts)`` watches a tuple of dictionaries; ``unchanged(None)``: none was written; ``written()``: which."""

@@ -87,7 +87,8 @@ def _raised(frame: FrameType, instructions: Sequence[dis.Instruction], start: in
             value = frame.f_globals.get(each.argval, getattr(builtins, str(each.argval), None))
             if isinstance(value, type) and issubclass(value, Exception):
                 found = value
-        before = each.argval
+        if each.opname != "PUSH_NULL":  # from Python 3.13 on between a function and its arguments
+            before = each.argval
     return None
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import symshape
 from symshape.tracing.state import compiled, hooks
 from symshape.tracing.state.hooks import recorder_of, recording
 from symshape.tracing.state.places import MISSING
@@ -130,3 +132,35 @@ def test_a_recording_in_a_cycle_goes() -> None:
     del recorder
     gc.collect()
     assert gone() is None
+
+
+class _Deaf:
+    """Watches dictionaries, and is told nothing of attributes: as on Python 3.13."""
+
+    def __init__(self, dicts: tuple[dict[str, Any], ...]) -> None:
+        self._before = tuple(map(len, dicts))
+
+    def unchanged(self, _: None) -> bool:
+        return True
+
+
+def test_a_watch_that_sees_no_attributes_is_not_used() -> None:
+    assert not compiled._sees_attributes(_Deaf)
+    assert compiled.VERSIONS is None or compiled._sees_attributes(compiled.VERSIONS)
+
+
+def test_a_write_to_attributes_is_seen_on_every_python() -> None:
+    class Thing:
+        count = 0
+
+    thing = Thing()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        thing.count = 7
+        return x + 1
+
+    program = symshape.compile(fn, fullgraph=True)
+    for n in (3, 4, 4):
+        thing.count = n
+        program(torch.ones(n))
+        assert thing.count == 7
