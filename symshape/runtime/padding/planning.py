@@ -10,6 +10,7 @@ from guards.sets.sources import Size
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Term
 from symshape.graph.program import Program
+from symshape.runtime.padding.alignment import aligned
 from symshape.runtime.padding.buckets import capacities, satisfies, step_up
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.results import Results, aliased_storages
@@ -107,7 +108,7 @@ def plan(
         chosen = choose(program, values, found, planned, step)
         try:
             region = Region(terms, chosen.exact, chosen.caps)
-            made = pad(program.graph, region, device, aliased, any_randomness=any_randomness)
+            made = aligned(pad(program.graph, region, device, aliased, any_randomness=any_randomness))
             results = Results(program.graph, made.outputs, frozenset(padded), made.roots)
         except Refusal as refusal:
             found.update(dict.fromkeys(refusal.symbols & padded, refusal))

@@ -8,7 +8,7 @@ artefacts for other processes, with what was assumed.  (Private names of torch u
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -92,6 +92,7 @@ class Artefacts:
         slots: the integers of a call, in order, in terms of the graph's symbols.
         failed: told when the compiler fails; nothing is compiled after that.
         limit: how often the graph is compiled at most.
+        options: Inductor's, other than it is set to.
 
     Attributes:
         shelf: where artefacts are looked for before one is compiled, and kept; None for nowhere.
@@ -104,7 +105,9 @@ class Artefacts:
         slots: Sequence[Slot],
         failed: Callable[[Exception], None],
         limit: int = _MAX_ARTEFACTS,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
+        self._options = options or {}
         self._graph = graph
         self._paths = paths
         self._slots = slots
@@ -219,9 +222,9 @@ class Artefacts:
         fakes += [mode.from_tensor(tensor, static_shapes=True) for tensor in self._lifted]
         shelf, content = self.shelf, None
         if shelf is None:
-            code = compiled(module, fakes, mode)
+            code = compiled(module, fakes, mode, self._options)
         else:
-            code, content = compiled_to_keep(module, fakes, mode)
+            code, content = compiled_to_keep(module, fakes, mode, self._options)
         assumed = assumptions(mode.shape_env, symbols, fixed)
         try:
             check = None if assumed is None else self._check(assumed)

@@ -13,7 +13,7 @@ import hashlib
 import os
 import pickle
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -28,18 +28,24 @@ Code = Callable[..., Any]
 _ALIKE = {"fallback_random": True}
 """Random numbers come from eager's kernels: Inductor's own draw others from the same seed."""
 
+NO_OPTIONS: Mapping[str, Any] = {}
 
-def compiled(module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any) -> Code:
-    """What Inductor makes of a graph with these fake inputs of ``mode``, whatever caches hold.
+
+def compiled(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any, options: Mapping[str, Any] = NO_OPTIONS
+) -> Code:
+    """What Inductor makes of a graph with these fake inputs of ``mode`` and these options, whatever caches hold.
 
     An artefact from a cache comes without what it assumed of the sizes, which ``mode.shape_env`` is asked for later:
     torch's caches add only what is about integers that are inputs of their own (seen on 2.13).
     """
-    with _compiling(mode, {"force_disable_caches": True}) as compile_fx:
+    with _compiling(mode, {**options, "force_disable_caches": True}) as compile_fx:
         return compile_fx(module, inputs)  # type: ignore[no-any-return]
 
 
-def compiled_to_keep(module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any) -> tuple[Code, bytes | None]:
+def compiled_to_keep(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any, options: Mapping[str, Any] = NO_OPTIONS
+) -> tuple[Code, bytes | None]:
     """The same, its backward pass too, and as bytes; None where torch cannot write them."""
     import torch._functorch.config
     import torch.compiler.config
@@ -53,7 +59,7 @@ def compiled_to_keep(module: torch.fx.GraphModule, inputs: Sequence[Any], mode: 
         "strict_autograd_cache": False,
     }
     with torch.compiler.config.patch(named), torch._functorch.config.patch(whole):  # type: ignore[attr-defined]
-        with _compiling(mode, {"force_disable_caches": False}) as compile_fx:
+        with _compiling(mode, {**options, "force_disable_caches": False}) as compile_fx:
             code = compile_fx(module, inputs)
         write = getattr(code, "serialize", None)
         content = None

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from symshape import events, forks
+from symshape.runtime.padding.alignment import align, worth_aligning
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.template import Pad, Template, generalise
 from symshape.runtime.padding.transform import PaddedGraph
@@ -17,8 +18,10 @@ from symshape.runtime.runners.artefacts import Artefact, Artefacts
 
 __all__ = ["Compiled", "Kernels"]
 
-_MAX_TEMPLATES = 3
+_MAX_TEMPLATES = 4
 _MAX_ARTEFACTS = 3  # of a template: a compilation takes as long as thousands of calls
+_OPTIONS = {"shape_padding": False}
+"""Inductor's own alignment of products is left out: ours is there, and its timing splits sizes among artefacts."""
 
 
 class Compiled:
@@ -115,13 +118,17 @@ class Kernels:
         if own is None:
             self._tell(f"computed apart, the program at {dict(padded.region.caps)} is another one")
             return None
+        chosen = worth_aligning(own)  # the same products at other capacities, too
+        own = align(own, chosen)
         found = next((artefacts for template, artefacts in self._templates if template.serves(own)), None)
         if found is None and not self._compiles:
             return None
         if found is None and len(self._templates) < _MAX_TEMPLATES:
-            template = generalise(own, self._pad)
+            template = generalise(own, lambda region: align(self._pad(region), chosen))
             if template is not None:
-                found = Artefacts(template.graph, template.paths, template.slots, self.fail, _MAX_ARTEFACTS)
+                found = Artefacts(
+                    template.graph, template.paths, template.slots, self.fail, _MAX_ARTEFACTS, options=_OPTIONS
+                )
                 self._templates.append((template, found))
         if found is None:
             self._tell(
