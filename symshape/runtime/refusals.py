@@ -221,7 +221,8 @@ class Refusals:
             place: the user's line; empty where the error says it, None where its traceback does.
         """
         sure = isinstance(error, (UnsupportedError, DataDependentError)) if sure is None else sure
-        reason = str(error) if sure else f"{type(error).__name__} while it was traced: {error}"
+        said = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        reason = said if sure else f"{type(error).__name__} while it was traced: {said}"
         if place is None:
             place = raised_at(error, default="") or defined_at(self._fn)
         with self._lock:

@@ -141,23 +141,22 @@ def capture(
                 pass_on(error)
                 if isinstance(error, SymShapeError) and not isinstance(error, _NumberNeeded):
                     raise
-                _raise_if_defect(error, fn)
+                told = _raise_if_defect(error, fn)
                 if len(declared) == len(policies) and not COMPILING.asked:
                     raise
             if not COMPILING.asked:
                 return _capture(fn, call, declared, options, given_up, variables, serves)
-            with COMPILING.denied():
+            with COMPILING.denied(told):
                 return capture(fn, call, policies, options, given_up, variables=variables, serves=serves)
     except BaseException:
         as_before(thresholds)  # an interrupt may come before the `with` is entered
         raise
 
 
-def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:
-    place = defect(error)
+def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> str:
+    said, place = f"{type(error).__name__}: {error}", defect(error)
     if place is None:
-        return
-    said = f"{type(error).__name__}: {error}"
+        return said
     events.emit(events.Defect(name_of(fn), said, place))
     raise InternalError(
         f"symshape itself failed while it traced {name_of(fn)} (at {raised_at(error)}): {said} at {place}; "

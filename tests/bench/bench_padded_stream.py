@@ -2,8 +2,9 @@
 
 Three passes: *first* (sizes as they come; compiling and recording are part of it), *warm* (the same, shuffled), *never*
 (sizes that nobody has seen).  Peers take turns at each call, the order rotating; each call is synchronised before and
-after.  In the last pass every peer gets sizes of its own, near the others': kernels of eager and torch.compile share
-plans (cuDNN attention) that the first to see a size pays for.  Every result is compared with eager at the exact size.
+after.  In the last pass every peer gets sizes of its own, near the others' and in turn the largest of them: kernels of
+eager and torch.compile share plans (cuDNN attention) that the first to see a size pays for.  Every result is compared
+with eager at the exact size.
 
     python -m tests.bench padded_stream --stream llama --peers eager,ours-padded,buckets --quick
 
@@ -100,8 +101,10 @@ def passes(stream: Stream, count: int, unseen: int, peers: Sequence[str], seed: 
     for phase, found in (("first", first), ("warm", warm)):
         for sizes in found:
             yield phase, dict.fromkeys(peers, sizes)
-    for sizes in stream.draw(unseen, rng, seen):
-        yield "never", {name: sizes if not i else _beside(stream, sizes, seen) for i, name in enumerate(peers)}
+    for number, sizes in enumerate(stream.draw(unseen, rng, seen)):
+        at = number % len(peers)  # whose sizes are the largest: a step up from them may be a whole bucket's
+        turns = [*peers[at:], *peers[:at]]
+        yield "never", {name: sizes if not i else _beside(stream, sizes, seen) for i, name in enumerate(turns)}
 
 
 def _beside(stream: Stream, sizes: Sizes, seen: set[Sizes]) -> Sizes:
@@ -188,6 +191,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--stream", choices=list(STREAMS), default=None, help="which stream (default: llama)")
     parser.add_argument("--peers", default=None, help=f"of {','.join(PEERS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="60 calls and 30 never seen instead of 150 and 60")
+    parser.add_argument("--unseen", type=int, default=None, help="how many sizes never seen")
     return parser.parse_args(argv)
 
 
@@ -205,6 +209,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
     streams = [args.stream] if args.stream else list(STREAMS) if args.smoke else ["llama"]
     report = Report("padded_stream", device=args.device, part=args.stream or ("" if args.smoke else "llama"))
     count, unseen = (3, 2) if args.smoke else (60, 30) if args.quick else (150, 60)
+    unseen = args.unseen or unseen
     torch._dynamo.config.recompile_limit = 64
     with torch.no_grad():
         for name in streams:

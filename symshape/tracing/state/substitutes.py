@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from symshape.errors import SymShapeError
 from symshape.tracing.intercept.builtins import MATH, REPLACED
 from symshape.tracing.intercept.identity import class_of
 from symshape.tracing.intercept.scans import SCANS
@@ -91,11 +92,14 @@ class Compiling:
         return yes
 
     @contextmanager
-    def denied(self) -> Iterator[None]:
-        """Inside, the answer is eager's."""
+    def denied(self, raised: str) -> Iterator[None]:
+        """Inside, the answer is eager's; a refusal from there also tells what was ``raised`` with the other one."""
         before, self._denied = self._denied, True
         try:
             yield
+        except SymShapeError as error:
+            error.add_note(f"It was traced before with torch.compiler.is_compiling() true, and raised {raised}")
+            raise
         finally:
             self._denied = before
 

@@ -247,6 +247,16 @@ class TestErrorsOfTheProgram:
             assert same(compiled(torch.ones(1)), torch.ones(1) + 1)
             assert symshape.compiled_of(compiled).stats().fallbacks == 0
 
+    def test_both_reasons_of_one_that_neither_way_traces(self) -> None:
+        def f(x: torch.Tensor) -> torch.Tensor:
+            if torch.compiler.is_compiling():
+                raise TypeError("what is this?")
+            return x + 1 if x.sum() > 0 else x
+
+        compiled = symshape.compile(f)
+        with pytest.warns(FallbackWarning, match=r"(?s)known only at run time.*is_compiling\(\) true.*what is this"):
+            assert same(compiled(torch.ones(2)), torch.ones(2) + 1)
+
     def test_of_an_operator(self) -> None:
         f = symshape.compile(lambda x, y: x + y)
         with pytest.raises(RuntimeError, match="must match the size of tensor b") as raised:

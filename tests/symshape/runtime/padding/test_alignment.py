@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,12 +20,11 @@ aten = torch.ops.aten
 
 
 @pytest.fixture(autouse=True)
-def _also_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _also_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the kernels of this device were those of CUDA, for fewer rows."""
     monkeypatch.setattr(alignment, "_DEVICES", frozenset({"cpu", "cuda"}))
     monkeypatch.setattr(alignment, "_ROWS", 32)
     monkeypatch.setattr(alignment, "_LEAST", 8)
-    yield
 
 
 class Block(nn.Module):
