@@ -31,6 +31,7 @@ from symshape.tracing.state.places import (
     same_items,
     special_names,
 )
+from symshape.tracing.state.pointers import is_pointer, same_pointers
 
 UNREADABLE = (LookupError, ValueError, RuntimeError, AttributeError)
 """What reading a place may raise that is gone (a key, a variable), or that another thread is writing."""
@@ -100,7 +101,7 @@ class Comparison:
             asks for ``holds``.
     """
 
-    __slots__ = ("_by_keys", "_columns", "_differed", "_left", "_names", "_others", "_places", "quick")
+    __slots__ = ("_by_keys", "_columns", "_differed", "_left", "_names", "_others", "_places", "_pointers", "quick")
 
     def __init__(
         self, places: Places, first: tuple[Callable[[Any], bool], Any] | None = None, *, lasting: bool = True
@@ -112,6 +113,7 @@ class Comparison:
         self._places = places
         self._differed: Cell | Attribute | Container | Place | None = None
         self._by_keys: list[Table] = []
+        self._pointers: list[int] = []  # cells that C++ compares, by number
         self._names: dict[str, Any] = {
             "all": all, "any": any, "getattr": getattr, "len": len, "list": list, "map": map, "tuple": tuple,
             "dict_get": dict.get, "chain": itertools.chain.from_iterable, "identical": _identical, "items": items_of,
@@ -149,7 +151,14 @@ class Comparison:
     # -- the expression
     def _cells(self) -> Iterable[str]:
         owners: dict[int, str] = {}
+        self._pointers = [i for i, cell in enumerate(self._places.cells) if is_pointer(cell)]
+        if self._pointers:
+            self._names["pointers"] = self._same_pointers({})
+            yield "pointers()"
+        in_one = set(self._pointers)
         for i, cell in enumerate(self._places.cells):
+            if i in in_one:
+                continue
             owner = owners.setdefault(id(cell.owner), f"o{len(owners)}")
             self._names[owner] = cell.owner
             self._names.setdefault(f"v{i}", cell.value)  # or what a second look found
@@ -173,6 +182,11 @@ class Comparison:
                 yield f"{owner}[{key}] is v{i}"
             else:  # its own way of reading may add what is missing
                 yield f"{owner}.get({key}, missing) is v{i}"
+
+    def _same_pointers(self, fresh: Mapping[str, Any]) -> Callable[[], bool]:
+        """What compares the cells that are single pointers, with the values that a second look found."""
+        values = {number: fresh[f"v{i}"] for number, i in enumerate(self._pointers) if fresh}
+        return same_pointers([self._places.cells[i] for i in self._pointers], values)
 
     def _containers(self) -> Iterable[str]:
         """Plain sequences and sets all at once (empty ones with the tables); what may iterate in its own way apart."""
@@ -257,6 +271,8 @@ class Comparison:
         if fresh is None:
             return False
         self._names.update(fresh)
+        if self._pointers:
+            self._names["pointers"] = self._same_pointers(fresh)
         if self._columns is not None:
             cells = self._places.cells
             self._columns = _Columns(cells, [fresh[f"v{i}"] for i in range(len(cells))])

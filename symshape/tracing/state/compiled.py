@@ -33,6 +33,13 @@ READS: Any = _reads()
 METADATA: Any = getattr(_CHECKS, "Metadata", None)
 """``METADATA(tensors).same()``: whether a tuple of tensors still have their metadata; a TypeError for some kinds."""
 
+POINTERS: Any = getattr(_CHECKS, "Pointers", None)
+"""``POINTERS(places).same()``: whether functions, classes and variables of closures refer to what they did.
+
+A place is ``(owner, attribute, value)``: ``__code__``, ``__defaults__`` or ``__kwdefaults__`` of a function,
+``__mro__`` of a class, or, with no attribute's name, the variable of a closure; a TypeError for any other.
+"""
+
 
 def _sees_attributes(versions: Any) -> bool:
     """Whether a watched dictionary tells that an attribute was set of the object whose attributes it holds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
 import sys
@@ -544,6 +545,94 @@ class TestClasses:
         assert [each.key for each in checker._watched.others._places.cells] == ["a"]
         kind.a = 2
         assert not checker()
+
+
+def _function(x: Any = 1, *, y: Any = 2) -> Any:
+    return x, y
+
+
+class TestPointers:
+    """What functions, classes and closures refer to is compared in C++ where that was built, and seen either way."""
+
+    @pytest.fixture(params=["in C++", "in Python"], autouse=True)
+    def _both(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        if request.param == "in Python":
+            monkeypatch.setattr(compiled, "POINTERS", None)
+        elif compiled.POINTERS is None:
+            pytest.skip("compiled_checks was not built")
+
+    @staticmethod
+    def _places() -> tuple[types.FunctionType, type, types.CellType, list[Cell | Attribute]]:
+        function = types.FunctionType(_function.__code__, {}, "f", (1,))
+        function.__kwdefaults__ = {"y": 2}
+        kind = type("Kind", (type("First", (), {}),), {})
+        cell = types.CellType(1000)
+        cells: list[Cell | Attribute] = [
+            Attribute(function, key, getattr(function, key), key)
+            for key in ("__code__", "__defaults__", "__kwdefaults__", "__name__")
+        ]
+        cells += [Attribute(kind, "__mro__", kind.__mro__, "mro"), Attribute(Thing(), "b", MISSING, "b")]
+        return function, kind, cell, [*cells, Cell(cell, "x", cell.cell_contents, "x")]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda function, kind, cell: setattr(function, "__code__", (lambda x, *, y: 0).__code__),
+            lambda function, kind, cell: setattr(function, "__defaults__", None),
+            lambda function, kind, cell: setattr(function, "__defaults__", (2,)),
+            lambda function, kind, cell: setattr(function, "__kwdefaults__", None),
+            lambda function, kind, cell: setattr(function, "__name__", "g"),
+            lambda function, kind, cell: setattr(kind, "__bases__", (type("Second", (), {}),)),
+            lambda function, kind, cell: setattr(cell, "cell_contents", 2),
+            lambda function, kind, cell: delattr(cell, "cell_contents"),
+        ],
+    )
+    def test_a_change_is_seen(self, change: Callable[[Any, Any, Any], Any]) -> None:
+        function, kind, cell, cells = self._places()
+        check = Comparison(Places(cells))
+        assert check.quick()
+        assert check.holds()
+        change(function, kind, cell)
+        with contextlib.suppress(comparison.UNREADABLE):
+            assert not check.quick()
+        assert not check.holds()
+
+    def test_what_is_equal_is_quick_again(self) -> None:
+        function, _, cell, cells = self._places()
+        check = Comparison(Places(cells))
+        cell.cell_contents = int("1000")
+        assert not check.quick()
+        assert check.holds()
+        assert check.quick()
+        function.__defaults__ = (5,)
+        assert not check.quick()
+
+    def test_none_and_what_is_not_there_are_one(self) -> None:
+        function = types.FunctionType(_function.__code__, {})
+        cells = [Attribute(function, key, None, key) for key in ("__defaults__", "__kwdefaults__")]
+        check = Comparison(Places(cells))
+        assert check.quick()
+        function.__defaults__ = ()
+        assert not check.quick()
+
+    def test_an_empty_variable_and_a_class_that_answers_otherwise(self) -> None:
+        class Meta(type):
+            __mro__ = (int,)
+
+        empty, odd = types.CellType(), Meta("Odd", (), {})
+        check = Comparison(Places([Cell(empty, "x", MISSING, "x"), Attribute(odd, "__mro__", odd.__mro__, "mro")]))
+        assert check.holds()
+        assert check.quick()
+        empty.cell_contents = 1
+        assert not check.quick()
+        assert not check.holds()
+
+
+@pytest.mark.skipif(compiled.POINTERS is None, reason="compiled_checks was not built")
+def test_pointers_of_other_kinds_are_refused() -> None:
+    for place in ((_function, "__name__", "f"), (Thing(), "__mro__", ()), (Thing, "__dict__", {}), (1, "", 1), 3):
+        with pytest.raises(TypeError):
+            compiled.POINTERS((place,))
 
 
 def test_what_differed_last_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
