@@ -39,7 +39,7 @@ _MODES: Mapping[str | None, RunnerName] = {
     "max-autotune": "inductor",
     "max-autotune-no-cudagraphs": "inductor",
 }
-_DIRECTLY = ("cpu",)  # the devices on which Dynamo's own graphs were tried: CUDA's go through AOTAutograd
+_DIRECTLY = ("cpu", "cuda")  # the devices on which Dynamo's own graphs were tried
 
 
 def symshape_backend(

@@ -186,7 +186,8 @@ def measure_round(argv: Sequence[str]) -> Figures:
 
 def _round(checkout: Path, flags: Sequence[str]) -> Figures:
     """The figures of one checkout, from a fresh process that imports it."""
-    environment = os.environ | {"PYTHONPATH": f"{checkout}{os.pathsep}{HERE.parents[2]}"}
+    paths = [str(checkout), str(HERE.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, str(HERE), "--round", *flags]
     run = subprocess.run(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     figures: Figures = json.loads(run.stdout.splitlines()[-1])

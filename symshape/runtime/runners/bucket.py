@@ -14,7 +14,9 @@ import torch
 
 from symshape import events
 from symshape.graph.codegen import compile_graph
+from symshape.graph.graph import Graph
 from symshape.graph.program import Program
+from symshape.graph.stepwise import stepwise
 from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.result_rows import Row
 from symshape.runtime.padding.results import Answer, Lend, Part
@@ -112,7 +114,7 @@ class Bucket:
         self._moving = [place for place in range(len(self._specs)) if place not in steady]
         self._whole: list[int] = []  # steady inputs that are copied all the same
         self.sizes = self._true_sizes.tensor
-        self._run = compile_graph(fuse_padded(made.padded) if device.type == "cuda" else graph, {})
+        self._run = stepwise(fuse_padded(made.padded)) if device.type == "cuda" else _compiled(graph)
         self._arguments: list[Any] = [None] * len(self._specs) + [*self.sizes.unbind()]
         self._buffers: dict[int, torch.Tensor] = {}
         self._moved = [(self._parts[place], self._allocate(place)) for place in self._moving]
@@ -329,7 +331,13 @@ class Bucket:
         self._note("kernels timed", sizes=self.words, text=f"{self.variants[0].kernels}'s serve: {told}")
 
     def _again(self) -> Sequence[torch.Tensor]:
-        return self._run(self._arguments, ())
+        return self._run(self._arguments)
+
+
+def _compiled(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
+    """A padded program as a function, for devices where each replay runs it."""
+    run = compile_graph(graph, {})
+    return lambda arguments: run(arguments, ())
 
 
 def _rows(made: Plan) -> tuple[Row, ...] | None:

@@ -33,7 +33,7 @@ def _most(graph: Graph, roots: Mapping[Value, Value], free: set[Value], values: 
     last: dict[Value, int] = {}
     for position, step in enumerate(graph.steps):
         if isinstance(step, Node):
-            for value in (*values_in(step.args), *values_in(step.kwargs), *(out for out in step.outputs if out)):
+            for value in (*step.reads, *(out for out in step.outputs if out is not None)):
                 last[roots.get(value, value)] = position
     dying: dict[int, list[Value]] = {}
     for value, position in last.items():

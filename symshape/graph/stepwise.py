@@ -1,0 +1,61 @@
+"""A graph of plain ops run node by node: for the two or three runs before a CUDA graph is captured.
+
+Making a function of it (:mod:`symshape.graph.codegen`) takes as long as twenty such runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from symshape.graph.graph import Graph
+from symshape.graph.steps import Node, Value, map_argument, values_in
+
+__all__ = ["stepwise"]
+
+
+def stepwise(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
+    """What runs a graph on its inputs; tensors go after their last use.
+
+    Raises:
+        ValueError: it has symbolic sizes, assertions or modes inside.
+    """
+    steps = [step for step in graph.steps if isinstance(step, Node)]
+    plain = len(steps) == len(graph.steps)
+    if not plain or any(each.numbers or each.bindings or each.grad is not None or each.inference for each in steps):
+        raise ValueError("only ops on tensors and constants are run node by node")
+    dying = _dying(steps, set(values_in(graph.outputs)))
+    fixed = {each.value: each.tensor for each in graph.lifted}
+    places = [each.value for each in graph.inputs]
+
+    def run(inputs: Sequence[Any]) -> list[Any]:
+        held: dict[Value, Any] = {**fixed, **dict(zip(places, inputs, strict=True))}
+
+        def leaf(value: Any) -> Any:
+            return held[value]
+
+        for step, dead in zip(steps, dying, strict=True):
+            args = [map_argument(arg, leaf) for arg in step.args]
+            kwargs = {name: map_argument(arg, leaf) for name, arg in step.kwargs.items()}
+            made = step.op(*args, **kwargs)
+            del args, kwargs
+            results = zip(step.outputs, (made,) if step.single else made, strict=True)
+            held.update((output, result) for output, result in results if output is not None)
+            del made, results
+            for value in dead:
+                del held[value]
+        return [map_argument(output, leaf) for output in graph.outputs]
+
+    return run
+
+
+def _dying(steps: Sequence[Node], kept: set[Value]) -> list[list[Value]]:
+    """For each step, the values that nobody reads after it."""
+    last: dict[Value, int] = {}
+    for number, step in enumerate(steps):
+        last.update(dict.fromkeys([*step.reads, *(each for each in step.outputs if each is not None)], number))
+    dying: list[list[Value]] = [[] for _ in steps]
+    for value, number in last.items():
+        if value not in kept:
+            dying[number].append(value)
+    return dying
