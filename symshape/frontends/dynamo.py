@@ -39,7 +39,7 @@ _MODES: Mapping[str | None, RunnerName] = {
     "max-autotune": "inductor",
     "max-autotune-no-cudagraphs": "inductor",
 }
-_DIRECTLY = ("cpu", "cuda")  # the devices on which Dynamo's own graphs were tried
+_DIRECTLY = ("cpu",)  # on CUDA, constants on the CPU among the inputs of Dynamo's own graphs would forbid padding
 
 
 def symshape_backend(
