@@ -24,7 +24,7 @@ from symshape.graph.codegen import Run
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program
-from symshape.graph.steps import Input, Node, Step, written_values
+from symshape.graph.steps import Input, Node, Step, values_in, written_values
 from symshape.tracing.asked_numbers import COMPARE
 from symshape.tracing.capture import between_traces
 from symshape.tracing.from_fx import key_of, program_of
@@ -74,6 +74,9 @@ def retraced(module: torch.fx.GraphModule, name: str, paths: Sequence[str]) -> t
     outputs, tree = _run(module, tracer, leaves, numbers)
     steps = numbers.without_unread(steps_for(tracer, outputs), outputs)
     tracer.own.forget()
+    read = {value for step in steps if isinstance(step, Node) for value in step.reads} | set(values_in(outputs))
+    held = {leaf._value for leaf in leaves if id(leaf) in numbers.leaves}
+    inputs = [each for each in inputs if each.value in read or each.value not in held]  # floats lie on the CPU
     graph = Graph(tuple(inputs), tuple(tracer.lifting.lifted.values()), steps, outputs, tree)
     _refuse(tracer, graph)
     tracer.lifting.let_go()

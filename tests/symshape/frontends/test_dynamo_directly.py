@@ -201,6 +201,21 @@ def test_numbers_that_an_op_takes_only_as_constants_are_guarded_by_dynamo(direct
     assert not any(node.bindings for program in programs() for node in program.graph.nodes if "item" in str(node))
 
 
+def test_floats_that_ops_took_as_constants_are_no_inputs(directly: list[bool]) -> None:
+    """They are tensors on the CPU, whatever the device of the program is."""
+    model = Block().eval()
+    with torch.no_grad():
+        run = backed(model)
+        for n, eps in ((3, 1e-5), (4, 0.5), (5, 2.0)):
+            model.norm.eps = eps
+            x = torch.randn(n, 8)
+            assert torch.equal(run(x), model(x))
+    assert all(directly)
+    for program in programs():
+        read = {value for node in program.graph.nodes for value in node.reads}
+        assert all(each.value in read for each in program.graph.inputs)
+
+
 def test_a_program_that_is_forgotten_is_made_anew(directly: list[bool]) -> None:
     compiled = backed(lambda x: x.cumsum(0) * x.shape[0])
     x = torch.randn(5)
