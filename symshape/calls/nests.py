@@ -122,7 +122,9 @@ class _Writer:
         }
         self._leaves: list[str] = []
         self._tensors: list[tuple[str, int]] = []  # those in objects, and how deep
-        self._shared: dict[str, tuple[int, bool]] = {}  # containers that could be one: its id, whether in a record
+        self._shared: dict[
+            str, tuple[int, bool]
+        ] = {}  # containers that could be one, which each is, whether in a record
         self._open: set[int] = set()
         self._classes: dict[type, set[str]] = {}  # attributes that classes were asked for
         self._count = 0
