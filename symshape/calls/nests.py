@@ -122,9 +122,7 @@ class _Writer:
         }
         self._leaves: list[str] = []
         self._tensors: list[tuple[str, int]] = []  # those in objects, and how deep
-        self._shared: dict[
-            str, tuple[int, bool]
-        ] = {}  # containers that could be one, which each is, whether in a record
+        self._shared: list[str] = []  # containers that could be one
         self._open: set[int] = set()
         self._classes: dict[type, set[str]] = {}  # attributes that classes were asked for
         self._count = 0
@@ -144,25 +142,15 @@ class _Writer:
         if variables:
             self._leaves.append("Taken((values,))")
         self._names["nest"] = Nest(len(variables))
-        self._which_are_one()
+        if len(self._shared) > 1:
+            ids = ", ".join(f"id({each})" for each in self._shared)
+            self._check(f"len({{{ids}}}) < {len(self._shared)}")
         self._lines.append(f"return ({', '.join([*self._leaves, 'nest'])},)")
         body = "\n        ".join(self._lines)
         # another thread may change an object, a list or a class between two lines; a slot may be empty by now
         end = "    except (AttributeError, KeyError, ValueError): return None"
         exec(f"def flat(args, kwargs, values):\n    try:\n        {body}\n{end}", self._names)
         return self._names["flat"]  # type: ignore[no-any-return]
-
-    def _which_are_one(self) -> None:
-        """Containers that are one object are one again, and all others are not."""
-        first: dict[int, str] = {}
-        for name, (which, in_record) in self._shared.items():
-            if first.setdefault(which, name) != name:
-                if self._shared[first[which]][1] is not in_record:
-                    raise _NotQuick  # it is taken apart as it was where it came first
-                self._check(f"{name} is not {first[which]}")
-        if len(first) > 1:
-            ids = ", ".join(f"id({each})" for each in first.values())
-            self._check(f"len({{{ids}}}) < {len(first)}")
 
     def _object(self, value: Any) -> str:
         name = f"o{len(self._names)}"
@@ -222,7 +210,7 @@ class _Writer:
     def _container(self, name: str, source: str, value: Any, items: tuple[Any, ...], inside: _Inside | None) -> None:
         """A container that was checked.  Within objects, lists and dictionaries are leaves too, as objects are."""
         if not isinstance(value, tuple):
-            self._shared[name] = id(value), inside is not None
+            self._shared.append(name)
         if inside is not None:
             if len(items) > _MOST_IN_TUPLE:
                 raise _NotQuick
@@ -247,7 +235,7 @@ class _Writer:
         names = self._new(len(slots))
         self._lines += [f"{each} = {name}.{slot}" for each, slot in zip(names, slots, strict=True)]
         self._class_of(its_class, kind, (*slots, *(held or ())))
-        self._shared[name] = id(value), True
+        self._shared.append(name)
         self._leaf(f"Taken(({name},))")
         depth, first = 1 if inside is None else inside.depth + 1, len(self._tensors)
         self._values(names, [getattr(value, each) for each in slots], _Inside(depth))

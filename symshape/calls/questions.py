@@ -15,7 +15,7 @@ import torch
 
 from symshape.calls.alike import alike, digits
 from symshape.calls.call_key import MakeKey, Makers
-from symshape.calls.floats import FloatLeaf, VaryingFloat, with_leaves
+from symshape.calls.floats import FloatLeaf, with_leaves
 from symshape.calls.records import owner_of
 
 ABSENT = "is absent"
@@ -88,16 +88,10 @@ class Question:
             return lambda leaf: tuple(name for name in leaf.__dict__ if not name.startswith("_dynamo_"))
 
         def method(leaf: torch.Tensor) -> bool:
-            if type(leaf) is torch.Tensor and not torch._C._len_torch_function_stack():
-                return bool(getattr(leaf, what)())
             with torch._C.DisableTorchFunction():
                 return bool(getattr(leaf, what)())
 
         return method
-
-    def reads(self) -> Sequence[int]:
-        """The positions of the leaves whose data or attributes are looked at."""
-        return [each for each in self.about.sources if type(each) is int] if self.what == DATA else [self.position]
 
     def text(self, path: str) -> str:
         """The question in words."""
@@ -117,14 +111,9 @@ class Question:
 def asker(questions: Sequence[Question]) -> Callable[[Sequence[Any]], tuple[Hashable, ...]]:
     """The function that answers all of them for the leaves of a call; a leaf that is not there answers nothing."""
     asked = [(each.position, each.about if each.what == DATA else each.asks(), each.what == DATA) for each in questions]
-    read = sorted({position for each in questions for position in each.reads()})
 
     def answers(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
         number = len(leaves)
-        for position in read:
-            if position < number and type(leaves[position]) is VaryingFloat:
-                leaves = with_leaves(leaves)
-                break
         return tuple(
             [
                 None if position >= number else ask(leaves) if of_all else ask(leaves[position])
@@ -152,24 +141,23 @@ def asked_without(key: Any) -> Hashable:
     return found
 
 
-def answers_in(key: Any, questions: Sequence[Question]) -> tuple[Hashable, ...] | None:
-    """The answers that an exact key holds; None if they are not those to each of these questions."""
-    if type(key) is not _Asked or len(key[1]) != len(questions):
-        return None
-    found: tuple[Hashable, ...] = key[1]
-    return found
-
-
 def asking(makers: Makers, questions: Sequence[Question]) -> Makers:
     """Makers of exact keys that hold the answers too."""
+    one = questions[0] if len(questions) == 1 and questions[0].what != DATA else None
+    if one is not None:
+        position, ask = one.position, one.asks()
 
     def also(number: int, make: MakeKey) -> MakeKey:
         asked = asker([each for each in questions if each.position < number])
 
         def key(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
             found = make(leaves, kwargs)
-            return None if found is None else _Asked((found, asked(leaves)))
+            return None if found is None else _Asked((found, asked(with_leaves(leaves))))
 
-        return key
+        def key_with_one(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
+            found = make(leaves, kwargs)
+            return None if found is None else _Asked((found, ask(with_leaves(leaves)[position])))
+
+        return key_with_one if one is not None and position < number else key
 
     return Makers(lambda number: also(number, makers[number]))

@@ -108,10 +108,11 @@ class Compiled(Reports):
         except UnsupportedError as error:  # a mode around the call that cannot be a part of its key
             return self._without_key(error, args, kwargs)
         branches = cache.branches
-        found = branches[0].memo.get(key) if (alone := len(branches) == 1) else cache.find_exact(key)  # no frame
-        if new := found is None:
-            found = self._known.near(key, branches)
-        if found is not None and (not (alone or new) or branches[0].stateless or branches[0].state.unchanged()):
+        alone = len(branches) == 1  # as ``EntryCache.find_exact``, without its frame
+        found = branches[0].memo.get(key) if alone else cache.find_exact(key)
+        if new := found is None and alone:
+            found = self._known.near(key)
+        if found is not None and (not alone or branches[0].stateless or branches[0].state.unchanged()):
             entry, values, seen = found
             seen.calls += 1
             entry.last_used = tick
@@ -160,7 +161,7 @@ class Compiled(Reports):
         finally:  # only now: a device is at work meanwhile
             for branch in branches:
                 cache.remember(branch, flat, key, entry, values)
-                self._known.expect(key, branch)
+                self._known.expect(key)
             cache.seen(entry, values).calls += 1
 
     def _declined(self, key: Hashable | None) -> NotServed | None:
@@ -185,17 +186,16 @@ class Compiled(Reports):
         The caller remembers it for its key, in the branch that goes to ``branches``, if one does.
         """
         reading: Reading | Refusal | None = self._known.reading(flat, key)
-        variables = NO_VARIABLES if reading else self._layout.of(flat, len(args) + len(kwargs))
+        variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
         if new := (reading is None):
             args, kwargs = self._layout.given(args, kwargs, flat)
             reading = self._read(args, kwargs, variables)
         if isinstance(reading, Refusal):
             return reading
         leaves, structure, values = reading
-        asked = self._known.with_answers(structure, leaves, key) if self._known.questions else structure
+        asked = self._known.with_answers(structure, leaves) if self._known.questions else structure
         found: tuple[Branch, Entry] | NotServed | None = self._finder.find(asked, values, key)
         if found is None and not new:
-            variables = self._layout.of(flat, len(args) + len(kwargs))
             args, kwargs = self._layout.given(args, kwargs, flat)
         found = found or self._miss_or_refusal(structure, values, args, kwargs, variables, key)
         if isinstance(found, NotServed):

@@ -167,18 +167,12 @@ class Asked:
             if leaf.shape != each.value.spec.sizes:
                 return ABSENT
         numbers = [leaves[each] for _, each in self.integers]
-        for each in numbers:
-            if type(each) is not int:
-                return ABSENT
-        if given and not self._are_apart(given, leaves):
+        if any(type(each) is not int for each in numbers) or not self._are_apart(given, leaves):
             return ABSENT
         try:
-            if given:
-                with torch.no_grad():
-                    pairs = zip(given, self.copied, strict=True)
-                    found = self.run([leaf.detach().clone() if copied else leaf for leaf, copied in pairs], numbers)
-            else:
-                found = self.run(given, numbers)
+            with torch.no_grad():
+                pairs = zip(given, self.copied, strict=True)
+                found = self.run([leaf.detach().clone() if copied else leaf for leaf, copied in pairs], numbers)
         except (ArithmeticError, ValueError) as error:
             return type(error).__name__
         asked = zip(self.relations, found[::2], found[1::2], strict=True)

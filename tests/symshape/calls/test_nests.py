@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import random
-import types
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +14,8 @@ from torch.utils import _pytree as pytree
 
 import symshape
 from symshape.calls.alike import Nest
-from symshape.calls.arguments import take_apart
 from symshape.calls.call_key import FLAT
 from symshape.calls.nests import Nests
-from symshape.calls.records import owner_of
 
 
 class Pair(NamedTuple):
@@ -194,55 +191,3 @@ def test_a_nested_call_is_looked_up_as_quickly_as_a_flat_one() -> None:
     for _ in range(5):
         compiled(batch)
     assert not slow
-
-
-def _shared(rng: random.Random, pool: list[Any], depth: int = 0) -> Any:
-    """Containers and objects, of which some come again, in objects and beside them."""
-    if depth and rng.random() < 0.3:
-        return rng.choice([torch.randn(2), 7, "text"])
-    if pool and rng.random() < 0.4:
-        return rng.choice(pool)
-    a, b = _shared(rng, pool, depth + 1), _shared(rng, pool, depth + 1)
-    makers: list[Any] = [lambda: [a, b], lambda: {"a": a}, lambda: (a, b)]
-    if depth < 3:
-        makers.append(lambda: types.SimpleNamespace(t=torch.ones(2), a=a))
-    value = rng.choice(makers)()
-    pool.append(value)
-    return value
-
-
-def _again(value: Any, done: dict[int, Any]) -> Any:
-    """Other containers, shared alike."""
-    if id(value) not in done:
-        if isinstance(value, (list, tuple)):
-            done[id(value)] = type(value)(_again(each, done) for each in value)
-        elif isinstance(value, dict):
-            done[id(value)] = {key: _again(each, done) for key, each in value.items()}
-        elif isinstance(value, types.SimpleNamespace):
-            done[id(value)] = types.SimpleNamespace(**_again(vars(value), done))
-        else:
-            done[id(value)] = value
-    return done[id(value)]
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_containers_that_are_one_have_the_leaves_that_the_slow_reading_finds(seed: int) -> None:
-    rng, quick = random.Random(seed), 0
-    for _ in range(15):
-        pool: list[Any] = []
-        args = (_shared(rng, pool), _shared(rng, pool), _shared(rng, pool))
-        nests = Nests()
-        if not nests.learn(args, {}):
-            continue
-        quick += 1
-        done: dict[int, Any] = {}
-        other = tuple(_again(each, done) for each in args)
-        *leaves, nest = nests.flat(other, {}) or ()
-        assert type(nest) is Nest
-        whole = take_apart(lambda *args: None, other, {}, paths=False)
-        assert len(leaves) == len(whole.leaves)
-        assert all(map(_same, map(owner_of, leaves), whole.leaves))
-        apart = tuple(_again(each, {}) for each in args)  # what was one in two arguments is one no longer
-        if take_apart(lambda *args: None, apart, {}, paths=False).shared != whole.shared:
-            assert nests.flat(apart, {}) is None
-    assert quick

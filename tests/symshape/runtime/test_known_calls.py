@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.optim import lr_scheduler
 
 import symshape
 from symshape.calls import compiled as calls_compiled
@@ -119,63 +116,3 @@ def test_gradients_and_other_kinds_are_other_calls() -> None:
         assert torch.equal(compiled(_tensor(n).requires_grad_()), _tensor(n) * 3)
         with torch.no_grad():
             assert torch.equal(compiled(_tensor(n).t()), _tensor(n).t() * 2)
-
-
-_SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
-    "counter": lambda optimizer: lr_scheduler.StepLR(optimizer, 1000),
-    "cosine": lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, 1000),
-    "one cycle": lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=1000),
-    "one after the other": lambda optimizer: lr_scheduler.SequentialLR(
-        optimizer,
-        [lr_scheduler.LinearLR(optimizer, total_iters=4), lr_scheduler.CosineAnnealingLR(optimizer, 1000)],
-        milestones=[4],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", _SCHEDULERS)
-def test_steps_with_a_scheduler_are_not_searched_for(name: str) -> None:
-    """Each call has other integers and floats, answers to questions, and nested variables (of which two are one)."""
-
-    def steps(wrap: Callable[[Any], Any]) -> tuple[Any, list[torch.Tensor]]:
-        torch.manual_seed(0)
-        net = nn.Linear(3, 1)
-        optimizer = torch.optim.SGD(net.parameters(), 1e-4, momentum=0.9)
-        scheduler = _SCHEDULERS[name](optimizer)
-
-        def step(x: torch.Tensor) -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = net(x).square().mean()
-            loss.backward()
-            optimizer.step()
-            scheduler.step()
-            return loss.detach()
-
-        wrapped, found, slow = wrap(step), [], []
-        for number in range(40):
-            if number == 20 and wrapped is not step:
-                slow = _slow_calls(wrapped)
-            found += [wrapped(_tensor(2 + number % 5)), torch.tensor(scheduler.get_last_lr())]
-        return slow, [*found, *(each.detach() for each in net.parameters())]
-
-    slow, found = steps(symshape.compile)
-    _, expected = steps(lambda fn: fn)
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    assert not slow
-
-
-def test_answers_decide_among_calls_that_are_not_searched_for() -> None:
-    """What a program asks of a float or an object among its arguments is asked of each call."""
-
-    def fn(x: torch.Tensor, rate: float, other: torch.Tensor) -> torch.Tensor:
-        y = x * 2 if rate > 0.5 else x - rate
-        return y + 1 if other.is_inference() else y
-
-    compiled: Any = symshape.compile(fn)
-    with torch.inference_mode():
-        inference = torch.ones(1)
-    rng = random.Random(0)
-    for number in range(60):
-        x, rate, other = _tensor(2 + number % 7), rng.random(), rng.choice([inference, torch.ones(1)])
-        assert torch.equal(compiled(x, rate, other), fn(x, rate, other))
-    assert compiled.stats().fallbacks == 0
