@@ -8,8 +8,8 @@ and what nobody sees into and is refused by name, stands in ``trusted``; ``modul
 traced.
 
 What was read are ``places``.  A ``snapshot`` asks at each call whether they hold what they held, by way of ``checker``,
-``comparison`` and ``dict_versions``.  What the program stores is noted by ``stores``, so that another thread's writes
-are not taken for it; ``side_effects`` undoes it and ``changes`` says what each call can write again.  ``planting`` puts
-stand-ins where a program reads what programs write.  A ``replacement`` says which objects took the place of which,
-where nothing else has changed.  The arguments' own containers are looked after by ``given``.
+``comparison``, ``pointers`` and ``dict_versions``.  What the program stores is noted by ``stores``, so that another
+thread's writes are not taken for it; ``side_effects`` undoes it and ``changes`` says what each call can write again.
+``planting`` puts stand-ins where a program reads what programs write.  A ``replacement`` says which objects took the
+place of which, where nothing else has changed.  The arguments' own containers are looked after by ``given``.
 """
