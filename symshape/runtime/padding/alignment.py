@@ -103,7 +103,7 @@ def _product(node: Node, makers: Mapping[Value, Node], fixed: Collection[Value])
     if node.op not in (_aten.mm.default, _aten.addmm.default) or node.kwargs:
         return None
     *bias, left, right = node.args
-    if len(bias) > 1 or any(each.spec.sizes != right.spec.sizes[1:] for each in bias):
+    if any(each.spec.sizes != right.spec.sizes[1:] for each in bias):
         return None
     multiple = _MULTIPLES.get(left.spec.dtype)
     if multiple is None or left.spec.device.type not in _DEVICES:
