@@ -203,7 +203,7 @@ def fused_rms_norm(
     return input.fresh(), TensorSpec.contiguous((*input.sizes[:lead], *((1,) * n)), dtype, input.device)
 
 
-@rule("aten.cudnn_batch_norm.default", data_dependent=True)
+@rule("aten.cudnn_batch_norm.default", data_dependent=True, padding=padded_normalization.batch_norm)
 def cudnn_batch_norm(
     ctx: Context,
     input: TensorSpec,  # noqa: A002 - name of the schema

@@ -13,6 +13,7 @@ from meta_fns.core.sizes import Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.ops.normalization import batch_norm
+from meta_fns.padding import recurrent as padded_recurrent
 from meta_fns.padding import transformer_layers
 from meta_fns.padding.matmul import grouped_product
 
@@ -86,7 +87,7 @@ def mkldnn_rnn_layer_backward(
     return input.fresh(), weight1.fresh(), weight2.fresh(), bias, bias, hx_.fresh(), cx_tmp.fresh()
 
 
-@rule("aten._thnn_fused_lstm_cell.default")
+@rule("aten._thnn_fused_lstm_cell.default", padding=padded_recurrent.cell)
 def thnn_fused_lstm_cell(
     input_gates: TensorSpec,
     hidden_gates: TensorSpec,
@@ -98,7 +99,7 @@ def thnn_fused_lstm_cell(
     return cx.fresh(), cx.fresh(), input_gates.fresh()
 
 
-@rule("aten._thnn_fused_gru_cell.default")
+@rule("aten._thnn_fused_gru_cell.default", padding=padded_recurrent.cell)
 def thnn_fused_gru_cell(
     input_gates: TensorSpec,
     hidden_gates: TensorSpec,

@@ -137,7 +137,7 @@ _register_grid(2)
 _register_grid(3)
 
 
-@rule("aten.cudnn_grid_sampler.default")
+@rule("aten.cudnn_grid_sampler.default", padding=rows.sampled)
 def cudnn_grid_sampler(self: TensorSpec, grid: TensorSpec) -> TensorSpec:
     """The bilinear grid sampler of cuDNN: ``(n, c, h, w), (n, *out, 2) -> (n, c, *out)``."""
     _grid_checks(self, grid, 2, 0)

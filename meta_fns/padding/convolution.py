@@ -38,9 +38,10 @@ def convolution(
     output_padding: Sequence[Size],
     groups: Size,
 ) -> Padded:
-    """A convolution with whole kernels and channels.
+    """A convolution with whole kernels and channels, or a transposed one.
 
-    Padding of the positions becomes 0 always: kernels by transforms mix positions, so that NaN would spread.
+    Padding of the positions becomes 0 always: a transposed convolution writes what it makes of them over valid results
+    too, and kernels by transforms mix positions, so that NaN would spread.
     """
     if weight.sizes or (bias is not None and bias.sizes):
         raise Refuse("a kernel of a convolution is padded", *weight.sizes)
@@ -51,9 +52,6 @@ def convolution(
     spec = emit.results[0]
     assert spec is not None
     spatial = [dim for dim in input.padded_dims() if dim >= 2]
-    if transposed and spatial:
-        written = padded_sizes(input.axes[2:])
-        raise Refuse("a transposed convolution writes padding over valid positions", *written)
     for dim in spatial:
         prefix(input.axes[dim])
     filled = masked(emit, input, 0, spatial)

@@ -245,14 +245,12 @@ def convolution(
     *rest: Any,
 ) -> tuple[Padded | None, ...]:
     """The gradients of a convolution: beyond the true sizes both its input and its gradient are 0."""
-    transposed, output_mask = rest[3], rest[-1]
+    output_mask = rest[-1]
     if weight.sizes or input.ndim != weight.ndim or is_padded(input.axes[1]):
         raise Refuse(
             "a kernel, channels or the only dimension of a convolution are padded", *weight.sizes, *input.sizes
         )
     spatial = [dim for dim in input.padded_dims() | grad_output.padded_dims() if dim >= 2]
-    if transposed and spatial:
-        raise Refuse("a transposed convolution writes padding over valid positions", *padded_sizes(input.axes[2:]))
     for dim in spatial:
         prefix(input.axes[dim]), prefix(grad_output.axes[dim])
     need_agreement(grad_output.axes[0], input.axes[0])

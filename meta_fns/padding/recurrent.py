@@ -10,11 +10,11 @@ import torch
 from meta_fns.core.sizes import known
 from meta_fns.padding.axes import is_padded, normal, padded_sizes, prefix
 from meta_fns.padding.broadcasting import need_agreement
-from meta_fns.padding.padded import Emitter, Padded, lowered
+from meta_fns.padding.padded import Emitter, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import take
 
-__all__ = ["layers", "on_cuda"]
+__all__ = ["cell", "layers", "on_cuda"]
 
 _aten = torch.ops.aten
 
@@ -58,6 +58,28 @@ def layers(
     _need_forward(input, states, given)
     found = emit.call(emit.op, *map(lowered, (input, hx, params, *rest)))
     return _results(emit, input, found, states, given)
+
+
+def cell(
+    emit: Emitter,
+    input_gates: Padded,
+    hidden_gates: Padded,
+    state: Padded,
+    input_bias: Padded | None = None,
+    hidden_bias: Padded | None = None,
+) -> tuple[Padded, ...]:
+    """One step of an LSTM or a GRU from its gates (CUDA), each row for itself.
+
+    Raises: Refuse for padded features.
+    """
+    features = [each.axes[1] for each in (input_gates, hidden_gates, state)]
+    if any(map(is_padded, features)):
+        raise Refuse("features are padded", *padded_sizes(features))
+    for each in (hidden_gates, state):
+        need_agreement(each.axes[0], input_gates.axes[0])
+    found = apply(emit, input_gates, hidden_gates, state, input_bias, hidden_bias)
+    states, room = [Padded(each, state.axes) for each in found[:-1]], found[-1]
+    return (*states, Padded(room, (state.axes[0], normal((room.spec.sizes[1],)))))
 
 
 def _need_forward(input: Padded, states: Sequence[Padded], given: Mapping[str, Any]) -> None:  # noqa: A002

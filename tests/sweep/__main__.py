@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
-import torch
 
 import tests.sweep
 from tests.bench.report import Report
-from tests.sweep.architectures import architectures
-from tests.sweep.heads import heads
-from tests.sweep.judging import LEARNT, OTHERS, Architecture, Row, judge
-from tests.sweep.nets import nets
+from tests.sweep.judging import LEARNT, OTHERS, Asked
+from tests.sweep.trying import named, rows_of_all
 
 COLUMNS = (
     "architecture",
@@ -25,28 +22,12 @@ COLUMNS = (
     "traces",
     "ran as it is",
     "keeps dynamic",
+    "padded",
     "of eager's time",
     "s",
     "reason",
 )
 SMOKE = ("bert", "t5", "mamba", "llama, reranker", "unet", "denoiser")
-
-
-def every() -> Iterator[Architecture]:
-    """All architectures."""
-    yield from architectures()
-    yield from heads()
-    yield from nets()
-
-
-def rows_of(it: Architecture, ways: Sequence[str], seconds: int) -> Iterator[Row]:
-    """One architecture in the ways that it is called."""
-    for way in (*it.ways, "training"):
-        if not ways or way in ways:
-            row = judge(it, way, seconds)
-            yield row
-            if row.outcome == "not built":
-                return
 
 
 def main(argv: Sequence[str] | None = None) -> Report:
@@ -57,22 +38,24 @@ def main(argv: Sequence[str] | None = None) -> Report:
     parser.add_argument("--only", default="", help="names, with ; between them")
     parser.add_argument("--ways", default="", help="plain, mask, training: with , between them")
     parser.add_argument("--seconds", type=int, default=60, help="of processor time, for a row")
+    parser.add_argument("--device", default="cpu", help="where they run")
+    parser.add_argument("--runner", default="auto", help="what runs programs: auto, eager, padded, inductor, cudagraph")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--smoke", action="store_true", help=f"a few: {', '.join(SMOKE)}")
-    parser.add_argument("--out", type=Path, help="folder in which sweep-cpu.json is written")
+    parser.add_argument("--out", type=Path, help="folder in which sweep-DEVICE.json is written")
     args = parser.parse_args(argv)
-    torch.set_num_threads(1)
     only = SMOKE if args.smoke else [each for each in args.only.split(";") if each]
     ways = [each for each in args.ways.split(",") if each]
-    report, start = Report("sweep"), time.perf_counter()
+    asked = Asked(args.device, args.runner, args.seconds)
+    report, start = Report("sweep" if args.runner == "auto" else f"sweep_{args.runner}"), time.perf_counter()
     table = report.table("compiled, called at seven shapes", *COLUMNS)
     print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|", flush=True)
-    for it in every():
-        if not only or it.name in only:
-            for row in rows_of(it, ways, args.seconds):
-                reason = " ".join(row.reason.split())[:300].replace("|", "/")
-                cells = (*attrs.astuple(row)[:-3], round(row.of_eager, 2), round(row.seconds, 1), reason or "–")
-                table.row(*cells)
-                print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    names = [name for name in named() if not only or name in only]
+    for row in rows_of_all(names, ways, asked, args.jobs):
+        reason, padded = (" ".join(each.split())[:300].replace("|", "/") for each in (row.reason, row.padded))
+        cells = (*attrs.astuple(row)[:-4], padded, round(row.of_eager, 2), round(row.seconds, 1), reason or "–")
+        table.row(*cells)
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
     _summed_up(report)
     if args.out is not None:
         words = ["python -m tests.sweep", *(sys.argv[1:] if argv is None else argv)]

@@ -7,7 +7,7 @@ import copy
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -34,6 +34,15 @@ class Architecture:
 
 
 @attrs.frozen
+class Asked:
+    """How architectures are tried: where they run, by which runner, and the processor time of each in seconds."""
+
+    device: str = "cpu"
+    runner: Any = "auto"
+    seconds: int = 60
+
+
+@attrs.frozen
 class Row:
     """What became of one architecture, called in one way."""
 
@@ -43,6 +52,7 @@ class Row:
     traces: int = 0
     as_it_is: int = 0
     kept: str = "–"
+    padded: str = "–"
     of_eager: float = 0.0
     seconds: float = 0.0
     reason: str = ""
@@ -74,7 +84,10 @@ def _leaves(result: Any) -> list[Any]:
 
 
 def compared(expected: Any, got: Any) -> str:
-    """``right`` (equal bit for bit), ``close`` (as rounding differs) or ``wrong``."""
+    """``right`` (equal bit for bit), ``close`` (as rounding differs) or ``wrong``.
+
+    Kernels of a device round by the sizes in memory: what is close there is measured by the largest number.
+    """
     theirs, ours = _leaves(expected), _leaves(got)
     if type(expected) is not type(got) or len(theirs) != len(ours):
         return "wrong"
@@ -87,11 +100,18 @@ def compared(expected: Any, got: Any) -> str:
         elif torch.allclose(a, b, rtol=0, atol=0, equal_nan=True):
             same = True
         else:
-            same = torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
+            same = torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True) or _close_on_a_device(a, b)
             found = "close"
         if not same:
             return "wrong"
     return found
+
+
+def _close_on_a_device(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.device.type == "cpu" or not a.is_floating_point() or not a.numel():
+        return False
+    largest = float(a.nan_to_num(0, 0, 0).abs().max())
+    return torch.allclose(a, b, rtol=1e-2, atol=1e-3 * max(largest, 1e-3), equal_nan=True)
 
 
 def _called(model: Any, arguments: Mapping[str, Any], gradients: bool) -> Any:
@@ -108,34 +128,59 @@ def _called(model: Any, arguments: Mapping[str, Any], gradients: bool) -> Any:
     return (result, grads, buffers)
 
 
-def judge(it: Architecture, way: str, seconds: int) -> Row:
+def judge(it: Architecture, way: str, asked: Asked) -> Row:
     """One architecture, called in one way."""
     torch.manual_seed(0)
     start = time.process_time()
     gradients = way.endswith("training")
     try:
-        with limit(seconds), torch.set_grad_enabled(gradients), warnings.catch_warnings():
+        with limit(asked.seconds), torch.set_grad_enabled(gradients), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                model = it.make()
+                model = it.make().to(asked.device)
                 if gradients:
                     model.train()
                     for module in model.modules():
                         if isinstance(module, nn.modules.dropout._DropoutNd):
                             module.p = 0.0
-                arguments = it.ways[way.removesuffix("training").strip() or next(iter(it.ways))]
+                arguments = _placed(it.ways[way.removesuffix("training").strip() or next(iter(it.ways))], asked.device)
                 _called(copy.deepcopy(model), arguments(*LEARNT[0]), gradients)
             except Exception as error:
                 return Row(it.name, way, "not built", reason=f"{type(error).__name__}: {error}")
-            return _judged(it.name, way, model, arguments, gradients, start)
+            return _judged(it.name, way, model, arguments, asked, start)
     except TooLong:
         return Row(it.name, way, "too long", seconds=time.process_time() - start)
     except Exception as error:
         return Row(it.name, way, "crash", reason=f"{type(error).__name__}: {error}")
 
 
-def _judged(name: str, way: str, model: nn.Module, arguments: Any, gradients: bool, start: float) -> Row:
-    fast = symshape.compile(copy.deepcopy(model))
+def _placed(arguments: Callable[[int, int], Mapping[str, Any]], device: str) -> Callable[[int, int], Any]:
+    """The arguments of calls, on a device."""
+
+    def placed(batch: int, length: int) -> Any:
+        return pytree.tree_map_only(torch.Tensor, lambda each: each.to(device), dict(arguments(batch, length)))
+
+    return placed
+
+
+def _padded(entries: Sequence[Any]) -> str:
+    """Whether calls are padded: in all sizes, in some of them or not at all, and what refused the others."""
+    found = [each.runner.padding() for each in entries if hasattr(each.runner, "padding")]
+    if not found:
+        return "–"
+    refused = [
+        f"{refusal.op}: {refusal.reason}"
+        for report in found
+        for each in report.symbols.values()
+        if (refusal := each.refusal) is not None
+    ]
+    some = "in part" if any(each.padded for each in found) else "no"
+    return f"{some}: {'; '.join(dict.fromkeys(refused))}" if refused else "all"
+
+
+def _judged(name: str, way: str, model: nn.Module, arguments: Any, asked: Asked, start: float) -> Row:
+    gradients = way.endswith("training")
+    fast = symshape.compile(copy.deepcopy(model), runner=asked.runner)
     about = symshape.compiled_of(fast)
     found, traces = set(), []
     for shape in (*LEARNT, *LEARNT, *BATCHES, *LENGTHS):
@@ -161,7 +206,8 @@ def _judged(name: str, way: str, model: nn.Module, arguments: Any, gradients: bo
     if stats.fallbacks:
         outcome = "runs as it is" if outcome == "right" else outcome
     ratio = _ratio(model, fast, arguments(4, 16), gradients)
-    return Row(name, way, outcome, stats.traces, stats.fallbacks, " ".join(kept) or "nothing", ratio, seconds, reason)
+    whole, padded = " ".join(kept) or "nothing", _padded(about.entries)
+    return Row(name, way, outcome, stats.traces, stats.fallbacks, whole, padded, ratio, seconds, reason)
 
 
 def _ratio(model: Any, fast: Any, call: Mapping[str, Any], gradients: bool) -> float:
@@ -171,5 +217,7 @@ def _ratio(model: Any, fast: Any, call: Mapping[str, Any], gradients: bool) -> f
         for i, who in enumerate((model, fast)):
             begun = time.perf_counter()
             _called(who, call, gradients)
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             least[i] = min(least[i], time.perf_counter() - begun)
     return least[1] / least[0]

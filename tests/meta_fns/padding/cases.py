@@ -135,6 +135,22 @@ CASES: tuple[Case, ...] = (
     case("conv1d, strided", lambda x: F.conv1d(x, WEIGHT.view(2, 3, 4), WEIGHT[:2], 2, 1), floats(2, 3, 9)),
     case("conv1d, dilated", lambda x: F.conv1d(x, WEIGHT[:18].view(2, 3, 3), None, 1, 2, 2), floats(2, 3, 9)),
     case("conv2d", lambda x: F.conv2d(x, WEIGHT.view(2, 2, 3, 2), padding=1).relu(), floats(2, 2, 6, 7)),
+    case("conv_transpose1d", lambda x: F.conv_transpose1d(x, WEIGHT.view(3, 2, 4), WEIGHT[:2]), floats(2, 3, 9)),
+    case(
+        "conv_transpose1d, strided, cropped, with more at the end",
+        lambda x: F.conv_transpose1d(x, WEIGHT.view(3, 2, 4), None, 3, 2, 1),
+        floats(2, 3, 9),
+    ),
+    case(
+        "conv_transpose1d, dilated, in groups",
+        lambda x: F.conv_transpose1d(x, WEIGHT[:12].view(4, 1, 3), None, 2, 1, 0, 2, 2),
+        floats(2, 4, 9),
+    ),
+    case(
+        "conv_transpose2d",
+        lambda x: F.conv_transpose2d(x, WEIGHT.view(2, 2, 3, 2), None, 2, 1).relu().sum((2, 3)),
+        floats(2, 2, 6, 7),
+    ),
     case(
         "two convs",
         lambda x: F.conv1d(

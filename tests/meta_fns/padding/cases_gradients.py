@@ -40,6 +40,13 @@ def _convolved(x: Any, grad: Any, *, stride: int = 1, margin: int = 1) -> Any:
     return aten.convolution_backward(shape * grad, x, KERNEL, [3], *rest, [True, True, True])
 
 
+def _convolved_back(x: Any, *, stride: int = 1, margin: int = 1, more: int = 0) -> Any:
+    rest = ([stride, stride], [margin, margin], [1, 1], True, [more, more], 1)
+    kernel = KERNEL.transpose(0, 1).contiguous()
+    shape = aten.convolution(x, kernel, None, *rest)
+    return aten.convolution_backward(shape * 2.0, x, kernel, [kernel.shape[1]], *rest, [True, True, True])
+
+
 def _pooled(x: Any, window: int, step: int, margin: int) -> Any:
     rest = ([window, window], [step, step], [margin, margin], [1, 1], False)
     values, places = aten.max_pool2d_with_indices(x, *rest)
@@ -186,6 +193,18 @@ GRADIENTS: tuple[Case, ...] = (
         tolerance=1e-4,
     ),
     case("convolution_backward", lambda x: _convolved(x, 2.0), PLANES, tolerance=1e-4),
+    case(
+        "convolution_backward, transposed",
+        _convolved_back,
+        PLANES,
+        tolerance=1e-4,
+    ),
+    case(
+        "convolution_backward, transposed, with steps",
+        lambda x: _convolved_back(x, stride=2, more=1),
+        PLANES,
+        tolerance=1e-4,
+    ),
     case("convolution_backward with steps", lambda x: _convolved(x, 2.0, stride=2), PLANES, tolerance=1e-4),
     case("max_pool2d_with_indices_backward", lambda x: _pooled(x, 2, 2, 0).sum(0), PLANES),
     case("max_pool2d_with_indices_backward, windows that overlap", lambda x: _pooled(x, 3, 1, 1), PLANES),
