@@ -76,8 +76,7 @@ def _by_own_statistics(emit: Emitter, input: Padded, given: Mapping[str, Any]) -
     """Norms by the statistics of each channel over all the others, as instance norms make them: nothing is kept."""
     dims = frozenset((0, *range(2, input.ndim)))
     spread, average = moments(emit, input, dims, 0)
-    eps = given["eps" if "eps" in given else "epsilon"]
-    inverse = emit.call(_aten.rsqrt.default, emit.call(_aten.add.Tensor, spread, eps))
+    inverse = emit.call(_aten.rsqrt.default, emit.call(_aten.add.Tensor, spread, given["eps"]))
     out = emit.call(_aten.mul.Tensor, emit.call(_aten.sub.Tensor, input.tensor, average), inverse)
     for name, op in (("weight", _aten.mul.Tensor), ("bias", _aten.add.Tensor)):
         parameter = given.get(name)
@@ -87,11 +86,9 @@ def _by_own_statistics(emit: Emitter, input: Padded, given: Mapping[str, Any]) -
     if out.spec.dtype is not input.dtype:
         out = emit.call(_aten._to_copy.default, out, dtype=input.dtype)
     saved = [emit.call(_aten.reshape.default, each, [capacity_of(input.axes[1])]) for each in (average, inverse)]
-    saved += [None] * (len(emit.results) - 3)  # what cuDNN reserves for the way back is its secret
     results = zip(saved, emit.results[1:], strict=True)
     kept = (
-        Padded(each, (input.axes[1],)) if each and spec and spec.dtype is each.spec.dtype else None
-        for each, spec in results
+        Padded(each, (input.axes[1],)) if spec and spec.dtype is each.spec.dtype else None for each, spec in results
     )
     return (Padded(out, input.axes), *kept)
 

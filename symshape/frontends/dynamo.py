@@ -39,7 +39,7 @@ _MODES: Mapping[str | None, RunnerName] = {
     "max-autotune": "inductor",
     "max-autotune-no-cudagraphs": "inductor",
 }
-_DIRECTLY = ("cpu",)  # on CUDA, constants on the CPU among the inputs of Dynamo's own graphs would forbid padding
+_DIRECTLY = ("cpu", "cuda")  # where the graphs that Dynamo makes were compared with eager
 
 
 def symshape_backend(

@@ -47,7 +47,10 @@ def main(argv: Sequence[str] | None = None) -> Report:
     only = SMOKE if args.smoke else [each for each in args.only.split(";") if each]
     ways = [each for each in args.ways.split(",") if each]
     asked = Asked(args.device, args.runner, args.seconds)
-    report, start = Report("sweep" if args.runner == "auto" else f"sweep_{args.runner}"), time.perf_counter()
+    report, start = (
+        Report("sweep" if args.runner == "auto" else f"sweep_{args.runner}", args.device),
+        time.perf_counter(),
+    )
     table = report.table("compiled, called at seven shapes", *COLUMNS)
     print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|", flush=True)
     names = [name for name in named() if not only or name in only]

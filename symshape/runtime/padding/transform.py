@@ -140,7 +140,7 @@ class _Transform:
         return TensorSpec(sizes, (), 0, value.spec.dtype, value.spec.device, value.spec.layout)
 
     def _node(self, node: Node) -> None:
-        if node.bindings and (node := self._without_unread(node)).bindings:
+        if node.bindings:
             remedy = "a mask in place of what is selected (torch.where), or a constant number of results"
             raise Refuse("its result has sizes or values that depend on data", remedy=remedy)
         if torch.Tag.inplace_view in node.op.tags:
@@ -163,16 +163,6 @@ class _Transform:
                 elif output is not None:
                     self.values.lack(output, node, result)
             self.values.note_views(node)
-
-    def _without_unread(self, node: Node) -> Node:
-        """The node without results whose sizes only the data tell, if nobody reads them (what cuDNN reserves)."""
-        unknown = {node.outputs[each.output] for each in node.bindings if each.kind == "size"}
-        read = {each for step in self.graph.steps if isinstance(step, Node) for each in step.reads}
-        numbers = any(isinstance(each, (Term, FloatTerm)) for each in self.graph.outputs)
-        if unknown & read.union(values_in(self.graph.outputs)) or numbers:
-            return node
-        kept = tuple(None if each in unknown else each for each in node.outputs)
-        return attrs.evolve(node, bindings=tuple(each for each in node.bindings if each.kind != "size"), outputs=kept)
 
     def _made_alike(self, node: Node) -> list[Any]:
         """What a node makes that writes to nothing, as a node like it did if there was one."""
