@@ -164,7 +164,12 @@ def fused_on_device(
         plain["attn_bias"] = _added(emit, query, key, bias)
     positional = [plain.pop(name) for name in names[3 : 3 + len(args)]]
     made = emit.call(emit.op, query.tensor, key.tensor, value.tensor, *positional, **plain)
-    return (Padded(made[0], query.axes), *(None for _ in made[1:]))
+    return (_result(made[0], query, value), *(None for _ in made[1:]))
+
+
+def _result(tensor: Handle, query: Padded, value: Padded) -> Padded:
+    """What attention answers: rows of queries, as wide as those of values."""
+    return Padded(tensor, (*query.axes[:3], value.axes[3]))
 
 
 def _efficient(
@@ -174,7 +179,7 @@ def _efficient(
     added = _added(emit, query, key, given.get("attn_bias"))
     op = _aten._scaled_dot_product_efficient_attention.default
     made = emit.call(op, query.tensor, key.tensor, value.tensor, added, False, scale=given.get("scale"))
-    return (Padded(made[0], query.axes), *(None for _ in emit.results[1:]))
+    return (_result(made[0], query, value), *(None for _ in emit.results[1:]))
 
 
 def _added(emit: Emitter, query: Padded, key: Padded, bias: Padded | None) -> Handle | None:

@@ -50,6 +50,12 @@ def _states(count: int) -> Inputs:
     return lambda b, n: tuple(torch.randn(b * n, 8) for _ in range(count + 1))
 
 
+def _narrow(x: torch.Tensor, **more: Any) -> torch.Tensor:
+    """Attention whose values are narrower than its keys, as latent attention's (DeepSeek) are."""
+    heads = torch.cat([x, x.flip(-1)], -1).unflatten(-1, (2, 8)).transpose(1, 2)
+    return F.scaled_dot_product_attention(heads, heads, heads[..., :4] * 1.0, **more)
+
+
 def _statistics(norm: nn.Module) -> nn.Module:
     for name, each in norm.named_buffers():
         if each.is_floating_point():
@@ -73,6 +79,8 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Inputs]] = {
     "lstm": (lambda: nn.LSTM(8, 12, batch_first=True), _rows),
     "gru": (lambda: nn.GRU(8, 12, 2, batch_first=True), _rows),
     "attention": (lambda: Applied(lambda x: F.scaled_dot_product_attention(x, x, x)), _rows),
+    "attention with narrow values": (lambda: Applied(_narrow), _rows),
+    "causal attention with narrow values": (lambda: Applied(lambda x: _narrow(x, is_causal=True)), _rows),
     "multi-head attention": (
         lambda: _Itself(nn.MultiheadAttention(8, 2, batch_first=True)),
         _rows,
