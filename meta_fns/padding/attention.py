@@ -22,6 +22,13 @@ from meta_fns.padding.repairs import masked, valid_along
 __all__ = ["flash_for_cpu", "flash_for_cpu_backward", "fused_on_device"]
 
 _aten = torch.ops.aten
+_CUDNN = _aten._scaled_dot_product_cudnn_attention.default
+_FLASH = _aten._scaled_dot_product_flash_attention.default
+_PLANS_PAY = 1024
+"""From more keys on cuDNN's kernel is so much faster that the plan pays which it makes for every new size.
+
+On an H100 one takes some 60 ms, half of what a new bucket takes.
+"""
 
 
 def _prepared(emit: Emitter, query: Padded, key: Padded, value: Padded, causal: bool) -> tuple[Padded, Padded]:
@@ -159,12 +166,29 @@ def fused_on_device(
             raise Refuse("attention with dropout", *key.sizes)
         elif not elsewhere:
             return _efficient(emit, query, key, value, given)
+    if _needs_no_plan(emit, query, key, value, given):
+        op, rest = _FLASH, (0.0, causal, False)
+        made = emit.call(op, query.tensor, key.tensor, value.tensor, *rest, scale=given.get("scale"))
+        return (_result(made[0], query, value), *(None for _ in emit.results[1:]))
     plain = {name: each.tensor if isinstance(each, Padded) else each for name, each in given.items()}
     if not causal and (elsewhere or bias is not None):
         plain["attn_bias"] = _added(emit, query, key, bias)
     positional = [plain.pop(name) for name in names[3 : 3 + len(args)]]
     made = emit.call(emit.op, query.tensor, key.tensor, value.tensor, *positional, **plain)
     return (_result(made[0], query, value), *(None for _ in made[1:]))
+
+
+def _needs_no_plan(emit: Emitter, query: Padded, key: Padded, value: Padded, given: dict[str, Any]) -> bool:
+    """Whether flash attention computes what cuDNN's kernel would, and takes it as it lies in memory."""
+    if emit.op is not _CUDNN or given.get("attn_bias") is not None or given.get("dropout_p"):
+        return False
+    (_, _, rows, width), (_, heads, keys, _) = query.tensor.spec.sizes, key.tensor.spec.sizes
+    specs = [each.tensor.spec for each in (query, key, value)]
+    alike = all(spec.sizes[3] == width and spec.strides[3] == 1 for spec in specs)
+    square = rows == keys and agree(query.axes[2], key.axes[2])
+    if not alike or width % 8 or width > 256 or heads != specs[0].sizes[1] or heads != specs[2].sizes[1]:
+        return False
+    return bool(keys <= _PLANS_PAY and (square or not given.get("is_causal")))
 
 
 def _result(tensor: Handle, query: Padded, value: Padded) -> Padded:

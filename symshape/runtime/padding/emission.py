@@ -19,7 +19,6 @@ from meta_fns.padding.refusals import Refuse
 from symshape.graph.steps import Node, Value, map_argument, values_in
 from symshape.runtime.padding.fractions import fraction
 from symshape.runtime.padding.region import Fraction
-from symshape.user_code import Location
 
 __all__ = ["Called", "Emission", "Noted", "Repair"]
 
@@ -47,6 +46,7 @@ class Called:
         form: a number for all that makes the call, but for its tensors; None if it is never the same as another.
         outputs: its results.
         single: whether it returns one thing and not a tuple or list.
+        node: the call in the program.
     """
 
     op: OpOverload
@@ -56,6 +56,7 @@ class Called:
     form: int | None
     outputs: tuple[Value | None, ...]
     single: bool
+    node: Node
 
 
 @attrs.frozen(eq=False)
@@ -124,26 +125,32 @@ class Emission:
             found = self._emitted.get((number, *map(id, reads)))
         if found is None:
             specs, single = self._inferred(op, args, kwargs)
-            outputs = self._emit(op, args, kwargs, specs, single)
-            found = Called(op, args, kwargs, tuple(reads), number, outputs, single)
+            made = self._emit(Node(op, args, dict(kwargs), (), single), specs)
+            found = Called(op, args, kwargs, tuple(reads), number, made.outputs, single, made)
             if number is not None:
                 self._emitted[number, *map(id, reads)] = found
         self.asked.append(found)
         return found.outputs[0] if found.single else list(found.outputs)
 
     def repeat(
-        self, called: Called, reads: Sequence[Value], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, called: Called, reads: tuple[Value, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> tuple[Value | None, ...]:
-        """Emits a call like one before, on other tensors of the same metadata: its results."""
+        """Emits a call like one before, on other tensors of the same metadata: its results.
+
+        ``kwargs`` are None where there is no tensor among them: they are as before, then.
+        """
         key = None if called.form is None else (called.form, *map(id, reads))
         found = None if key is None else self._emitted.get(key)
         if found is not None:
             return found.outputs
-        specs = [None if each is None else each.spec for each in called.outputs]
-        outputs = self._emit(called.op, args, kwargs, specs, called.single)
+        node = (
+            called.node.again(args, reads, None) if kwargs is None else Node(called.op, args, kwargs, (), called.single)
+        )
+        made = self._emit(node, [None if each is None else each.spec for each in called.outputs])
         if key is not None:
-            self._emitted[key] = Called(called.op, args, kwargs, tuple(reads), called.form, outputs, called.single)
-        return outputs
+            given = made.kwargs
+            self._emitted[key] = Called(called.op, args, given, reads, called.form, made.outputs, called.single, made)
+        return made.outputs
 
     def note(self, noted: Noted) -> tuple[Value, ...]:
         """Reads a size as was done before, or notes a repair for the op of this moment: the size's tensor."""
@@ -163,20 +170,17 @@ class Emission:
         found = [specs] if single else specs
         return [spec if isinstance(spec, TensorSpec) else None for spec in found], single
 
-    def _emit(
-        self,
-        op: OpOverload,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        specs: Sequence[TensorSpec | None],
-        single: bool,
-    ) -> tuple[Value | None, ...]:
-        outputs = tuple([None if spec is None else self.value(spec) for spec in specs])
-        location: Location | None = None if self._source is None else self._source.location
-        if self._source is not None:
-            self.sources.update((each, self._source) for each in outputs if each is not None)
-        self.nodes.append(Node(op, args, dict(kwargs), outputs, single, location=location))
-        return outputs
+    def _emit(self, node: Node, specs: Sequence[TensorSpec | None]) -> Node:
+        """Puts a call into the program, with new results of these specs."""
+        node.outputs = outputs = tuple([None if spec is None else self.value(spec) for spec in specs])
+        source = self._source
+        if source is not None:
+            node.location = source.location
+            for each in outputs:
+                if each is not None:
+                    self.sources[each] = source
+        self.nodes.append(node)
+        return node
 
     def sharing(self, roots: Collection[Value]) -> set[Value]:
         """The tensors that may lie in the memory of these: they, and views of them."""

@@ -20,7 +20,7 @@ from meta_fns.padding.fills import Fill
 from meta_fns.padding.padded import Padded
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Node, Value, draws_random_numbers, written_values
+from symshape.graph.steps import Node, Value, draws_random_numbers, values_in, written_values
 from symshape.runtime.padding.emission import Called, Emission, Noted
 
 __all__ = ["Recipes"]
@@ -35,11 +35,11 @@ class _Hole:
 
 @attrs.frozen(eq=False)
 class _Step:
-    """One emitted call: the call itself, with holes for its tensors, in order."""
+    """One emitted call: the call itself, with holes for its tensors, in order; no kwargs if no tensor is in them."""
 
     called: Called
     args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    kwargs: dict[str, Any] | None
     reads: tuple[int, ...]
 
 
@@ -76,6 +76,10 @@ class Recipes:
         self._known: dict[Any, _Recipe] = {}
         self._marks: dict[Any, int] = {}
         self._marked: dict[int, tuple[Padded, int]] = {}
+
+    def __contains__(self, node: Node) -> bool:
+        """Whether a node is of a kind that recipes are for: it writes to nothing, draws and binds nothing."""
+        return node in self._forms
 
     def key(self, node: Node, reads: Sequence[Padded]) -> Any:
         """What other nodes must agree in with this one, which reads these tensors; None for one of its own kind."""
@@ -115,9 +119,10 @@ class Recipes:
             if isinstance(step, Noted):
                 tensors += emission.note(step)
                 continue
-            own = [tensors[number] for number in step.reads]
+            own = tuple([tensors[number] for number in step.reads])
             args = tuple([_filled(arg, tensors) for arg in step.args])
-            kwargs = {name: _filled(arg, tensors) for name, arg in step.kwargs.items()} if step.kwargs else {}
+            given = step.kwargs
+            kwargs = None if given is None else {name: _filled(arg, tensors) for name, arg in given.items()}
             tensors += emission.repeat(step.called, own, args, kwargs)
         return [None if each is None else self._answered(each, tensors) for each in recipe.results]
 
@@ -143,7 +148,8 @@ class Recipes:
                 holes = map(_Hole, used)
                 args = tuple([_holed(arg, holes) for arg in asked.args])
                 kwargs = {name: _holed(arg, holes) for name, arg in asked.kwargs.items()}
-                steps.append(_Step(asked, args, kwargs, tuple(used)))
+                named = any(True for _ in values_in(asked.kwargs))
+                steps.append(_Step(asked, args, kwargs if named else None, tuple(used)))
             else:
                 steps.append(asked)
             for value in asked.outputs:

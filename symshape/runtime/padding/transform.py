@@ -140,6 +140,9 @@ class _Transform:
         return TensorSpec(sizes, (), 0, value.spec.dtype, value.spec.device, value.spec.layout)
 
     def _node(self, node: Node) -> None:
+        if node in self.recipes:
+            self._bind(node, self._made_alike(node))
+            return
         if node.bindings:
             remedy = "a mask in place of what is selected (torch.where), or a constant number of results"
             raise Refuse("its result has sizes or values that depend on data", remedy=remedy)
@@ -157,12 +160,16 @@ class _Transform:
         for value, result in zip(written, results, strict=False):
             self.values.write(value, self._checked(value, self._cast(result, value)))
         if not written:
-            for output, result in zip(node.outputs, results, strict=True):
-                if output is not None and isinstance(result, Padded):
-                    self.values.bind(output, result)
-                elif output is not None:
-                    self.values.lack(output, node, result)
-            self.values.note_views(node)
+            self._bind(node, results)
+
+    def _bind(self, node: Node, results: Sequence[Any]) -> None:
+        """Notes what a node made that writes to nothing."""
+        for output, result in zip(node.outputs, results, strict=True):
+            if output is not None and isinstance(result, Padded):
+                self.values.bind(output, result)
+            elif output is not None:
+                self.values.lack(output, node, result)
+        self.values.note_views(node)
 
     def _made_alike(self, node: Node) -> list[Any]:
         """What a node makes that writes to nothing, as a node like it did if there was one."""

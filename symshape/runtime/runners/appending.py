@@ -68,8 +68,7 @@ def append(padded: PaddedGraph) -> Graph:
     uses: Counter[Value] = Counter()
     for step in graph.steps:
         if isinstance(step, Node):
-            uses.update(values_in(step.args))
-            uses.update(values_in(step.kwargs))
+            uses.update(step.reads)
     returned = set(values_in(graph.outputs))
     replaced: dict[int, Node] = {}
     dropped: set[int] = set()

@@ -26,8 +26,7 @@ def fuse(graph: Graph) -> Graph:
     uses: Counter[Value] = Counter(values_in(graph.outputs))
     for step in graph.steps:
         if isinstance(step, Node):
-            uses.update(values_in(step.args))
-            uses.update(values_in(step.kwargs))
+            uses.update(step.reads)
     products = {step.outputs[0]: step for step in graph.nodes if _is_plain_addmm(step)}
     merged: dict[int, Node] = {}
     dropped: set[int] = set()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from meta_fns.core.registry import aliasing
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Node, Value, values_in, written_values
+from symshape.graph.steps import Node, Value, values_in, writes_nothing, written_values
 from symshape.runtime.padding.results import amount
 from symshape.runtime.runners.graph_store import Weight
 
@@ -53,6 +54,8 @@ def _most(graph: Graph, roots: Mapping[Value, Value], free: set[Value], values: 
 
 def _note_roots(node: Node, roots: dict[Value, Value]) -> None:
     """Results that lie in the memory of an argument: views, and what is written in place."""
+    if aliasing(node.op).is_functional and writes_nothing(node):
+        return
     written = list(written_values(node))
     viewed = [
         value

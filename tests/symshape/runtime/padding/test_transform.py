@@ -56,12 +56,24 @@ OVERRIDEABLE = aten._scaled_dot_product_fused_attention_overrideable.default
 CUDNN = aten._scaled_dot_product_cudnn_attention.default
 
 
-@pytest.mark.parametrize(
-    ("op", "args"), [(FLASH, (0.0, True)), (EFFICIENT, (None, False, 0.0, True)), (CUDNN, (None, False, 0.0, True))]
-)
+@pytest.mark.parametrize(("op", "args"), [(FLASH, (0.0, True)), (EFFICIENT, (None, False, 0.0, True))])
 def test_causal_attention_on_a_device_keeps_its_kernel(op: Any, args: tuple[Any, ...]) -> None:
     padded = _padded(_attention(op, *args))
     assert _ops(padded)[-1] == str(op)
+    assert {repair.what for repair in padded.repairs} == {"mask: 0 beyond s1"}
+
+
+def test_attention_that_cudnn_would_plan_for_each_capacity_is_flash_attention() -> None:
+    padded = _padded(_attention(CUDNN, None, False, 0.0, True))
+    assert padded.graph.nodes[-1].op is FLASH
+    assert padded.graph.nodes[-1].args[3:] == (0.0, True, False)
+    assert {repair.what for repair in padded.repairs} == {"mask: 0 beyond s1"}
+
+
+def test_attention_over_many_keys_keeps_the_kernel_of_cudnn() -> None:
+    graph = _attention(CUDNN, None, False, 0.0, True)
+    padded = pad(graph, Region([parse("s1 >= 1")], {}, {"s0": 4, "s1": 1500}), CUDA)
+    assert padded.graph.nodes[-1].op is CUDNN
     assert {repair.what for repair in padded.repairs} == {"mask: 0 beyond s1"}
 
 
