@@ -175,6 +175,9 @@ class Region:
         self.facts = Facts.make(ranges, self.conditions)
         self._sizes: dict[Term, Any] = {}
         self._of_calls: Facts | None = None
+        bounds = [each.op is Op.LE and len(each.symbols) == 1 for each in self.conditions]
+        free = [each for each, is_bound in zip(self.conditions, bounds, strict=True) if not is_bound]
+        self._unbounded = Facts.make(ranges, free) if any(bounds) else self.facts
 
     @property
     def extents(self) -> tuple[Term, ...]:
@@ -184,6 +187,14 @@ class Region:
     def known(self, condition: Term) -> bool:
         """Whether a condition holds for every size of the region, provably."""
         return ask(self.facts, condition, effort=Effort.CHEAP, only=True) is True
+
+    def fixed(self, term: Term, value: int) -> bool:
+        """Whether a formula is this constant, and not only because the capacity is the least that a bound allows.
+
+        With ``s0 >= 2`` a capacity of 2 leaves one value.  As a size like any other it makes the program that other
+        capacities make, which one compilation serves.
+        """
+        return ask(self._unbounded, boolean.eq(term, value), effort=Effort.CHEAP, only=True) is True
 
     def known_of_calls(self, condition: Term) -> bool:
         """Whether a condition holds for every call that is padded, provably: those with a size of 0 run op by op."""
@@ -222,7 +233,7 @@ class Region:
         except (KeyError, ZeroDivisionError) as error:
             raise Refuse(f"the size {term} has no value at the capacities") from error
         assert isinstance(cap, int)
-        if self.known(boolean.eq(term, cap)):
+        if self.fixed(term, cap):
             return cap
         made = Extent(self, term, cap)
         if not self.known(boolean.le(term, cap)):

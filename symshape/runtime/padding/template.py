@@ -113,7 +113,7 @@ def _probes(region: Region) -> Iterator[dict[str, int]]:
     kinds: dict[str, int] = {}
     for name, cap in region.caps.items():
         symbol = arithmetic.symbol(name)
-        if region.known(boolean.eq(symbol, cap)):
+        if region.fixed(symbol, cap):
             continue
         twin = (kind for other, kind in kinds.items() if region.known(boolean.eq(symbol, arithmetic.symbol(other))))
         kinds[name] = next(twin, len(set(kinds.values())))

@@ -79,6 +79,20 @@ def test_the_form_runs_as_the_program_does() -> None:
             torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("first", [2, 5])
+def test_the_least_capacity_that_a_guard_allows_has_the_form_of_others(first: int) -> None:
+    """With ``s0 >= 2`` a capacity of 2 leaves one size; it is padded like any other, and no second form is compiled."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.softmax(0).cumsum(1) if x.size(0) > 1 else x
+
+    template, padded = _made(fn, torch.randn(first, 7))
+    assert template is not None
+    for rows in (2, 3, 9):
+        own, _ = padded(torch.randn(rows, 7))
+        assert template.serves(own), rows
+
+
 def test_equal_capacities_have_the_form_of_others() -> None:
     """Computed once, the positions of two dimensions that are as large in memory would be one vector."""
 
