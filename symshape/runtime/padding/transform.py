@@ -38,6 +38,7 @@ from symshape.runtime.padding.padded_graph import PaddedGraph, Refusal
 from symshape.runtime.padding.recipes import Recipes
 from symshape.runtime.padding.region import Fraction, Region
 from symshape.runtime.padding.rewrites import Rewrite, Rewrites
+from symshape.runtime.padding.ties import with_stable_sorts
 from symshape.runtime.padding.versions import Unknown, Versions
 
 __all__ = ["PaddedGraph", "Refusal", "device_of", "pad"]
@@ -77,7 +78,8 @@ def pad(
     Raises:
         Refusal: an op refuses.
     """
-    return _Transform(graph, region, Emission(device, apart=apart), aliased, any_randomness).run()
+    emission = Emission(device, apart=apart)
+    return _Transform(with_stable_sorts(graph), region, emission, aliased, any_randomness).run()
 
 
 class _Transform:

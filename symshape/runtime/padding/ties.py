@@ -1,0 +1,372 @@
+"""Sorts whose order of equal elements no result can tell: stable ones do as well, which padding leaves as they are.
+
+Mixtures of experts sort tokens by their expert, work on the rows of each expert, and put the rows back.  The sort that
+libraries call for it is not stable: which of two tokens of one expert comes first depends on the algorithm, and with it
+on the size in memory.  No result depends on it, and that is proven here, op by op: from the sort on every tensor either
+
+* is the same whatever the order of equal elements is (as all that does not read its positions), or
+* has **rows** that are put in another order together with the positions: row ``r`` is a function of the element that
+  the sort put there (``x[order]``, and what is made of it row by row), or
+* is **keyed**: its rows are the same for equal elements, so that no order of them shows (the sorted values), or
+* is the **order** itself, the positions that the sort answers, each of them once, or
+* is its inverse, the way **back**.
+
+Rows at their way back, and rows scattered to the order, are the same whatever the order was; sums of scattered rows are
+but for the rounding of sums in another order.  Any other use of them leaves the sort alone.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from symshape.graph.graph import Graph
+from symshape.graph.steps import Node, Value, draws_random_numbers, values_in, written_values
+from symshape.runtime.padding.row_ops import (
+    SHAPES,
+    along_last,
+    counts,
+    index_of,
+    is_one,
+    keeps_rows,
+    rank_of,
+    same_size,
+)
+
+__all__ = ["with_stable_sorts"]
+
+_aten = torch.ops.aten
+ROWS, KEYED, ORDER, BACK = "rows", "keyed", "order", "back"
+_TAINTED = (ROWS, ORDER, BACK)
+_POSITIONS = (_aten.topk.default, _aten.sort.default, _aten.sort.stable)
+_SORTS = (_aten.sort.default, _aten.sort.stable)
+_CASTS = (_aten._to_copy.default, _aten.clone.default, _aten.alias.default, _aten.detach.default)
+_EXACT = (torch.int32, torch.int64, torch.float32, torch.float64)
+"""Of positions up to 2**24, casts to these dtypes lose nothing."""
+_LIKE = frozenset(
+    (
+        *(_aten.empty_like.default, _aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.default),
+        *(_aten.new_empty.default, _aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default),
+    )
+)
+"""Ops that read the metadata of a tensor alone."""
+_ROW_BY_ROW = frozenset(
+    (
+        *(*_CASTS, _aten.floor_divide.default, _aten.masked_fill.Tensor),
+        *(_aten.masked_fill_.Scalar, _aten.masked_fill_.Tensor),
+    )
+)
+"""Ops of each element alone that are not tagged as pointwise."""
+
+_known: weakref.WeakKeyDictionary[Graph, Graph | None] = weakref.WeakKeyDictionary()
+"""By a graph, the one with stable sorts; None where it is the graph itself, which would keep itself alive."""
+
+
+def with_stable_sorts(graph: Graph) -> Graph:
+    """The graph with stable sorts where the order of equal elements reaches no result; itself where there is none."""
+    if graph not in _known:
+        settled = {
+            id(step): _stable(step)
+            for at, step in enumerate(graph.steps)
+            if isinstance(step, Node) and step.op is _aten.sort.default and _settled(graph, at, step)
+        }
+        steps = tuple(settled.get(id(step), step) for step in graph.steps)
+        _known[graph] = attrs.evolve(graph, steps=steps) if settled else None
+    return _known[graph] or graph
+
+
+def _settled(graph: Graph, at: int, node: Node) -> bool:
+    order = _Order(graph, at, node)
+    try:
+        return order.has_no_ties() or order.settled()
+    except (_Fails, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return False  # an op that is called in a way that nobody foresaw
+
+
+def _stable(node: Node) -> Node:
+    _, dim, descending = _sort_arguments(node)
+    args: tuple[Any, ...] = (node.args[0],)
+    return attrs.evolve(
+        node, op=_aten.sort.stable, args=args, kwargs={"stable": True, "dim": dim, "descending": descending}
+    )
+
+
+def _sort_arguments(node: Node) -> tuple[Value, Any, Any]:
+    names = [argument.name for argument in node.op._schema.arguments]
+    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    return given["self"], given.get("dim", -1), given.get("descending", False)
+
+
+class _Fails(Exception):
+    """An op might show the order of equal elements."""
+
+
+class _Order:
+    """What becomes of the order of one sort of a vector."""
+
+    def __init__(self, graph: Graph, at: int, sort: Node) -> None:
+        self._graph = graph
+        self._at = at
+        self._sort = sort
+        self._kinds: dict[Value, str] = {}
+        self._makers = {each: node for node in graph.nodes for each in node.outputs if each is not None}
+        self._count: Any = sort.args[0].spec.sizes[0] if len(sort.args[0].spec.sizes) == 1 else None
+        roots = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
+        self._made_so_far = set(roots)
+        self._outside = {id(each.storage) for each in roots}
+
+    def has_no_ties(self) -> bool:
+        """Whether it sorts the positions that another sort of a vector answers, each of them once."""
+        vector = self._uncast(self._sort.args[0])
+        made = self._makers.get(vector)
+        whole = made is not None and made.op in _SORTS and rank_of(vector) == 1 and made.outputs[1] is vector
+        return whole and not self._was_written(vector)
+
+    def settled(self) -> bool:
+        """Whether no result, and nothing that is written outside, can tell the order of equal elements.
+
+        Raises: _Fails where an op might.
+        """
+        if self._count is None or len(self._sort.outputs) != 2:
+            return False
+        values, positions = self._sort.outputs
+        if values is not None:
+            self._kinds[values] = KEYED
+        if positions is not None:
+            self._kinds[positions] = ORDER
+        for at, step in enumerate(self._graph.steps):
+            if isinstance(step, Node):
+                if at > self._at:
+                    self._follow(step)
+                self._made_so_far.update(each for each in step.outputs if each is not None)
+        seen = (*values_in(self._graph.outputs), *self._graph.mutated)
+        return not any(self._kinds.get(each) in _TAINTED for each in seen)
+
+    def _follow(self, node: Node) -> None:
+        kinds = [self._kinds.get(each) for each in node.reads]
+        written = list(written_values(node))
+        if not any(kind in _TAINTED for kind in kinds):
+            self._untainted(node, kinds, written)
+            return
+        if node.bindings or draws_random_numbers(node) or written[1:]:
+            raise _Fails
+        kind = self._made(node)
+        if written and (written[0] is not node.args[0] or not self._may_become(written[0], kind)):
+            raise _Fails
+        if kind is not None:
+            for each in (*written, *(out for out in node.outputs if out is not None)):
+                self._kinds[each] = kind
+        elif written:
+            self._kinds.pop(written[0], None)
+
+    def _untainted(self, node: Node, kinds: Sequence[str | None], written: Sequence[Value]) -> None:
+        """An op on what no order shows in: nor does it in what is made, unless it is written over something else."""
+        tainted = {id(each.storage) for each, kind in self._kinds.items() if kind in _TAINTED}
+        if any(id(each.storage) in tainted for each in written):
+            raise _Fails
+        if written:  # what is keyed may not be any more
+            held = {id(each.storage) for each in written}
+            for each in [each for each in self._kinds if id(each.storage) in held]:
+                del self._kinds[each]
+        elif KEYED in kinds and (self._row_by_row(node, KEYED) or self._is_read_by_key(node)):
+            self._kinds.update(dict.fromkeys((each for each in node.outputs if each is not None), KEYED))
+
+    def _is_read_by_key(self, node: Node) -> bool:
+        """Whether rows are read at positions that are keyed: the bias of each row's expert."""
+        index = index_of(node) if node.op in (_aten.index.Tensor, _aten.index_select.default) else None
+        return index is not None and self._kind(index) == KEYED and self._is_long(index)
+
+    def _may_become(self, value: Value, kind: str | None) -> bool:
+        """Whether a tensor that is written to may be of a kind from now on, for all that share its memory."""
+        held, own = id(value.storage), self._kinds.get(value)
+        others = {self._kinds.get(each) for each in self._made_so_far if id(each.storage) == held and each is not value}
+        if held in self._outside or own in (ORDER, BACK, KEYED):
+            return False
+        if kind == ROWS:  # row by row, of rows
+            return own == ROWS and others <= {ROWS}
+        return own is None and others <= ({None} if kind is None else set())
+
+    def _made(self, node: Node) -> str | None:
+        """What an op makes, or writes, of tensors with an order: None where no order shows in it any more.
+
+        Raises: _Fails where that is not known.
+        """
+        if node.op in _LIKE:
+            return None
+        rule = _RULES.get(node.op)
+        if rule is not None:
+            return rule(self, node)
+        if self._row_by_row(node, ROWS):
+            return ROWS
+        raise _Fails
+
+    def _row_by_row(self, node: Node, rows: str) -> bool:
+        """Whether row ``r`` of what is made is a function of row ``r`` of tensors of this kind, or keyed, alone."""
+        kinds = (ROWS, ORDER, KEYED) if rows == ROWS else (KEYED,)
+        op, first = node.op, node.args[0] if node.args else None
+        pointwise = torch.Tag.pointwise in op.tags or op in _ROW_BY_ROW
+        if pointwise and not any(each.is_out for each in op._schema.arguments):
+            shaped = node.outputs[0] if node.outputs and node.outputs[0] is not None else first
+            return type(shaped) is Value and all(self._fits(each, shaped, kinds) for each in node.reads)
+        if type(first) is not Value or self._kinds.get(first) not in kinds or not self._is_long(first):
+            return False
+        return keeps_rows(node, first) and all(self._is_long(each) for each in node.outputs if each is not None)
+
+    def _fits(self, value: Value, result: Value, kinds: Sequence[str]) -> bool:
+        """Whether an operand has the rows of the result, or the same for all of them."""
+        sizes, rank = value.spec.sizes, len(result.spec.sizes)
+        if self._kinds.get(value) in kinds:
+            return len(sizes) == rank and self._is_long(value) and self._is_long(result)
+        return self._kinds.get(value) not in _TAINTED and (len(sizes) < rank or is_one(sizes[0]))
+
+    def _is_long(self, value: Value) -> bool:
+        """Whether a tensor has as many rows as were sorted."""
+        sizes = value.spec.sizes
+        return len(sizes) > 0 and bool(same_size(sizes[0], self._count))
+
+    def _kind(self, value: Any) -> str | None:
+        return self._kinds.get(value) if type(value) is Value else None
+
+    def _read_at(self, node: Node) -> str | None:
+        """``x[index]``, of rows."""
+        source, index = node.args[0], index_of(node)
+        if index is None or not self._is_long(index):
+            raise _Fails
+        kind, at = self._kind(source), self._kind(index)
+        if at == BACK and kind in (ROWS, ORDER, KEYED) and self._is_long(source):
+            return None
+        if at in (ROWS, ORDER) and kind in (None, KEYED):
+            return ROWS
+        raise _Fails
+
+    def _looked_up(self, node: Node) -> str:
+        """Rows of an embedding."""
+        table, index, *_ = node.args
+        if self._kind(table) is None and self._kind(index) in (ROWS, ORDER) and self._is_long(index):
+            return ROWS
+        raise _Fails
+
+    def _put_at(self, node: Node) -> str | None:
+        """``x[index] = rows``, in place or not."""
+        target, index, given = node.args[0], index_of(node), node.args[2]
+        adds = bool(node.args[3]) if len(node.args) > 3 else bool(node.kwargs.get("accumulate", False))
+        if index is None or self._kind(target) not in (None, KEYED) or not self._is_long(index):
+            raise _Fails
+        kind = self._kind(given)
+        if kind in (ROWS, ORDER, KEYED) and len(given.spec.sizes) == len(target.spec.sizes) and self._is_long(given):
+            if adds and self._kind(index) in (ROWS, ORDER):
+                return None
+            if self._kind(index) == ORDER and self._is_long(target):
+                return None  # each row is written once
+        maker = self._makers.get(given)
+        counting = maker is not None and counts(maker) and self._is_long(given) and not self._was_written(given)
+        if counting and not adds and self._kind(index) == ORDER and self._is_long(target) and rank_of(target) == 1:
+            return BACK
+        raise _Fails
+
+    def _added_at(self, node: Node) -> None:
+        """``x.index_add(0, index, rows)``, in place or not."""
+        target, dim, index, given = node.args[:4]
+        rows = self._kind(given) in (ROWS, ORDER, KEYED) and self._is_long(given) and rank_of(given) == rank_of(target)
+        at = self._kind(index) in (ROWS, ORDER, KEYED) and self._is_long(index) and rank_of(index) == 1
+        if dim != 0 or not rows or not at or self._kind(target) not in (None, KEYED):
+            raise _Fails
+
+    def _sorted(self, node: Node) -> str | None:
+        """The sort of the order: its positions are the way back, its values are all numbers up to the count."""
+        vector, _, descending = _sort_arguments(node)
+        if self._kind(vector) != ORDER or descending is not False:
+            raise _Fails
+        values, positions = node.outputs
+        if positions is not None:
+            self._kinds[positions] = BACK
+        if values is not None:
+            self._kinds.pop(values, None)
+        return None
+
+    def _product(self, node: Node) -> str:
+        """A product of rows with a matrix."""
+        *bias, left, right = node.args[:3] if node.op is _aten.addmm.default else node.args[:2]
+        plain = self._kind(left) in (ROWS, ORDER) and self._kind(right) is None and self._is_long(left)
+        if not plain or any(self._kind(each) is not None or rank_of(each) != 1 for each in bias):
+            raise _Fails
+        return ROWS
+
+    def _grouped(self, node: Node) -> str:
+        """Products of groups of rows: those of equal elements are in one group."""
+        names = [argument.name for argument in node.op._schema.arguments]
+        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        left, right, ends = given["self"], given["mat2"], given.get("offs")
+        fits = self._kind(left) == ROWS and rank_of(left) == 2 and self._is_long(left)
+        if not fits or rank_of(right) != 3 or self._kind(right) is not None or given.get("bias") is not None:
+            raise _Fails
+        if type(ends) is not Value or not self._between_keys(ends):
+            raise _Fails
+        return ROWS
+
+    def _between_keys(self, ends: Value) -> bool:
+        """Whether groups that end there begin and end between elements that differ.
+
+        They do where they are the running sums of a histogram of the sorted elements from 0 on: a bin holds all that
+        are equal, and none is below the first bin.  Elements beyond the last one are in no group.
+        """
+        added = self._maker(ends)
+        if added is None or added.op is not _aten.cumsum.default or rank_of(ends) != 1:
+            return False
+        counted = self._maker(added.args[0])
+        if counted is None or counted.op is not _aten.histc.default or _sort_arguments(self._sort)[2] is not False:
+            return False
+        _, bins, least, most = (*counted.args, *(100, 0, 0)[len(counted.args) - 1 :])[:4]
+        numbers = all(type(each) in (int, float) for each in (bins, least, most))
+        elements = self._uncast(counted.args[0])
+        if not numbers or not least == 0 < most or elements is not self._sort.outputs[0]:
+            return False
+        return not self._was_written(elements) and self._are_positions()
+
+    def _are_positions(self) -> bool:
+        """Whether what is sorted are positions in a dimension of a known size: no number is negative, none is large."""
+        value: Any = self._sort.args[0]
+        while (node := self._makers.get(value)) is not None and (node.op in SHAPES or node.op in _CASTS):
+            if self._was_written(value) or value.spec.dtype not in _EXACT:
+                return False
+            value = node.args[0]
+        if node is None or node.op not in _POSITIONS or node.outputs[1] is not value or self._was_written(value):
+            return False
+        read = node.args[0].spec.sizes
+        return all(type(size) is int and size < 2**24 for size in read[-1:]) and along_last(node, len(read))
+
+    def _was_written(self, value: Any) -> bool:
+        held = id(value.storage)
+        return any(id(each.storage) == held for node in self._graph.nodes for each in written_values(node))
+
+    def _maker(self, value: Any) -> Node | None:
+        """What made a number, but for casts; None where it was written to since."""
+        found = self._uncast(value)
+        return None if type(found) is not Value or self._was_written(found) else self._makers.get(found)
+
+    def _uncast(self, value: Any) -> Any:
+        while (node := self._makers.get(value)) is not None and node.op in _CASTS:
+            if self._was_written(value) or value.spec.dtype not in _EXACT:
+                break
+            value = node.args[0]
+        return value
+
+
+_RULES: Mapping[Any, Callable[[_Order, Node], str | None]] = {
+    _aten.index.Tensor: _Order._read_at,
+    _aten.index_select.default: _Order._read_at,
+    _aten.embedding.default: _Order._looked_up,
+    _aten.index_put.default: _Order._put_at,
+    _aten.index_put_.default: _Order._put_at,
+    _aten.index_add.default: _Order._added_at,
+    _aten.index_add_.default: _Order._added_at,
+    _aten.sort.default: _Order._sorted,
+    _aten.sort.stable: _Order._sorted,
+    _aten.mm.default: _Order._product,
+    _aten.addmm.default: _Order._product,
+    _aten._grouped_mm.default: _Order._grouped,
+}

@@ -1,0 +1,69 @@
+"""Mixtures of experts on a device: their sort is as good as a stable one, and a CUDA graph serves a range of sizes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import symshape
+from symshape.runtime.runners.padded import PaddedRunner
+from tests.meta_fns.padding.poison import assert_same, poison
+
+EXPERTS, WIDTH = 4, 32
+
+
+class Experts(nn.Module):
+    """The rows of each expert in one product of groups, as libraries write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Parameter(torch.randn(WIDTH, EXPERTS))
+        self.weights = nn.Parameter(torch.randn(EXPERTS, WIDTH, WIDTH, dtype=torch.bfloat16) / 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        share, chosen = (x.float() @ self.gate).softmax(-1).topk(2)
+        ids, order = torch.sort(chosen.reshape(-1))
+        ends = torch.histc(ids.int(), bins=EXPERTS, min=0, max=EXPERTS - 1).cumsum(0, dtype=torch.int32)
+        rows = torch._grouped_mm(x[order // 2], self.weights, offs=ends) * share.reshape(-1)[order].unsqueeze(1)
+        back = torch.empty_like(order)
+        back[order] = torch.arange(order.size(0), device=x.device)
+        return rows[back].view(x.size(0), 2, -1).sum(1)
+
+
+def test_experts() -> None:
+    torch.manual_seed(0)
+    model = Experts().cuda()
+    compiled = symshape.compile(model, dynamic=True, runner="padded")
+    with torch.no_grad():
+        for number, rows in enumerate((9, 12, 10, 11, 33, 40, 35, 300, 280)):
+            for entry in symshape.compiled_of(compiled).entries:
+                assert isinstance(entry.runner, PaddedRunner)
+                for bucket in entry.runner.buckets:
+                    for buffer in bucket.buffers:
+                        poison(buffer, number)
+            x = torch.randn(rows, WIDTH, device="cuda", dtype=torch.bfloat16)
+            assert_same(compiled(x), model(x), f"{rows} rows", tolerance=5e-2)
+    (entry,) = symshape.compiled_of(compiled).entries
+    assert isinstance(entry.runner, PaddedRunner)
+    assert entry.runner.padding().padded == ("s0",)
+    assert len(entry.runner.buckets) == 3
+
+
+def test_a_mixture_of_experts_of_transformers() -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.MixtralConfig(vocab_size=64, num_key_value_heads=2, num_local_experts=4, **sizes)
+    torch.manual_seed(0)
+    model = transformers.MixtralModel(config).eval().to("cuda", torch.bfloat16)
+    model.set_experts_implementation("grouped_mm")
+    compiled = symshape.compile(model, dynamic=True, runner="padded")
+    with torch.no_grad():
+        for batch, length in ((3, 9), (3, 12), (2, 10), (4, 23), (4, 17)):
+            tokens = torch.randint(0, 64, (batch, length), device="cuda")
+            mine, theirs = (each(tokens, use_cache=False).last_hidden_state for each in (compiled, model))
+            off = (mine - theirs).abs().amax(-1) > 0.15
+            assert off.float().mean() < 0.05, "more tokens differ than whose experts are nearly as good as others"
+    (entry,) = symshape.compiled_of(compiled).entries
+    assert isinstance(entry.runner, PaddedRunner)
+    assert set(entry.runner.padding().padded) == {"s0", "s1"}
