@@ -40,22 +40,11 @@ class Called:
     """One call of an op that a rule asked for.
 
     Attributes:
-        op: the overload.
-        args, kwargs: its arguments.
-        reads: the tensors among them, in order.
         form: a number for all that makes the call, but for its tensors; None if it is never the same as another.
-        outputs: its results.
-        single: whether it returns one thing and not a tuple or list.
         node: the call in the program.
     """
 
-    op: OpOverload
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    reads: tuple[Value, ...]
     form: int | None
-    outputs: tuple[Value | None, ...]
-    single: bool
     node: Node
 
 
@@ -126,11 +115,12 @@ class Emission:
         if found is None:
             specs, single = self._inferred(op, args, kwargs)
             made = self._emit(Node(op, args, dict(kwargs), (), single), specs)
-            found = Called(op, args, kwargs, tuple(reads), number, made.outputs, single, made)
+            found = Called(number, made)
             if number is not None:
                 self._emitted[number, *map(id, reads)] = found
         self.asked.append(found)
-        return found.outputs[0] if found.single else list(found.outputs)
+        outputs = found.node.outputs
+        return outputs[0] if found.node.single else list(outputs)
 
     def repeat(
         self, called: Called, reads: tuple[Value, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
@@ -142,14 +132,12 @@ class Emission:
         key = None if called.form is None else (called.form, *map(id, reads))
         found = None if key is None else self._emitted.get(key)
         if found is not None:
-            return found.outputs
-        node = (
-            called.node.again(args, reads, None) if kwargs is None else Node(called.op, args, kwargs, (), called.single)
-        )
-        made = self._emit(node, [None if each is None else each.spec for each in called.outputs])
+            return found.node.outputs
+        one = called.node
+        node = one.again(args, reads, None) if kwargs is None else Node(one.op, args, kwargs, (), one.single)
+        made = self._emit(node, [None if each is None else each.spec for each in one.outputs])
         if key is not None:
-            given = made.kwargs
-            self._emitted[key] = Called(called.op, args, given, reads, called.form, made.outputs, called.single, made)
+            self._emitted[key] = Called(called.form, made)
         return made.outputs
 
     def note(self, noted: Noted) -> tuple[Value, ...]:

@@ -142,17 +142,20 @@ class Recipes:
         steps: list[_Step | Noted] = []
         for asked in emitted:
             if isinstance(asked, Called):
-                used = [number for value in asked.reads if (number := numbers.get(id(value))) is not None]
-                if len(used) != len(asked.reads):
+                node = asked.node
+                used = [number for value in node.reads if (number := numbers.get(id(value))) is not None]
+                if len(used) != len(node.reads):
                     return
                 holes = map(_Hole, used)
-                args = tuple([_holed(arg, holes) for arg in asked.args])
-                kwargs = {name: _holed(arg, holes) for name, arg in asked.kwargs.items()}
-                named = any(True for _ in values_in(asked.kwargs))
+                args = tuple([_holed(arg, holes) for arg in node.args])
+                kwargs = {name: _holed(arg, holes) for name, arg in node.kwargs.items()}
+                named = any(True for _ in values_in(node.kwargs))
                 steps.append(_Step(asked, args, kwargs if named else None, tuple(used)))
+                outputs: Sequence[Value | None] = node.outputs
             else:
                 steps.append(asked)
-            for value in asked.outputs:
+                outputs = asked.outputs
+            for value in outputs:
                 if value is not None and numbers.setdefault(id(value), count) < own:
                     return  # what was made is one of the node's own tensors, by chance: which of them is meant later?
                 count += 1

@@ -7,7 +7,6 @@ from itertools import groupby
 
 import attrs
 
-from guards.terms import boolean
 from symshape.graph.program import Program
 from symshape.runtime.padding.emission import Repair
 from symshape.runtime.padding.planning import Plan, candidates, plan
@@ -79,7 +78,7 @@ def report_of(program: Program, made: Plan) -> PaddingReport:
             refusal = made.refusals.get(symbol.name)
             cap = made.caps.get(symbol.name)
             region = made.padded.region if made.padded is not None else None
-            fixed = cap is not None and region is not None and region.known(boolean.eq(symbol.term, cap))
+            fixed = cap is not None and region is not None and region.fixed(symbol.term, cap)
             found[symbol.name] = SymbolPadding(symbol.name, None if fixed else cap, fixed, own, refusal)
     return PaddingReport(found)
 

@@ -7,7 +7,8 @@ on the size in memory.  No result depends on it, and that is proven here, op by 
 * is the same whatever the order of equal elements is (as all that does not read its positions), or
 * has **rows** that are put in another order together with the positions: row ``r`` is a function of the element that
   the sort put there (``x[order]``, and what is made of it row by row), or
-* is **keyed**: its rows are the same for equal elements, so that no order of them shows (the sorted values), or
+* is **keyed**: its rows are the same for equal elements, so that no order of them shows (sorted integers; floats that
+  are equal may differ, as 0.0 and -0.0 do, so that sorted ones are rows), or
 * is the **order** itself, the positions that the sort answers, each of them once, or
 * is its inverse, the way **back**.
 
@@ -121,7 +122,7 @@ class _Order:
 
     def has_no_ties(self) -> bool:
         """Whether it sorts the positions that another sort of a vector answers, each of them once."""
-        vector = self._uncast(self._sort.args[0])
+        vector = self._sort.args[0]
         made = self._makers.get(vector)
         whole = made is not None and made.op in _SORTS and rank_of(vector) == 1 and made.outputs[1] is vector
         return whole and not self._was_written(vector)
@@ -135,7 +136,7 @@ class _Order:
             return False
         values, positions = self._sort.outputs
         if values is not None:
-            self._kinds[values] = KEYED
+            self._kinds[values] = ROWS if values.spec.dtype.is_floating_point else KEYED
         if positions is not None:
             self._kinds[positions] = ORDER
         for at, step in enumerate(self._graph.steps):
@@ -165,14 +166,14 @@ class _Order:
 
     def _untainted(self, node: Node, kinds: Sequence[str | None], written: Sequence[Value]) -> None:
         """An op on what no order shows in: nor does it in what is made, unless it is written over something else."""
-        tainted = {id(each.storage) for each, kind in self._kinds.items() if kind in _TAINTED}
-        if any(id(each.storage) in tainted for each in written):
-            raise _Fails
-        if written:  # what is keyed may not be any more
+        if written:
             held = {id(each.storage) for each in written}
             for each in [each for each in self._kinds if id(each.storage) in held]:
-                del self._kinds[each]
-        elif KEYED in kinds and (self._row_by_row(node, KEYED) or self._is_read_by_key(node)):
+                if self._kinds.pop(each) in _TAINTED:
+                    raise _Fails  # else it was keyed, and may not be any more
+        elif KEYED not in kinds or draws_random_numbers(node):
+            return
+        elif self._row_by_row(node, KEYED) or self._is_read_by_key(node):
             self._kinds.update(dict.fromkeys((each for each in node.outputs if each is not None), KEYED))
 
     def _is_read_by_key(self, node: Node) -> bool:
@@ -312,13 +313,16 @@ class _Order:
         """Whether groups that end there begin and end between elements that differ.
 
         They do where they are the running sums of a histogram of the sorted elements from 0 on: a bin holds all that
-        are equal, and none is below the first bin.  Elements beyond the last one are in no group.
+        are equal, and none is below the first bin.  Elements beyond the last one are in no group.  (In float32 a bin
+        counts to 2**24; eager's groups of more rows are not those of their elements either.)
         """
         added = self._maker(ends)
         if added is None or added.op is not _aten.cumsum.default or rank_of(ends) != 1:
             return False
         counted = self._maker(added.args[0])
         if counted is None or counted.op is not _aten.histc.default or _sort_arguments(self._sort)[2] is not False:
+            return False
+        if any(each.outputs[0] is None or each.outputs[0].spec.dtype not in _EXACT for each in (added, counted)):
             return False
         _, bins, least, most = (*counted.args, *(100, 0, 0)[len(counted.args) - 1 :])[:4]
         numbers = all(type(each) in (int, float) for each in (bins, least, most))

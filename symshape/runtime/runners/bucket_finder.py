@@ -20,7 +20,6 @@ from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
 from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.bucket import Bucket, Placement
-from symshape.runtime.runners.collecting import collections_put_off
 from symshape.runtime.runners.graph_store import GraphStore, Weight
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
@@ -231,10 +230,9 @@ class BucketFinder:
         start = time.perf_counter()
         if not self._may_try(key) or not self._store.admits(key, stream, self._weights.get(key)):
             return None  # before the work of planning it
-        with collections_put_off():
-            made = plan(self._program, sizes, self.refusals, self._planned, step, any_randomness=self._any_randomness)
-            self._tell(made)
-            return None if made.padded is None else self._made(made, stream, start)
+        made = plan(self._program, sizes, self.refusals, self._planned, step, any_randomness=self._any_randomness)
+        self._tell(made)
+        return None if made.padded is None else self._made(made, stream, start)
 
     def _choose(self, sizes: Mapping[str, int], step: Step) -> Choice:
         """The capacities for these sizes; those that are plain steps are looked up without asking the guards again."""

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 import attrs
 import torch
 
-from symshape.runtime.runners.collecting import collections_put_off
-
 T = TypeVar("T")
 Replay = Callable[[], Sequence[torch.Tensor]]
 """Runs a program on its buffers; answers its tensors, which the next replay may overwrite."""
@@ -110,16 +108,22 @@ def _record(run: Callable[[], T], device: torch.device, pool: Any) -> tuple[torc
     graph = torch.cuda.CUDAGraph()
     stream = _stream(device, torch.cuda.current_stream(device).cuda_stream)
     torch.cuda.synchronize(device)
-    with collections_put_off(), warnings.catch_warnings(), torch.cuda.stream(stream):
-        warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # sizes of 0 leave nothing to launch
-        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-        try:
-            results = run()
-        except BaseException:
-            with suppress(RuntimeError):  # says that the capture is broken, which is known
-                graph.capture_end()
-            raise
-        graph.capture_end()
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with warnings.catch_warnings(), torch.cuda.stream(stream):
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # sizes of 0 leave nothing to launch
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                results = run()
+            except BaseException:
+                with suppress(RuntimeError):  # says that the capture is broken, which is known
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+    finally:
+        if collects:
+            gc.enable()
     return graph, results
 
 
