@@ -198,7 +198,7 @@ def _run(graph: Graph, x: torch.Tensor, sort: Callable[..., Any] | None) -> Any:
         if type(arg) is Value:
             return known[arg]
         if type(arg) is Term:
-            return fold.evaluate(arg, {"s0": x.size(0)})
+            return fold.evaluate(arg, {"s0": x.size(0), "s1": x.size(1)})
         return [read(each) for each in arg] if isinstance(arg, (list, tuple)) else arg
 
     for node in graph.nodes:
