@@ -92,12 +92,17 @@ class Bucketed(Peer):
     """Buckets written by hand: buffers, one CUDA graph for each bucket in one pool, sliced and cloned results.
 
     ``compiled``: the graphs hold torch.compile(dynamic=True)'s kernels instead of eager's.
+
+    All warm-ups are on one stream.  With a new one for each bucket, one in 32 is the stream that torch captures on: a
+    warm-up there leaves cuBLAS' workspace outside the pool of the graphs, and when reduce-overhead has all workspaces
+    given back, a replay is an illegal memory access.
     """
 
     def __init__(self, stream: Stream, compiled: bool) -> None:
         self.hand: Buckets = stream.buckets
         self.run = torch.compile(_fresh(self.hand.run), dynamic=True) if compiled else self.hand.run
         self.pool = torch.cuda.graph_pool_handle() if torch.cuda.is_available() else None
+        self.side = torch.cuda.Stream() if torch.cuda.is_available() else None
         self.made: dict[Sizes, tuple[Tensors, Callable[[], Tensors]]] = {}
 
     def __call__(self, sizes: Sizes, arguments: Tensors) -> Tensors:
@@ -112,14 +117,13 @@ class Bucketed(Peer):
         return tuple(each.clone() for each in self.hand.cut(replay(), sizes))
 
     def _recorded(self, buffers: Tensors) -> Callable[[], Tensors]:
-        if self.pool is None:  # no device: run again
+        if self.pool is None or self.side is None:  # no device: run again
             return lambda: self.run(*buffers)
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
             for _ in range(2):
                 self.run(*buffers)
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(self.side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
             results = self.run(*buffers)

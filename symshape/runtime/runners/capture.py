@@ -6,11 +6,12 @@ import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from typing import Any, TypeVar
 
 import attrs
 import torch
+
+from symshape.runtime.runners.capture_stream import capture_stream, keep_workspace, warm_up_stream
 
 T = TypeVar("T")
 Replay = Callable[[], Sequence[torch.Tensor]]
@@ -75,7 +76,7 @@ def _cuda_graph(run: Replay, device: torch.device, pool: Any) -> Recording:
 @contextmanager
 def warmed_up_aside(device: torch.device) -> Iterator[None]:
     """What runs inside runs on another stream, in order with the current one: libraries initialise before a capture."""
-    current, side = torch.cuda.current_stream(device), _stream(device, "warm-up")
+    current, side = torch.cuda.current_stream(device), warm_up_stream(device)
     side.wait_stream(current)
     with torch.cuda.stream(side):
         yield
@@ -106,7 +107,8 @@ def _record(run: Callable[[], T], device: torch.device, pool: Any) -> tuple[torc
     Nor is there one while it lasts: a graph or an event that died in the middle would spoil it.
     """
     graph = torch.cuda.CUDAGraph()
-    stream = _stream(device, torch.cuda.current_stream(device).cuda_stream)
+    stream = capture_stream(device, torch.cuda.current_stream(device).cuda_stream)
+    keep_workspace(device, stream)
     torch.cuda.synchronize(device)
     collects = gc.isenabled()
     gc.disable()
@@ -125,12 +127,3 @@ def _record(run: Callable[[], T], device: torch.device, pool: Any) -> tuple[torc
         if collects:
             gc.enable()
     return graph, results
-
-
-@cache
-def _stream(device: torch.device, use: int | str) -> torch.cuda.Stream:
-    """One stream for each use: libraries keep a workspace for each stream that they ever met (cuBLAS 32 MiB).
-
-    Graphs that are replayed on different streams are captured on different ones, too: their workspaces are apart.
-    """
-    return torch.cuda.Stream(device)
