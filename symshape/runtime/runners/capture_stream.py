@@ -59,12 +59,21 @@ def keep_workspace(device: torch.device, stream: torch.cuda.Stream) -> None:
 
     To be called before each capture on ``stream``, which nobody else uses: a workspace that was given back since the
     last one is taken from the same memory again.  That of another stream never is, for its graphs may run meanwhile.
+
+    Raises: torch.OutOfMemoryError.
     """
-    with torch.cuda.device(device), torch.cuda.stream(stream), torch.cuda.use_mem_pool(_pool(stream), device):
-        torch.cuda.current_blas_handle()  # asking for it gives it its workspace
+    pool, square, row = _pool(stream)
+    with torch.cuda.device(device), torch.cuda.stream(stream), torch.cuda.use_mem_pool(pool, device), torch.no_grad():
+        try:
+            torch.mm(square, square)  # a product has the workspace allocated; asking for the handle does not
+            torch.addmm(row, square, square)  # cuBLASLt, whose workspace may be another
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:  # deterministic algorithms without CUBLAS_WORKSPACE_CONFIG: a program has no product, too
+            return
 
 
 @cache
-def _pool(stream: torch.cuda.Stream) -> torch.cuda.MemPool:
-    del stream  # is the key
-    return torch.cuda.MemPool()
+def _pool(stream: torch.cuda.Stream) -> tuple[torch.cuda.MemPool, torch.Tensor, torch.Tensor]:
+    """The pool of a stream's workspaces, and what is multiplied."""
+    return torch.cuda.MemPool(), torch.zeros(32, 32, device=stream.device), torch.zeros(32, device=stream.device)
