@@ -67,9 +67,16 @@ def without_saving_hooks() -> Iterator[None]:
             saving._push_saved_tensors_default_hooks(*hooks)
 
 
+def _ask_the_device() -> None:
+    """What torch notes when it is first asked for is noted before a trace, which would take it for a change."""
+    if torch.cuda.is_initialized():
+        torch.cuda.device_count()
+
+
 @contextmanager
 def while_tracing() -> Iterator[None]:
     """All of these modes."""
+    _ask_the_device()
     with compiling(), without_dynamo(), without_autocast_cache(), outside_transforms(), without_saving_hooks():
         yield
 

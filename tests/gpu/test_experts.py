@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -47,3 +48,31 @@ def test_experts() -> None:
     assert isinstance(entry.runner, PaddedRunner)
     assert entry.runner.padding().padded == ("s0",)
     assert len(entry.runner.buckets) == 3
+
+
+def test_experts_of_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.setattr(torch.cuda, "_cached_device_count", None)  # as in a process that has not asked for it yet
+    config = transformers.MixtralConfig(
+        vocab_size=128,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=EXPERTS,
+        num_experts_per_tok=2,
+    )
+    model = transformers.MixtralForCausalLM(config).eval().to("cuda", torch.bfloat16)
+
+    def run(tokens: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = model(input_ids=tokens, use_cache=False).logits
+        return logits
+
+    compiled = symshape.compile(run, dynamic=True, runner="padded", fullgraph=True)
+    with torch.no_grad():
+        for batch, length in ((3, 9), (3, 12), (4, 33), (5, 40), (3, 10)):
+            tokens = torch.randint(0, 128, (batch, length), device="cuda")
+            assert_same(compiled(tokens), run(tokens), f"({batch}, {length})", tolerance=5e-2)
+    runners = [entry.runner for entry in compiled.entries]
+    assert all(isinstance(each, PaddedRunner) and each.buckets for each in runners), compiled.report()
