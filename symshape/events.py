@@ -207,6 +207,13 @@ class VariantChosen(Event):
 
 
 @attrs.frozen
+class CompiledBeside(Event):
+    """What another process compiled while calls went on was taken in; seconds since it was asked for."""
+
+    seconds: float
+
+
+@attrs.frozen
 class PaddingRefused(Event):
     """A symbol keeps its exact value in padded programs, and why."""
 

@@ -79,7 +79,9 @@ class Options:
         kernels: whose kernels padded programs run.  ``"eager"``: eager's.  ``"inductor"``: Inductor compiles a program
             with symbolic capacities at the first call, which waits, and again where what it assumed does not hold (nine
             times at most); each bucket runs what is faster there, timed.
-            ``"auto"``: the same, but calls wait for no compiler: only ``warm_up`` compiles.
+            ``"auto"``: the same, but calls wait for no compiler: only ``warm_up`` compiles.  ``"background"``: a
+            process beside this one compiles while calls run eager's kernels, and Inductor's serve when they are there
+            (``settle`` waits for them); on CUDA it has a context of its own on the device while it is at work.
         store: where programs are kept between processes: ``True`` for this user's folder of caches, a path, or a store.
             Of use with ``symshape.compile``.
         on_miss: ``"trace"``: a call that no program serves is traced.  ``"error"``: it raises
@@ -94,8 +96,8 @@ class Options:
     free_traces: int | None = attrs.field(default=16, validator=_positive_or_none)
     memo_size: int = attrs.field(default=4096, validator=_positive)
     max_cuda_graphs: int = attrs.field(default=64, validator=_positive)
-    kernels: Literal["eager", "inductor", "auto"] = attrs.field(
-        default="eager", validator=_one_of("eager", "inductor", "auto")
+    kernels: Literal["eager", "inductor", "auto", "background"] = attrs.field(
+        default="eager", validator=_one_of("eager", "inductor", "auto", "background")
     )
     graph_memory: int | str | None = attrs.field(default=None, validator=_bytes)
     outputs: Literal["copy", "borrow"] = attrs.field(default="copy", validator=_one_of("copy", "borrow"))

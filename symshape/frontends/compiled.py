@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import count
 from typing import Any
 
@@ -29,10 +29,9 @@ from symshape.frontends.profilers import Annotator, torch_profiler
 from symshape.frontends.stats import Stats
 from symshape.frontends.tlparse import recorded
 from symshape.frontends.trace import check_call
-from symshape.frontends.warming import WarmUp, warm_up
+from symshape.frontends.warming import Warming
 from symshape.graph.program import Program, State
 from symshape.options import Options
-from symshape.planning.bucket_plan import BucketPlan
 from symshape.runtime.cache import Branch, EntryCache
 from symshape.runtime.entry import Entry
 from symshape.runtime.failing import Failing
@@ -56,7 +55,7 @@ Capture = Callable[..., Program]
 _TIMED_MASK = 255
 
 
-class Compiled(Reports):
+class Compiled(Reports, Warming):
     """A compiled function: call it like the original.
 
     Attributes:
@@ -339,26 +338,6 @@ class Compiled(Reports):
         """Why the last recompile happened: which guard of the nearest entry failed, in one sentence."""
         none = "There was no recompile: no call has missed since the first trace."
         return none if self._last_miss is None else self._last_miss.explain()
-
-    def warm_up(self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True) -> WarmUp:
-        """Makes and captures buckets before calls need them, the largest first, and prefers them from now on.
-
-        Args:
-            sizes: a plan of :func:`symshape.plan`, or sizes up to which calls are to be served: mappings from symbols,
-                or tuples in the order of the program's symbols.
-            progress: shows a bar (with the extra ``cli``).
-
-        Raises:
-            InputError: nothing was called yet, the runner has no buckets, or the sizes are not those of the program.
-
-        >>> import torch, symshape
-        >>> double = symshape.compile(lambda x: x * 2, dynamic=True, runner="padded")
-        >>> _ = double(torch.ones(5))
-        >>> warm = double.warm_up([(100,), (40,)], progress=False)
-        >>> [(each.sizes, each.ready) for _, each in warm.made]
-        [({'s0': 100}, True), ({'s0': 40}, True)]
-        """
-        return warm_up(self.entries, sizes, progress=progress)
 
     def reset(self) -> None:
         """Forgets all entries, graphs, counters and what was learnt about changing sizes."""

@@ -23,7 +23,10 @@ VARIABLE = "SYMSHAPE_LOGS"
 TOPICS: dict[str, tuple[type[events.Event], ...]] = {
     "recompiles": (events.Traced, events.CacheMiss, events.Evicted),
     "guards": (events.GuardAdded, events.Specialized),
-    "captures": (events.GraphCaptured, events.BucketMade, events.VariantChosen, events.PaddingRefused),
+    "captures": (
+        *(events.GraphCaptured, events.BucketMade, events.CompiledBeside, events.VariantChosen),
+        events.PaddingRefused,
+    ),
     "fallbacks": (
         *(events.RanEagerly, events.TracingPaused, events.RunnerFallback, events.Fallback),
         *(events.Mismatch, events.NotVerified, events.Defect),

@@ -1,7 +1,8 @@
-"""Buckets made before they are needed: ``Compiled.warm_up``."""
+"""Buckets made before they are needed, kernels compiled beside calls: ``Compiled.warm_up`` and ``.settle``."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -21,7 +22,7 @@ from symshape.planning.traffic import Traffic
 from symshape.runtime.entry import Entry
 from symshape.runtime.runners.padded import PaddedRunner, Warmed
 
-__all__ = ["WarmUp", "warm_up"]
+__all__ = ["WarmUp", "Warming", "warm_up"]
 
 
 @attrs.frozen
@@ -70,6 +71,54 @@ class WarmUp:
 
     def _repr_html_(self) -> str:
         return table_html(self.table())
+
+
+class Warming:
+    """The part of :class:`symshape.Compiled` that prepares before calls need it."""
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries, oldest first."""
+        raise NotImplementedError
+
+    def warm_up(self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True) -> WarmUp:
+        """Makes and captures buckets before calls need them, the largest first, and prefers them from now on.
+
+        Args:
+            sizes: a plan of :func:`symshape.plan`, or sizes up to which calls are to be served: mappings from symbols,
+                or tuples in the order of the program's symbols.
+            progress: shows a bar (with the extra ``cli``).
+
+        Raises:
+            InputError: nothing was called yet, the runner has no buckets, or the sizes are not those of the program.
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True, runner="padded")
+        >>> _ = double(torch.ones(5))
+        >>> warm = double.warm_up([(100,), (40,)], progress=False)
+        >>> [(each.sizes, each.ready) for _, each in warm.made]
+        [({'s0': 100}, True), ({'s0': 40}, True)]
+        """
+        return warm_up(self.entries, sizes, progress=progress)
+
+    def settle(self, seconds: float | None = None) -> bool:
+        """Waits until nothing is compiled beside calls any more (``kernels="background"``), and captures what was.
+
+        Calls do that, too, each for the bucket that it goes to; here it is done at a moment of the caller's choice.
+
+        Args:
+            seconds: how long to wait at most; None for as long as it takes.
+
+        Returns:
+            Whether nothing is left to wait for.
+
+        >>> import torch, symshape
+        >>> symshape.compile(lambda x: x * 2, runner="padded").settle()
+        True
+        """
+        until = None if seconds is None else time.monotonic() + seconds
+        runners = [each.runner for each in self.entries]
+        return all(each.settle(until) for each in runners if isinstance(each, PaddedRunner))
 
 
 def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, progress: bool) -> WarmUp:

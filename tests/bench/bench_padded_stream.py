@@ -2,9 +2,10 @@
 
 Three passes: *first* (sizes as they come; compiling and recording are part of it), *warm* (the same, shuffled), *never*
 (sizes that nobody has seen).  Peers take turns at each call, the order rotating; each call is synchronised before and
-after.  In the last pass every peer gets sizes of its own, near the others' and in turn the largest of them: kernels of
-eager and torch.compile share plans (cuDNN attention) that the first to see a size pays for.  Every result is compared
-with eager at the exact size.
+after.  Who compiles beside its calls is waited for between two passes (the seconds are among the notes).  In the last
+pass every peer gets sizes of its own, near the others' and in turn the largest of them: kernels of eager and
+torch.compile share plans (cuDNN attention) that the first to see a size pays for.  Every result is compared with eager
+at the exact size.
 
     python -m tests.bench padded_stream --stream llama --peers eager,ours-padded,buckets --quick
 
@@ -43,6 +44,7 @@ class Ran:
     mismatches: int = 0
     equal: int = 0
     failed: str = ""
+    beside_s: dict[str, float] = attrs.field(factory=dict)
 
     def total_s(self, phase: str) -> float:
         """The time of a whole pass."""
@@ -67,6 +69,13 @@ def timed(ran: Ran, sizes: Sizes, arguments: Tensors, phase: str) -> Tensors | N
         return None
     ran.ms[phase].append((time.perf_counter_ns() - start) / 1e6)
     return tuple(each.clone() for each in flat(result))
+
+
+def settle(ran: dict[str, Ran], phase: str) -> None:
+    """After a pass, who works beside calls is waited for."""
+    for each in ran.values():
+        if not each.failed and (seconds := each.peer.settle()) is not None:
+            each.beside_s[phase] = seconds
 
 
 def _synchronise() -> None:
@@ -122,7 +131,11 @@ def _beside(stream: Stream, sizes: Sizes, seen: set[Sizes]) -> Sizes:
 def run(stream: Stream, ran: dict[str, Ran], count: int, unseen: int, seed: int, show: bool = False) -> None:
     """All passes, peers in turn, a different one first each time; with ``show``, time so far on stderr now and then."""
     names = list(ran)
+    before = "first"
     for number, (phase, by_peer) in enumerate(passes(stream, count, unseen, names, seed)):
+        if phase != before:
+            settle(ran, before)
+            before = phase
         if show and number % 20 == 0:
             spent = ", ".join(
                 f"{name} {sum(sum(ms) for ms in each.ms.values()) / 1e3:.1f}" for name, each in ran.items()
@@ -156,6 +169,8 @@ def tell(report: Report, stream: str, ran: dict[str, Ran]) -> None:
         figures = (warm.median / 1e3, warm.p99 / 1e3, never.median / 1e3, never.p99 / 1e3, each.total_s("never"))
         totals = each.total_s("first"), each.total_s("warm")
         table.row(name, *totals, *figures, each.mismatches, each.equal, each.peer.buckets())
+        for phase, seconds in each.beside_s.items():
+            report.note(f"{name}: waited {seconds:.1f} s after the {phase} pass for what was compiled beside its calls")
         for remark in each.peer.remarks()[:8]:
             report.note(f"{name}: {remark}")
     for name, each in ran.items():

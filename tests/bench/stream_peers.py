@@ -6,6 +6,7 @@ size, so that the first pass shows what it costs.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,10 @@ class Peer:
         """The results of one call; a later call may overwrite them."""
         return self.run(*arguments)
 
+    def settle(self) -> float | None:
+        """Between two passes: waits for what it does beside calls; seconds, None where it does nothing."""
+        return None
+
     def buckets(self) -> int | None:
         """How many programs or graphs it keeps for ranges of sizes; None where that means nothing."""
         return None
@@ -50,7 +55,15 @@ class Ours(Peer):
         self.compiled: Any = symshape.compile(stream.run, dynamic=True, runner=runner, options=Options(**options))
         self.run = self.compiled
         self.fallbacks: Counter[str] = Counter()
+        self.beside = options.get("kernels") == "background"
         events.subscribe(self._note)
+
+    def settle(self) -> float | None:
+        if not self.beside:
+            return None
+        start = time.perf_counter()
+        self.compiled.settle()
+        return time.perf_counter() - start
 
     def _note(self, event: events.Event) -> None:
         if isinstance(event, events.RunnerFallback):
@@ -143,6 +156,7 @@ PEERS: dict[str, Callable[[Stream], Peer]] = {
     "ours-auto": lambda stream: Ours(stream, "auto"),
     "ours-padded": lambda stream: Ours(stream, "padded"),
     "ours-padded-inductor": lambda stream: Ours(stream, "padded", kernels="inductor"),
+    "ours-padded-background": lambda stream: Ours(stream, "padded", kernels="background"),
     "ours-inductor": lambda stream: Ours(stream, "inductor"),
     "ours-cudagraph": lambda stream: Ours(stream, "cudagraph"),
     "compile": lambda stream: TorchCompile(stream, None),

@@ -27,8 +27,8 @@ from symshape.graph.program import Slot, slot_names
 from symshape.graph.steps import Value
 from symshape.graph.to_fx import graph_to_fx
 from symshape.interrupts import pass_on
-from symshape.runtime.runners.assumptions import assumptions
-from symshape.runtime.runners.inductor_code import Code, compiled, compiled_to_keep, loaded
+from symshape.runtime.runners.compile_request import Given, Request
+from symshape.runtime.runners.inductor_code import Code, loaded
 
 __all__ = ["Artefact", "Artefacts", "Saved", "Shelf"]
 
@@ -145,6 +145,13 @@ class Artefacts:
         key = tuple(values)
         return self._memo.get(key) or next((each for each in self._made if each.serves(key)), None)
 
+    def take(self, saved: Saved) -> None:
+        """Takes in what was compiled elsewhere.  Raises whatever loading it may raise."""
+        check, assumed = self._read(saved.assumed)
+        self._keep(Artefact(loaded(saved.content), check, saved.exact))
+        if self.shelf is not None:
+            self.shelf.keep(attrs.evolve(saved, assumed=assumed))
+
     @property
     def full(self) -> bool:
         """Whether nothing more is compiled."""
@@ -209,30 +216,31 @@ class Artefacts:
         return None
 
     def _compile(self, leaves: Sequence[Any], key: tuple[int, ...]) -> Artefact:
-        from torch._subclasses.fake_tensor import FakeTensorMode
-        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+        code, assumed, content = self.request(leaves).compiled(keep=self.shelf is not None)
+        check, assumed = self._read(assumed)
+        if self.shelf is not None and content is not None:
+            self.shelf.keep(Saved(assumed, key, content))
+        return Artefact(code, check, key)
 
+    def request(self, leaves: Sequence[Any]) -> Request:
+        """What the compiler is asked for a call with these leaves."""
         module = graph_to_fx(self._graph, self._paths, self._slots, lifted_as_inputs=True)
         _only_tensors(module)
-        # Sizes of 0 and 1 are constants to torch: Inductor's code for others does not serve them, and no guard says so.
-        mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True)
-        symbols: dict[str, str] = {}
-        fixed: dict[str, int] = {}
-        fakes = [self._fake(mode, leaves[i], self._paths[i], symbols, fixed) for i in self._positions]
-        fakes += [mode.from_tensor(tensor, static_shapes=True) for tensor in self._lifted]
-        shelf, content = self.shelf, None
-        if shelf is None:
-            code = compiled(module, fakes, mode, self._options)
-        else:
-            code, content = compiled_to_keep(module, fakes, mode, self._options)
-        assumed = assumptions(mode.shape_env, symbols, fixed)
+        arguments = [self._given(leaves[i], self._paths[i]) for i in self._positions]
+        return Request(module, [*arguments, *map(Given, self._lifted)], self._options)
+
+    def _given(self, leaf: Any, path: str) -> Given:
+        names = slot_names(len(self._slots))
+        slots = [(name, slot) for name, slot in zip(names, self._slots, strict=True) if slot.source.arg == path]
+        slots = slots[: leaf.dim()] if isinstance(leaf, torch.Tensor) else slots
+        return Given(leaf, tuple(name for name, _ in slots), tuple(slot.term.op is not Op.CONST for _, slot in slots))
+
+    def _read(self, assumed: tuple[str, ...] | None) -> tuple[Check | None, tuple[str, ...] | None]:
+        """What was assumed as a check, and as it was told; nothing where it cannot be read."""
         try:
-            check = None if assumed is None else self._check(assumed)
+            return (None if assumed is None else self._check(assumed)), assumed
         except GuardsError:
-            assumed = check = None
-        if shelf is not None and content is not None:
-            shelf.keep(Saved(assumed, key, content))
-        return Artefact(code, check, key)
+            return None, None
 
     def _check(self, assumed: Sequence[str]) -> Check:
         """Conditions on the slots as a check.
@@ -243,38 +251,6 @@ class Artefacts:
         names = slot_names(len(self._slots))
         ranges = dict.fromkeys(names, (None, None))
         return compile_check(GuardSet([Guard(parse(each)) for each in assumed], ranges=ranges), names)
-
-    def _fake(self, mode: Any, leaf: Any, path: str, symbols: dict[str, str], fixed: dict[str, int]) -> Any:
-        """A fake argument; sizes that are symbols of ours are symbols of torch's or fixed, remembered by slot."""
-        from torch._dynamo.source import ConstantSource
-        from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
-
-        names = slot_names(len(self._slots))
-        slots = [(name, slot) for name, slot in zip(names, self._slots, strict=True) if slot.source.arg == path]
-        if not isinstance(leaf, torch.Tensor):
-            ((name, slot),) = slots
-            if slot.term.op is Op.CONST:
-                return leaf
-            if leaf in (0, 1):
-                fixed[name] = leaf
-                return leaf
-            source = ConstantSource(f"symshape_{name}")
-            symbol = mode.shape_env.create_symbol(leaf, source, DimDynamic.DYNAMIC, positive=None)
-            symbols[str(symbol)] = name
-            return mode.shape_env.create_symintnode(symbol, hint=leaf, source=source)
-        sizes = slots[: leaf.dim()]
-        dynamic = [DimDynamic.STATIC if s.term.op is Op.CONST else DimDynamic.DYNAMIC for _, s in sizes]
-        context: Any = StatelessSymbolicContext(dynamic_sizes=dynamic)
-        fake = mode.from_tensor(
-            leaf, symbolic_context=context, source=ConstantSource(f"symshape_{slots[0][0]}" if slots else "t")
-        )
-        shape: list[Any] = list(fake.shape)
-        for size, (name, _) in zip(shape, sizes, strict=True):
-            if isinstance(size, torch.SymInt):
-                symbols[str(size.node.expr)] = name
-            else:
-                fixed[name] = size
-        return fake
 
 
 def _only_tensors(module: torch.fx.GraphModule) -> None:

@@ -20,6 +20,7 @@ from symshape.graph.stepwise import stepwise
 from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.result_rows import Row
 from symshape.runtime.padding.results import Answer, Lend, Part
+from symshape.runtime.runners.artefacts import Artefacts
 from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse_padded
@@ -127,6 +128,7 @@ class Bucket:
         self._kernels = kernels
         self._timed = timed
         self._asked: int | None = None  # the state of the kernels when they were asked in vain
+        self._place: Artefacts | None = None  # among the kernels
         self.variants: tuple[Variant, ...] = ()
         self.recording: Recording | None = None
         self.captures = 0
@@ -257,6 +259,12 @@ class Bucket:
             self._true_sizes.write(self._true_sizes.of(self._numbers.at({**self.made.exact, **self.made.caps})))
             self._ready()()
 
+    def settle(self) -> None:
+        """Captures what was compiled beside calls, with what the buffers hold; not where inputs are read in place."""
+        if self.recording is not None and (self._bound is None or not self._bound.steady):
+            with torch.no_grad():
+                self._ready()
+
     @contextmanager
     def _undone(self) -> Iterator[None]:
         """Parameters and buffers are afterwards as they were."""
@@ -314,7 +322,10 @@ class Bucket:
 
     def _compile(self, kernels: Kernels) -> None:
         """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on."""
-        found = kernels.compiled(self._padded, self._arguments[: len(self._specs)], self.sizes)
+        self._place = self._place or kernels.place(self._padded)
+        found = None
+        if self._place is not None:
+            found = kernels.compiled(self._place, self._arguments[: len(self._specs)], self.sizes)
         self._asked = kernels.state
         if found is None:
             return

@@ -90,6 +90,12 @@ def loaded(content: bytes) -> Code:
         return deserialize_bundled_cache_entry(pickle.loads(content))
 
 
+def prepare_to_load() -> None:
+    """Imports what loading needs, which takes longer than loading (a second or so)."""
+    import torch._functorch._aot_autograd.aot_autograd_result
+    import torch._inductor.compile_fx  # noqa: F401
+
+
 def made_for() -> str:
     """On what code depends beside its graph, its inputs and torch's version: a digest of flags and threads."""
     import torch._functorch.config

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import is_
@@ -10,11 +12,16 @@ from typing import Any
 import torch
 
 from symshape import events, forks
+from symshape.errors import UnsupportedError
+from symshape.interrupts import pass_on
 from symshape.runtime.padding.alignment import align, worth_aligning
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.template import Pad, Template, generalise
 from symshape.runtime.padding.transform import PaddedGraph
-from symshape.runtime.runners.artefacts import Artefact, Artefacts
+from symshape.runtime.runners.artefacts import Artefact, Artefacts, Saved
+from symshape.runtime.runners.compile_process import CompileProcess
+from symshape.runtime.runners.compile_worker import Answer
+from symshape.runtime.runners.inductor_code import prepare_to_load
 
 __all__ = ["Compiled", "Kernels"]
 
@@ -40,35 +47,52 @@ class Compiled:
 class Kernels:
     """What Inductor made of the padded programs of one traced program.
 
-    A compiler shares much with the rest of its process: the flags of FX and Dynamo, random states, the device while a
-    graph is captured.  So nothing is compiled beside other work, in a thread: whoever asks waits.
+    Nothing is compiled in a thread (:mod:`symshape.runtime.runners.compile_process` says why): whoever asks waits, or
+    another process compiles, one thing after the other, and its code is taken in by the next call.
 
     Args:
         pad: makes the padded program of a region, equal parts apart.
         in_calls: whether calls compile; else :meth:`waiting` does, and calls take what is there.
+        process: compiles beside calls; None where nothing does.
 
     Attributes:
         reason: why a program runs eager's kernels for good, the first time that this was so; empty where none does.
     """
 
-    def __init__(self, pad: Pad, in_calls: bool = True) -> None:
+    def __init__(self, pad: Pad, in_calls: bool = True, process: CompileProcess | None = None) -> None:
         self._pad = pad
         self._compiles = in_calls
+        self._process = process
         self._templates: list[tuple[Template, Artefacts]] = []
         self._closed = False
         self._lock = forks.lock()
+        self._answers = 0
+        self._answered: tuple[Artefacts, tuple[int, ...], Answer, float] | None = None
+        self._idle = threading.Event()  # nothing is being compiled beside calls
+        self._idle.set()
         self.reason = ""
 
     @property
     def state(self) -> int:
         """Another number when more may be had than before."""
-        return -1 if self._closed else 2 * (len(self._templates) + len(self)) + self._compiles
+        return -1 if self._closed else 2 * (len(self._templates) + len(self) + self._answers) + self._compiles
 
     def due(self, seen: int | None) -> bool:
         """Whether it is time to ask for a compiled program; ``seen``: the state at the last question."""
-        if self._closed or not (self._compiles or self._templates) or seen == self.state:
+        if self._closed or seen == self.state:
             return False
-        return self._compiles or len(self) > 0
+        if self._compiles or len(self) > 0:
+            return True
+        return self._process is not None and not self.pending
+
+    @property
+    def pending(self) -> bool:
+        """Whether something is being compiled beside calls."""
+        return not self._idle.is_set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits until nothing is being compiled beside calls; whether that is so."""
+        return self._idle.wait(seconds)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -80,16 +104,67 @@ class Kernels:
             finally:
                 self._compiles = outer
 
-    def compiled(self, padded: PaddedGraph, buffers: Sequence[torch.Tensor], sizes: torch.Tensor) -> Compiled | None:
-        """A bucket's program, compiled; None where it is not ready, or Inductor or the program's form forbid it."""
-        leaves = [*buffers, sizes] if sizes.numel() else list(buffers)
+    def place(self, padded: PaddedGraph) -> Artefacts | None:
+        """Where a bucket's program is to be found, once compiled; None where its form forbids it, or nobody asked."""
         with self._lock:
-            artefacts = self._artefacts(padded)
-            if artefacts is None:
-                return None
-            values = tuple(size for tensor in leaves for size in tensor.size())
-            artefact = artefacts.get(leaves, values) if self._compiles else artefacts.known(values)
-            return None if artefact is None else Compiled(artefacts, artefact, leaves)
+            return self._artefacts(padded)
+
+    def compiled(self, place: Artefacts, buffers: Sequence[torch.Tensor], sizes: torch.Tensor) -> Compiled | None:
+        """A bucket's program, compiled; None where it is not ready, or Inductor forbids it."""
+        leaves = [*buffers, sizes] if sizes.numel() else list(buffers)
+        values = tuple(size for tensor in leaves for size in tensor.size())
+        with self._lock:
+            if self._compiles:
+                self.wait()
+            self._take_in()
+            if self._compiles:
+                artefact = place.get(leaves, values)
+            else:
+                artefact = place.known(values)
+                if artefact is None and not (self.pending or place.full):
+                    self._ask(place, leaves, values)
+            return None if artefact is None else Compiled(place, artefact, leaves)
+
+    def _ask(self, place: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]) -> None:
+        """Has another process compile a program."""
+        if self._process is None or self._closed:
+            return
+        prepare_to_load()
+        began = time.perf_counter()
+
+        def told(answer: Answer) -> None:
+            self._answered = place, values, answer, began
+            self._answers += 1
+            self._idle.set()
+
+        self._idle.clear()
+        try:
+            self._process.ask(place.request(leaves), told)
+        except UnsupportedError as error:
+            self._idle.set()
+            self._only_waiting(str(error))
+
+    def _take_in(self) -> None:
+        """Loads what another process compiled."""
+        answered, self._answered = self._answered, None
+        if answered is None or self._closed:
+            return
+        place, values, answer, began = answered
+        if answer.reason:
+            self._only_waiting(answer.reason)
+            return
+        try:
+            place.take(Saved(answer.assumed, values, answer.content))
+        except Exception as error:  # whatever torch may raise: the buckets run eager's kernels
+            pass_on(error)
+            self._only_waiting(f"{type(error).__name__}: {error}")
+            return
+        events.emit(events.CompiledBeside(time.perf_counter() - began))
+
+    def _only_waiting(self, reason: str) -> None:
+        """From now on nothing is compiled beside calls."""
+        self._process = None
+        self._tell(reason)
 
     def fail(self, error: Exception) -> None:
         """Compiles no more: what was compiled cannot be run."""
@@ -121,7 +196,7 @@ class Kernels:
         chosen = worth_aligning(own)  # the same products at other capacities, too
         own = align(own, chosen)
         found = next((artefacts for template, artefacts in self._templates if template.serves(own)), None)
-        if found is None and not self._compiles:
+        if found is None and not (self._compiles or self._process):
             return None
         if found is None and len(self._templates) < _MAX_TEMPLATES:
             template = generalise(own, lambda region: align(self._pad(region), chosen))

@@ -27,6 +27,7 @@ from symshape.runtime.runners.borrowing import lend
 from symshape.runtime.runners.bucket import Bucket, Placement
 from symshape.runtime.runners.bucket_finder import BucketFinder, Found
 from symshape.runtime.runners.capture import CaptureFailed
+from symshape.runtime.runners.compile_process import shared
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.judge import Judge
@@ -221,6 +222,26 @@ class PaddedRunner:
             caps = {**sizes, **bucket.made.caps}
             return Warmed(caps, (time.perf_counter() - start) * 1e3, bucket.bytes)
 
+    def settle(self, until: float | None = None) -> bool:
+        """Waits until nothing is compiled beside calls, and captures what was; whether that is so by then.
+
+        Args:
+            until: how long to wait, as a time of ``time.monotonic``; None for as long as it takes.
+        """
+        kernels = self._kernels
+        while kernels is not None and not self._released:
+            with self._lock:
+                for bucket in self.buckets:
+                    try:
+                        bucket.settle()
+                    except torch.OutOfMemoryError as error:
+                        self._finder.give_up(bucket, f"out of memory: {error}")
+            if not kernels.pending:
+                return True
+            if not kernels.wait(None if until is None else max(0.0, until - time.monotonic())):
+                return False
+        return True
+
     def _why_not(self) -> str:
         refused = [f"{name}: {refusal}" for name, refusal in self.refusals.items()]
         if refused and not self._finder.pads():
@@ -241,8 +262,10 @@ class PaddedRunner:
         """How many buckets there are for the program, and whose kernels they run."""
         kinds = [each.variants[0].kernels for each in self.buckets if each.variants]
         compiled = f", {kinds.count('inductor')} of them run Inductor's kernels" if "inductor" in kinds else ""
-        refused = "" if self._kernels is None or not self._kernels.reason else f" ({self._kernels.reason})"
-        return f"padded, {len(self.buckets)} buckets{compiled}{refused}"
+        said = "" if self._kernels is None else self._kernels.reason
+        if self._kernels is not None and self._kernels.pending:
+            said = "; ".join(filter(None, ("Inductor's are being compiled", said)))
+        return f"padded, {len(self.buckets)} buckets{compiled}{f' ({said})' if said else ''}"
 
     @property
     def judgement(self) -> str:
@@ -282,8 +305,10 @@ def _kernels(program: Program, device: torch.device, options: Options) -> Kernel
     if options.kernels == "eager" or program.graph.mutates_inputs or program.graph.uses_randomness:
         return None  # what has effects is not run again and again to be timed
     aliased = aliased_storages(program.graph)
-    in_calls = options.kernels == "inductor"
-    return Kernels(lambda region: pad(program.graph, region, device, aliased, apart=True), in_calls)
+    process = shared if options.kernels == "background" else None
+    return Kernels(
+        lambda region: pad(program.graph, region, device, aliased, apart=True), options.kernels == "inductor", process
+    )
 
 
 def _repairs(made: Plan) -> int:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from symshape import events
-from symshape.runtime.runners import artefacts as artefacts_of_runner
+from symshape.runtime.runners import compile_request
 from symshape.runtime.runners.artefacts import Saved
 from symshape.store.artefacts import ArtefactShelf, shelf_of
 from symshape.store.disk import ARTEFACT, DiskStore
@@ -58,7 +58,7 @@ def reasons() -> Iterator[list[str]]:
 def _kept_bytes(patch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
     """What is compiled inside, as bytes."""
     found: list[bytes] = []
-    compile_it = artefacts_of_runner.compiled_to_keep
+    compile_it = compile_request.compiled_to_keep
 
     def noting(*args: Any) -> Any:
         code, content = compile_it(*args)
@@ -66,7 +66,7 @@ def _kept_bytes(patch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
         found.append(content)
         return code, content
 
-    patch.setattr(artefacts_of_runner, "compiled_to_keep", noting)
+    patch.setattr(compile_request, "compiled_to_keep", noting)
     yield found
 
 
@@ -85,7 +85,7 @@ def _compiles_no_more(patch: pytest.MonkeyPatch) -> None:
     def refuses(*args: Any) -> Any:
         raise RuntimeError("compiles after all")
 
-    patch.setattr(artefacts_of_runner, "compiled_to_keep", refuses)
+    patch.setattr(compile_request, "compiled_to_keep", refuses)
 
 
 def test_another_process_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reasons: list[str]) -> None:
@@ -143,7 +143,7 @@ def test_what_cannot_be_loaded_is_compiled(tmp_path: Path, monkeypatch: pytest.M
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
-    monkeypatch.setattr(artefacts_of_runner, "compiled_to_keep", lambda module, *_: (_flat(fn), b"no pickle"))
+    monkeypatch.setattr(compile_request, "compiled_to_keep", lambda module, *_: (_flat(fn), b"no pickle"))
     compiled(fn, tmp_path / "store", runner="inductor")(torch.ones(3))
     assert len(_files(tmp_path / "store")) == 1
     second = compiled(fn, tmp_path / "store", runner="inductor")

@@ -12,7 +12,9 @@ from torch import nn
 
 import symshape
 from symshape import Options, events
-from symshape.runtime.runners import artefacts
+from symshape.errors import UnsupportedError
+from symshape.runtime.runners import artefacts, padded
+from symshape.runtime.runners.compile_worker import Answer
 from symshape.runtime.runners.padded import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same, poison
 
@@ -142,3 +144,103 @@ def test_what_has_effects_is_not_timed() -> None:
         twin = x.clone()
         torch.testing.assert_close(compiled(x), fn(twin))
         torch.testing.assert_close(x, twin)
+
+
+def test_compiled_beside_calls(seen: list[events.Event]) -> None:
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    for batch, length in ((3, 7), (2, 40), (3, 7)):
+        _call(compiled, model, batch, length)
+    runner = _runner(compiled)
+    assert "are being compiled" in runner.describe()
+    assert [len(bucket.variants) for bucket in runner.buckets] == [1, 1], "no call waits"
+    assert not compiled.settle(0.01)
+    assert compiled.settle(300)
+    assert [len(bucket.variants) for bucket in runner.buckets] == [2, 2]
+    for batch, length in ((2, 40), (5, 11), (3, 7), (70, 33), (12, 11)):  # what is there serves buckets made later, too
+        _call(compiled, model, batch, length)
+    assert [len(bucket.variants) for bucket in runner.buckets] == [2] * 5
+    assert len(runner._kernels) == 1  # type: ignore[arg-type]
+    assert len([each for each in seen if isinstance(each, events.CompiledBeside)]) == 1
+    assert len([each for each in seen if isinstance(each, events.VariantChosen)]) == 5
+    assert not [each for each in seen if isinstance(each, events.RunnerFallback)]
+
+
+def test_calls_take_in_what_was_compiled_beside_them(seen: list[events.Event]) -> None:
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    _call(compiled, model, 3, 7)
+    runner = _runner(compiled)
+    assert runner._kernels is not None
+    assert runner._kernels.wait(300)
+    assert not [each for each in seen if isinstance(each, events.CompiledBeside)]
+    _call(compiled, model, 3, 7)
+    assert [len(bucket.variants) for bucket in runner.buckets] == [2]
+    assert len([each for each in seen if isinstance(each, events.CompiledBeside)]) == 1
+
+
+class Refusing:
+    """A process that answers at once, with a reason why not, or cannot even be asked."""
+
+    def __init__(self, reason: str = "", content: bytes = b"", raises: str = "") -> None:
+        self.answer = Answer(1, (), content, reason)
+        self.raises = raises
+        self.asked = 0
+
+    def ask(self, request: Any, told: Any) -> None:
+        self.asked += 1
+        if self.raises:
+            raise UnsupportedError(self.raises)
+        told(self.answer)
+
+
+@pytest.mark.parametrize(
+    ("process", "said"),
+    [
+        (Refusing("no compiler there"), "no compiler there"),
+        (Refusing(content=b"no pickle"), "UnpicklingError"),
+        (Refusing(raises="nobody listens"), "nobody listens"),
+    ],
+)
+def test_where_nothing_comes_of_it_eagers_kernels_serve(
+    process: Any, said: str, seen: list[events.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(padded, "shared", process)
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    for batch, length in ((3, 7), (2, 40), (3, 7), (5, 11)):
+        _call(compiled, model, batch, length)
+    runner = _runner(compiled)
+    reasons = [each.reason for each in seen if isinstance(each, events.RunnerFallback)]
+    assert len(reasons) == process.asked == 1
+    assert said in reasons[0]
+    assert said in runner.describe()
+    assert all(len(bucket.variants) == 1 for bucket in runner.buckets)
+    assert compiled.settle()
+    assert runner.warm_up({**runner.buckets[0].made.exact, **runner.buckets[0].made.caps}).ready
+    assert len(runner.buckets[0].variants) == 2, "who waits compiles in this process"
+
+
+def test_warm_up_waits_for_what_is_compiled_beside_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artefacts.Artefacts, "_compile", lambda *_: pytest.fail("compiled twice"))
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    _call(compiled, model, 3, 7)
+    runner = _runner(compiled)
+    assert runner.warm_up({**runner.buckets[0].made.exact, **runner.buckets[0].made.caps}).ready
+    assert len(runner.buckets[0].variants) == 2
+
+
+def test_what_left_takes_nothing_in(seen: list[events.Event]) -> None:
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    _call(compiled, model, 3, 7)
+    kernels = _runner(compiled)._kernels
+    symshape.compiled_of(compiled).reset()
+    assert kernels is not None
+    assert kernels.wait(300)
+    assert compiled.settle()
+    _call(compiled, model, 3, 7)
+    assert not [each for each in seen if isinstance(each, events.CompiledBeside)]
+    assert compiled.settle(300)
+    assert len([each for each in seen if isinstance(each, events.CompiledBeside)]) == 1

@@ -1,0 +1,164 @@
+"""The process that compiles beside another one: requests come on its standard input, answers go to its output.
+
+Run by :mod:`symshape.runtime.runners.compile_process`.  It ends when its input ends, that is at the latest with the
+process that started it, also in the middle of a compilation.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import attrs
+
+__all__ = ["Answer", "Conditions", "read", "write"]
+
+IDLE = 60.0
+"""Seconds without a request after which the process says that it has nothing to do."""
+_LENGTH = struct.Struct("<Q")
+
+
+@attrs.frozen
+class Conditions:
+    """What a process is set to that Inductor's code depends on.
+
+    Attributes:
+        configs: of Inductor and of AOTAutograd, all of them.
+        threads: of torch.
+        matmul: flags of products on CUDA, by name.
+        made_for: what came of it (see :func:`symshape.runtime.runners.inductor_code.made_for`).
+    """
+
+    configs: tuple[Mapping[str, Any], ...]
+    threads: int
+    matmul: Mapping[str, Any]
+    made_for: str
+
+    @classmethod
+    def present(cls) -> Conditions:
+        """Those of this process."""
+        import torch
+
+        from symshape.runtime.runners.inductor_code import made_for
+
+        flags = {name: getattr(torch.backends.cuda.matmul, name) for name in _MATMUL}
+        return cls(
+            tuple(each.save_config_portable() for each in _configs()), torch.get_num_threads(), flags, made_for()
+        )
+
+    def restored(self) -> bool:
+        """Sets this process to them; whether it is as the other one now, as far as code depends on it."""
+        import torch
+
+        from symshape.runtime.runners.inductor_code import made_for
+
+        for module, saved in zip(_configs(), self.configs, strict=True):
+            for name, value in saved.items():
+                setattr(module, name, value)
+        torch.set_num_threads(self.threads)
+        for name, value in self.matmul.items():
+            setattr(torch.backends.cuda.matmul, name, value)
+        return made_for() == self.made_for
+
+
+_MATMUL = ("allow_tf32", "allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
+
+
+def _configs() -> tuple[Any, ...]:
+    import torch._functorch.config
+    import torch._inductor.config
+
+    return torch._inductor.config, torch._functorch.config
+
+
+@attrs.frozen
+class Answer:
+    """What came of a request.
+
+    Attributes:
+        number: the request's; None where there was none for a while.
+        assumed: of the named integers; None: they are as given.
+        content: the code.
+        reason: why there is none; empty where there is one.
+    """
+
+    number: int | None
+    assumed: tuple[str, ...] | None = None
+    content: bytes = b""
+    reason: str = ""
+
+
+def write(stream: BinaryIO, thing: Any) -> None:
+    """Sends an object."""
+    content = pickle.dumps(thing)
+    stream.write(_LENGTH.pack(len(content)))
+    stream.write(content)
+    stream.flush()
+
+
+def read(stream: BinaryIO) -> Any:
+    """The next object.
+
+    Raises:
+        EOFError: there is none any more.
+    """
+    (length,) = _LENGTH.unpack(_whole(stream, _LENGTH.size))
+    return pickle.loads(_whole(stream, length))
+
+
+def _whole(stream: BinaryIO, length: int) -> bytes:
+    content = stream.read(length)
+    if len(content) < length:
+        raise EOFError
+    return content
+
+
+def answer(number: int, conditions: Conditions, content: bytes) -> Answer:
+    """Compiles what was asked for."""
+    import torch
+
+    from symshape.runtime.runners.compile_request import Request
+
+    try:
+        if not conditions.restored():
+            return Answer(number, reason="another process cannot be set to this one's flags")
+        with torch.no_grad():
+            _, assumed, code = Request.unpacked(content).compiled(keep=True)
+    except Exception as error:  # whatever a compiler may raise
+        last = traceback.format_exception_only(error)[-1].strip()
+        return Answer(number, reason=f"{last} (in the process that compiles)")
+    if code is None:
+        return Answer(number, reason="torch cannot write what it compiled")
+    return Answer(number, assumed, code)
+
+
+def main() -> None:
+    """Answers requests until there are no more."""
+    given = sys.stdin.buffer
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints here does not print into the answers
+    os.nice(5)  # who asked for it has other things to do
+    asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def listen() -> None:
+        try:
+            while True:
+                asked.put(read(given))
+        except EOFError:
+            os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        try:
+            found = asked.get(timeout=IDLE)
+        except queue.Empty:
+            write(answers, Answer(None))
+            continue
+        write(answers, answer(*found))
