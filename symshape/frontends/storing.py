@@ -20,6 +20,7 @@ from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.runtime.entry import Entry
 from symshape.runtime.runners.inductor import InductorRunner
+from symshape.runtime.runners.padded import PaddedRunner
 from symshape.runtime.trace_budget import Untraced
 from symshape.runtime.variables import AskAgain
 from symshape.store.certificates import Record
@@ -89,6 +90,8 @@ class Storing(Compiled):
         entry = super()._entry(program)
         if isinstance(entry.runner, InductorRunner):
             entry.runner.artefacts.shelf = self._keeper.shelf(program)
+        elif isinstance(entry.runner, PaddedRunner):
+            entry.runner.keep(self._keeper.shelf(program))
         return entry
 
     def _with_ranks(

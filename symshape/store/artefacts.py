@@ -69,6 +69,10 @@ class ArtefactShelf:
         """Says that one could not be loaded."""
         self._tell(f"has an artefact that could not be loaded: {type(error).__name__}: {error}")
 
+    def part(self, name: str) -> ArtefactShelf:
+        """A shelf of its own for one of several graphs that an entry becomes."""
+        return attrs.evolve(self, entry=f"{self.entry} {name}")
+
     def _address(self) -> str:
         return hashlib.sha256(f"{_FORMAT} {_VERSION} {self.entry} {made_for()}".encode()).hexdigest()[:32]
 

@@ -82,6 +82,9 @@ class Shelf(Protocol):
     def failed(self, saved: Saved, error: Exception) -> None:
         """Is told that one could not be loaded."""
 
+    def part(self, name: str) -> Shelf:
+        """A shelf of its own for one of several graphs."""
+
 
 class Artefacts:
     """The artefacts of one graph.
@@ -144,6 +147,15 @@ class Artefacts:
         """The artefact for these integers, if it was compiled already."""
         key = tuple(values)
         return self._memo.get(key) or next((each for each in self._made if each.serves(key)), None)
+
+    def kept(self, values: Sequence[int]) -> Artefact | None:
+        """The artefact for these integers, if another process left it on the shelf."""
+        key = tuple(values)
+        with self._lock:
+            found = None if self.shelf is None or self.full else self._load(key)
+            if found is not None:
+                self._keep(found)
+            return found
 
     def take(self, saved: Saved) -> None:
         """Takes in what was compiled elsewhere.  Raises whatever loading it may raise."""

@@ -6,6 +6,7 @@ there the arguments are stand-ins without memory.  (Private names of torch used 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 from collections.abc import Mapping, Sequence
@@ -85,6 +86,15 @@ class Request:
             raise UnsupportedError(f"another process cannot be told of it: {error}") from error
         return buffer.getvalue()
 
+    def _nodes(self) -> list[tuple[Any, ...]]:
+        nodes = self.module.graph.nodes
+        return [(each.op, each.name, each.target, _plain(each.args), _plain(each.kwargs)) for each in nodes]
+
+    def digest(self) -> str:
+        """The same in every process for the same graph, on the same kind of arguments, whatever the sizes that vary."""
+        parts = [*self._nodes(), *map(_kind, self.arguments), sorted(self.options.items())]
+        return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()
+
     @classmethod
     def unpacked(cls, content: bytes) -> Request:
         """What :meth:`packed` wrote, in a process that this one started."""
@@ -143,6 +153,17 @@ def _without_memory(given: Given) -> Given:
         raise UnsupportedError("another process cannot be told of a conjugate that is not computed yet")
     outline = _Outline(tuple(tensor.size()), tuple(tensor.stride()), tensor.dtype, tensor.device)
     return attrs.evolve(given, leaf=outline)
+
+
+def _kind(given: Given) -> tuple[Any, ...]:
+    """What code for an argument depends on."""
+    leaf, varies = given.leaf, given.varies
+    if not isinstance(leaf, torch.Tensor):
+        return given.names, varies, None if any(varies) else leaf
+    constant = zip(leaf.size(), varies or [False] * leaf.dim(), strict=True)
+    sizes = tuple(None if other else size for size, other in constant)
+    strides = leaf.is_contiguous() if any(varies) else tuple(leaf.stride())
+    return given.names, varies, sizes, strides, leaf.dtype, leaf.device
 
 
 class _Packer(pickle.Pickler):

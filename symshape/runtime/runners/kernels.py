@@ -18,7 +18,7 @@ from symshape.runtime.padding.alignment import align, worth_aligning
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.template import Pad, Template, generalise
 from symshape.runtime.padding.transform import PaddedGraph
-from symshape.runtime.runners.artefacts import Artefact, Artefacts, Saved
+from symshape.runtime.runners.artefacts import Artefact, Artefacts, Saved, Shelf
 from symshape.runtime.runners.compile_process import CompileProcess
 from symshape.runtime.runners.compile_worker import Answer
 from symshape.runtime.runners.inductor_code import prepare_to_load
@@ -57,6 +57,7 @@ class Kernels:
 
     Attributes:
         reason: why a program runs eager's kernels for good, the first time that this was so; empty where none does.
+        shelf: where what is compiled is kept between processes; None for nowhere.
     """
 
     def __init__(self, pad: Pad, in_calls: bool = True, process: CompileProcess | None = None) -> None:
@@ -71,6 +72,7 @@ class Kernels:
         self._idle = threading.Event()  # nothing is being compiled beside calls
         self._idle.set()
         self.reason = ""
+        self.shelf: Shelf | None = None
 
     @property
     def state(self) -> int:
@@ -117,13 +119,19 @@ class Kernels:
             if self._compiles:
                 self.wait()
             self._take_in()
-            if self._compiles:
-                artefact = place.get(leaves, values)
-            else:
-                artefact = place.known(values)
-                if artefact is None and not (self.pending or place.full):
-                    self._ask(place, leaves, values)
+            if self.shelf is not None and place.shelf is None:
+                place.shelf = self.shelf.part(f"padded {place.request(leaves).digest()}")
+            artefact = place.get(leaves, values) if self._compiles else self._there(place, leaves, values)
             return None if artefact is None else Compiled(place, artefact, leaves)
+
+    def _there(self, place: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]) -> Artefact | None:
+        """What nobody has to wait for; what is not there is asked for, if somebody compiles beside calls."""
+        found = place.known(values)
+        if found is None and self._process is not None:
+            found = place.kept(values)
+            if found is None and not (self.pending or place.full):
+                self._ask(place, leaves, values)
+        return found
 
     def _ask(self, place: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]) -> None:
         """Has another process compile a program."""

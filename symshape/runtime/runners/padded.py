@@ -23,6 +23,7 @@ from symshape.runtime.padding.planning import Plan, candidates
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
+from symshape.runtime.runners.artefacts import Shelf
 from symshape.runtime.runners.borrowing import lend
 from symshape.runtime.runners.bucket import Bucket, Placement
 from symshape.runtime.runners.bucket_finder import BucketFinder, Found
@@ -221,6 +222,11 @@ class PaddedRunner:
                 return Warmed(sizes, reason=f"left to the first call: {error}")
             caps = {**sizes, **bucket.made.caps}
             return Warmed(caps, (time.perf_counter() - start) * 1e3, bucket.bytes)
+
+    def keep(self, shelf: Shelf | None) -> None:
+        """From now on what is compiled is kept between processes."""
+        if self._kernels is not None:
+            self._kernels.shelf = shelf
 
     def settle(self, until: float | None = None) -> bool:
         """Waits until nothing is compiled beside calls, and captures what was; whether that is so by then.

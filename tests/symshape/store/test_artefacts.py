@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from symshape import events
+from symshape.errors import UnsupportedError
 from symshape.runtime.runners import compile_request
 from symshape.runtime.runners.artefacts import Saved
+from symshape.runtime.runners.compile_process import CompileProcess
 from symshape.store.artefacts import ArtefactShelf, shelf_of
 from symshape.store.disk import ARTEFACT, DiskStore
 from symshape.store.remote import SharedStore
@@ -155,6 +157,51 @@ def test_what_cannot_be_loaded_is_compiled(tmp_path: Path, monkeypatch: pytest.M
 
 def _flat(fn: Any) -> Any:
     return lambda x: [fn(x)]
+
+
+class _Rows(torch.nn.Module):
+    """A program whose padding needs repairs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.linear(x).softmax(0).mean(0)
+        return result
+
+
+@pytest.mark.parametrize("kernels", ["inductor", "background"])
+def test_padded_programs_of_another_process_compile_nothing(
+    kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reasons: list[str]
+) -> None:
+    model, options = _Rows(), {"kernels": kernels}
+    with torch.no_grad():
+        first = compiled(model, tmp_path / "store", runner="padded", dynamic=True, options=options)
+        for size in (7, 40):
+            first(torch.randn(size, 3))
+        assert first.settle(300)
+        assert len(_files(tmp_path / "store")) == 1
+        _compiles_no_more(monkeypatch)
+        monkeypatch.setattr(CompileProcess, "ask", lambda *_: pytest.fail("compiles beside"))
+        second = compiled(model, tmp_path / "store", runner="padded", dynamic=True, options=options)
+        for size in (9, 100, 8, 33, 9):
+            x = torch.randn(size, 3)
+            torch.testing.assert_close(second(x), model(x))
+        assert counts(second) == (0, 1)
+        (entry,) = second.entries
+        assert [{each.kernels for each in bucket.variants} for bucket in entry.runner.buckets] == [
+            {"eager", "inductor"}
+        ] * len(entry.runner.buckets)
+        other = torch.nn.Sequential(_Rows(), torch.nn.ReLU())  # its code is its own
+        monkeypatch.setattr(CompileProcess, "ask", _unheard)
+        third = compiled(other, tmp_path / "store", runner="padded", dynamic=True, options=options)
+        torch.testing.assert_close(third(x), other(x))
+    assert len(reasons) == 1
+
+
+def _unheard(*_: Any) -> None:
+    raise UnsupportedError("nobody listens")
 
 
 def test_only_what_this_user_wrote_for_this_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

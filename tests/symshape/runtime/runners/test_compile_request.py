@@ -57,6 +57,23 @@ def test_the_other_process_assumes_the_same() -> None:
         torch.testing.assert_close(code(x, 12)[0], x * 12 * 3 * 1.5)
 
 
+def test_a_digest_is_of_what_code_depends_on() -> None:
+    def digest(x: torch.Tensor, n: int = 7, build: Any = _build, **options: Any) -> str:
+        given = [Given(x, ("v0", "v1"), (True, False)), Given(n, ("v2",), (True,))]
+        return Request(_module(build), given, options).digest()
+
+    first = digest(torch.randn(4, 3))
+    assert digest(torch.randn(9, 3), 11) == first, "sizes that vary"
+    others = [
+        digest(torch.randn(4, 5)),
+        digest(torch.randn(4, 3, dtype=torch.float64)),
+        digest(torch.randn(3, 4).t()),
+        digest(torch.randn(4, 3), shape_padding=False),
+        digest(torch.randn(4, 3), build=lambda graph: [graph.placeholder("x"), graph.placeholder("n")][:1]),
+    ]
+    assert len({first, *others}) == 6
+
+
 @pytest.mark.parametrize(
     ("leaf", "said"),
     [
