@@ -20,6 +20,7 @@ from symshape.graph.stepwise import stepwise
 from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.result_rows import Row
 from symshape.runtime.padding.results import Answer, Lend, Part
+from symshape.runtime.padding.wide_copies import may_gain, widened
 from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import fuse_padded
@@ -118,6 +119,7 @@ class Bucket:
         self._arguments: list[Any] = [None] * len(self._specs) + [*self.sizes.unbind()]
         self._buffers: dict[int, torch.Tensor] = {}
         self._moved = [(self._parts[place], self._allocate(place)) for place in self._moving]
+        self._large = [place for place, (_, buffer) in enumerate(self._moved) if may_gain(buffer)]
         self._rows = None if steady or any(part.merged for part, _ in self._moved) else _rows(made)
         self._positions = [each.position for each in program.graph.inputs]
         self._launch: Launch | None = None
@@ -233,6 +235,10 @@ class Bucket:
                 given += [inputs[place] for place in self._whole]
         for place, shape in placement.merged:
             given[place] = given[place].reshape(shape)
+        if self._large:
+            targets = [*targets]
+            for place in self._large:
+                targets[place], given[place] = widened(targets[place], given[place])
         if len(given) == 1:
             targets[0].copy_(given[0])
         elif given:
@@ -294,7 +300,9 @@ class Bucket:
     def _launcher(self, recording: Recording, rows: tuple[Row, ...]) -> Launch | None:
         inputs = [(self._positions[place], self._buffers[place]) for place in self._moving]
         replay = recording.replay if recording.launch is None else recording.launch
-        found: Launch | None = launcher(replay, recording.tensors, inputs, self._lifted, rows, self._true_sizes)
+        found: Launch | None = launcher(
+            *(replay, recording.tensors, inputs, self._lifted, rows, self._true_sizes), device=self.sizes.device
+        )
         self._rows = rows if found is not None else None  # not asked for again
         return found
 
