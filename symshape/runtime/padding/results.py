@@ -75,12 +75,16 @@ class Part:
         return narrow
 
     def apart(self, buffer: torch.Tensor, found: Sequence[int]) -> torch.Tensor:
-        """The valid part of a contiguous tensor as a view: a dimension that is made of several sizes is split."""
+        """The valid part of a tensor as a view: a dimension that is made of several sizes is split.
+
+        Where there is one, the tensor is contiguous.
+        """
         sizes = self._caps.copy()
         for dim, _, place in self._padded:
             sizes[dim] = found[place]
         if sizes != self._caps:
-            return buffer.as_strided(sizes, self._strides)  # one view, however many dimensions are narrower
+            strides = buffer.stride() if self._apart is None else self._strides
+            return buffer.as_strided(sizes, strides)  # one view, however many dimensions are narrower
         return buffer if self._apart is None else buffer.view(sizes)
 
     @property
