@@ -20,6 +20,7 @@ from symshape.graph.steps import Value
 from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.padding.padded_graph import Refusal
 from symshape.runtime.padding.result_rows import Row, again, known, leaf, part
+from symshape.runtime.padding.wide_copies import copied
 
 __all__ = ["Part", "Results", "aliased_storages", "amount"]
 
@@ -74,12 +75,16 @@ class Part:
         return narrow
 
     def apart(self, buffer: torch.Tensor, found: Sequence[int]) -> torch.Tensor:
-        """The valid part of a contiguous tensor as a view: a dimension that is made of several sizes is split."""
+        """The valid part of a tensor as a view: a dimension that is made of several sizes is split.
+
+        Where there is one, the tensor is contiguous.
+        """
         sizes = self._caps.copy()
         for dim, _, place in self._padded:
             sizes[dim] = found[place]
         if sizes != self._caps:
-            return buffer.as_strided(sizes, self._strides)  # one view, however many dimensions are narrower
+            strides = buffer.stride() if self._apart is None else self._strides
+            return buffer.as_strided(sizes, strides)  # one view, however many dimensions are narrower
         return buffer if self._apart is None else buffer.view(sizes)
 
     @property
@@ -134,7 +139,8 @@ class Layout:
     def holding(self, part: torch.Tensor) -> torch.Tensor:
         """A fresh tensor of this layout with the elements of ``part``."""
         if self.plain or not part.numel():
-            return torch.empty_strided(self.sizes, self.strides, dtype=part.dtype, device=part.device).copy_(part)
+            made = torch.empty_strided(self.sizes, self.strides, dtype=part.dtype, device=part.device)
+            return copied(made, part)
         memory = torch.empty(self.end, dtype=part.dtype, device=part.device)
         self.fill(memory, part)
         return self.view(memory, self.offset)
@@ -147,7 +153,7 @@ class Layout:
         kept = tuple(1 if each else size for each, size in zip(repeated, self.sizes, strict=True))
         for dim, each in enumerate(repeated):
             part = part.narrow(dim, 0, 1) if each else part
-        memory.as_strided(kept, self.strides, self.offset).copy_(part)
+        copied(memory.as_strided(kept, self.strides, self.offset), part)
 
 
 class LayoutOf:

@@ -21,7 +21,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Step, Value, map_argument, values_in
 from symshape.runtime.padding.padded_graph import PaddedGraph
 
-__all__ = ["APPENDED", "append"]
+__all__ = ["APPENDED", "append", "without_unread"]
 
 _aten = torch.ops.aten
 
@@ -85,7 +85,28 @@ def append(padded: PaddedGraph) -> Graph:
         return graph
     steps: list[Step] = [replaced.get(id(step), step) for step in graph.steps if id(step) not in dropped]
     outputs = map_argument(graph.outputs, lambda leaf: instead.get(leaf, leaf) if type(leaf) is Value else leaf)
-    return attrs.evolve(graph, steps=tuple(steps), outputs=outputs)
+    return without_unread(attrs.evolve(graph, steps=tuple(steps), outputs=outputs))
+
+
+_NUMBERING = frozenset(
+    {
+        *(_aten.arange.default, _aten.ge.Tensor, _aten.rsub.Scalar, _aten.mul.Tensor, _aten.add.Tensor),
+        *(_aten.clamp.default, _aten.scalar_tensor.default),
+    }
+)
+
+
+def without_unread(graph: Graph) -> Graph:
+    """The graph without the numbering of positions that nobody reads any more."""
+    read = set(values_in(graph.outputs))
+    kept: list[Step] = []
+    for step in reversed(graph.steps):
+        if isinstance(step, Node):
+            if step.op in _NUMBERING and read.isdisjoint(step.outputs):
+                continue
+            read.update(step.reads)
+        kept.append(step)
+    return attrs.evolve(graph, steps=tuple(reversed(kept)))
 
 
 @attrs.frozen

@@ -17,12 +17,15 @@ from symshape.graph.codegen import compile_graph
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program
 from symshape.graph.stepwise import stepwise
+from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.result_rows import Row
 from symshape.runtime.padding.results import Answer, Lend, Part
+from symshape.runtime.padding.wide_copies import may_gain, widened
 from symshape.runtime.runners.artefacts import Artefacts
 from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
+from symshape.runtime.runners.extended_buffers import extended
 from symshape.runtime.runners.fusion import fuse_padded
 from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.kernels import Kernels
@@ -101,7 +104,6 @@ class Bucket:
     ) -> None:
         assert made.padded is not None
         assert made.results is not None
-        graph = made.padded.graph
         self.made = made
         self._padded = made.padded
         self._results = made.results
@@ -109,22 +111,23 @@ class Bucket:
         self._parts = [Part(axes, self._numbers) for axes in made.padded.axes]
         self._rewrites = [(each.place, rewriting(each, self._numbers)) for each in made.padded.rewrites]
         self._true_sizes = TrueSizes(self._numbers.places(made.padded.sizes), device)
-        self._specs = [each.value.spec for each in graph.inputs[: len(made.padded.axes)]]
+        self._specs = [each.value.spec for each in made.padded.graph.inputs[: len(made.padded.axes)]]
         self._bound = bound
         steady = bound.steady if bound is not None else ()
         self._moving = [place for place in range(len(self._specs)) if place not in steady]
         self._whole: list[int] = []  # steady inputs that are copied all the same
         self.sizes = self._true_sizes.tensor
-        self._run = stepwise(fuse_padded(made.padded)) if device.type == "cuda" else _compiled(graph)
+        self._run, self._more = _running(made.padded, device, self._moving if kernels is None else ())
         self._arguments: list[Any] = [None] * len(self._specs) + [*self.sizes.unbind()]
         self._buffers: dict[int, torch.Tensor] = {}
+        self._memory: dict[int, torch.Tensor] = {}  # that of the buffers, longer where something is appended in it
         self._moved = [(self._parts[place], self._allocate(place)) for place in self._moving]
+        self._large = [place for place, (_, buffer) in enumerate(self._moved) if may_gain(buffer)]
         self._rows = None if steady or any(part.merged for part, _ in self._moved) else _rows(made)
         self._positions = [each.position for each in program.graph.inputs]
         self._launch: Launch | None = None
-        self._lifted = [each.tensor for each in graph.lifted]
-        self._pool = pool
-        self._note = note
+        self._lifted = [each.tensor for each in made.padded.graph.lifted]
+        self._pool, self._note = pool, note
         self._kernels = kernels
         self._timed = timed
         self._asked: int | None = None  # the state of the kernels when they were asked in vain
@@ -139,15 +142,25 @@ class Bucket:
         self.words = ""
 
     def _allocate(self, place: int) -> torch.Tensor:
-        spec = self._specs[place]
-        made = torch.zeros(spec.sizes, dtype=spec.dtype, device=spec.device)
+        spec, longer = self._specs[place], self._more.get(place)
+        sizes = list(spec.sizes)
+        if longer is not None:
+            sizes[longer[0]] += longer[1]
+        self._memory[place] = made = torch.zeros(sizes, dtype=spec.dtype, device=spec.device)
+        if longer is not None:
+            made = made.narrow(longer[0], 0, spec.sizes[longer[0]])
         self._buffers[place] = self._arguments[place] = made
         return made
 
     @property
     def buffers(self) -> list[torch.Tensor]:
-        """What inputs are copied to, at their capacities."""
-        return list(self._buffers.values())
+        """What inputs are copied to, at their capacities, and what is appended to them there."""
+        return list(self._memory.values())
+
+    @property
+    def extra(self) -> int:
+        """The bytes of what is appended in the memory of the buffers, which :meth:`weight_of` does not know of."""
+        return sum(self._memory[place].nbytes - self._buffers[place].nbytes for place in self._more)
 
     @staticmethod
     def weight_of(made: Plan) -> Weight:
@@ -235,6 +248,10 @@ class Bucket:
                 given += [inputs[place] for place in self._whole]
         for place, shape in placement.merged:
             given[place] = given[place].reshape(shape)
+        if self._large:
+            targets = [*targets]
+            for place in self._large:
+                targets[place], given[place] = widened(targets[place], given[place])
         if len(given) == 1:
             targets[0].copy_(given[0])
         elif given:
@@ -302,7 +319,9 @@ class Bucket:
     def _launcher(self, recording: Recording, rows: tuple[Row, ...]) -> Launch | None:
         inputs = [(self._positions[place], self._buffers[place]) for place in self._moving]
         replay = recording.replay if recording.launch is None else recording.launch
-        found: Launch | None = launcher(replay, recording.tensors, inputs, self._lifted, rows, self._true_sizes)
+        found: Launch | None = launcher(
+            *(replay, recording.tensors, inputs, self._lifted, rows, self._true_sizes), device=self.sizes.device
+        )
         self._rows = rows if found is not None else None  # not asked for again
         return found
 
@@ -343,6 +362,20 @@ class Bucket:
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._arguments)
+
+
+FUSED = frozenset({"cuda"})
+"""Types of devices where kernels are merged and appends go into buffers: those that replay what was recorded once."""
+
+
+def _running(
+    padded: PaddedGraph, device: torch.device, own: Sequence[int]
+) -> tuple[Callable[[Sequence[Any]], list[Any]], Mapping[int, tuple[int, int]]]:
+    """What runs a padded program, and which of its own buffers it wants longer: in which dimension, by how much."""
+    if device.type not in FUSED:
+        return _compiled(padded.graph), {}
+    found = extended(fuse_padded(padded), padded, own)
+    return stepwise(found.graph), found.more
 
 
 def _compiled(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:

@@ -270,6 +270,8 @@ class BucketFinder:
         except torch.OutOfMemoryError as error:
             self._failed_for_now(key, f"out of memory: {error}")
             return None
+        weight = Weight(weight.own + bucket.extra, weight.shared)
+        _remember(self._weights, key, weight)
         bucket.words = self._words(made)
         bucket.lease = self._store.put(
             key,

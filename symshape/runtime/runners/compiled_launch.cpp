@@ -30,6 +30,7 @@
 
 namespace {
 
+constexpr size_t WIDE = sizeof(int64_t);
 constexpr size_t FEW = 3;  // sizes that are filled in one by one, as in true_sizes.py
 
 /* What becomes of one result; the numbers are those of launching.py. */
@@ -46,6 +47,7 @@ struct Result {
 struct Input {
     size_t position;
     at::Tensor buffer;
+    bool large;  // what is copied to it may gain by wider elements
 };
 
 struct Lifted {
@@ -61,6 +63,7 @@ struct Plan {
     std::vector<Result> results;
     std::vector<at::Tensor> tensors;  // what the replay computes, where that lies in the same memory each time
     bool answers = false;  // whether results are made of what each replay answers
+    size_t least = 0;  // bytes from which on a copy is looked at, whether wider elements do; 0: none is
     std::vector<const void *> addresses;  // of the inputs of the call before
     long worth = 0;  // after so many calls in a row at the same addresses the call is left to Python; 0: never
     long repeated = 0;
@@ -109,6 +112,31 @@ bool fits(const at::Tensor &source, const at::Tensor &buffer)
         if (sizes[d] > room[d])
             return false;
     return true;
+}
+
+/* Whether so many elements lie in a row wherever one of the wider elements would begin. */
+bool divides(const at::Tensor &tensor, int64_t factor)
+{
+    const int64_t last = tensor.dim() - 1;
+    if (tensor.layout() != c10::kStrided || tensor.is_conj() || tensor.is_neg() ||
+        c10::isQIntType(tensor.scalar_type()) || tensor.stride(last) != 1 || tensor.storage_offset() % factor)
+        return false;
+    for (int64_t d = 0; d < last; d++)
+        if (tensor.stride(d) % factor)
+            return false;
+    return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % WIDE == 0;
+}
+
+/* Has a copy of tensors of one kind be one of wider elements, where it is the same bytes and not a whole block anyway:
+   what wide_copies.py does in Python, and says why. */
+void widen(at::Tensor &target, at::Tensor &source)
+{
+    const int64_t factor = WIDE / target.element_size();
+    if (factor < 2 || !target.dim() || target.size(-1) % factor || target.sizes() != source.sizes() ||
+        (target.is_contiguous() && source.is_contiguous()) || !divides(target, factor) || !divides(source, factor))
+        return;
+    target = target.view(at::kLong);
+    source = source.view(at::kLong);
 }
 
 bool same_addresses(Plan &plan, const std::vector<at::Tensor> &sources)
@@ -193,7 +221,7 @@ struct Call {
         return known;
     }
 
-    void copy() const
+    void copy()
     {
         std::vector<at::Tensor> targets;
         targets.reserve(sources.size());
@@ -201,6 +229,8 @@ struct Call {
             const at::Tensor &buffer = plan.inputs[i].buffer, &source = sources[i];
             targets.push_back(source.sizes() == buffer.sizes() ? buffer
                                                                : at::as_strided(buffer, source.sizes(), buffer.strides()));
+            if (plan.inputs[i].large && source.nbytes() >= plan.least)
+                widen(targets[i], sources[i]);
         }
         if (targets.size() == 1)
             targets[0].copy_(sources[0]);
@@ -237,9 +267,12 @@ struct Call {
             TORCH_CHECK(tensor.dim() == static_cast<int64_t>(sizes.size()), "a result has other dimensions");
             for (size_t d = 0; d < sizes.size(); d++)
                 TORCH_CHECK(sizes[d] <= tensor.size(d), "a result is larger than what was computed");
-            const bool whole = tensor.sizes() == sizes;
             found.push_back(at::empty_strided(sizes, strides, tensor.options()));
-            found.back().copy_(whole ? tensor : at::as_strided(tensor, sizes, tensor.strides()));
+            at::Tensor target = found.back();
+            at::Tensor source = tensor.sizes() == sizes ? tensor : at::as_strided(tensor, sizes, tensor.strides());
+            if (plan.least && source.nbytes() >= plan.least)
+                widen(target, source);
+            target.copy_(source);
         }
         return found;
     }
@@ -440,7 +473,7 @@ bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *eac
         !read_results(self->results, plan.results))
         return false;
     for (size_t i = 0; i < at.size(); i++)
-        plan.inputs.push_back({at[i], targets.at(i)});
+        plan.inputs.push_back({at[i], targets.at(i), plan.least && targets[i].nbytes() >= plan.least});
     for (const Result &result : plan.results)
         plan.answers = plan.answers || (result.kind == Kind::PART && plan.tensors.empty());
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->lifted); i++) {
@@ -454,9 +487,10 @@ PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *)
 {
     PyObject *positions, *buffers, *true_sizes, *each, *places, *lifted, *replay, *tensors, *results;
     long worth;
+    Py_ssize_t least;
     PyTypeObject *tuple = &PyTuple_Type;
-    if (!PyArg_ParseTuple(args, "O!O!OO!O!O!OO!O!l", tuple, &positions, tuple, &buffers, &true_sizes, tuple, &each, tuple,
-                          &places, tuple, &lifted, &replay, tuple, &tensors, tuple, &results, &worth))
+    if (!PyArg_ParseTuple(args, "O!O!OO!O!O!OO!O!ln", tuple, &positions, tuple, &buffers, &true_sizes, tuple, &each, tuple,
+                          &places, tuple, &lifted, &replay, tuple, &tensors, tuple, &results, &worth, &least))
         return nullptr;
     auto *self = reinterpret_cast<Launch *>(type->tp_alloc(type, 0));
     if (!self)
@@ -470,6 +504,7 @@ PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *)
     try {
         self->plan = new Plan;
         self->plan->worth = worth;
+        self->plan->least = least;
         ready = prepare(self, positions, buffers, each, places, tensors);
     } catch (const std::exception &) {
         torch::translate_exception_to_python(std::current_exception());

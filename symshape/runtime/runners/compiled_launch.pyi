@@ -21,6 +21,7 @@ class Launch:
         tensors: tuple[torch.Tensor, ...],
         results: tuple[Row, ...],
         worth: int,
+        least: int,
         /,
     ) -> Launch: ...
     def __call__(self, leaves: Sequence[Any], numbers: tuple[int, ...], /) -> list[Any] | None: ...

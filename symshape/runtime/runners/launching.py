@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from symshape.runtime.padding.result_rows import Row
+from symshape.runtime.padding.wide_copies import least_bytes
 from symshape.runtime.runners.true_sizes import TrueSizes
 
 __all__ = ["Launch", "launcher"]
@@ -40,6 +41,7 @@ def launcher(
     results: Sequence[Row],
     true_sizes: TrueSizes | None = None,
     worth: int = 0,
+    device: torch.device | None = None,
 ) -> Any:
     """The :data:`Launch` of a graph; None where C++ was not built, or the graph is none for it.
 
@@ -51,15 +53,17 @@ def launcher(
         results: what becomes of each.
         true_sizes: what the graph reads besides.
         worth: after so many calls in a row at the same addresses one call is left to Python; 0 for never.
+        device: where copies may gain by wider elements; None where they are made as they are.
     """
     if LAUNCH is None:
         return None
     positions, buffers = tuple([each for each, _ in inputs]), tuple([each for _, each in inputs])
     each, places = ((), ()) if true_sizes is None else (tuple(true_sizes.each), true_sizes.places)
+    least = least_bytes(device) if device is not None else 0
     try:
         return LAUNCH(
             *(positions, buffers, true_sizes, each, places),
-            *(tuple(lifted), replay, tuple(tensors), tuple(results), worth),
+            *(tuple(lifted), replay, tuple(tensors), tuple(results), worth, least),
         )
     except (TypeError, RuntimeError):  # what is computed is no tensor, or has no memory of its own
         return None

@@ -7,6 +7,7 @@ import random
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
 from symshape import Options
+from symshape.runtime.padding import wide_copies
 from symshape.runtime.padding.result_rows import clone, known, part
 from symshape.runtime.runners import bucket as module_of_bucket
 from symshape.runtime.runners import launching
@@ -289,6 +291,30 @@ def test_nothing_is_done_where_none_is_answered() -> None:
     assert launch((rows,), numbers) is None
     assert not parts["buffer"].any()
     assert not parts["replays"]
+
+
+def _views(call: Callable[[], Any]) -> int:
+    """How many views under other sizes or dtypes a call makes."""
+    with torch.profiler.profile() as seen:
+        call()
+    return sum(event.name == "aten::view" for event in seen.events())
+
+
+def test_large_copies_in_wider_elements(served: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * 2, x.softmax(1) + y
+
+    monkeypatch.setattr(wide_copies, "DEVICES", frozenset({"cpu"}))
+    for dtype, wide in ((torch.bfloat16, 3), (torch.float32, 3), (torch.float64, 0)):
+        monkeypatch.setattr(wide_copies, "LEAST", 6 * 18 * 8 * dtype.itemsize)
+        mine = compiled(fn)
+        sizes = ((5, 17), (7, 30), (6, 18), (8, 32))
+        calls = [(torch.randn(b, n, 8).to(dtype), torch.randn(8).to(dtype)) for b, n in sizes]
+        check(mine, fn, *calls, *calls)
+        with torch.no_grad():
+            small, large, least, _ = [_views(partial(mine, *call)) for call in calls]
+        assert large - small == least - small == 2 * wide  # the input and two results, each a copy between two views
+    was_served(served, 20)
 
 
 @needs_compiled
