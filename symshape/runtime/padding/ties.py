@@ -115,6 +115,7 @@ class _Order:
         self._sort = sort
         self._kinds: dict[Value, str] = {}
         self._makers = {each: node for node in graph.nodes for each in node.outputs if each is not None}
+        self._turns = {id(step): turn for turn, step in enumerate(graph.steps)}
         self._count: Any = sort.args[0].spec.sizes[0] if len(sort.args[0].spec.sizes) == 1 else None
         roots = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
         self._made_so_far = set(roots)
@@ -125,7 +126,7 @@ class _Order:
         vector = self._sort.args[0]
         made = self._makers.get(vector)
         whole = made is not None and made.op in _SORTS and rank_of(vector) == 1 and made.outputs[1] is vector
-        return whole and not self._was_written(vector)
+        return whole and not self._was_written(vector, self._sort)
 
     def settled(self) -> bool:
         """Whether no result, and nothing that is written outside, can tell the order of equal elements.
@@ -264,7 +265,7 @@ class _Order:
             if self._kind(index) == ORDER and self._is_long(target):
                 return None  # each row is written once
         maker = self._makers.get(given)
-        counting = maker is not None and counts(maker) and self._is_long(given) and not self._was_written(given)
+        counting = maker is not None and counts(maker) and self._is_long(given) and not self._was_written(given, node)
         if counting and not adds and self._kind(index) == ORDER and self._is_long(target) and rank_of(target) == 1:
             return BACK
         raise _Fails
@@ -305,59 +306,69 @@ class _Order:
         fits = self._kind(left) == ROWS and rank_of(left) == 2 and self._is_long(left)
         if not fits or rank_of(right) != 3 or self._kind(right) is not None or given.get("bias") is not None:
             raise _Fails
-        if type(ends) is not Value or not self._between_keys(ends):
+        if type(ends) is not Value or not self._between_keys(ends, node):
             raise _Fails
         return ROWS
 
-    def _between_keys(self, ends: Value) -> bool:
+    def _between_keys(self, ends: Value, reader: Node) -> bool:
         """Whether groups that end there begin and end between elements that differ.
 
         They do where they are the running sums of a histogram of the sorted elements from 0 on: a bin holds all that
         are equal, and none is below the first bin.  Elements beyond the last one are in no group.  (In float32 a bin
         counts to 2**24; eager's groups of more rows are not those of their elements either.)
         """
-        added = self._maker(ends)
+        added = self._maker(ends, reader)
         if added is None or added.op is not _aten.cumsum.default or rank_of(ends) != 1:
             return False
-        counted = self._maker(added.args[0])
+        counted = self._maker(added.args[0], added)
         if counted is None or counted.op is not _aten.histc.default or _sort_arguments(self._sort)[2] is not False:
             return False
         if any(each.outputs[0] is None or each.outputs[0].spec.dtype not in _EXACT for each in (added, counted)):
             return False
         _, bins, least, most = (*counted.args, *(100, 0, 0)[len(counted.args) - 1 :])[:4]
         numbers = all(type(each) in (int, float) for each in (bins, least, most))
-        elements = self._uncast(counted.args[0])
+        elements, counted = self._uncast(counted.args[0], counted)
         if not numbers or not least == 0 < most or elements is not self._sort.outputs[0]:
             return False
-        return not self._was_written(elements) and self._are_positions()
+        return not self._was_written(elements, counted) and self._are_positions()
 
     def _are_positions(self) -> bool:
         """Whether what is sorted are positions in a dimension of a known size: no number is negative, none is large."""
         value: Any = self._sort.args[0]
+        reader = self._sort
         while (node := self._makers.get(value)) is not None and (node.op in SHAPES or node.op in _CASTS):
-            if self._was_written(value) or value.spec.dtype not in _EXACT:
+            if self._was_written(value, reader) or value.spec.dtype not in _EXACT:
                 return False
-            value = node.args[0]
-        if node is None or node.op not in _POSITIONS or node.outputs[1] is not value or self._was_written(value):
+            value, reader = node.args[0], node
+        if (
+            node is None
+            or node.op not in _POSITIONS
+            or node.outputs[1] is not value
+            or self._was_written(value, reader)
+        ):
             return False
         read = node.args[0].spec.sizes
         return all(type(size) is int and size < 2**24 for size in read[-1:]) and along_last(node, len(read))
 
-    def _was_written(self, value: Any) -> bool:
+    def _was_written(self, value: Any, reader: Node) -> bool:
+        """Whether the memory of a tensor was written to before an op reads it; what is written later does not count."""
         held = id(value.storage)
-        return any(id(each.storage) == held for node in self._graph.nodes for each in written_values(node))
+        before = self._graph.steps[: self._turns[id(reader)]]
+        nodes = (step for step in before if isinstance(step, Node))
+        return any(id(each.storage) == held for node in nodes for each in written_values(node))
 
-    def _maker(self, value: Any) -> Node | None:
-        """What made a number, but for casts; None where it was written to since."""
-        found = self._uncast(value)
-        return None if type(found) is not Value or self._was_written(found) else self._makers.get(found)
+    def _maker(self, value: Any, reader: Node) -> Node | None:
+        """What made a number that an op reads, but for casts; None where it was written to before that."""
+        found, reader = self._uncast(value, reader)
+        return None if type(found) is not Value or self._was_written(found, reader) else self._makers.get(found)
 
-    def _uncast(self, value: Any) -> Any:
+    def _uncast(self, value: Any, reader: Node) -> tuple[Any, Node]:
+        """What casts made a number of that an op reads, and the op that reads that."""
         while (node := self._makers.get(value)) is not None and node.op in _CASTS:
-            if self._was_written(value) or value.spec.dtype not in _EXACT:
+            if self._was_written(value, reader) or value.spec.dtype not in _EXACT:
                 break
-            value = node.args[0]
-        return value
+            value, reader = node.args[0], node
+        return value, reader
 
 
 _RULES: Mapping[Any, Callable[[_Order, Node], str | None]] = {

@@ -44,6 +44,7 @@ OPS: tuple[Binary, ...] = (
     lambda a, b, c: a.flatten(),
     lambda a, b, c: a.view(a.size(0), 2, -1).transpose(1, 2),
     lambda a, b, c: torch.nn.functional.embedding(b, a),
+    lambda a, b, c: a.clamp_(max=1),
 )
 
 

@@ -73,6 +73,17 @@ def experts_scattered(x: torch.Tensor) -> torch.Tensor:
     return made
 
 
+def experts_that_may_be_elsewhere(x: torch.Tensor) -> torch.Tensor:
+    """As transformers has it: the keys are written to once they were counted."""
+    ids, order = torch.sort(_ids(x))
+    rows, ends = x[order // 2], _ends(ids)
+    elsewhere = (ids >= EXPERTS).unsqueeze(1)
+    ids.clamp_(max=EXPERTS - 1)
+    rows.masked_fill_(elsewhere, 0.0)
+    rows = torch._grouped_mm(rows, WEIGHTS, offs=ends).masked_fill(elsewhere, 0.0)
+    return rows[_inverse(order)].view(x.size(0), 2, -1).sum(1)
+
+
 def values_alone(x: torch.Tensor) -> torch.Tensor:
     return torch.sort(_ids(x))[0] * 2
 
@@ -83,7 +94,10 @@ def rows_looked_up(x: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(x).index_put_((order // 2,), rows, accumulate=True)
 
 
-SETTLED = (rows_looked_up, experts, experts_by_two_sorts, experts_added_up, experts_scattered, values_alone)
+SETTLED = (
+    *(rows_looked_up, experts, experts_by_two_sorts, experts_added_up, experts_scattered, values_alone),
+    experts_that_may_be_elsewhere,
+)
 
 
 def positions(x: torch.Tensor) -> torch.Tensor:
@@ -164,7 +178,22 @@ def keys_written_to(x: torch.Tensor) -> torch.Tensor:
     return (x[order // 2] * ids.unsqueeze(1))[_inverse(order)]
 
 
+def counted_when_written_to(x: torch.Tensor) -> torch.Tensor:
+    ids, order = torch.sort(_ids(x))
+    ids[: x.size(0)].zero_()
+    return torch._grouped_mm(x[order // 2], WEIGHTS, offs=_ends(ids))[_inverse(order)]
+
+
+def ends_written_to(x: torch.Tensor) -> torch.Tensor:
+    ids, order = torch.sort(_ids(x))
+    ends = _ends(ids)
+    ends[0].sub_(1).clamp_(min=0)
+    return torch._grouped_mm(x[order // 2], WEIGHTS, offs=ends)[_inverse(order)]
+
+
 UNSETTLED = (
+    counted_when_written_to,
+    ends_written_to,
     positions,
     rows_in_order,
     the_way_back,
