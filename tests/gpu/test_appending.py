@@ -187,6 +187,6 @@ def test_large_copies_in_wider_elements(dtype: torch.dtype) -> None:
                 poison(bucket.buffers[0], number)
         assert torch.equal(compiled(x), x * 2)
     x = torch.ones(55, 450, 64, device="cuda", dtype=dtype)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as seen:
         compiled(x)
     assert sum(event.name == "aten::view" for event in seen.events()) == 4

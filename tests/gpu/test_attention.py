@@ -9,6 +9,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 import symshape
+from symshape.runtime.runners.padded import PaddedRunner
+from tests.meta_fns.padding.poison import assert_same, poison
 
 WIDTH, HEADS = 128, 2
 KERNELS = (
@@ -81,3 +83,22 @@ def test_encoders_of_transformers(name: str, grad: bool) -> None:
     with torch.set_grad_enabled(grad):
         traced = symshape.trace(run, x, dynamic={"x": dims})
     assert len(traced.symbols) == len(dims)
+
+
+def test_one_query_over_many_keys() -> None:
+    """Padded keys are hidden from cuDNN's kernel by a mask, whatever they hold."""
+    compiled = symshape.compile(scaled_dot_product_attention, dynamic=True, runner="padded")
+    sizes = [(40, 700), (44, 720), (48, 760), (37, 690), (3, 30), (48, 768), (41, 1), (48, 705)]
+    with torch.no_grad():
+        for number, (batch, keys) in enumerate(sizes):
+            for entry in compiled.entries:
+                assert isinstance(entry.runner, PaddedRunner)
+                for bucket in entry.runner.buckets:
+                    for buffer in bucket.buffers:
+                        poison(buffer, number)
+            query, *rest = (
+                torch.randn(batch, 8, rows, 64, device="cuda", dtype=torch.bfloat16) for rows in (1, keys, keys)
+            )
+            assert_same(compiled(query, *rest), scaled_dot_product_attention(query, *rest), str((batch, keys)), 2e-2)
+    graphs = [bucket.made.padded.graph for entry in compiled.entries for bucket in entry.runner.buckets]  # type: ignore
+    assert any("cudnn" in str(node.op) for graph in graphs for node in graph.nodes)

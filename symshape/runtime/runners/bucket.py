@@ -13,20 +13,16 @@ import attrs
 import torch
 
 from symshape import events
-from symshape.graph.codegen import compile_graph
-from symshape.graph.graph import Graph
 from symshape.graph.program import Program
-from symshape.graph.stepwise import stepwise
-from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.padding.planning import Plan
 from symshape.runtime.padding.result_rows import Row
 from symshape.runtime.padding.results import Answer, Lend, Part
 from symshape.runtime.padding.wide_copies import may_gain, widened
 from symshape.runtime.runners.artefacts import Artefacts
 from symshape.runtime.runners.bound_inputs import BoundInputs
+from symshape.runtime.runners.bucket_memory import Memory
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
-from symshape.runtime.runners.extended_buffers import extended
-from symshape.runtime.runners.fusion import fuse_padded
+from symshape.runtime.runners.fusion import running
 from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.launching import Launch, launcher
@@ -47,6 +43,7 @@ class Placement:
         lend: how results are answered that are not copied.
         fill: which share of the capacities the sizes are.
         inputs: the valid parts of the buffers; None before the first call that C++ does not serve.
+        memory: the memory that these are parts of.
         sizes: the true sizes that the program reads.
         merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
         answer: makes the results; None before the first call, which makes it while the device is at work.
@@ -58,6 +55,7 @@ class Placement:
     lend: Lend | None = None
     fill: float = 1.0
     inputs: list[torch.Tensor] | None = None
+    memory: Memory | None = None
     sizes: tuple[int, ...] = ()
     merged: Sequence[tuple[int, tuple[int, ...]]] = ()
     answer: Answer | None = None
@@ -117,12 +115,11 @@ class Bucket:
         self._moving = [place for place in range(len(self._specs)) if place not in steady]
         self._whole: list[int] = []  # steady inputs that are copied all the same
         self.sizes = self._true_sizes.tensor
-        self._run, self._more = _running(made.padded, device, self._moving if kernels is None else ())
-        self._arguments: list[Any] = [None] * len(self._specs) + [*self.sizes.unbind()]
-        self._buffers: dict[int, torch.Tensor] = {}
-        self._memory: dict[int, torch.Tensor] = {}  # that of the buffers, longer where something is appended in it
-        self._moved = [(self._parts[place], self._allocate(place)) for place in self._moving]
-        self._large = [place for place, (_, buffer) in enumerate(self._moved) if may_gain(buffer)]
+        self._run, longer = running(made.padded, device, self._moving)
+        memory = Memory(self._specs, self.sizes.unbind(), longer)
+        for place in self._moving:
+            memory.allocate(place)
+        self._use(memory)
         self._rows = None if steady or any(part.merged for part, _ in self._moved) else _rows(made)
         self._positions = [each.position for each in program.graph.inputs]
         self._launch: Launch | None = None
@@ -141,26 +138,20 @@ class Bucket:
         self.lease: Lease
         self.words = ""
 
-    def _allocate(self, place: int) -> torch.Tensor:
-        spec, longer = self._specs[place], self._more.get(place)
-        sizes = list(spec.sizes)
-        if longer is not None:
-            sizes[longer[0]] += longer[1]
-        self._memory[place] = made = torch.zeros(sizes, dtype=spec.dtype, device=spec.device)
-        if longer is not None:
-            made = made.narrow(longer[0], 0, spec.sizes[longer[0]])
-        self._buffers[place] = self._arguments[place] = made
-        return made
+    def _use(self, memory: Memory) -> None:
+        self._memory = memory
+        self._moved = [(self._parts[place], memory.buffers[place]) for place in self._moving]
+        self._large = [number for number, (_, buffer) in enumerate(self._moved) if may_gain(buffer)]
 
     @property
     def buffers(self) -> list[torch.Tensor]:
         """What inputs are copied to, at their capacities, and what is appended to them there."""
-        return list(self._memory.values())
+        return self._memory.tensors
 
     @property
     def extra(self) -> int:
         """The bytes of what is appended in the memory of the buffers, which :meth:`weight_of` does not know of."""
-        return sum(self._memory[place].nbytes - self._buffers[place].nbytes for place in self._more)
+        return self._memory.extra
 
     @staticmethod
     def weight_of(made: Plan) -> Weight:
@@ -192,6 +183,7 @@ class Bucket:
         """Notes where the inputs go: only what the device has to be given, the rest is made when it is at work."""
         found = placement.numbers
         placement.inputs = parts = [part.apart(buffer, found) for part, buffer in self._moved]
+        placement.memory = self._memory
         placement.sizes = self._true_sizes.of(found)
         merged = [(number, part.sizes_apart(found)) for number, (part, _) in enumerate(self._moved) if part.merged]
         placement.merged = merged
@@ -232,16 +224,18 @@ class Bucket:
                     again(inputs[position], tensors)
             finally:
                 for place in self._bound.places if self._bound is not None else ():
-                    self._arguments[place] = None  # whose memory it is decides how long it stays
+                    self._memory.arguments[place] = None  # whose memory it is decides how long it stays
             return results
 
     def _take(self, inputs: Sequence[torch.Tensor], placement: Placement) -> None:
         """Copies the inputs of a call that are not read in place, and writes the sizes."""
-        given, targets, bound = list(inputs), placement.inputs or self._find_parts(placement), self._bound
+        given, targets, bound = list(inputs), placement.inputs, self._bound
+        if targets is None or placement.memory is not self._memory:
+            targets = self._find_parts(placement)
         if bound is not None and bound.steady:
             bound.see(inputs)
             for place in bound.places:
-                self._arguments[place] = inputs[place]
+                self._memory.arguments[place] = inputs[place]
             given = [inputs[place] for place in self._moving]
             if len(bound.places) != len(bound.steady):
                 targets = [*targets, *self._loose(bound)]
@@ -263,9 +257,9 @@ class Bucket:
         if len(self._whole) != len(bound.steady) - len(bound.places):
             self._whole = [place for place in bound.steady if place not in bound.places]
             for place in self._whole:
-                if place not in self._buffers:
-                    self._allocate(place)
-        return [self._buffers[place] for place in self._whole]
+                if place not in self._memory.buffers:
+                    self._memory.allocate(place)
+        return [self._memory.buffers[place] for place in self._whole]
 
     def warm_up(self) -> None:
         """Captures the program, with what the buffers hold, and runs it once; what it writes is undone."""
@@ -317,7 +311,7 @@ class Bucket:
         return self.recording.replay
 
     def _launcher(self, recording: Recording, rows: tuple[Row, ...]) -> Launch | None:
-        inputs = [(self._positions[place], self._buffers[place]) for place in self._moving]
+        inputs = [(self._positions[place], self._memory.buffers[place]) for place in self._moving]
         replay = recording.replay if recording.launch is None else recording.launch
         found: Launch | None = launcher(
             *(replay, recording.tensors, inputs, self._lifted, rows, self._true_sizes), device=self.sizes.device
@@ -340,11 +334,21 @@ class Bucket:
         return recording
 
     def _compile(self, kernels: Kernels) -> None:
-        """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on."""
+        """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on.
+
+        Inductor's kernels take inputs without gaps, eager's may append to them where they lie: each has its memory
+        until one of them is chosen.
+        """
         self._place = self._place or kernels.place(self._padded)
-        found = None
-        if self._place is not None:
-            found = kernels.compiled(self._place, self._arguments[: len(self._specs)], self.sizes)
+        self._asked = kernels.state
+        if self._place is None:
+            return
+        try:
+            memory = self._memory.plain()
+        except torch.OutOfMemoryError:  # there is not enough for both
+            self._kernels = None
+            return
+        found = kernels.compiled(self._place, memory.arguments[: len(self._specs)], self.sizes)
         self._asked = kernels.state
         if found is None:
             return
@@ -355,33 +359,17 @@ class Bucket:
             return
         self.variants = measured((*self.variants, other), self.sizes.device)
         self.recording, self._launch = self.variants[0].recording, None
+        self.variants = tuple([attrs.evolve(each, recording=self.recording) for each in self.variants])
+        if memory is not self._memory and self.variants[0].kernels == other.kernels:
+            self._use(memory)
+            self._run, _ = running(self._padded, self.sizes.device, ())
         times = {each.kernels: each.milliseconds or 0.0 for each in self.variants}
         events.emit(events.VariantChosen(dict(self.made.caps), self.variants[0].kernels, times))
         told = ", ".join(f"{name}'s {time:.3g} ms" for name, time in times.items())
         self._note("kernels timed", sizes=self.words, text=f"{self.variants[0].kernels}'s serve: {told}")
 
     def _again(self) -> Sequence[torch.Tensor]:
-        return self._run(self._arguments)
-
-
-FUSED = frozenset({"cuda"})
-"""Types of devices where kernels are merged and appends go into buffers: those that replay what was recorded once."""
-
-
-def _running(
-    padded: PaddedGraph, device: torch.device, own: Sequence[int]
-) -> tuple[Callable[[Sequence[Any]], list[Any]], Mapping[int, tuple[int, int]]]:
-    """What runs a padded program, and which of its own buffers it wants longer: in which dimension, by how much."""
-    if device.type not in FUSED:
-        return _compiled(padded.graph), {}
-    found = extended(fuse_padded(padded), padded, own)
-    return stepwise(found.graph), found.more
-
-
-def _compiled(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
-    """A padded program as a function, for devices where each replay runs it."""
-    run = compile_graph(graph, {})
-    return lambda arguments: run(arguments, ())
+        return self._run(self._memory.arguments)
 
 
 def _rows(made: Plan) -> tuple[Row, ...] | None:

@@ -8,16 +8,25 @@ padding is put there in one pass (:mod:`symshape.runtime.runners.appending`).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 import torch
 
+from symshape.graph.codegen import compile_graph
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Step, Value, values_in
+from symshape.graph.stepwise import stepwise
 from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.runners.appending import append
+from symshape.runtime.runners.extended_buffers import extended
 
 _aten = torch.ops.aten
+Run = Callable[[Sequence[Any]], list[Any]]
+"""Runs a program on its inputs and true sizes."""
+FUSED = frozenset({"cuda"})
+"""Types of devices where kernels are merged and appends go into buffers: those that replay what was recorded once."""
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -46,6 +55,21 @@ def fuse(graph: Graph) -> Graph:
 def fuse_padded(padded: PaddedGraph) -> Graph:
     """The graph of a padded program with such kernels merged."""
     return fuse(append(padded))
+
+
+def running(padded: PaddedGraph, device: torch.device, own: Sequence[int]) -> tuple[Run, Mapping[int, tuple[int, int]]]:
+    """What runs a padded program, and which of its own buffers it wants longer: in which dimension, by how much.
+
+    Args:
+        padded: the program.
+        device: where it computes.
+        own: the places of its inputs that may be appended to where they lie.
+    """
+    if device.type not in FUSED:
+        run = compile_graph(padded.graph, {})
+        return lambda arguments: run(arguments, ()), {}
+    found = extended(fuse_padded(padded), padded, own)
+    return stepwise(found.graph), found.more
 
 
 def _is_plain_addmm(node: Node) -> bool:

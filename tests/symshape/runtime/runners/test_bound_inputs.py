@@ -63,7 +63,7 @@ def test_what_stayed_for_long_is_bound_anew() -> None:
 def test_nothing_is_kept_of_what_is_read_in_place() -> None:
     compiled, table = _compiled(), torch.randn(3, 5)
     (bucket,) = _call(compiled, 5, table).buckets
-    assert not any(each is table for each in bucket._arguments)
+    assert not any(each is table for each in bucket._memory.arguments)
 
 
 def test_a_warm_up_has_no_inputs_to_read() -> None:

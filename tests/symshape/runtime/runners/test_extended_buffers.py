@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -17,11 +17,13 @@ from symshape.graph.stepwise import stepwise
 from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.padding.results import amount
 from symshape.runtime.runners import bucket as module_of_bucket
-from symshape.runtime.runners import launching
+from symshape.runtime.runners import fusion, launching
 from symshape.runtime.runners.appending import APPENDED
 from symshape.runtime.runners.appending_in_place import APPENDED_IN_PLACE
 from symshape.runtime.runners.extended_buffers import _VIEWS, _apart, _Region, extended
 from symshape.runtime.runners.fusion import fuse_padded
+from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.variants import Variant, measured
 from tests.bench.streams import make
 from tests.meta_fns.padding.poison import assert_same, poison
 from tests.symshape.runtime.runners.test_appending import _valid, padded
@@ -275,7 +277,7 @@ def test_places_that_are_not_asked_for() -> None:
 @pytest.fixture(params=["in Python", "in C++"])
 def fused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs run on the CPU as they do on a device."""
-    monkeypatch.setattr(module_of_bucket, "FUSED", frozenset({"cpu"}))
+    monkeypatch.setattr(fusion, "FUSED", frozenset({"cpu"}))
     if request.param == "in Python":
         monkeypatch.setattr(launching, "LAUNCH", None)
 
@@ -377,11 +379,30 @@ def test_a_cache_that_is_written_to_is_not_appended_to() -> None:
 
 
 @pytest.mark.usefixtures("fused")
-def test_kernels_of_a_compiler_get_plain_buffers() -> None:
+@pytest.mark.parametrize("faster", ["eager", "inductor"])
+def test_kernels_of_a_compiler_get_plain_buffers_if_they_serve(faster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed(variants: Sequence[Variant], device: torch.device) -> tuple[Variant, ...]:
+        found = measured(variants, device)
+        return tuple(sorted(found, key=lambda each: each.kernels != faster))
+
+    monkeypatch.setattr(module_of_bucket, "measured", timed)
     stream = make("decode", torch.device("cpu"), tiny=True)
     compiled = symshape.compile(stream.run, dynamic=True, runner="padded", options=Options(kernels="auto"))
-    buckets = check(compiled, stream.run, [stream.arguments(each) for each in GROWING])
-    assert not any(bucket.extra for bucket in buckets)
+    calls = [stream.arguments(each) for each in GROWING]
+    buckets = check(compiled, stream.run, calls)
+    assert all(bucket.extra for bucket in buckets), "nobody compiles in calls"
+    for entry in compiled.entries:
+        assert isinstance(entry.runner, PaddedRunner)
+        assert entry.runner._kernels is not None
+        with entry.runner._kernels.waiting():  # as if calls compiled: at places that are known already
+            buckets = check(compiled, stream.run, calls)
+    assert {bucket.variants[0].kernels for bucket in buckets} == {faster}
+    assert all(len(bucket.variants) == 2 for bucket in buckets)
+    assert all(bool(bucket.extra) == (faster == "eager") for bucket in buckets)
+    buckets = check(compiled, stream.run, calls[::-1])
+    model = stream.run.__closure__[0].cell_contents  # type: ignore[attr-defined]
+    model.words.weight.data = model.words.weight.data * 1.5  # a parameter lies elsewhere: everything is captured again
+    check(compiled, stream.run, calls)
 
 
 @pytest.mark.usefixtures("fused")
