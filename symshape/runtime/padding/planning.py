@@ -13,10 +13,11 @@ from symshape.graph.program import Program
 from symshape.runtime.padding.alignment import aligned
 from symshape.runtime.padding.buckets import capacities, satisfies, step_up
 from symshape.runtime.padding.region import Region
+from symshape.runtime.padding.result_rows import Row
 from symshape.runtime.padding.results import Results, aliased_storages
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, device_of, pad
 
-__all__ = ["Choice", "Plan", "candidates", "choose", "plan"]
+__all__ = ["Choice", "Plan", "candidates", "choose", "plan", "rows_of"]
 
 
 @attrs.frozen(eq=False)
@@ -116,3 +117,11 @@ def plan(
             continue
         return Plan(made, results, chosen.exact, chosen.caps, found)
     return Plan(None, None, dict(values), {}, found)
+
+
+def rows_of(made: Plan) -> tuple[Row, ...] | None:
+    """What becomes of each result where C++ can make them; None for a program with effects, too."""
+    assert made.padded is not None
+    assert made.results is not None
+    effects = made.padded.written or made.padded.rewrites or made.padded.stored
+    return None if effects else made.results.rows()

@@ -14,7 +14,7 @@ import torch
 
 from symshape import events
 from symshape.graph.program import Program
-from symshape.runtime.padding.planning import Plan
+from symshape.runtime.padding.planning import Plan, rows_of
 from symshape.runtime.padding.result_rows import Row
 from symshape.runtime.padding.results import Answer, Lend, Part
 from symshape.runtime.padding.wide_copies import may_gain, widened
@@ -24,45 +24,17 @@ from symshape.runtime.runners.bucket_memory import Memory
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import running
 from symshape.runtime.runners.graph_store import Lease, Weight
-from symshape.runtime.runners.kernels import Kernels
+from symshape.runtime.runners.kernels import Compiled, Kernels
 from symshape.runtime.runners.launching import Launch, launcher
 from symshape.runtime.runners.notes import Note, silent
+from symshape.runtime.runners.placement import Placement
 from symshape.runtime.runners.rewriting import Again, rewriting
 from symshape.runtime.runners.true_sizes import TrueSizes
 from symshape.runtime.runners.variants import Variant, measured
 from symshape.runtime.runners.weights import weight_of
 
-
-@attrs.define(eq=False)
-class Placement:
-    """Where a call of certain sizes goes in a bucket.
-
-    Attributes:
-        values: the sizes of the call, by symbol.
-        numbers: what the bucket computes from them.
-        lend: how results are answered that are not copied.
-        fill: which share of the capacities the sizes are.
-        inputs: the valid parts of the buffers; None before the first call that C++ does not serve.
-        memory: the memory that these are parts of.
-        sizes: the true sizes that the program reads.
-        merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
-        answer: makes the results; None before the first call, which makes it while the device is at work.
-        back: for each input that the program writes to, its place, and what writes its new elements from the tensors.
-    """
-
-    values: Mapping[str, int]
-    numbers: tuple[int, ...]
-    lend: Lend | None = None
-    fill: float = 1.0
-    inputs: list[torch.Tensor] | None = None
-    memory: Memory | None = None
-    sizes: tuple[int, ...] = ()
-    merged: Sequence[tuple[int, tuple[int, ...]]] = ()
-    answer: Answer | None = None
-    back: Sequence[tuple[int, Again]] = ()
-
-
 _data_ptr = torch.Tensor.data_ptr
+_LOOKS = 16  # calls after which it is looked at whether another capture pays
 
 
 class Bucket:
@@ -120,7 +92,7 @@ class Bucket:
         for place in self._moving:
             memory.allocate(place)
         self._use(memory)
-        self._rows = None if steady or any(part.merged for part, _ in self._moved) else _rows(made)
+        self._rows = None if steady or any(part.merged for part, _ in self._moved) else rows_of(made)
         self._positions = [each.position for each in program.graph.inputs]
         self._launch: Launch | None = None
         self._lifted = [each.tensor for each in made.padded.graph.lifted]
@@ -131,7 +103,7 @@ class Bucket:
         self._place: Artefacts | None = None  # among the kernels
         self.variants: tuple[Variant, ...] = ()
         self.recording: Recording | None = None
-        self.captures = 0
+        self.captures = self._calls = self._look = 0
         self.milliseconds = self.planned_ms = 0.0
         self.wrote = False
         self._addresses: list[int] = []
@@ -206,13 +178,15 @@ class Bucket:
         launch, kernels = self._launch, self._kernels
         if launch is None or placement.lend is not None:
             return None
-        if kernels is not None and len(self.variants) == 1 and kernels.due(self._asked):
+        self._calls += 1
+        if kernels is not None and self._wants(kernels):
             return None
         return launch(leaves, placement.numbers)
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
         self.wrote = False
+        self._calls += 1
         with torch.no_grad():
             self._take(inputs, placement)
             try:
@@ -298,17 +272,49 @@ class Bucket:
             why = "what is read in place lies elsewhere now" if self.captures else ""
             self._launch = None
             with self._undone():
-                self.recording = self._recorded(self._again, why)
+                self.recording = self._first(why)
             self._addresses = addresses
-            self.variants = (Variant("eager", self.recording),)
             if self._timed:
                 self.variants = measured(self.variants, self.sizes.device)
             self._asked = None
-        if len(self.variants) == 1 and self._kernels is not None and self._kernels.due(self._asked):
+        if self._kernels is not None and self._wants(self._kernels):
             self._compile(self._kernels)
         if self._launch is None and self._rows is not None:
             self._launch = self._launcher(self.recording, self._rows)
         return self.recording.replay
+
+    def _first(self, why: str) -> Recording:
+        """Captures eager's kernels; Inductor's at once where other buckets have found them to be faster."""
+        kernels = self._kernels
+        if kernels is not None and kernels.trusted and not self._timed:
+            found = self._found(kernels)
+            recording = None if found is None else self._with_inductors(kernels, *found)
+            if found is not None and recording is not None:
+                self._use_plain(found[1])
+                self.variants = (Variant("inductor", recording),)
+                return recording
+        recording = self._recorded(self._again, why)
+        self.variants = (Variant("eager", recording),)
+        return recording
+
+    def _wants(self, kernels: Kernels) -> bool:
+        """Whether it is time to ask for Inductor's kernels.
+
+        Where calls do not wait for compilers, that is once they have lost what another capture takes, if Inductor's
+        kernels take half of the time of eager's: so none takes more than twice as long as if that had been known.
+        """
+        if len(self.variants) != 1 or self.variants[0].kernels != "eager" or not kernels.due(self._asked):
+            return False
+        if not kernels.patient:
+            return True
+        if self._calls < self._look:
+            return False
+        if self.variants[0].milliseconds is None:
+            self.variants = measured(self.variants, self.sizes.device)
+        lost = self._calls * (self.variants[0].milliseconds or 0.0) / 2
+        pays = lost >= self.planned_ms + self.milliseconds
+        self._look = self._calls + (0 if pays else _LOOKS)
+        return pays
 
     def _launcher(self, recording: Recording, rows: tuple[Row, ...]) -> Launch | None:
         inputs = [(self._positions[place], self._memory.buffers[place]) for place in self._moving]
@@ -333,51 +339,56 @@ class Bucket:
         )
         return recording
 
-    def _compile(self, kernels: Kernels) -> None:
-        """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on.
+    def _found(self, kernels: Kernels) -> tuple[Compiled, Memory] | None:
+        """What Inductor made of the program, and the memory that it is for: without gaps; None where that is not there.
 
-        Inductor's kernels take inputs without gaps, eager's may append to them where they lie: each has its memory
-        until one of them is chosen.
+        Eager's kernels may append to inputs where they lie: each has its memory until one of them is chosen.
         """
         self._place = self._place or kernels.place(self._padded)
         self._asked = kernels.state
         if self._place is None:
-            return
+            return None
         try:
             memory = self._memory.plain()
         except torch.OutOfMemoryError:  # there is not enough for both
             self._kernels = None
-            return
+            return None
         found = kernels.compiled(self._place, memory.arguments[: len(self._specs)], self.sizes)
         self._asked = kernels.state
-        if found is None:
-            return
+        return None if found is None else (found, memory)
+
+    def _with_inductors(self, kernels: Kernels, compiled: Compiled, memory: Memory) -> Recording | None:
         try:
-            other = Variant("inductor", self._recorded(found, "with Inductor's kernels"))
+            return self._recorded(compiled, "with Inductor's kernels")
         except CaptureFailed as error:
             kernels.fail(error)
-            return
-        self.variants = measured((*self.variants, other), self.sizes.device)
-        self.recording, self._launch = self.variants[0].recording, None
-        self.variants = tuple([attrs.evolve(each, recording=self.recording) for each in self.variants])
-        if memory is not self._memory and self.variants[0].kernels == other.kernels:
+            return None
+
+    def _use_plain(self, memory: Memory) -> None:
+        if memory is not self._memory:
             self._use(memory)
             self._run, _ = running(self._padded, self.sizes.device, ())
+
+    def _compile(self, kernels: Kernels) -> None:
+        """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on."""
+        found = self._found(kernels)
+        recording = None if found is None else self._with_inductors(kernels, *found)
+        if found is None or recording is None:
+            return
+        self.variants = measured((*self.variants, Variant("inductor", recording)), self.sizes.device)
+        chosen = self.variants[0].kernels
+        self.recording, self._launch = self.variants[0].recording, None
+        self.variants = tuple([attrs.evolve(each, recording=self.recording) for each in self.variants])
+        if chosen == "inductor":
+            self._use_plain(found[1])
+        kernels.chosen(chosen)
         times = {each.kernels: each.milliseconds or 0.0 for each in self.variants}
-        events.emit(events.VariantChosen(dict(self.made.caps), self.variants[0].kernels, times))
+        events.emit(events.VariantChosen(dict(self.made.caps), chosen, times))
         told = ", ".join(f"{name}'s {time:.3g} ms" for name, time in times.items())
-        self._note("kernels timed", sizes=self.words, text=f"{self.variants[0].kernels}'s serve: {told}")
+        self._note("kernels timed", sizes=self.words, text=f"{chosen}'s serve: {told}")
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._memory.arguments)
-
-
-def _rows(made: Plan) -> tuple[Row, ...] | None:
-    """What becomes of each result where C++ can make them; None for a program with effects, too."""
-    assert made.padded is not None
-    assert made.results is not None
-    effects = made.padded.written or made.padded.rewrites or made.padded.stored
-    return None if effects else made.results.rows()
 
 
 def _copied(

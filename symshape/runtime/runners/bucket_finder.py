@@ -19,10 +19,11 @@ from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, 
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
 from symshape.runtime.runners.bound_inputs import BoundInputs
-from symshape.runtime.runners.bucket import Bucket, Placement
+from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.graph_store import GraphStore, Weight
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
+from symshape.runtime.runners.placement import Placement
 
 Found = tuple[Bucket, Placement]
 Step = Callable[[int], int]

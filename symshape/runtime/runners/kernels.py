@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import is_
@@ -26,6 +27,7 @@ from symshape.runtime.runners.inductor_code import prepare_to_load
 __all__ = ["Compiled", "Kernels"]
 
 _MAX_TEMPLATES = 4
+_ENOUGH = 3  # buckets, after which the next ones are taken to be alike
 _MAX_ARTEFACTS = 3  # of a template: a compilation takes as long as thousands of calls
 _OPTIONS = {"shape_padding": False}
 """Inductor's own alignment of products is left out: ours is there, and its timing splits sizes among artefacts."""
@@ -63,6 +65,8 @@ class Kernels:
     def __init__(self, pad: Pad, in_calls: bool = True, process: CompileProcess | None = None) -> None:
         self._pad = pad
         self._compiles = in_calls
+        self._settles = False
+        self._choices: Counter[str] = Counter()
         self._process = process
         self._templates: list[tuple[Template, Artefacts]] = []
         self._closed = False
@@ -86,6 +90,32 @@ class Kernels:
         if self._compiles or len(self) > 0:
             return True
         return self._process is not None and not self.pending
+
+    @property
+    def patient(self) -> bool:
+        """Whether what is there is worth a capture to those alone whose calls have lost without it what that takes."""
+        there = len(self) > 0 or self._answered is not None
+        return self._process is not None and there and not (self._compiles or self._settles)
+
+    def chosen(self, kernels: str) -> None:
+        """Is told whose kernels were faster in a bucket."""
+        self._choices[kernels] += 1
+
+    @property
+    def trusted(self) -> bool:
+        """Whether Inductor's kernels were faster in each of several buckets: calls that never wait time no others."""
+        known = self._process is not None and not self._closed and len(self) > 0
+        return known and not self._choices["eager"] and self._choices["inductor"] >= _ENOUGH
+
+    @contextmanager
+    def settling(self) -> Iterator[None]:
+        """Inside, nobody has to be patient."""
+        with self._lock:
+            outer, self._settles = self._settles, True
+            try:
+                yield
+            finally:
+                self._settles = outer
 
     @property
     def pending(self) -> bool:

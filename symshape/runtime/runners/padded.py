@@ -25,7 +25,7 @@ from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
 from symshape.runtime.runners.artefacts import Shelf
 from symshape.runtime.runners.borrowing import lend
-from symshape.runtime.runners.bucket import Bucket, Placement
+from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.bucket_finder import BucketFinder, Found
 from symshape.runtime.runners.capture import CaptureFailed
 from symshape.runtime.runners.compile_process import shared
@@ -35,6 +35,7 @@ from symshape.runtime.runners.judge import Judge
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.overlaps import overlap, overlaps_itself
+from symshape.runtime.runners.placement import Placement
 from symshape.runtime.runners.protocol import Runner, Unfit
 
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
@@ -236,7 +237,7 @@ class PaddedRunner:
         """
         kernels = self._kernels
         while kernels is not None and not self._released:
-            with self._lock:
+            with self._lock, kernels.settling():
                 for bucket in self.buckets:
                     try:
                         bucket.settle()

@@ -189,10 +189,9 @@ def test_padded_programs_of_another_process_compile_nothing(
             x = torch.randn(size, 3)
             torch.testing.assert_close(second(x), model(x))
         assert counts(second) == (0, 1)
+        assert second.settle()
         (entry,) = second.entries
-        assert [{each.kernels for each in bucket.variants} for bucket in entry.runner.buckets] == [
-            {"eager", "inductor"}
-        ] * len(entry.runner.buckets)
+        assert all("inductor" in {each.kernels for each in bucket.variants} for bucket in entry.runner.buckets)
         other = torch.nn.Sequential(_Rows(), torch.nn.ReLU())  # its code is its own
         monkeypatch.setattr(CompileProcess, "ask", _unheard)
         third = compiled(other, tmp_path / "store", runner="padded", dynamic=True, options=options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,8 +14,10 @@ import symshape
 from symshape import Options, events
 from symshape.errors import UnsupportedError
 from symshape.runtime.runners import artefacts, padded
+from symshape.runtime.runners import bucket as module_of_bucket
 from symshape.runtime.runners.compile_worker import Answer
 from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.variants import Variant, measured
 from tests.meta_fns.padding.poison import assert_same, poison
 
 
@@ -159,6 +161,7 @@ def test_compiled_beside_calls(seen: list[events.Event]) -> None:
     assert [len(bucket.variants) for bucket in runner.buckets] == [2, 2]
     for batch, length in ((2, 40), (5, 11), (3, 7), (70, 33), (12, 11)):  # what is there serves buckets made later, too
         _call(compiled, model, batch, length)
+    assert compiled.settle()
     assert [len(bucket.variants) for bucket in runner.buckets] == [2] * 5
     assert len(runner._kernels) == 1  # type: ignore[arg-type]
     assert len([each for each in seen if isinstance(each, events.CompiledBeside)]) == 1
@@ -166,17 +169,58 @@ def test_compiled_beside_calls(seen: list[events.Event]) -> None:
     assert not [each for each in seen if isinstance(each, events.RunnerFallback)]
 
 
-def test_calls_take_in_what_was_compiled_beside_them(seen: list[events.Event]) -> None:
+def test_what_several_buckets_have_chosen_is_captured_at_once(
+    seen: list[events.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def timed(variants: Sequence[Variant], device: torch.device) -> tuple[Variant, ...]:
+        return tuple(sorted(measured(variants, device), key=lambda each: each.kernels == slower))
+
+    slower = "eager"
+    monkeypatch.setattr(module_of_bucket, "measured", timed)
     model = Small()
     compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
-    _call(compiled, model, 3, 7)
+    for length in (7, 40, 90):
+        _call(compiled, model, 3, length)
+    assert compiled.settle(300)
+    for length in (20, 7, 200):
+        _call(compiled, model, 3, length)
+    runner = _runner(compiled)
+    assert [[each.kernels for each in made.variants] for made in runner.buckets] == [
+        *[["inductor", "eager"]] * 3,
+        *[["inductor"]] * 2,
+    ]
+    assert [made.captures for made in runner.buckets] == [2, 2, 2, 1, 1]
+    slower = "inductor"
+    assert runner.warm_up({**runner.buckets[0].made.exact, **runner.buckets[0].made.caps}).ready
+    model.linear.weight.data = model.linear.weight.data * 2  # it lies elsewhere: all is captured again
+    for length in (20, 7, 200):
+        _call(compiled, model, 3, length)
+    assert [len(made.variants) for made in runner.buckets] == [1, 2, 2, 1, 1]
+
+
+def test_calls_take_in_what_was_compiled_beside_them(seen: list[events.Event], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a bucket whose calls have lost without it what another capture takes."""
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    for length in (7, 40):
+        _call(compiled, model, 3, length)
     runner = _runner(compiled)
     assert runner._kernels is not None
     assert runner._kernels.wait(300)
+    _call(compiled, model, 3, 40)
     assert not [each for each in seen if isinstance(each, events.CompiledBeside)]
-    _call(compiled, model, 3, 7)
-    assert [len(bucket.variants) for bucket in runner.buckets] == [2]
+    small, large = runner.buckets
+    small.planned_ms, small.milliseconds = 1e9, 1e9
+    large.planned_ms = large.milliseconds = 0.0
+    for _ in range(40):
+        for length in (7, 40):
+            _call(compiled, model, 3, length)
     assert len([each for each in seen if isinstance(each, events.CompiledBeside)]) == 1
+    assert [len(bucket.variants) for bucket in runner.buckets] == [1, 2]
+    small.planned_ms = small.milliseconds = 0.0
+    for _ in range(40):
+        _call(compiled, model, 3, 7)
+    assert [len(bucket.variants) for bucket in runner.buckets] == [2, 2]
 
 
 class Refusing:
@@ -211,6 +255,7 @@ def test_where_nothing_comes_of_it_eagers_kernels_serve(
     for batch, length in ((3, 7), (2, 40), (3, 7), (5, 11)):
         _call(compiled, model, batch, length)
     runner = _runner(compiled)
+    assert compiled.settle()
     reasons = [each.reason for each in seen if isinstance(each, events.RunnerFallback)]
     assert len(reasons) == process.asked == 1
     assert said in reasons[0]
