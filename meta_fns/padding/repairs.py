@@ -215,6 +215,8 @@ def relaid(emit: Emitter, x: Padded, dim: int, axis: Axis) -> Padded:
         text = f"dimensions of {length(x.axes[dim])} and of {length(axis)} are not known to be as long"
         remedy = "torch._check that they are equal"
         raise Refuse(text, *padded_sizes((x.axes[dim], axis)), remedy=remedy)
+    if capacity_of(x.axes[dim]) == capacity_of(axis) == 1:  # a size that is known to be 1 by the guards, say
+        return x.with_(axes=(*x.axes[:dim], axis, *x.axes[dim + 1 :]))
     return _laid(emit, x, dim, axis)
 
 
@@ -233,6 +235,8 @@ def _laid(emit: Emitter, x: Padded, dim: int, wanted: Axis) -> Padded:
         part = emit.call(_aten.mul.Tensor, column, stride)
         index = part if index is None else emit.call(_aten.add.Tensor, index, part)
         stride *= capacity(axis[place])
+    if index is None:  # one position, which lies first
+        index = emit.call(_aten.mul.Tensor, rest, 0)
     index = emit.call(_aten.clamp.default, index, None, max(capacity_of(axis) - 1, 0))
     lies = "first" if len(wanted) < 2 else f"as those of {' times '.join(map(str, wanted))}"
     emit.repaired(f"gather: the valid of {' times '.join(map(str, axis))} {lies}", *padded_sizes((axis,)))

@@ -18,6 +18,7 @@ from symshape import events
 from symshape.options import Options
 from symshape.runtime.padding.buckets import bucket_guards
 from symshape.runtime.runners.padded import PaddedRunner
+from tests.bench.streams import make
 from tests.meta_fns.padding.poison import assert_same, poison
 from tests.models import MODELS, Model
 
@@ -576,3 +577,24 @@ def test_a_fraction_that_python_refuses_is_refused() -> None:
         assert_same(compiled(x), x.sum() * (1 / columns), f"{columns}", tolerance=1e-4)
     with pytest.raises(ZeroDivisionError):
         compiled(torch.ones(4, 0))
+
+
+def test_a_size_that_the_guards_know_to_be_one() -> None:
+    """Views between a dimension of that size and none: nothing is moved."""
+    stream = make("speech", torch.device("cpu"), tiny=True)
+    compiled = symshape.compile(stream.run, dynamic=True, runner="padded")
+    fallbacks: list[events.Event] = []
+    unsubscribe = events.subscribe(lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None)
+    try:
+        with torch.no_grad():
+            for number, sizes in enumerate(((4, 20), (1, 24), (1, 17), (1, 9), (3, 12))):
+                for entry in compiled.entries:
+                    for bucket in entry.runner.buckets:
+                        for buffer in bucket.buffers:
+                            poison(buffer, number)
+                given = stream.arguments(sizes)
+                for mine, theirs in zip(compiled(*given), stream.run(*given), strict=True):
+                    assert_same(mine, theirs, str(sizes))
+    finally:
+        unsubscribe()
+    assert not fallbacks
