@@ -22,7 +22,7 @@ from symshape.graph.steps import Node, Step, Value
 from symshape.tracing.gradients import MadeInside, MadeOfParts
 from symshape.tracing.intercept import scans
 from symshape.tracing.levels import LevelsTrace
-from symshape.tracing.parts import EffectError, Part, Parts, PartTrace, around, names_in
+from symshape.tracing.parts import EffectError, Part, Parts, PartTrace, around, names_in, shares_memory
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.written_out import loops_are_written_out
@@ -65,7 +65,6 @@ class ControlFlows:
         self._trace: FlowTrace = trace
         self.parts = Parts(trace)
         self._placed: list[_Placed] = []
-        self._grad = torch.is_grad_enabled()
 
     # -- the operators
     def cond(self, condition: Any, then: _Function, otherwise: _Function, operands: Sequence[Any]) -> Any:
@@ -77,6 +76,7 @@ class ControlFlows:
         first, second = parts
         if first.tree != second.tree:
             self.parts.refuse(first.name, f"returns other containers than {second.name}")
+        self._check_memory(parts)
         specs: list[TensorSpec] = []
         for one, other in zip(first.leaves, second.leaves, strict=True):
             if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
@@ -102,6 +102,7 @@ class ControlFlows:
         _, part = parts
         if part.tree != pytree.tree_structure(tuple(given)):
             self.parts.refuse(part.name, "returns other containers than the tuple of what is carried")
+        self._check_memory([part])
         specs: list[TensorSpec] = []
         for before, after in zip(given, part.leaves, strict=True):
             if isinstance(before, torch.Tensor):
@@ -128,7 +129,14 @@ class ControlFlows:
         except (SymShapeError, RuntimeError, TypeError) as error:
             if tracked or isinstance(error, _TrackedError) or not _is_plain(more):
                 raise UnsupportedError(f"a scan where gradients are recorded: {error}") from error
-        return tuple(scans.loop()(combine, init, operands, additional_inputs=tuple(more)))
+        trees: list[pytree.TreeSpec] = []
+
+        def noted(*given: Any) -> Any:
+            trees.append(pytree.tree_structure(result := combine(*given)))
+            return result
+
+        found = scans.loop()(noted, init, operands, additional_inputs=tuple(more))
+        return pytree.tree_unflatten(list(found), trees[0])
 
     def _scan(self, combine: _Function, init: Sequence[Any], operands: Sequence[Any], more: Sequence[Any]) -> Any:
         length = operands[0].shape[0]
@@ -143,13 +151,16 @@ class ControlFlows:
         if len(leaves) < len(init) or not all(isinstance(each, torch.Tensor) for each in leaves):
             self.parts.refuse(part.name, "returns something else than tensors")
         specs = [self._carried(part, one, other) for one, other in zip(carried, leaves, strict=False)]
+        if len({id(each._value.storage) for each in leaves[: len(init)]}) < len(init):
+            self.parts.refuse(part.name, "carries two tensors on one memory; carry clones")
         for each in leaves[len(init) :]:
-            if names_in(spec := each_spec(each)) & part.born:
-                self.parts.refuse(part.name, "returns a tensor whose size depends on data, or a row as it is")
+            spec = each_spec(each).with_(storage_offset=0)  # it is copied
+            if names_in(spec) & part.born:
+                self.parts.refuse(part.name, "returns a tensor whose size depends on data")
             sizes = (_inward(length), *spec.sizes)
             specs.append(TensorSpec.contiguous(sizes, spec.dtype, spec.device))
         op = Scan("scan", around([part]), len(init), whole=True, draws=part.draws)
-        return tuple(self._results(op, outer, [part], specs, [part]))
+        return pytree.tree_unflatten(self._results(op, outer, [part], specs, [part]), part.tree)
 
     def associative_scan(self, combine: _Function, operands: Sequence[Any], dim: int, loop: _Function) -> Any:
         """``associative_scan``: eager's ``loop`` on parts; None where the length tells what runs."""
@@ -204,6 +215,11 @@ class ControlFlows:
                 given.append(node.symint)
         return own, numbers, given
 
+    def _check_memory(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            if shares_memory(part):
+                self.parts.refuse(part.name, "returns two tensors on one memory; return clones")
+
     def _check_condition(self, part: Part) -> None:
         (leaf,) = part.leaves if len(part.leaves) == 1 else (None,)
         if isinstance(leaf, torch.Tensor):
@@ -216,7 +232,7 @@ class ControlFlows:
     def _carried(self, part: Part, before: Any, after: Any) -> TensorSpec:
         """The spec of what is carried, which is the same before and after each round."""
         self.parts.fresh(part, after)
-        one, other = before._spec, after._spec
+        one, other = before._spec.with_(storage_offset=0), after._spec
         if one.dtype is not other.dtype or one.device != other.device or not self._same_layout(one, other):
             self.parts.refuse(part.name, f"returns {other} where {one} is carried")
         if not bool(torch.ops.aten.is_non_overlapping_and_dense.default(after)):
@@ -224,11 +240,11 @@ class ControlFlows:
         return one  # type: ignore[no-any-return]
 
     def _alike(self, first: Part, one: torch.Tensor, second: Part, other: torch.Tensor) -> TensorSpec:
-        specs = [self.parts.fresh(part, each).spec for part, each in ((first, one), (second, other))]
+        for part, each in ((first, one), (second, other)):
+            self.parts.fresh(part, each)
         left, right = (each._spec for each in (one, other))  # type: ignore[attr-defined]
         if left.dtype is not right.dtype or left.device != right.device or not self._same_layout(left, right):
             self.parts.refuse(first.name, f"returns {left} where {second.name} returns {right}")
-        del specs
         return left  # type: ignore[no-any-return]
 
     def _same_layout(self, one: TensorSpec, other: TensorSpec) -> bool:
@@ -322,7 +338,7 @@ class ControlFlows:
             return steps
         for each in self._placed:
             each.op.parts = tuple(
-                part.compiled(self.parts.steps_of(*part.place), each.tensors, each.numbers, self._grad)
+                part.compiled(self.parts.steps_of(*part.place), each.tensors, each.numbers, self.parts.grad)
                 for part in each.parts
             )
         aside = self.parts.set_aside()
@@ -357,6 +373,11 @@ def _has_history(leaf: Any) -> bool:
 
 
 def _name(function: Any) -> str:
+    """What the program calls a function that torch has wrapped."""
     while isinstance(function, partial):
         function = function.keywords.get("combine_fn", function.func)
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
+        if name in ("cond_fn", "body_fn") and function.__module__.startswith("torch."):
+            return _name(cell.cell_contents)
     return str(getattr(function, "__qualname__", type(function).__name__))

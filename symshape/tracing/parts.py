@@ -162,13 +162,19 @@ def _named(number: Any) -> Iterable[tuple[str, Any]]:
 
 
 class Parts:
-    """Traces the functions that operators of one trace are given."""
+    """Traces the functions that operators of one trace are given.
+
+    Attributes:
+        grad: whether the trace began with gradients.
+        inside: how many functions are being traced, one in another.
+    """
 
     def __init__(self, trace: PartTrace) -> None:
         self._trace = trace
         self._regions: list[tuple[int, int]] = []
         self._own: set[Value | None] = set()
         self._born: frozenset[str] = frozenset()
+        self.grad = torch.is_grad_enabled()
         self.inside = 0
 
     def steps_of(self, start: int, end: int, regions: int | None = None) -> list[Step]:
@@ -227,15 +233,14 @@ class Parts:
             UnsupportedError: it does something that no part could do again.
         """
         trace = self._trace
-        lifted, symbols, regions = len(trace.lifting.lifted), trace.env.symbols.taken(), len(self._regions)
-        start = len(trace.steps)
+        start, lifted, symbols = len(trace.steps), len(trace.lifting.lifted), trace.env.symbols.taken()
         with self._apart(name, watched or function) as seen:
             leaves, tree = pytree.tree_flatten(function(*args))
             outputs = trace.op_arguments.both(leaves)[1]
         constants = tuple(each for each in list(trace.lifting.lifted.values())[lifted:] if each.constant)
         self._own.update((*own, *(each.value for each in constants)))
         self._born |= {*own_numbers}
-        place = (start, len(trace.steps), regions)
+        place = (start, len(trace.steps), len(self._regions) - 1)  # the last region is its own
         inside = self.steps_of(*place)
         born = (trace.env.symbols.taken() - symbols) | {*own_numbers}
         draws = any(isinstance(each, Node) and draws_random_numbers(each) for each in inside)
@@ -298,6 +303,8 @@ class Parts:
                 continue
             if any(id(value.storage) in around for value in written_values(step)):
                 self.refuse(part.name, f"writes in place to a tensor that it did not make ({step.op})")
+            if not torch.is_grad_enabled() and (self.grad if step.grad is None else step.grad):
+                self.refuse(part.name, "turns gradients on where they are off")
             if step.leaves is not None or step.inference is not part.modes[1]:
                 self.refuse(part.name, f"changes sizes in place, or inference mode ({step.op})")
 
@@ -313,14 +320,21 @@ class Parts:
             self.refuse(part.name, f"returns a {type(leaf).__name__} where a tensor that it makes is needed")
         value = leaf._value
         around = {id(each.storage) for each in (*part.tensors, *part.own)}
-        around |= {id(each.value.storage) for each in (*part.constants, *self._trace.lifting.lifted.values())}
+        own = {each.value for each in part.constants}
+        around |= {id(each.value.storage) for each in self._trace.lifting.lifted.values() if each.value not in own}
         inside = self.steps_of(*part.place)
-        made = {each for step in inside if isinstance(step, Node) for each in step.outputs}
+        made = own | {each for step in inside if isinstance(step, Node) for each in step.outputs}
         if value not in made or id(value.storage) in around:
             self.refuse(part.name, "returns a tensor that it is given, or a view of it; return a clone")
         if value in self._trace.lazy or names_in(leaf._spec) & (part.born - {*known}):
             self.refuse(part.name, "returns a tensor whose size depends on data, or that is conjugated lazily")
         return value
+
+
+def shares_memory(part: Part) -> bool:
+    """Whether two results of a part lie in one memory."""
+    storages = [id(value.storage) for value in values_in(part.outputs)]
+    return len(set(storages)) < len(storages)
 
 
 def around(parts: Sequence[Part]) -> Surroundings:

@@ -68,7 +68,7 @@ class Effects:
             then, now = before.get(key, MISSING), owner.get(key, MISSING)
             stored = (id(where), key) in self._recorder.stored - self._stored
             if stored or (then is not now and (namespace.own or holds_symbolic(now))):
-                yield f"sets {namespace.name}.{key}" if namespace.name else f"sets the global {key}"
+                yield f"sets {namespace.name}.{key}" if namespace.name else f"sets {key} outside"
 
 
 def _same(then: Any, now: Any) -> bool:
