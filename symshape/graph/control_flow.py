@@ -148,9 +148,9 @@ def _stacked(rows: Sequence[torch.Tensor]) -> torch.Tensor:
 class Levels(ControlFlow):
     """``associative_scan``: pairs of rows are combined, what they make is scanned, and combined with the rest.
 
-    The parts are: for the operands, how pairs and how the rest are combined; inside, how pairs are, of two, of three
-    and of more rows; and how the rest is, of two, of three, of four and of more.  Each is told how many rows there are
-    on its level, and how many it gets.
+    The parts are, for the operands and then for what pairs made: how pairs are combined, of two, of three and of more
+    rows; and how the rest is, of two, of three, of four and of more.  Each is told how many rows there are on its
+    level, and how many it gets.
 
     Args:
         loop: what eager runs, with a function that combines.
@@ -173,14 +173,13 @@ class Levels(ControlFlow):
 
     def _calls(self, length: int) -> list[tuple[Part, int, bool]]:
         """The parts in the order in which the loop calls them, with the rows on their levels."""
-        first, rest, pairs, fills = *self.parts[:2], self.parts[2:5], self.parts[5:]
         lengths: list[int] = []
         while length > 1:
             lengths.append(length)
             length //= 2
-        down = [(pairs[min(each, 4) - 2], each, False) for each in lengths]
-        up = [(fills[min(each, 5) - 2], each, True) for each in reversed(lengths)]
-        down[0], up[-1] = (first, lengths[0], False), (rest, lengths[0], True)
+        levels = [(each, self.parts[7 * min(level, 1) :]) for level, each in enumerate(lengths)]
+        down = [(parts[min(each, 4) - 2], each, False) for each, parts in levels]
+        up = [(parts[min(each, 5) + 1], each, True) for each, parts in reversed(levels)]
         return [*down, *up]
 
 

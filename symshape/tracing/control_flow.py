@@ -18,7 +18,7 @@ from guards.terms import boolean
 from meta_fns import TensorSpec
 from symshape.errors import DataDependentError, SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.control_flow import Choice, ControlFlow, Scan, While
-from symshape.graph.steps import Node, Step, Value
+from symshape.graph.steps import Node, Step, Value, values_in
 from symshape.tracing.gradients import MadeInside, MadeOfParts
 from symshape.tracing.intercept import scans
 from symshape.tracing.levels import LevelsTrace
@@ -83,6 +83,8 @@ class ControlFlows:
                 specs.append(self._alike(first, one, second, other))
             elif type(one) is not type(other) or not self._same(one, other):
                 self.parts.refuse(first.name, f"returns {one} where {second.name} returns {other}")
+        for part in parts:
+            part.outputs = tuple(values_in(part.outputs))  # the rest is the same whichever is chosen
         op = Choice("cond", around(parts), whole=True, draws=_draw(parts))
         made = iter(self._results(op, (condition,), parts, specs, parts))
         leaves = [next(made) if isinstance(each, torch.Tensor) else each for each in first.leaves]
@@ -166,7 +168,7 @@ class ControlFlows:
         """``associative_scan``: eager's ``loop`` on parts; None where the length tells what runs."""
         if dim != 0 or loops_are_written_out() or any(type(each) is not SymbolicTensor for each in operands):
             return None
-        if operands[0].shape[0] < 5:  # few combinations, some of them of a single pair
+        if operands[0].shape[0] < 2:  # nothing to combine
             return None
         try:
             with refusals_noted():

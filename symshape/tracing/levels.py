@@ -44,28 +44,27 @@ class Placing(Protocol):
 
 @attrs.frozen(eq=False)
 class _Rows:
-    """How rows lie in memory: their specs, in which one symbol is how many there are."""
+    """How rows lie in memory: their specs, in which one symbol is how many there are; None where that is a formula."""
 
     specs: Sequence[TensorSpec]
-    symbol: Term
+    symbol: Term | None
 
     def of(self, number: Any, env: ShapeEnv) -> list[TensorSpec]:
         """So many rows."""
         other = number.term if type(number) is IntNode else arithmetic.const(number)
 
-        def size(each: Any) -> Any:
-            if type(each) is not IntNode:
+        def stride(each: Any) -> Any:
+            if type(each) is not IntNode or self.symbol is None:
                 return each
             return env.nodes.size(fold.substitute(each.term, {self.symbol: other}))
 
         return [
-            spec.with_(sizes=tuple(map(size, spec.sizes)), strides=tuple(map(size, spec.strides)))
-            for spec in self.specs
+            spec.with_(sizes=(number, *spec.sizes[1:]), strides=tuple(map(stride, spec.strides))) for spec in self.specs
         ]
 
 
 class LevelsTrace:
-    """One call of ``associative_scan`` along the first dimension, of five rows at least.
+    """One call of ``associative_scan`` along the first dimension, of two rows at least.
 
     Args:
         env: of the trace.
@@ -89,19 +88,25 @@ class LevelsTrace:
         env, outer = self._env, [each._spec for each in self._operands]
         length = outer[0].sizes[0]
         with presuming(False):
-            first, made = self._pairs(outer, length)
-            pairs, again = self._pairs(made.of(number := self._number(4), env), number)
-            _check_same(again.of(number, env), made.of(number, env))
-            parts = [first, self._filled(outer, length, None)]
-            parts += [self._pairs(made.of(few, env), few)[0] for few in (2, 3)]
-            parts += [pairs, *(self._filled(made.of(few, env), few, made.of(1, env)) for few in (2, 3))]
-            more = (4, self._number(5))
-            parts += [self._filled(made.of(number, env), number, None) for number in more]
+            level, made = self._level(_Rows(outer, _symbol(length, outer)))
+            inner, again = self._level(made, made)
+            _check_same(again.of(number := self._number(4), env), made.of(number, env))
+        parts = [*level, *inner]
         op = Levels("associative_scan", around(parts), loop, draws=any(part.draws for part in parts))
         specs = [TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device) for spec in outer]
         return self._placing.recorded(op, self._operands, parts, specs)
 
     # -- parts
+    def _level(self, rows: _Rows, made: _Rows | None = None) -> tuple[list[Part], _Rows]:
+        """The parts of a level, and how what pairs of its rows make lies: as ``made``, if that is known."""
+        env = self._env
+        pairs, found = self._pairs(rows.of(number := self._number(4), env), number)
+        made = made or found
+        parts = [self._pairs(rows.of(few, env), few)[0] for few in (2, 3)] + [pairs]
+        parts += [self._filled(rows.of(few, env), few, made.of(1, env)) for few in (2, 3)]
+        parts += [self._filled(rows.of(number, env), number, None) for number in (4, self._number(5))]
+        return parts, found
+
     def _number(self, least: int) -> IntNode:
         return self._env.new_unbacked(least, None, description="a number of rows")
 
@@ -125,7 +130,7 @@ class LevelsTrace:
             if spec.storage_offset != 0:
                 self._placing.parts.refuse(part.name, "returns a view")
             specs.append(spec)
-        return _Rows(specs, count.term if type(count) is IntNode else arithmetic.const(count))
+        return _Rows(specs, count.term if type(count) is IntNode else None)
 
     def _filled(self, rows: Sequence[TensorSpec], length: Any, single: Sequence[TensorSpec] | None) -> Part:
         """How scanned pairs, or the ``single`` one that there is, are combined with the rest."""
@@ -164,6 +169,14 @@ class LevelsTrace:
         if [leaf.requires_grad for leaf in part.leaves] != self._tracked:
             parts.refuse(part.name, "makes something that requires gradients of what does not, or the other way round")
         return part
+
+
+def _symbol(length: Any, specs: Sequence[TensorSpec]) -> Term | None:
+    """The symbol that a length is, if nothing else is made of it."""
+    if type(length) is not IntNode or length.term.op is not Op.SYMBOL:
+        return None
+    others = (size for spec in specs for size in spec.sizes[1:] if type(size) is IntNode)
+    return None if any(length.term in size.term.symbols for size in others) else length.term
 
 
 def _name(number: Any, env: ShapeEnv) -> str:
