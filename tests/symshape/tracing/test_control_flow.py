@@ -141,9 +141,7 @@ def test_as_torchs_own_operators(fn: Callable[..., Any]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             expected, got = fn(Real, x, y), fast(Real, x, y)
-        for one, other in zip(
-            torch.utils._pytree.tree_leaves(expected), torch.utils._pytree.tree_leaves(got), strict=True
-        ):
+        for one, other in zip(pytree.tree_leaves(expected), pytree.tree_leaves(got), strict=True):
             torch.testing.assert_close(one, other)
             assert one.requires_grad == other.requires_grad
 
