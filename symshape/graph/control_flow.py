@@ -198,12 +198,12 @@ class RunAgain(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         """The gradients of the arguments: zeros of those that do not matter."""
         again = torch.is_grad_enabled()  # gradients of gradients are asked for
-        needed = ctx.needs_input_grad[2:]
+        needed, saved = ctx.needs_input_grad[2:], ctx.saved_tensors  # which hooks may give once alone
         tensors: list[torch.Tensor] = []
         with torch.enable_grad(), ExitStack() as stack:
-            for kind in {each.device.type for each in ctx.saved_tensors}:
+            for kind in {each.device.type for each in saved}:
                 stack.enter_context(torch.autocast(kind, enabled=False))  # its casts are operators of the parts
-            for each, wanted in zip(ctx.saved_tensors, needed, strict=True):
+            for each, wanted in zip(saved, needed, strict=True):
                 mine = each.view_as(each) if again and wanted else each.detach()
                 tensors.append(mine.requires_grad_() if wanted else mine)
             results = ctx.run(_filled(ctx.given, tensors))

@@ -138,6 +138,8 @@ class ControlFlows:
             return result
 
         found = scans.loop()(noted, init, operands, additional_inputs=tuple(more))
+        if any(map(_has_history, found)):  # by loops autograd sees other gradients: None where torch has zeros
+            raise UnsupportedError(f"a scan where gradients are recorded, whose steps differ {self._here()}")
         return pytree.tree_unflatten(list(found), trees[0])
 
     def _scan(self, combine: _Function, init: Sequence[Any], operands: Sequence[Any], more: Sequence[Any]) -> Any:

@@ -20,10 +20,11 @@ from guards.terms.term import Term
 from meta_fns import TensorSpec
 from symshape.errors import SymShapeError, UnsupportedError
 from symshape.graph.codegen import compile_graph
-from symshape.graph.control_flow import Surroundings
+from symshape.graph.control_flow import ControlFlow, Surroundings
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
+from symshape.graph.opaque import LiveCall
 from symshape.graph.steps import (
     Assertion,
     Input,
@@ -301,6 +302,9 @@ class Parts:
         for step in inside:
             if not isinstance(step, Node):
                 continue
+            op: Any = step.op
+            if isinstance(op, LiveCall) and not isinstance(op, ControlFlow):
+                self.refuse(part.name, f"keeps states, or tells autograd something ({op})")
             if any(id(value.storage) in around for value in written_values(step)):
                 self.refuse(part.name, f"writes in place to a tensor that it did not make ({step.op})")
             if not torch.is_grad_enabled() and (self.grad if step.grad is None else step.grad):
