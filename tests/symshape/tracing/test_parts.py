@@ -462,3 +462,12 @@ def test_passes_leave_it_alone_or_refuse_it() -> None:
     reasons = [each.reason for each in seen if isinstance(each, (events.RunnerFallback, events.NotStored))]
     assert len(reasons) == 3
     assert all("cond" in each for each in reasons)
+
+
+def test_peak_memory_says_that_it_is_not_known() -> None:
+    peak = symshape.trace(lambda x: cond(x.sum() > 0, lambda: (x * 2).sin(), lambda: x * 3), _up()).peak_memory()
+    assert peak.left_out == ("cond",)
+    assert "without what cond holds" in str(peak)
+    for budget in (lambda: peak.at(s0=3, s1=2), lambda: peak.within("1 MB"), lambda: peak.largest("s0", bytes=1, s1=2)):
+        with pytest.raises(symshape.InputError, match="is not known: it calls cond"):
+            budget()
