@@ -111,7 +111,9 @@ class While(ControlFlow):
 
 
 class Scan(ControlFlow):
-    """``scan``: one part makes a new state and a row of each result of a state and a row of each operand.
+    """``scan``: a part makes a new state and a row of each result of a state and a row of each operand.
+
+    The first part does so in the first round, the last one in all others.
 
     Args:
         states: how many of the operands, the first ones, are the state at the beginning.
@@ -123,11 +125,11 @@ class Scan(ControlFlow):
 
     def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
         """The state in the end, and the rows of each result, stacked."""
-        (part,) = self.parts
         state, operands = list(own[: self._states]), own[self._states :]
         found: list[list[torch.Tensor]] = []
         for number in range(operands[0].size(0)):
             rows = [each.select(0, number) for each in operands]
+            part = self.parts[-1 if number else 0]
             made = part([*state, *rows, *tensors], numbers)
             state = made[: self._states]
             found.append(made[self._states :])

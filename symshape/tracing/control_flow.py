@@ -17,12 +17,13 @@ from torch.utils import _pytree as pytree
 from guards.terms import boolean
 from meta_fns import TensorSpec
 from symshape.errors import DataDependentError, SymShapeError, UnsupportedError, refusals_noted
-from symshape.graph.control_flow import Choice, ControlFlow, Scan, While
+from symshape.graph.control_flow import Choice, ControlFlow, While
 from symshape.graph.steps import Node, Step, Value, values_in
 from symshape.tracing.gradients import MadeInside, MadeOfParts
 from symshape.tracing.intercept import scans
 from symshape.tracing.levels import LevelsTrace
-from symshape.tracing.parts import EffectError, Part, Parts, PartTrace, around, names_in, shares_memory
+from symshape.tracing.parts import EffectError, Part, Parts, PartTrace, around, shares_memory
+from symshape.tracing.rows import RowsTrace, each_spec
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.written_out import loops_are_written_out
@@ -71,6 +72,8 @@ class ControlFlows:
         """``torch.cond``: one of two functions."""
         if not isinstance(condition, torch.Tensor):
             return (then if condition else otherwise)(*operands)
+        if condition.requires_grad:
+            raise UnsupportedError(f"torch.cond chooses by a tensor that requires gradients {self._here()}")
         names = [f"a function that torch.cond may call ({_name(each)})" for each in (then, otherwise)]
         parts = [self.parts.traced(name, each, operands) for name, each in zip(names, (then, otherwise), strict=True)]
         first, second = parts
@@ -108,7 +111,7 @@ class ControlFlows:
         specs: list[TensorSpec] = []
         for before, after in zip(given, part.leaves, strict=True):
             if isinstance(before, torch.Tensor):
-                specs.append(self._carried(part, before, after))
+                specs.append(self.carried(part, before, after))
             elif type(after) not in (int, torch.SymInt):
                 self.parts.refuse(part.name, f"returns {after} where an integer is carried")
             else:
@@ -125,7 +128,7 @@ class ControlFlows:
         tracked = torch.is_grad_enabled() and any(each.requires_grad for each in (*init, *operands))
         try:
             with refusals_noted():
-                return self._scan(combine, init, operands, more)
+                return RowsTrace(self._trace, self, combine, init, operands, more).results(_name(combine))
         except EffectError:
             raise
         except (SymShapeError, RuntimeError, TypeError) as error:
@@ -141,30 +144,6 @@ class ControlFlows:
         if any(map(_has_history, found)):  # by loops autograd sees other gradients: None where torch has zeros
             raise UnsupportedError(f"a scan where gradients are recorded, whose steps differ {self._here()}")
         return pytree.tree_unflatten(list(found), trees[0])
-
-    def _scan(self, combine: _Function, init: Sequence[Any], operands: Sequence[Any], more: Sequence[Any]) -> Any:
-        length = operands[0].shape[0]
-        if any(each.shape[0] != length for each in operands) or length == 0:
-            raise UnsupportedError("operands of several lengths, or of none")
-        outer = [*init, *operands]
-        carried = [self.stand_in(each_spec(each), outer) for each in init]
-        rows = [self.stand_in(self._row(each), outer) for each in operands]
-        own = [each._value for each in (*carried, *rows)]
-        part = self.parts.traced(f"the function of scan ({_name(combine)})", combine, [*carried, *rows, *more], own)
-        leaves = part.leaves
-        if len(leaves) < len(init) or not all(isinstance(each, torch.Tensor) for each in leaves):
-            self.parts.refuse(part.name, "returns something else than tensors")
-        specs = [self._carried(part, one, other) for one, other in zip(carried, leaves, strict=False)]
-        if len({id(each._value.storage) for each in leaves[: len(init)]}) < len(init):
-            self.parts.refuse(part.name, "carries two tensors on one memory; carry clones")
-        for each in leaves[len(init) :]:
-            spec = each_spec(each).with_(storage_offset=0)  # it is copied
-            if names_in(spec) & part.born:
-                self.parts.refuse(part.name, "returns a tensor whose size depends on data")
-            sizes = (_inward(length), *spec.sizes)
-            specs.append(TensorSpec.contiguous(sizes, spec.dtype, spec.device))
-        op = Scan("scan", around([part]), len(init), whole=True, draws=part.draws)
-        return pytree.tree_unflatten(self._results(op, outer, [part], specs, [part]), part.tree)
 
     def associative_scan(self, combine: _Function, operands: Sequence[Any], dim: int, loop: _Function) -> Any:
         """``associative_scan``: eager's ``loop`` on parts; None where the length tells what runs."""
@@ -199,11 +178,6 @@ class ControlFlows:
             return spec
         return spec.with_(storage_offset=self._trace.env.new_unbacked(0, None, description="an offset"))
 
-    def _row(self, operand: Any) -> TensorSpec:
-        spec = each_spec(operand)
-        unknown = self._trace.env.new_unbacked(0, None, description="where a row begins")
-        return spec.with_(sizes=spec.sizes[1:], strides=spec.strides[1:], storage_offset=unknown)
-
     def _stand_ins(self, carried: Sequence[Any]) -> tuple[list[Value], list[str], list[Any]]:
         """What stands for what is carried: the values of tensors, the names of integers, and all in their order."""
         own: list[Value] = []
@@ -233,10 +207,11 @@ class ControlFlows:
             return
         self.parts.refuse(part.name, "returns no bool and no tensor of a single one")
 
-    def _carried(self, part: Part, before: Any, after: Any) -> TensorSpec:
-        """The spec of what is carried, which is the same before and after each round."""
+    def carried(self, part: Part, before: Any, after: Any, *, layout: bool = True) -> TensorSpec:
+        """The spec of what is carried after a round: the same as before it, its strides perhaps not (``layout``)."""
         self.parts.fresh(part, after)
         one, other = before._spec.with_(storage_offset=0), after._spec
+        one = one if layout else one.with_(strides=other.strides)
         if one.dtype is not other.dtype or one.device != other.device or not self._same_layout(one, other):
             self.parts.refuse(part.name, f"returns {other} where {one} is carried")
         if not bool(torch.ops.aten.is_non_overlapping_and_dense.default(after)):
@@ -286,6 +261,12 @@ class ControlFlows:
         given = [each for each in operands if isinstance(each, torch.Tensor)]
         found = [each for each in (*given, *read) if each is not None and each.requires_grad]
         return [each for each in found if getattr(each, "_value", None) not in own]
+
+    def placed(
+        self, op: ControlFlow, operands: Sequence[Any], parts: Sequence[Part], specs: Sequence[TensorSpec]
+    ) -> list[Any]:
+        """The results of a node that autograd sees as one operation."""
+        return self._results(op, operands, parts, specs, parts)
 
     def recorded(
         self, op: ControlFlow, operands: Sequence[Any], parts: Sequence[Part], specs: Sequence[TensorSpec]
@@ -355,17 +336,8 @@ class _TrackedError(UnsupportedError):
     """What cannot be where gradients are recorded, neither as a node nor as a loop."""
 
 
-def each_spec(tensor: Any) -> TensorSpec:
-    """The spec of a tensor, symbolic or real."""
-    return tensor._spec if type(tensor) is SymbolicTensor else TensorSpec.of(tensor)
-
-
 def _draw(parts: Sequence[Part]) -> bool:
     return any(part.draws for part in parts)
-
-
-def _inward(size: Any) -> Any:
-    return size.node if isinstance(size, torch.SymInt) else size
 
 
 def _is_plain(more: Sequence[Any]) -> bool:

@@ -84,6 +84,12 @@ def branch_in_rows(m: Any, x: Tensor, y: Tensor) -> Any:
     return m.scan(combine, y[0] * 1, x)
 
 
+def rows_of_another_layout(m: Any, x: Tensor, y: Tensor) -> Any:
+    """What is carried has other strides from the second round on."""
+    every, start = torch.stack([x, y, x * 2]), LINEAR.bias.expand(x.size(0), 3)
+    return m.scan(lambda c, v: (torch.tanh(c + v), c * v), start, every)
+
+
 def levels(m: Any, x: Tensor, y: Tensor) -> Any:
     def combine(left: Any, right: Any) -> Any:
         return left[0] * right[0], right[0] * left[1] + right[1]
@@ -93,7 +99,7 @@ def levels(m: Any, x: Tensor, y: Tensor) -> Any:
 
 PROGRAMS = (
     *(branch, branch_of_several, branches_in_branches, branch_without_operands, loop, loop_of_none),
-    *(rows, rows_backwards, rows_of_trees, branch_in_rows, levels),
+    *(rows, rows_backwards, rows_of_trees, rows_of_another_layout, branch_in_rows, levels),
 )
 _PARAMETERS = [*LINEAR.parameters(), *CELL.parameters()]
 
@@ -120,11 +126,17 @@ def test_without_fullgraph(fn: Callable[..., Any]) -> None:
     assert fast.stats().fallbacks == 0
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.complex64])
-@pytest.mark.parametrize("fn", [branch_of_several, loop_of_none, rows_backwards, levels])
+_REAL = (torch.float64, torch.bfloat16, torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("fn", "dtype"),
+    [
+        *((fn, dtype) for fn in (branch_of_several, loop_of_none, levels) for dtype in _REAL),
+        (levels, torch.complex64),
+    ],
+)
 def test_dtypes(fn: Callable[..., Any], dtype: torch.dtype) -> None:
-    if fn is rows_backwards or (fn is not levels and dtype is torch.complex64):
-        pytest.skip("what is carried is of float32, or orders are asked for")
     fast = compiled(fn)
     for n in SIZES:
         x, y = (torch.randn(n, 3).mul(3).to(dtype) for _ in range(2))
