@@ -227,15 +227,18 @@ class ControlFlows:
         return left  # type: ignore[no-any-return]
 
     def _same_layout(self, one: TensorSpec, other: TensorSpec) -> bool:
-        """Whether sizes, strides and offsets are the same; guards are left where that is so in this call alone."""
-        if len(one.sizes) != len(other.sizes):
+        """Whether sizes, strides and offsets are the same; guards are left where that is so in this call alone.
+
+        Strides of a dimension that has size 1 in all calls are an accident.
+        """
+        if len(one.sizes) != len(other.sizes) or not all(map(self._same_size, one.sizes, other.sizes)):
             return False
-        pairs = zip(
-            (*one.sizes, *one.strides, one.storage_offset),
-            (*other.sizes, *other.strides, other.storage_offset),
-            strict=True,
-        )
-        return all(self._same_size(left, right) for left, right in pairs)
+        strides = zip(one.sizes, one.strides, other.strides, strict=True)
+        kept = [(left, right) for size, left, right in strides if not self._is_one(size)]
+        return all(self._same_size(*pair) for pair in (*kept, (one.storage_offset, other.storage_offset)))
+
+    def _is_one(self, size: Any) -> bool:
+        return self._trace.env.known(boolean.eq(size.term, 1)) if type(size) is IntNode else size == 1
 
     def _same_size(self, left: Any, right: Any) -> bool:
         terms = [each.term if type(each) is IntNode else each for each in (left, right)]
