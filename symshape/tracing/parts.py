@@ -265,24 +265,31 @@ class Parts:
         outer, trace.op_arguments.seen = trace.op_arguments.seen, seen
         counts, trace.counts = trace.counts, trace.counts.copy()
         self.inside += 1
+        failed: Exception | None = None
         try:
             with apart(env):
                 yield seen
         except Exception as error:
-            if not isinstance(error, SymShapeError):  # for being noted: the program may catch it
-                UnsupportedError(f"{name} raises {type(error).__name__}: {error}")
-            raise
+            failed = error
         finally:
             self.inside -= 1
             trace.counts, trace.op_arguments.seen = counts, outer
-            if outer is not None:
-                outer.update(seen)
             self._regions.append((start, len(trace.steps)))
             self._born |= env.symbols.taken() - symbols
-            changed = [what for each in effects for what in each.since()]
-            changed += [] if _modes() == modes else ["leaves torch's modes changed"]
-            if changed:
-                raise EffectError(f"{name} {changed[0]}, which only the calls would do that run it (at {env.origin()})")
+        if outer is not None:
+            outer.update(seen)
+        changed = [what for each in effects for what in each.since()]
+        changed += [] if _modes() == modes else ["leaves torch's modes changed"]
+        if changed:
+            said = f"{name} {changed[0]}, which only the calls would do that run it (at {env.origin()})"
+            raise EffectError(said) from failed
+        if failed is not None:
+            if not isinstance(failed, SymShapeError):  # for being noted: the program may catch it
+                UnsupportedError(f"{name} raises {type(failed).__name__}: {failed}")
+            try:
+                raise failed
+            finally:
+                failed = None  # which would hold this frame, and with it tensors
         if trace.own.looks() != looks:
             self.refuse(name, "uses gradients of its own: an autograd.Function, requires_grad_(), hooks, backward")
 

@@ -10,9 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from torch._higher_order_ops.cond import cond_op
-from torch._higher_order_ops.scan import scan_op
-from torch._higher_order_ops.while_loop import while_loop_op
+import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from symshape.errors import UnsupportedError
@@ -52,8 +50,14 @@ def _scan(combine: Any, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
     return _flows().scan(combine, init, xs, additional_inputs)
 
 
-CONTROL_FLOW: dict[int, Any] = {
-    id(operator): _exchanged(operator, ours)
-    for operator, ours in ((cond_op, _cond), (while_loop_op, _while_loop), (scan_op, _scan))
-}
+def _table() -> dict[int, Any]:
+    found: dict[int, Any] = {}
+    for name, ours in (("cond", _cond), ("while_loop", _while_loop), ("scan", _scan)):
+        operator = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.{name}"), f"{name}_op", None)
+        if operator is not None:  # a torch may lack it
+            found[id(operator)] = _exchanged(operator, ours)
+    return found
+
+
+CONTROL_FLOW: dict[int, Any] = _table()
 """By ``id``, what these operators are in traced code."""
