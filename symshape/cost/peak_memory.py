@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from html import escape
 from operator import ge
+from typing import Any
 
 import attrs
 
@@ -24,6 +25,7 @@ from symshape.errors import InputError
 from symshape.exploring.html import table_html
 from symshape.exploring.plain_text import table_text
 from symshape.exploring.tables import Table
+from symshape.graph.control_flow import ControlFlow
 from symshape.graph.program import Program
 
 _UNDECIDED = 40
@@ -62,11 +64,14 @@ class PeakMemory:
     Attributes:
         domain: the symbols and guards of the trace.
         moments: those that can be the peak for some sizes, the greatest at the example's sizes first.
+        left_out: what the program calls that runs functions (``cond``, ``scan``), of which nobody knows what they hold
+            while they run: the peak may be greater.
     """
 
-    def __init__(self, domain: Domain, candidates: Sequence[Moment]) -> None:
+    def __init__(self, domain: Domain, candidates: Sequence[Moment], left_out: Iterable[str] = ()) -> None:
         self.domain = domain
         self.moments = tuple(candidates)
+        self.left_out = tuple(left_out)
 
     @classmethod
     def of(cls, program: Program, alignment: int | None = None, schedule: str = "graph") -> PeakMemory:
@@ -83,7 +88,20 @@ class PeakMemory:
         """The greatest of the moments of a program's run."""
         domain = Domain.of(program)
         hints = {each.name: 1 if each.hint is None else each.hint for each in program.symbols.values()}
-        return cls(domain, _that_can_win(domain, found, [hints[name] for name in domain.symbols]))
+        ops: list[Any] = [node.op for node in program.graph.nodes]
+        flows = sorted({str(op) for op in ops if isinstance(op, ControlFlow)})
+        return cls(domain, _that_can_win(domain, found, [hints[name] for name in domain.symbols]), flows)
+
+    def check_known(self) -> None:
+        """Whether nothing is left out.
+
+        Raises:
+            InputError: something is, so that no budget can be kept.
+        """
+        if self.left_out:
+            raise InputError(
+                f"the peak memory of {self.domain.name} is not known: it calls {self.left_out[0]}, which runs functions"
+            )
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -120,9 +138,10 @@ class PeakMemory:
         """The peak at these sizes: its parts and the line that runs then, by compiled formulas.
 
         Raises:
-            InputError: a symbol is missing or unknown, or a value is no size.
+            InputError: a symbol is missing or unknown, or a value is no size; or something is left out.
             GuardViolation: the trace does not hold for these sizes.
         """
+        self.check_known()
         values = self.domain.values(sizes, self._needed)
         totals = self._evaluate(values)
         index = totals.index(max(totals))
@@ -139,6 +158,7 @@ class PeakMemory:
 
         Raises: as :func:`symshape.cost.solving.largest`.
         """
+        self.check_known()
         return largest(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
 
     def solve(self, symbol: str, *, bytes: int | str, **others: int) -> GuardSet:  # noqa: A002 - the caller's word
@@ -154,6 +174,7 @@ class PeakMemory:
         Raises:
             InputError: a symbol is unknown, a value is no size, or no such condition is known.
         """
+        self.check_known()
         found = solved(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
         return budget(found, f"memory within {bytes}", self.domain).minimise()
 
@@ -163,6 +184,7 @@ class PeakMemory:
         Raises:
             InputError: ``bytes`` is no amount.
         """
+        self.check_known()
         return within(self._totals, amount(bytes, "bytes"), f"memory within {bytes}", self.domain)
 
     # -- shown
@@ -174,6 +196,8 @@ class PeakMemory:
             for moment, place in zip(self.moments, self._places, strict=True)
         )
         title = f"peak memory of {self.domain.name} in bytes" + (": the greatest of" if len(rows) > 1 else "")
+        if self.left_out:
+            title += f" (without what {', '.join(self.left_out)} holds while it runs, which is not known)"
         names = [PARTS[part] for part in used]
         return Table(title, ("while this runs", *names), rows, code=frozenset(names))
 

@@ -252,6 +252,7 @@ class _Writer:
                 self.lines.append(f"{lifted.value.name} = clone({lifted.value.name})")
         numbers: set[Term | FloatTerm] = set()
         used: set[Term] = set()
+        floats: set[str] = set()
         for step in self.graph.steps:
             if isinstance(step, Node):
                 if step.numbers:
@@ -259,13 +260,16 @@ class _Writer:
             else:
                 numbers.add(step.guard.term)
                 used.update(step.message.symbols())
+                floats |= step.message.names()
         map_argument(self.graph.outputs, numbers.add)
         for number in numbers:
             used.update(_symbols(number))
-        for symbol in sorted(used, key=lambda each: each.order):
-            place = self.positions.get(symbol.name)
+            floats |= number.unbacked() if type(number) is FloatTerm else frozenset()
+        names = dict.fromkeys(symbol.name for symbol in sorted(used, key=lambda each: each.order))
+        for name in (*names, *sorted(floats - names.keys())):  # floats that are given: of a part of a program
+            place = self.positions.get(name)
             if place is not None:
-                self.lines.append(f"{self._symbol(symbol.name)} = values[{place}]")
+                self.lines.append(f"{self._symbol(name)} = values[{place}]")
 
     def _symbol(self, name: str) -> str:
         found = self._names.get(name)

@@ -13,6 +13,7 @@ from guards.sets.sources import IntArg, Size, StorageOffset, Stride
 from guards.terms import arithmetic, fold
 from guards.terms.term import Op, Term
 from symshape.errors import UnsupportedError
+from symshape.graph.control_flow import ControlFlow
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.opaque import LiveCall
@@ -131,6 +132,8 @@ class _Writer:
                 "the program turns gradients on or off inside (or inference mode), which an FX graph cannot say"
             )
         op: Any = step.op
+        if isinstance(op, ControlFlow):
+            raise UnsupportedError(f"the program calls {op}, which runs functions; an FX graph of ours holds none")
         if isinstance(op, LiveCall):
             raise UnsupportedError(f"the program calls {op}, which tells autograd what an FX graph cannot say")
         args = tuple(self._argument(arg) for arg in step.args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from guards.terms.term import Term
 from symshape.cost.cost import Cost
 from symshape.cost.domain import Domain
 from symshape.cost.peak_memory import PeakMemory
@@ -98,7 +99,10 @@ def _prices_and_traffic(
     for name in seen.symbols:
         domain.require(name)
     check_symbols(seen, domain.symbols)
-    peak = PeakMemory.of(program)._totals if memory else ()
+    peak: tuple[Term, ...] = ()
+    if memory:
+        (known := PeakMemory.of(program)).check_known()
+        peak = known._totals
     if times is not None:
         return Prices(domain.symbols, None, domain.guards, peak, measured_prices(domain.symbols, times), "s"), seen
     if price not in ("flops", "bytes"):

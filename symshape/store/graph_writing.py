@@ -14,9 +14,11 @@ import meta_fns
 from guards.sets.guard_set import GuardSet
 from guards.sets.serialize import to_json as guards_to_json
 from guards.terms.term import Term
+from symshape.graph.control_flow import ControlFlow
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.messages import Message
+from symshape.graph.program import Program
 from symshape.graph.steps import Assertion, Lifted, Node, Value
 from symshape.store.constants import Json, to_json
 from symshape.store.refusals import NotStorable
@@ -155,6 +157,18 @@ class GraphOut:
 COLLECTIVES = "_c10d_functional"
 NAMESPACES = ("aten", COLLECTIVES)
 """Of operators that entries have."""
+
+
+def check_flows(program: Program) -> None:
+    """Whether a program is nothing but operators.
+
+    Raises:
+        NotStorable: it runs functions of its own, as ``torch.cond`` does.
+    """
+    for node in program.graph.nodes:
+        op: Any = node.op
+        if isinstance(op, ControlFlow):
+            raise NotStorable(f"it calls {op}, which runs functions of the program")
 
 
 def op_name(op: Any) -> str:

@@ -43,6 +43,7 @@ from symshape.store.disk import CERTIFICATE, DiskStore
 from symshape.store.entry_format import Built, Read, Stored, read_header, to_bytes
 from symshape.store.entry_stores import EntryStore
 from symshape.store.environment import environment
+from symshape.store.graph_writing import check_flows
 from symshape.store.misses import BAKE, Asked, miss_error
 from symshape.store.own_devices import moved, with_own_devices
 from symshape.store.own_sources import keep_digest, sources_digest
@@ -294,6 +295,7 @@ class Keeper:
         surroundings = environment()
         address = self._addresses.among(surroundings)
         try:
+            check_flows(program)
             content = to_bytes(program, self._fn, call, address, surroundings)
             if not program.state.unchanged():
                 raise NotStorable("what it read changed meanwhile")

@@ -7,6 +7,10 @@ to the ``tracer``, which looks up its rule (``op_plans``), takes its ``op_argume
 outputs on ``symbolic`` sizes, and adds a node.  Rules of data-dependent ops make ``unknowns``; real tensors are given
 values by ``lifting``; ``gradients`` keeps what autograd knows honest.
 
+``torch.cond`` on data, loops and scans come to ``control_flow``, which has their functions traced as ``parts`` (those
+of a scan by ``rows``, of an associative one by ``levels``) and writes down a node that runs them; ``written_out`` says
+when it does not.
+
 ``from_fx`` makes a program without running anything: of a graph of AOTAutograd's, whose nodes know their results in
 Dynamo's symbols (``fx_sizes``, ``torch_expressions``).
 """

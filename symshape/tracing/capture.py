@@ -33,6 +33,7 @@ from symshape.graph.steps import written_values
 from symshape.interrupts import pass_on
 from symshape.options import Options
 from symshape.tracing.defects import defect
+from symshape.tracing.explained import NumberNeeded, explain
 from symshape.tracing.filling import fill_or_refuse, filling
 from symshape.tracing.garbage import as_before, seldom_collected
 from symshape.tracing.given_up import generators_put_back, output_held
@@ -61,6 +62,7 @@ from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
 from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
+from symshape.tracing.written_out import written_out_where_needed
 from symshape.user_code import name_of, raised_at
 
 _tracing_lock = forks.lock(outer=1)
@@ -87,10 +89,6 @@ def between_traces(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
 
     return alone
-
-
-class _NumberNeeded(UnsupportedError):
-    """Python or torch refused a symbolic number for being one: a plain one would do."""
 
 
 GivenUp = Callable[[State], object]
@@ -139,7 +137,7 @@ def capture(
                 return _capture(fn, call, policies, options, given_up, variables, serves)
             except Exception as error:
                 pass_on(error)
-                if isinstance(error, SymShapeError) and not isinstance(error, _NumberNeeded):
+                if isinstance(error, SymShapeError) and not isinstance(error, NumberNeeded):
                     raise
                 told = _raise_if_defect(error, fn)
                 if len(declared) == len(policies) and not COMPILING.asked:
@@ -165,6 +163,7 @@ def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> str:
     ) from error
 
 
+@written_out_where_needed
 @filling
 def _capture(
     fn: Callable[..., Any],
@@ -317,7 +316,7 @@ def _run(
             outcome = records.outcome(result := fn(*args, **kwargs))
             found += histories(tracer, (outcome, args, kwargs))
     except (TypeError, RuntimeError) as error:
-        _explain(error)
+        explain(error)
         raise
     finally:
         problems += _closed(tracer, arguments)
@@ -377,23 +376,3 @@ def _guards(env: ShapeEnv, options: Options) -> GuardSet:
     ranges = {symbol.name: limits_of(symbol.sources[0]) for symbol in env.symbols.values() if symbol.backed}
     guards = GuardSet(env.guards, ranges=ranges)
     return guards.minimise() if options.minimise_guards else guards
-
-
-def _explain(error: Exception) -> None:
-    """Raises an error of ours where Python or torch refused a symbolic size or tensor for being one."""
-    text = str(error)
-    if isinstance(error, TypeError) and any(name in text for name in ("SymInt", "SymFloat", "SymBool")):
-        raise _NumberNeeded(
-            f"the program uses a size that varies where only a plain number will do: {error} "
-            f"(at {raised_at(error)}); make it a constant with int(size), or declare that size static"
-        ) from error
-    if type(error).__module__.startswith("torch._dynamo"):
-        raise UnsupportedError(
-            f"the program calls something that compiles itself with torch.compile (at {raised_at(error)}), "
-            "such as torch.cond; take that part out of the traced function"
-        ) from error
-    if "data is not allocated yet" in text or "doesn't have storage" in text:
-        raise UnsupportedError(
-            f"the program calls something that reads a tensor's memory while it is traced (at {raised_at(error)}); "
-            "wrap it as a custom op with torch.library.custom_op"
-        ) from error

@@ -10,6 +10,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from symshape.errors import UnsupportedError
+from symshape.tracing.intercept.scans import loop
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 
@@ -62,12 +63,8 @@ class TracingMode(TorchDispatchMode):
             with self:
                 return chosen(*args[3])
         if name == "scan":
-            from torch._higher_order_ops.scan import generic_scan
-
             with self:
-                return generic_scan(
-                    args[0], args[1], args[2], additional_inputs=tuple(args[3]) if len(args) > 3 else ()
-                )
+                return loop()(args[0], args[1], args[2], additional_inputs=tuple(args[3]) if len(args) > 3 else ())
         why = "takes functions, which a graph of ours does not hold; leave it out of the traced function"
         if name == "cond":
             why = "chooses by a tensor's data, and a graph of ours does not branch; choose with torch.where"

@@ -10,6 +10,7 @@ import torch
 from guards.terms import boolean
 from guards.terms.term import Op, Term
 from symshape.errors import SymShapeError, UnsupportedError
+from symshape.graph.steps import Value
 from symshape.tracing.intercept.random_state import address
 from symshape.tracing.intercept.saved_results import SavedResults
 from symshape.tracing.lifting import Lifting
@@ -27,6 +28,9 @@ class OpArguments:
         lifting: gives real tensors their values.
         saved: results that autograd saved.
         generators: the addresses of the random generators that were there before the trace; None for any.
+
+    Attributes:
+        seen: where somebody asks for them, the tensors that were given, by their values.
     """
 
     def __init__(self, trace: Trace, lifting: Lifting, saved: SavedResults, generators: Collection[int] | None) -> None:
@@ -34,6 +38,7 @@ class OpArguments:
         self._lifting = lifting
         self._saved = saved
         self._generators = generators
+        self.seen: dict[Value, SymbolicTensor] | None = None
 
     def both(self, args: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
         """Positional arguments for the rule, and for the graph."""
@@ -49,6 +54,8 @@ class OpArguments:
                     )
                 specs.append(arg._spec)
                 values.append(self._saved.of(arg) if torch.is_grad_enabled() else arg._value)
+                if self.seen is not None:
+                    self.seen[values[-1]] = arg
             elif kind is int or kind is float or arg is None or kind is bool:
                 specs.append(arg)
                 values.append(arg)

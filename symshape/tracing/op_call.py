@@ -9,12 +9,17 @@ import attrs
 import torch
 from torch._ops import OpOverload
 
+from guards.terms.term import Op
 from meta_fns import TensorSpec
 from symshape.errors import ProgramError, UnsupportedError
+from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Binding, Node, Value, values_in
 from symshape.tracing.intercept.replay import Output
 from symshape.tracing.op_plans import OpPlan, plan_of
 from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.symbolic.nodes.bool_node import BoolNode
+from symshape.tracing.symbolic.nodes.float_node import FloatNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 aten = torch.ops.aten
@@ -100,6 +105,22 @@ def outputs_like(node: Node) -> tuple[Output | None, ...]:
             for position, each in enumerate(node.outputs)
         ]
     )
+
+
+def scalar_result(env: ShapeEnv, item: Any, position: int, bindings: list[Binding]) -> Any:
+    """A result that is no tensor, as the program gets it; adds where its symbol is read, if it has one."""
+    if type(item) is IntNode:
+        if item.term.op is Op.SYMBOL and env.symbols[item.term.name].hint is None:
+            bindings.append(Binding(item.term.name, "item", position))
+        return item.symint
+    if type(item) is FloatNode:
+        if isinstance(item.term, FloatTerm) and item.term.op == "symbol":
+            bindings.append(Binding(item.term.symbol, "float", position))
+        return torch.SymFloat(item)
+    if type(item) is BoolNode:
+        bindings += [Binding(symbol.name, "bool", position) for symbol in item.term.symbols]
+        return torch.SymBool(item)
+    return item
 
 
 def reading(binding: Binding, single: bool) -> str:

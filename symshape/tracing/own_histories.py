@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from symshape.errors import UnsupportedError
 from symshape.graph.opaque import LiveCall, Path
 from symshape.graph.steps import Node, Step, Value, values_in, written_values
-from symshape.tracing.gradients import MadeByAutograd, reached
+from symshape.tracing.gradients import MadeByAutograd, MadeInside, MadeOfParts, reached
 from symshape.tracing.intercept.autograd_hooks import AutogradHooks
 from symshape.tracing.intercept.whole_op import WholeOp
 from symshape.tracing.kept_states import keeps_state
@@ -31,7 +31,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import Location, user_location
 
 _NODE = torch.autograd.function.BackwardCFunction
-_OWN = frozenset((MadeByAutograd, WholeOp))
+_OWN = frozenset((MadeByAutograd, MadeInside, MadeOfParts, WholeOp))
 _OWN_NODES = frozenset(f"{each.__name__}Backward" for each in _OWN)
 _OF_OPERATORS = "torch._library.autograd"  # gradients of custom operators: an operator in a graph calls its own
 _COLLECTIVES = "_c10d_functional"  # what exchanges gradients was never held against several ranks
@@ -120,6 +120,10 @@ class OwnHistories:
         self._hooks, self.spent = AutogradHooks(lambda: self._trace.steps), SpentHistories(self._trace)
 
     # -- while the program runs
+    def looks(self) -> tuple[int, ...]:
+        """A count of everything that the program told autograd."""
+        return (len(self.told), len(self._tellings), len(self._applied), self.spent.runs, *self._hooks.looks())
+
     def hooks_of_real_tensors(self) -> dict[Any, Any]:
         """What stands for methods that register hooks on tensors around the program."""
         return self._hooks.of_real_tensors()

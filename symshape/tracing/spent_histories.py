@@ -65,10 +65,15 @@ class Ended(Protocol):
 
 
 class SpentHistories:
-    """Of one trace: autograd's nodes that ran backward and gave back tensors that they had saved."""
+    """Of one trace: autograd's nodes that ran backward and gave back tensors that they had saved.
+
+    Attributes:
+        runs: how often something ran backward.
+    """
 
     def __init__(self, trace: Ended) -> None:
         self._trace = trace
+        self.runs = 0
         self._nodes: dict[int, Any] = {}
         self._shown: dict[Value, Value] = {}
 
@@ -86,6 +91,7 @@ class SpentHistories:
         engine, thread = namespace["_engine_run_backward"], threading.get_ident()
 
         def run(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            self.runs += threading.get_ident() == thread
             result = engine(outputs, *args, **kwargs)
             kept, inputs = args[1], args[3]
             if not kept and threading.get_ident() == thread:

@@ -12,17 +12,16 @@ from torch.autograd import forward_ad
 
 import meta_fns
 from guards.sets.guard import Guard
-from guards.terms.term import Op
 from meta_fns import TensorSpec
 from symshape.calls.questions import Question
 from symshape.errors import ProgramError, UnsupportedError
-from symshape.graph.float_terms import FloatTerm
 from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value
 from symshape.tracing import op_call
 from symshape.tracing.bounds import Bounds
 from symshape.tracing.contents import Contents
+from symshape.tracing.control_flow import ControlFlows
 from symshape.tracing.finite_data import holds_for_finite
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
@@ -38,8 +37,6 @@ from symshape.tracing.op_plans import plan_of
 from symshape.tracing.own_histories import OwnHistories
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.nodes.bool_node import BoolNode
-from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.symbolic.untracked_views import UntrackedViews
@@ -76,6 +73,9 @@ class Tracer:
             views of them that only pick and order dimensions.
         looked_at: the values of which the program read how they lie in memory.
         own: what the program tells autograd itself.
+        op_arguments: takes the arguments of ops.
+        counts: how many elements of masks are not 0.
+        flows: the functions that run once, not at all, or again and again.
         kept: the states of random generators that checkpoints keep.
         lazy: of values that torch conjugates or negates when they are used: whether the one, whether the other.
         untracked_views: the memory of which autograd does not know all views.
@@ -91,7 +91,7 @@ class Tracer:
         self.steps: list[Step] = []
         self.lifting = Lifting(self.new_value, {} if names is None else names)
         self.contents = Contents(env, self.steps, self.lifting.constants)
-        self._bounds, self._holding, self._counts = Bounds(env, self.steps), Holding(), Counts()
+        self._bounds, self._holding, self.counts = Bounds(env, self.steps), Holding(), Counts()
         self.copies: list[Copied] = []
         self.arguments, self.inference = set[Value](), set[object]()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
@@ -101,9 +101,9 @@ class Tracer:
         self.lazy: dict[Value, tuple[bool, bool]] = {}
         self.untracked_views, self.saved = UntrackedViews(env), SavedResults(told)
         self.closed = False
-        self._op_arguments = OpArguments(self, self.lifting, self.saved, generators)
-        self.own = OwnHistories(self, self._op_arguments, told)
-        self.kept = KeptStates(self)
+        self.op_arguments = OpArguments(self, self.lifting, self.saved, generators)
+        self.own = OwnHistories(self, self.op_arguments, told)
+        self.kept, self.flows = KeptStates(self), ControlFlows(self)
         self._count = self._answered = 0
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
@@ -154,8 +154,8 @@ class Tracer:
             if answer is not UNANSWERED:
                 self._answered += 1
                 return answer
-        specs, values = self._op_arguments.both(args)
-        spec_kwargs, value_kwargs = self._op_arguments.keywords(kwargs) if kwargs else ({}, {})
+        specs, values = self.op_arguments.both(args)
+        spec_kwargs, value_kwargs = self.op_arguments.keywords(kwargs) if kwargs else ({}, {})
         call = OpCall(op, plan, args, kwargs, values, value_kwargs)
         outer_writes = () if self._recording else self.writes
         self.writes = (*outer_writes, *call.written()) if plan.is_mutable else outer_writes
@@ -168,7 +168,7 @@ class Tracer:
         start = len(self.steps)
         try:
             if plan.data_dependent:
-                unknowns = Unknowns(env, op._name, self._counts, specs, values)
+                unknowns = Unknowns(env, op._name, self.counts, specs, values)
                 result = plan.rule(unknowns, *specs, **spec_kwargs)
                 self._bounds.tell(op, values, unknowns.made)
             else:
@@ -198,7 +198,7 @@ class Tracer:
             elif isinstance(item, (list, tuple)):  # such as _foreach ops with several lists
                 raise UnsupportedError(f"{call.op} returns nested lists, which cannot be traced")
             else:
-                shown = self._scalar_result(item, position, bindings)
+                shown = op_call.scalar_result(self.env, item, position, bindings)
             outputs.append(output)
             wrapped.append(shown)
         if unknowns is not None:
@@ -211,7 +211,7 @@ class Tracer:
             op_call.refuse_inference(call, self.inference, self.env)
             self.untracked_views.check(call.op, call.written())
             self.lifting.forget(call.written())
-            self._counts.forget(call.written())
+            self.counts.forget(call.written())
             self.saved.written(call.written())
         if single:
             return wrapped[0] if call.plan.returns else None
@@ -279,6 +279,7 @@ class Tracer:
             not self._grad
             and not self._inference
             and self._recording
+            and not self.flows.parts.inside
             and not self.lazy
             and not torch.is_grad_enabled()
             and not _is_inference_mode()
@@ -347,20 +348,6 @@ class Tracer:
                     "that very size, so a graph could not read it; let the fake implementation return it as a size"
                 )
         return found
-
-    def _scalar_result(self, item: Any, position: int, bindings: list[Binding]) -> Any:
-        if type(item) is IntNode:
-            if item.term.op is Op.SYMBOL and self.env.symbols[item.term.name].hint is None:
-                bindings.append(Binding(item.term.name, "item", position))
-            return item.symint
-        if type(item) is FloatNode:
-            if isinstance(item.term, FloatTerm) and item.term.op == "symbol":
-                bindings.append(Binding(item.term.symbol, "float", position))
-            return torch.SymFloat(item)
-        if type(item) is BoolNode:
-            bindings += [Binding(symbol.name, "bool", position) for symbol in item.term.symbols]
-            return torch.SymBool(item)
-        return item
 
     def read_integer(self, op: OpOverload, tensor: SymbolicTensor, *args: int) -> Any:
         """An integer that only the real tensor can tell (a stride): an unbacked symbol, read when the graph runs."""

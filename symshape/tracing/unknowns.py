@@ -28,6 +28,12 @@ class Counts:
         """Remembers the symbol of a mask."""
         self._counts[value] = count
 
+    def copy(self) -> Counts:
+        """The same, for a part of the program that may not run: what is counted there is known there alone."""
+        made = Counts()
+        made._counts = self._counts.copy()
+        return made
+
     def forget(self, written: Iterable[Value]) -> None:
         """Written memory holds another mask now, whichever tensor views it."""
         storages = {id(value.storage) for value in written}

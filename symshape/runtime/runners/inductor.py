@@ -8,6 +8,7 @@ from typing import Any
 
 from guards.terms.term import Term
 from symshape import events
+from symshape.graph.control_flow import ControlFlow
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Program
 from symshape.runtime.runners.artefacts import Artefacts
@@ -21,11 +22,15 @@ class InductorRunner:
         artefacts: what was compiled.
 
     Raises:
-        Unfit: the program reads data on the host or switches gradients inside.
+        Unfit: the program reads data on the host, runs functions or switches gradients inside.
     """
 
     def __init__(self, program: Program, eager: Runner) -> None:
         graph = program.graph
+        ops: list[Any] = [node.op for node in graph.nodes]
+        flow = next((op for op in ops if isinstance(op, ControlFlow)), None)
+        if flow is not None:
+            raise Unfit(f"it calls {flow}, which runs functions of the program")
         if any(node.bindings for node in graph.nodes):
             raise Unfit("it reads data on the host (data-dependent sizes or item())")
         if any(node.grad is not None or node.inference is not None for node in graph.nodes):

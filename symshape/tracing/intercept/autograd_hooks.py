@@ -90,6 +90,11 @@ class AutogradHooks:
                 if hooks.pop(key, None) is not None:
                     self._kept[id(hooks)] = hooks
 
+    def looks(self) -> tuple[int, ...]:
+        """A count of everything that was noted."""
+        noted = (self._given, self._kept, self._handles, self._of_tensors, self._saving, self.again)
+        return (self.own, *map(len, noted))
+
     def on_tensor(self, tensor: torch.Tensor, retained: bool) -> None:
         """A tensor that the program made has a hook, or retains its gradient."""
         with torch._C.DisableTorchFunction():  # the answer is not for the program

@@ -30,7 +30,9 @@ def by_levels(
     def combine(*pairs: torch.Tensor) -> list[torch.Tensor]:
         return pytree.tree_leaves(operator(*pairs, *additional_inputs))
 
-    return _scanned(combine, list(leaves), dim)
+    flows = getattr(leaves[0], "_tracer", None) and leaves[0]._tracer.flows  # type: ignore[attr-defined]
+    found = flows and flows.associative_scan(combine, leaves, dim, generic_associative_scan)
+    return found or _scanned(combine, list(leaves), dim)
 
 
 def _scanned(combine: _Combine, elems: list[torch.Tensor], dim: int) -> list[torch.Tensor]:
@@ -51,6 +53,13 @@ def _interleaved(even: torch.Tensor, odd: torch.Tensor, n: Any, dim: int) -> tor
     both = torch.stack([even, as_many], dim + 1).flatten(dim, dim + 1)
     result: torch.Tensor = _slice(both, dim, 0, n)
     return result
+
+
+def loop() -> Callable[..., Any]:
+    """What eager runs as ``scan``, step by step."""
+    from torch._higher_order_ops.scan import generic_scan
+
+    return generic_scan
 
 
 SCANS: dict[int, Any] = {id(generic_associative_scan): by_levels}

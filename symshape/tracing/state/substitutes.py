@@ -22,6 +22,7 @@ import torch
 
 from symshape.errors import SymShapeError
 from symshape.tracing.intercept.builtins import MATH, REPLACED
+from symshape.tracing.intercept.control_flow import CONTROL_FLOW
 from symshape.tracing.intercept.identity import class_of
 from symshape.tracing.intercept.scans import SCANS
 from symshape.tracing.intercept.stand_ins import standing_for
@@ -136,7 +137,7 @@ class Substitutes:
         self._read, self._listed, self._answered, self._printed = read, listed, answered, printed
         self._stored, self._exchanged = stored, exchanged
         self.table: dict[int, Any] = {id(getattr(builtins, name)): ours for name, ours in REPLACED.items()}
-        self.table |= MATH | SCANS
+        self.table |= MATH | SCANS | CONTROL_FLOW
         self.table |= {
             id(getattr): self.getattr,
             id(hasattr): self.hasattr,

@@ -26,9 +26,11 @@ _OURS = (
 )
 _STANDARD = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib")})
 _MODULES = f"{_TORCH}nn/modules/"
-_SCANS = f"{_TORCH}_higher_order_ops/associative_scan.py"  # asks sizes for their product
+_FLOWS = tuple(  # they call what a trace makes nodes of
+    f"{_TORCH}_higher_order_ops/{each}.py" for each in ("cond", "while_loop", "scan", "associative_scan")
+)
 _SCALER = f"{_TORCH}amp/grad_scaler.py"  # notes in dictionaries what it did with each optimiser
-_OF_TORCH_BUT_READ = (_MODULES, f"{_TORCH}nn/utils/", f"{_TORCH}optim/", _SCALER, _SCANS)
+_OF_TORCH_BUT_READ = (_MODULES, f"{_TORCH}nn/utils/", f"{_TORCH}optim/", _SCALER, *_FLOWS)
 _MACHINERY = (f"{_MODULES}module.py", f"{_MODULES}_functions.py", f"{_MODULES}lazy.py")
 _ARRAYS = re.compile(r"/(numpy|sympy|mpmath|z3|_pytest|pluggy|typeguard)/")
 

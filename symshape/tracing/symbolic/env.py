@@ -7,7 +7,8 @@ stay proven because facts only grow, so they are kept in one dictionary for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from guards.asking.ladder import Effort
@@ -321,3 +322,16 @@ class ShapeEnv:
             self._true.add(part)
             events.emit(events.GuardAdded(str(part), str(where)))
         self._true.add(condition)
+
+
+@contextmanager
+def apart(env: ShapeEnv) -> Iterator[None]:
+    """Inside, a part of the program is traced that may not run: of what is found out there guards alone stay."""
+    facts, true, number = env.facts, env._true.copy(), len(env.guards)
+    try:
+        yield
+    finally:
+        env.facts, env._true = facts, true
+        for guard in env.guards[number:]:
+            env.facts = env.facts.assume(guard.term)
+            env._true.add(guard.term)

@@ -47,6 +47,10 @@ class Symbols(Mapping[str, Symbol]):
         """Names that the caller gave to dimensions: no symbol of ours takes one."""
         self._reserved.update(names)
 
+    def taken(self) -> frozenset[str]:
+        """The names of all symbols so far, those of floats too."""
+        return frozenset(self._reserved) | self._symbols.keys()
+
     def unbacked_name(self) -> str:
         """A name for an unbacked integer that nothing has."""
         return self._fresh("u", sum(1 for each in self._symbols.values() if not each.backed))

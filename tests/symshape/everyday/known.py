@@ -17,8 +17,6 @@ BRANCHES = "goes on either way, by data: a graph that branches, or several graph
 TEXTS = "a text counts as used when it is made: texts that show whether anybody looks at them"
 
 KNOWN: dict[str, Known] = {
-    "recurrent-cond_on_data": Known("refused", BRANCHES),
-    "recurrent-associative_scan": Known("b", "it halves the sequence in a loop: a program for each number of halvings"),
     "data dependent-arange_by_a_symbol": Known("b", "floats round before they are compared with the end"),
     "numbers and texts-text_of_an_error_never_raised": Known("", TEXTS),
     "numbers and texts-text_of_a_tensor_never_raised": Known("refused", TEXTS),

@@ -284,7 +284,7 @@ def cond_on_data() -> Made:
     return run, rows
 
 
-@everyday(KIND, "n")
+@everyday(KIND)
 def scan() -> Made:
     from torch._higher_order_ops.scan import scan as torch_scan
 

@@ -1,4 +1,4 @@
-"""Associative scans: eager's results, bit for bit, in a program for each number of levels."""
+"""Associative scans: eager's results, bit for bit, in one program; or in a program for each number of levels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch._higher_order_ops.associative_scan import associative_scan
+from torch._higher_order_ops.associative_scan import associative_scan, generic_associative_scan
 from torch.utils import _pytree as pytree
 
 import symshape
+from symshape.tracing.intercept.scans import by_levels
 
 
 def _sums(x: torch.Tensor) -> Any:
@@ -46,11 +47,47 @@ def test_every_length(fn: Callable[..., Any]) -> None:
             assert expected.stride() == got.stride()
 
 
+def test_one_program_for_all_lengths() -> None:
+    for fn in PROGRAMS:
+        fast = symshape.compile(fn, dynamic=True, fullgraph=True)
+        for n in (3, 5, 9, 2, 40):
+            fast(torch.rand(4, n))
+        assert fast.stats().traces == 1
+        fast(torch.rand(4, 1))  # a view of the argument
+        assert fast.stats().traces == 2
+
+
+def _asks(x: torch.Tensor) -> Any:
+    return by_levels(lambda a, b: _combined(a, b), [x], 0)
+
+
 def test_a_program_for_each_number_of_levels() -> None:
-    fast = symshape.compile(lambda x: _sums(x.transpose(0, 1).contiguous().transpose(0, 1)), dynamic=True)
+    """Where the function asks how many rows it gets."""
+    fast = symshape.compile(_asks, dynamic=True, fullgraph=True)
     for n in (*range(16, 32), *range(64, 128, 5)):
-        fast(torch.rand(4, n))
-    assert fast.stats().traces == 2
+        x = torch.rand(n, 4)
+        assert torch.equal(fast(x)[0], generic_associative_scan(lambda a, b: _combined(a, b), [x])[0])
+    assert fast.stats().traces > 2
+
+
+def _combined(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return (left + right) * (2 if left.size(0) > 2 else 3)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_some_operands_require_gradients(gated: bool) -> None:
+    def fn(a: torch.Tensor, b: torch.Tensor) -> Any:
+        def combine(left: Any, right: Any) -> Any:
+            return left[0] * right[0], (right[0] * left[1] if gated else left[1]) + right[1]
+
+        return associative_scan(combine, (a, b), dim=0, combine_mode="generic")
+
+    fast = symshape.compile(fn, fullgraph=True, dynamic=True)
+    for n in (3, 5, 9, 2, 40, 1):
+        a, b = torch.rand(n, 3, requires_grad=True), torch.rand(n, 3)
+        for expected, got in zip(fn(a, b), fast(a, b), strict=True):
+            assert torch.equal(expected, got)
+            assert expected.requires_grad == got.requires_grad
 
 
 @pytest.mark.parametrize("fn", PROGRAMS)

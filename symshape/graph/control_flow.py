@@ -1,0 +1,229 @@
+"""Control flow as a node of a graph: parts of a program that run once, not at all, or again and again.
+
+``torch.cond`` on data, ``while_loop``, ``scan`` and ``associative_scan`` take functions.  Each function is traced once,
+into a part: straight-line code of its own, which reads what stands around it (tensors, parameters, sizes) as further
+arguments of the node.  What the node does with its parts is what eager does, with the same operators in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from symshape.graph.opaque import LiveCall
+
+Part = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+"""Of its own tensors and those around it, and of its own numbers and those around it: its results (``codegen.Run``)."""
+_aten = torch.ops.aten
+
+
+@attrs.frozen
+class Surroundings:
+    """What a node's parts read that stands around them: all of its parts get the same.
+
+    Attributes:
+        tensors: how many tensors.
+        numbers: how many numbers, which come after those.
+    """
+
+    tensors: int
+    numbers: int
+
+
+class ControlFlow(LiveCall):
+    """A node whose arguments are its own operands, then the tensors around its parts, then the numbers there.
+
+    Args:
+        name: what it is called in texts.
+        around: how many of these there are.
+        whole: whether autograd sees one operation, as for eager's operators of this kind, whose backward runs the
+            parts once more: each floating result requires gradients where any argument does, and an argument that
+            does not matter has a gradient of zeros.  Else autograd records the operators of the parts as they run.
+        draws: whether a part draws random numbers.
+
+    Attributes:
+        parts: the functions; set once the trace is over.
+    """
+
+    def __init__(self, name: str, around: Surroundings, *, whole: bool, draws: bool) -> None:
+        super().__init__(self._run, pytree.tree_structure(((0,), {})), [], name)
+        self.parts: tuple[Part, ...] = ()
+        self.tags: Any = (torch.Tag.nondeterministic_seeded,) if draws else ()
+        self._around = around
+        self._whole = whole
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        """The results."""
+        tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
+        if self._whole and torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
+            given = [... if isinstance(each, torch.Tensor) else each for each in leaves]
+            return list(RunAgain.apply(self._run, given, *tensors))  # type: ignore[no-untyped-call]
+        return self._run(leaves)
+
+    def _run(self, leaves: Sequence[Any]) -> list[Any]:
+        around = self._around
+        end = len(leaves) - around.numbers
+        own = end - around.tensors
+        return self.flow(leaves[:own], leaves[own:end], leaves[end:])
+
+    def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
+        """Runs the parts on the node's own operands, and what stands around them."""
+        raise NotImplementedError
+
+
+class Choice(ControlFlow):
+    """``torch.cond``: the first part where a tensor holds, else the second."""
+
+    def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
+        """The results of the part that the one operand chooses."""
+        return self.parts[0 if own[0] else 1](tensors, numbers)
+
+
+class While(ControlFlow):
+    """``while_loop``: while the first part holds, the second makes what is carried anew.
+
+    The operands are what is carried, tensors and integers; an integer is answered as a tensor of one.
+    """
+
+    def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
+        """What is carried in the end: copies of the operands if no round was run."""
+        goes_on, body = self.parts
+        carried, rounds = list(own), 0
+        while True:
+            given = [*(each for each in carried if isinstance(each, torch.Tensor)), *tensors]
+            counts = [*(each for each in carried if not isinstance(each, torch.Tensor)), *numbers]
+            if not goes_on(given, counts)[0]:
+                break
+            carried, rounds = body(given, counts), rounds + 1
+        return [
+            torch.scalar_tensor(each, dtype=torch.int64)
+            if not isinstance(each, torch.Tensor)
+            else each
+            if rounds
+            else each.clone()
+            for each in carried
+        ]
+
+
+class Scan(ControlFlow):
+    """``scan``: a part makes a new state and a row of each result of a state and a row of each operand.
+
+    The first part does so in the first round, the last one in all others.
+
+    Args:
+        states: how many of the operands, the first ones, are the state at the beginning.
+    """
+
+    def __init__(self, name: str, around: Surroundings, states: int, *, whole: bool, draws: bool) -> None:
+        super().__init__(name, around, whole=whole, draws=draws)
+        self._states = states
+
+    def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
+        """The state in the end, and the rows of each result, stacked."""
+        state, operands = list(own[: self._states]), own[self._states :]
+        found: list[list[torch.Tensor]] = []
+        for number in range(operands[0].size(0)):
+            rows = [each.select(0, number) for each in operands]
+            part = self.parts[-1 if number else 0]
+            made = part([*state, *rows, *tensors], numbers)
+            state = made[: self._states]
+            found.append(made[self._states :])
+        return [*state, *map(_stacked, zip(*found, strict=True))]
+
+
+def _stacked(rows: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Rows in one contiguous tensor."""
+    if torch.is_grad_enabled() and any(each.requires_grad for each in rows):
+        return torch.stack(list(rows)).contiguous()  # one operation for autograd
+    first = rows[0]
+    made = torch.empty([len(rows), *first.size()], dtype=first.dtype, device=first.device)
+    for number, each in enumerate(rows):
+        made[number].copy_(each)
+    return made
+
+
+class Levels(ControlFlow):
+    """``associative_scan``: pairs of rows are combined, what they make is scanned, and combined with the rest.
+
+    The parts are, for the operands and then for what pairs made: how pairs are combined, of two, of three and of more
+    rows; and how the rest is, of two, of three, of four and of more.  Each is told how many rows there are on its
+    level, and how many it gets.
+
+    Args:
+        loop: what eager runs, with a function that combines.
+    """
+
+    def __init__(self, name: str, around: Surroundings, loop: Callable[..., Any], *, draws: bool) -> None:
+        super().__init__(name, around, whole=False, draws=draws)
+        self._loop = loop
+
+    def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
+        """The scanned operands."""
+        calls = iter(self._calls(own[0].size(0)))
+
+        def combine(*rows: torch.Tensor) -> list[Any]:
+            part, length, is_rest = next(calls)
+            heads = rows[: len(own)] if is_rest else ()  # nobody reads them
+            return part([*rows, *heads, *tensors], [length, rows[0].size(0), *numbers])
+
+        return list(self._loop(combine, list(own)))
+
+    def _calls(self, length: int) -> list[tuple[Part, int, bool]]:
+        """The parts in the order in which the loop calls them, with the rows on their levels."""
+        lengths: list[int] = []
+        while length > 1:
+            lengths.append(length)
+            length //= 2
+        levels = [(each, self.parts[7 * min(level, 1) :]) for level, each in enumerate(lengths)]
+        down = [(parts[min(each, 4) - 2], each, False) for each, parts in levels]
+        up = [(parts[min(each, 5) + 1], each, True) for each, parts in reversed(levels)]
+        return [*down, *up]
+
+
+class RunAgain(torch.autograd.Function):
+    """A node as one operation, whose backward runs it once more with gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Callable[[Sequence[Any]], list[Any]], given: list[Any], *tensors: torch.Tensor) -> Any:
+        """The node's results."""
+        ctx.run, ctx.given = run, given
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        return tuple(run(_filled(given, tensors)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        """The gradients of the arguments: zeros of those that do not matter."""
+        again = torch.is_grad_enabled()  # gradients of gradients are asked for
+        needed, saved = ctx.needs_input_grad[2:], ctx.saved_tensors  # which hooks may give once alone
+        tensors: list[torch.Tensor] = []
+        with torch.enable_grad(), ExitStack() as stack:
+            for kind in {each.device.type for each in saved}:
+                stack.enter_context(torch.autocast(kind, enabled=False))  # its casts are operators of the parts
+            for each, wanted in zip(saved, needed, strict=True):
+                mine = each.view_as(each) if again and wanted else each.detach()
+                tensors.append(mine.requires_grad_() if wanted else mine)
+            results = ctx.run(_filled(ctx.given, tensors))
+            pairs = [
+                (made, gradient)
+                for made, gradient in zip(results, gradients, strict=True)
+                if gradient is not None and made.requires_grad
+            ]
+            asked = [each for each, wanted in zip(tensors, needed, strict=True) if wanted]
+            found: Sequence[torch.Tensor | None] = [None] * len(asked)
+            if pairs:
+                outputs, given = zip(*pairs, strict=True)
+                found = torch.autograd.grad(outputs, asked, given, allow_unused=True, create_graph=again)
+        kept = iter([torch.zeros_like(of) if each is None else each for of, each in zip(asked, found, strict=True)])
+        return None, None, *(next(kept) if wanted else None for wanted in needed)
+
+
+def _filled(given: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
+    """The arguments of a node, with these tensors in their places (marked by Ellipsis)."""
+    left = iter(tensors)
+    return [next(left) if each is ... else each for each in given]

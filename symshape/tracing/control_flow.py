@@ -1,0 +1,362 @@
+"""``cond`` on data, ``while_loop``, ``scan`` and ``associative_scan`` as nodes: their functions are traced once each.
+
+A branch on sizes is the branch that they choose, under a guard.  What torch's own operators refuse (results that are
+views of what a function is given, results that differ) is refused here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from guards.terms import boolean
+from meta_fns import TensorSpec
+from symshape.errors import DataDependentError, SymShapeError, UnsupportedError, refusals_noted
+from symshape.graph.control_flow import Choice, ControlFlow, While
+from symshape.graph.steps import Node, Step, Value, values_in
+from symshape.tracing.gradients import MadeInside, MadeOfParts
+from symshape.tracing.intercept import scans
+from symshape.tracing.levels import LevelsTrace
+from symshape.tracing.parts import EffectError, Part, Parts, PartTrace, around, shares_memory
+from symshape.tracing.rows import RowsTrace, each_spec
+from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.written_out import loops_are_written_out
+from symshape.user_code import user_location
+
+_Function = Callable[..., Any]
+
+
+class FlowTrace(PartTrace, Protocol):
+    """What is needed of a tracer here."""
+
+    def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
+        """A fresh value of a graph."""
+
+    def stand_in(self, value: Value) -> SymbolicTensor:
+        """A symbolic tensor for a value."""
+
+
+@attrs.frozen(eq=False)
+class _Placed:
+    """A node that runs parts."""
+
+    op: ControlFlow
+    parts: Sequence[Part]
+    tensors: Sequence[Value]
+    numbers: Sequence[str]
+
+
+class ControlFlows:
+    """Of one trace.
+
+    Args:
+        trace: the trace.
+
+    Attributes:
+        parts: traces functions.
+    """
+
+    def __init__(self, trace: Any) -> None:
+        self._trace: FlowTrace = trace
+        self.parts = Parts(trace)
+        self._placed: list[_Placed] = []
+
+    # -- the operators
+    def cond(self, condition: Any, then: _Function, otherwise: _Function, operands: Sequence[Any]) -> Any:
+        """``torch.cond``: one of two functions."""
+        if not isinstance(condition, torch.Tensor):
+            return (then if condition else otherwise)(*operands)
+        if condition.requires_grad:
+            raise UnsupportedError(f"torch.cond chooses by a tensor that requires gradients {self._here()}")
+        names = [f"a function that torch.cond may call ({_name(each)})" for each in (then, otherwise)]
+        parts = [self.parts.traced(name, each, operands) for name, each in zip(names, (then, otherwise), strict=True)]
+        first, second = parts
+        if first.tree != second.tree:
+            self.parts.refuse(first.name, f"returns other containers than {second.name}")
+        self._check_memory(parts)
+        specs: list[TensorSpec] = []
+        for one, other in zip(first.leaves, second.leaves, strict=True):
+            if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+                specs.append(self._alike(first, one, second, other))
+            elif type(one) is not type(other) or not self._same(one, other):
+                self.parts.refuse(first.name, f"returns {one} where {second.name} returns {other}")
+        for part in parts:
+            part.outputs = tuple(values_in(part.outputs))  # the rest is the same whichever is chosen
+        op = Choice("cond", around(parts), whole=True, draws=_draw(parts))
+        made = iter(self._results(op, (condition,), parts, specs, parts))
+        leaves = [next(made) if isinstance(each, torch.Tensor) else each for each in first.leaves]
+        return pytree.tree_unflatten(leaves, first.tree)
+
+    def while_loop(self, goes_on: _Function, body: _Function, carried: Sequence[Any]) -> Any:
+        """``while_loop``: a function as long as another one says so."""
+        if any(not isinstance(each, torch.Tensor) and type(each) not in (int, torch.SymInt) for each in carried):
+            raise UnsupportedError(f"while_loop carries something else than tensors and integers {self._here()}")
+        own, numbers, given = self._stand_ins(carried)
+        names = [f"a function of while_loop's ({_name(each)})" for each in (goes_on, body)]
+        parts = [
+            self.parts.traced(name, each, given, own, numbers)
+            for name, each in zip(names, (goes_on, body), strict=True)
+        ]
+        self._check_condition(parts[0])
+        _, part = parts
+        if part.tree != pytree.tree_structure(tuple(given)):
+            self.parts.refuse(part.name, "returns other containers than the tuple of what is carried")
+        self._check_memory([part])
+        specs: list[TensorSpec] = []
+        for before, after in zip(given, part.leaves, strict=True):
+            if isinstance(before, torch.Tensor):
+                specs.append(self.carried(part, before, after))
+            elif type(after) not in (int, torch.SymInt):
+                self.parts.refuse(part.name, f"returns {after} where an integer is carried")
+            else:
+                specs.append(TensorSpec.contiguous((), torch.int64, torch.device("cpu")))
+        op = While("while_loop", around(parts), whole=True, draws=_draw(parts))
+        if numbers and self._tracked(parts, carried):
+            raise UnsupportedError(f"while_loop carries integers where gradients are recorded {self._here()}")
+        made = self._results(op, carried, parts, specs, parts[1:])
+        kinds = [isinstance(each, torch.Tensor) for each in carried]
+        return tuple(each if is_tensor else each.item() for each, is_tensor in zip(made, kinds, strict=True))
+
+    def scan(self, combine: _Function, init: Sequence[Any], operands: Sequence[Any], more: Sequence[Any] = ()) -> Any:
+        """``scan``: a function of what is carried and one row after the other; or the loop, written out."""
+        tracked = torch.is_grad_enabled() and any(each.requires_grad for each in (*init, *operands))
+        try:
+            with refusals_noted():
+                return RowsTrace(self._trace, self, combine, init, operands, more).results(_name(combine))
+        except EffectError:
+            raise
+        except (SymShapeError, RuntimeError, TypeError) as error:
+            if tracked or isinstance(error, _TrackedError) or not _is_plain(more):
+                raise UnsupportedError(f"a scan where gradients are recorded: {error}") from error
+        trees: list[pytree.TreeSpec] = []
+
+        def noted(*given: Any) -> Any:
+            trees.append(pytree.tree_structure(result := combine(*given)))
+            return result
+
+        found = scans.loop()(noted, init, operands, additional_inputs=tuple(more))
+        if any(map(_has_history, found)):  # by loops autograd sees other gradients: None where torch has zeros
+            raise UnsupportedError(f"a scan where gradients are recorded, whose steps differ {self._here()}")
+        return pytree.tree_unflatten(list(found), trees[0])
+
+    def associative_scan(self, combine: _Function, operands: Sequence[Any], dim: int, loop: _Function) -> Any:
+        """``associative_scan``: eager's ``loop`` on parts; None where the length tells what runs."""
+        if dim != 0 or loops_are_written_out() or any(type(each) is not SymbolicTensor for each in operands):
+            return None
+        if operands[0].shape[0] < 2:  # nothing to combine
+            return None
+        try:
+            with refusals_noted():
+                return LevelsTrace(self._trace.env, self, combine, operands).results(loop)
+        except EffectError:
+            raise
+        except (SymShapeError, RuntimeError, TypeError):
+            return None
+
+    # -- what they share
+    def _here(self) -> str:
+        return f"(at {self._trace.env.origin()})"
+
+    def stand_in(self, spec: TensorSpec, outer: Sequence[Any]) -> Any:
+        """A tensor that stands for others of this spec in a part, which are made of ``outer``."""
+        value = self._trace.new_value(self._moved(spec))
+        tracked = [each for each in outer if isinstance(each, torch.Tensor) and each.requires_grad]
+        if torch.is_grad_enabled() and tracked and (spec.dtype.is_floating_point or spec.dtype.is_complex):
+            return MadeInside.apply(lambda: self._trace.stand_in(value), *tracked)
+        return self._trace.stand_in(value)
+
+    def _moved(self, spec: TensorSpec) -> TensorSpec:
+        """A spec of which nobody knows where in memory it begins, but that of a memory of its own."""
+        offset = spec.storage_offset
+        if type(offset) is int and offset == 0:
+            return spec
+        return spec.with_(storage_offset=self._trace.env.new_unbacked(0, None, description="an offset"))
+
+    def _stand_ins(self, carried: Sequence[Any]) -> tuple[list[Value], list[str], list[Any]]:
+        """What stands for what is carried: the values of tensors, the names of integers, and all in their order."""
+        own: list[Value] = []
+        numbers: list[str] = []
+        given: list[Any] = []
+        for each in carried:
+            if isinstance(each, torch.Tensor):
+                given.append(self.stand_in(each_spec(each), carried))
+                own.append(given[-1]._value)
+            else:
+                node = self._trace.env.new_unbacked(None, None, description="an integer that a loop carries")
+                numbers.append(node.term.name)
+                given.append(node.symint)
+        return own, numbers, given
+
+    def _check_memory(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            if shares_memory(part):
+                self.parts.refuse(part.name, "returns two tensors on one memory; return clones")
+
+    def _check_condition(self, part: Part) -> None:
+        (leaf,) = part.leaves if len(part.leaves) == 1 else (None,)
+        if isinstance(leaf, torch.Tensor):
+            if leaf.dim() == 0 and leaf.dtype is torch.bool:
+                return
+        elif type(leaf) in (bool, torch.SymBool):
+            return
+        self.parts.refuse(part.name, "returns no bool and no tensor of a single one")
+
+    def carried(self, part: Part, before: Any, after: Any, *, layout: bool = True) -> TensorSpec:
+        """The spec of what is carried after a round: the same as before it, its strides perhaps not (``layout``)."""
+        self.parts.fresh(part, after)
+        one, other = before._spec.with_(storage_offset=0), after._spec
+        one = one if layout else one.with_(strides=other.strides)
+        if one.dtype is not other.dtype or one.device != other.device or not self._same_layout(one, other):
+            self.parts.refuse(part.name, f"returns {other} where {one} is carried")
+        if not bool(torch.ops.aten.is_non_overlapping_and_dense.default(after)):
+            self.parts.refuse(part.name, "carries a tensor with gaps")
+        return one  # type: ignore[no-any-return]
+
+    def _alike(self, first: Part, one: torch.Tensor, second: Part, other: torch.Tensor) -> TensorSpec:
+        for part, each in ((first, one), (second, other)):
+            self.parts.fresh(part, each)
+        left, right = (each._spec for each in (one, other))  # type: ignore[attr-defined]
+        if left.dtype is not right.dtype or left.device != right.device or not self._same_layout(left, right):
+            self.parts.refuse(first.name, f"returns {left} where {second.name} returns {right}")
+        return left  # type: ignore[no-any-return]
+
+    def _same_layout(self, one: TensorSpec, other: TensorSpec) -> bool:
+        """Whether sizes, strides and offsets are the same; guards are left where that is so in this call alone.
+
+        Strides of a dimension that has size 1 in all calls are an accident.
+        """
+        if len(one.sizes) != len(other.sizes) or not all(map(self._same_size, one.sizes, other.sizes)):
+            return False
+        strides = zip(one.sizes, one.strides, other.strides, strict=True)
+        kept = [(left, right) for size, left, right in strides if not self._is_one(size)]
+        return all(self._same_size(*pair) for pair in (*kept, (one.storage_offset, other.storage_offset)))
+
+    def _is_one(self, size: Any) -> bool:
+        return self._trace.env.known(boolean.eq(size.term, 1)) if type(size) is IntNode else size == 1
+
+    def _same_size(self, left: Any, right: Any) -> bool:
+        terms = [each.term if type(each) is IntNode else each for each in (left, right)]
+        if terms[0] is terms[1] or (type(terms[0]) is type(terms[1]) is int and terms[0] == terms[1]):
+            return True
+        try:
+            return self._trace.env.evaluate(boolean.eq(*terms))
+        except DataDependentError:
+            return False
+
+    def _same(self, one: Any, other: Any) -> bool:
+        if isinstance(one, torch.SymInt):
+            return self._same_size(one.node, other.node)
+        return type(one) in (int, bool, float, str, type(None)) and one == other and str(one) == str(other)
+
+    def _tracked(self, parts: Sequence[Part], operands: Sequence[Any]) -> list[torch.Tensor]:
+        """The tensors that require gradients, of those that a node reads."""
+        if not torch.is_grad_enabled():
+            return []
+        lifted = self._trace.lifting.tensors
+        own = {value for part in parts for value in part.own}
+        read = [part.seen.get(value, lifted.get(value)) for part in parts for value in part.tensors]
+        given = [each for each in operands if isinstance(each, torch.Tensor)]
+        found = [each for each in (*given, *read) if each is not None and each.requires_grad]
+        return [each for each in found if getattr(each, "_value", None) not in own]
+
+    def placed(
+        self, op: ControlFlow, operands: Sequence[Any], parts: Sequence[Part], specs: Sequence[TensorSpec]
+    ) -> list[Any]:
+        """The results of a node that autograd sees as one operation."""
+        return self._results(op, operands, parts, specs, parts)
+
+    def recorded(
+        self, op: ControlFlow, operands: Sequence[Any], parts: Sequence[Part], specs: Sequence[TensorSpec]
+    ) -> list[Any]:
+        """The results of a node that autograd records as it runs: those that require gradients for its function do."""
+        return self._results(op, operands, parts, specs, parts, [each.requires_grad for each in parts[0].leaves])
+
+    def _results(
+        self,
+        op: ControlFlow,
+        operands: Sequence[Any],
+        parts: Sequence[Part],
+        specs: Sequence[TensorSpec],
+        making: Sequence[Part],
+        floating: Sequence[bool] | None = None,
+    ) -> list[Any]:
+        """Writes a node down; answers its results, with a history if what it reads has one."""
+        trace = self._trace
+        tensors = tuple({value: None for part in parts for value in part.tensors})
+        numbers = {name: number for part in parts for name, number in part.numbers.items()}
+        tracked = self._tracked(parts, operands)
+        if tracked and any(part.draws for part in parts):
+            raise _TrackedError(f"{op} draws random numbers where gradients are recorded {self._here()}")
+        given = trace.op_arguments.both(tuple(operands))[1]
+        outputs = [trace.new_value(spec) for spec in specs]
+        arguments = (*given, *tensors, *numbers.values())
+        made: Any = op
+        node = Node(made, arguments, {}, tuple(outputs), False, (), *trace.modes_now(), location=user_location())
+        trace.steps.append(node)
+        self._placed.append(_Placed(op, parts, tensors, tuple(numbers)))
+        if not tracked:
+            return [trace.stand_in(value) for value in outputs]
+        floating = floating or [each.dtype.is_floating_point or each.dtype.is_complex for each in specs]
+        histories = [each for part in making for each in part.leaves if _has_history(each)]
+        make = partial(map, trace.stand_in, outputs)
+        return list(MadeOfParts.apply(lambda: list(make()), floating, str(op), *tracked, *histories))
+
+    # -- at the end of the trace
+    def results(self) -> tuple[Any, ...]:
+        """What the parts return."""
+        return tuple(part.outputs for each in self._placed for part in each.parts)
+
+    def settled(self, steps: list[Step], outputs: Sequence[Any]) -> list[Step]:
+        """The steps without those of the parts, which their nodes run from now on.
+
+        Args:
+            steps: of the trace, as its results need them.
+            outputs: of the trace.
+
+        Raises:
+            UnsupportedError: a part's tensor or number is used outside of it.
+        """
+        if not self.parts.any:
+            return steps
+        for each in self._placed:
+            each.op.parts = tuple(
+                part.compiled(self.parts.steps_of(*part.place), each.tensors, each.numbers, self.parts.grad)
+                for part in each.parts
+            )
+        aside = self.parts.set_aside()
+        kept = [step for step in steps if id(step) not in aside]
+        self.parts.check_leaks(kept, outputs)
+        return kept
+
+
+class _TrackedError(UnsupportedError):
+    """What cannot be where gradients are recorded, neither as a node nor as a loop."""
+
+
+def _draw(parts: Sequence[Part]) -> bool:
+    return any(part.draws for part in parts)
+
+
+def _is_plain(more: Sequence[Any]) -> bool:
+    return not any(isinstance(each, torch.Tensor) and each.requires_grad for each in more)
+
+
+def _has_history(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.requires_grad
+
+
+def _name(function: Any) -> str:
+    """What the program calls a function that torch has wrapped."""
+    while isinstance(function, partial):
+        function = function.keywords.get("combine_fn", function.func)
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
+        if name in ("cond_fn", "body_fn") and function.__module__.startswith("torch."):
+            return _name(cell.cell_contents)
+    return str(getattr(function, "__qualname__", type(function).__name__))

@@ -1,0 +1,30 @@
+"""Errors of Python's and torch's that come of symbolic sizes and tensors, in our words."""
+
+from __future__ import annotations
+
+from symshape.errors import UnsupportedError
+from symshape.user_code import raised_at
+
+
+class NumberNeeded(UnsupportedError):
+    """Python or torch refused a symbolic number for being one: a plain one would do."""
+
+
+def explain(error: Exception) -> None:
+    """Raises an error of ours where Python or torch refused a symbolic size or tensor for being one."""
+    text = str(error)
+    if isinstance(error, TypeError) and any(name in text for name in ("SymInt", "SymFloat", "SymBool")):
+        raise NumberNeeded(
+            f"the program uses a size that varies where only a plain number will do: {error} "
+            f"(at {raised_at(error)}); make it a constant with int(size), or declare that size static"
+        ) from error
+    if type(error).__module__.startswith("torch._dynamo"):
+        raise UnsupportedError(
+            f"the program calls something that compiles itself with torch.compile (at {raised_at(error)}), "
+            "such as torch.cond; take that part out of the traced function"
+        ) from error
+    if "data is not allocated yet" in text or "doesn't have storage" in text:
+        raise UnsupportedError(
+            f"the program calls something that reads a tensor's memory while it is traced (at {raised_at(error)}); "
+            "wrap it as a custom op with torch.library.custom_op"
+        ) from error

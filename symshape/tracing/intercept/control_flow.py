@@ -1,0 +1,63 @@
+"""The operators that take functions, as torch's own code loads them while it is recorded: ``torch.cond`` and its kin.
+
+What a program calls (``torch.cond``, ``while_loop``, ``scan``) checks its arguments and would then compile a call of
+the operator; a trace makes a node of it instead.  (Private names, checked on 2.13.)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from symshape.errors import UnsupportedError
+
+_CALLERS = "torch/_higher_order_ops/"
+
+
+def _flows() -> Any:
+    """Who makes nodes for the trace of this thread."""
+    tracers = [mode.tracer for mode in _get_current_dispatch_mode_stack() if hasattr(mode, "tracer")]
+    if not tracers:
+        raise UnsupportedError("an operator that takes functions is called where nobody traces")
+    return tracers[-1].flows
+
+
+def _exchanged(operator: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator as torch's own code calls it, which has made arguments of all that it needs."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        caller = sys._getframe(1).f_code.co_filename.replace("\\", "/")
+        return (ours if _CALLERS in caller else operator)(*args, **kwargs)
+
+    return call
+
+
+def _cond(condition: Any, then: Any, otherwise: Any, operands: Any) -> Any:
+    return _flows().cond(condition, then, otherwise, operands)
+
+
+def _while_loop(goes_on: Any, body: Any, carried: Any, more: Any = (), **unknown: Any) -> Any:
+    if unknown or more:
+        raise UnsupportedError("while_loop is called with arguments that are not torch's own callers'")
+    return _flows().while_loop(goes_on, body, carried)
+
+
+def _scan(combine: Any, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+    return _flows().scan(combine, init, xs, additional_inputs)
+
+
+def _table() -> dict[int, Any]:
+    found: dict[int, Any] = {}
+    for name, ours in (("cond", _cond), ("while_loop", _while_loop), ("scan", _scan)):
+        operator = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.{name}"), f"{name}_op", None)
+        if operator is not None:  # a torch may lack it
+            found[id(operator)] = _exchanged(operator, ours)
+    return found
+
+
+CONTROL_FLOW: dict[int, Any] = _table()
+"""By ``id``, what these operators are in traced code."""

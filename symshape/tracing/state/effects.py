@@ -1,0 +1,127 @@
+"""What a part of a program changes in Python's state: a part that may not run, or run several times.
+
+Each call writes again what the program as a whole wrote outside; of what one of its parts wrote nobody could say
+whether and how often.  So a part may write nowhere: not to what the recording came upon, nor to what its function
+reaches.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from symshape.tracing.state.changes import holds_symbolic
+from symshape.tracing.state.places import MISSING, items_of
+from symshape.tracing.state.reads import Namespace
+from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
+
+_CONTAINERS = (list, dict, set, deque, bytearray)
+_MOST = 20_000  # objects that a function reaches
+
+
+class Effects:
+    """The state of a recording, and of all that a function reaches, as it is now.
+
+    Args:
+        recorder: what the program read and wrote so far.
+        function: the part.
+    """
+
+    def __init__(self, recorder: Recorder, function: Callable[..., Any]) -> None:
+        self._recorder = recorder
+        self._namespaces = {id(each): dict(each.owner) for each in recorder.namespaces.values()}
+        self._containers = {id(each): each.read() for each in recorder.containers}
+        self._cells = {id(each): each.read() for each in recorder.cells}
+        self._slots = {id(each): each.read() for each in recorder.slots.values()}
+        self._stored = set(recorder.stored)
+        self._reached = list(_reached(function))
+        self._then = [_state(each) for each in self._reached]
+
+    def since(self) -> Iterator[str]:
+        """What is different now, in words."""
+        recorder = self._recorder
+        for namespace in list(recorder.namespaces.values()):
+            yield from self._written(namespace)
+        for container in recorder.containers:
+            if not _same(self._containers.get(id(container), container.items), container.read()):
+                yield f"changes {container.name}"
+        for cell in recorder.cells:
+            if self._cells.get(id(cell), cell.value) is not cell.read():
+                yield f"changes the variable {cell.name} around it"
+        for slot in recorder.slots.values():
+            if self._slots.get(id(slot), slot.value) is not slot.read():
+                yield f"changes {slot.name}"
+        for each, then in zip(self._reached, self._then, strict=True):
+            if not _same(then, _state(each)):
+                yield f"changes a {type(each).__name__} around it"
+
+    def _written(self, namespace: Namespace) -> Iterator[str]:
+        before = self._namespaces.get(id(namespace), namespace.before)
+        owner, where = namespace.owner, namespace.kind or namespace.owner
+        for key in {**before, **owner}:
+            then, now = before.get(key, MISSING), owner.get(key, MISSING)
+            stored = (id(where), key) in self._recorder.stored - self._stored
+            if stored or (then is not now and (namespace.own or holds_symbolic(now))):
+                yield f"sets {namespace.name}.{key}" if namespace.name else f"sets {key} outside"
+
+
+def _same(then: Any, now: Any) -> bool:
+    return len(then) == len(now) and all(
+        one is other or _equal(one, other) for one, other in zip(then, now, strict=True)
+    )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two objects are equal plain values: those of an array's content are made anew at each look."""
+    return type(one) is type(other) and type(one) in (int, float, bool, str, bytes, tuple) and one == other
+
+
+def _state(value: Any) -> tuple[Any, ...]:
+    """What an object holds."""
+    if isinstance(value, types.CellType):
+        return _contents(value)
+    if type(value) is SymbolicTensor:
+        return tuple(attributes_of(value))
+    if isinstance(value, _CONTAINERS):
+        return tuple(items_of(value))
+    return tuple(items_of(vars(value)))
+
+
+def _contents(cell: types.CellType) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
+def _reached(function: Callable[..., Any]) -> Iterator[Any]:
+    """Cells, containers and objects with attributes that code of a function can reach without a global name."""
+    waiting: list[Any] = [function]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MOST:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, (type, types.ModuleType, torch.dtype, str, bytes, int, float)):
+            continue
+        seen.add(id(each))
+        if isinstance(each, types.FunctionType):
+            waiting += [*(each.__closure__ or ()), *(each.__defaults__ or ()), *(each.__kwdefaults__ or {}).values()]
+        elif isinstance(each, types.MethodType):
+            waiting += [each.__func__, each.__self__]
+        elif isinstance(each, functools.partial):
+            waiting += [each.func, *each.args, *each.keywords.values()]
+        elif isinstance(each, tuple):
+            waiting += each
+        elif type(each) is SymbolicTensor:
+            yield each
+        elif isinstance(each, (types.CellType, *_CONTAINERS)):
+            yield each
+            waiting += _state(each)
+        elif not isinstance(each, torch.Tensor) and type(getattr(each, "__dict__", None)) is dict:
+            yield each
+            waiting += vars(each).values()
