@@ -128,8 +128,19 @@ def _beside(stream: Stream, sizes: Sizes, seen: set[Sizes]) -> Sizes:
     raise AssertionError("sizes are endless")
 
 
-def run(stream: Stream, ran: dict[str, Ran], count: int, unseen: int, seed: int, show: bool = False) -> None:
-    """All passes, peers in turn, a different one first each time; with ``show``, time so far on stderr now and then."""
+def run(
+    stream: Stream,
+    ran: dict[str, Ran],
+    count: int,
+    unseen: int,
+    seed: int,
+    show: bool = False,
+    patience: float = float("inf"),
+) -> None:
+    """All passes, peers in turn, a different one first each time; with ``show``, time so far on stderr now and then.
+
+    Who has taken more than ``patience`` seconds in a pass takes part no more.
+    """
     names = list(ran)
     before = "first"
     for number, (phase, by_peer) in enumerate(passes(stream, count, unseen, names, seed)):
@@ -147,6 +158,9 @@ def run(stream: Stream, ran: dict[str, Ran], count: int, unseen: int, seed: int,
         for name in names[at:] + names[:at]:
             if not ran[name].failed:
                 results[name] = timed(ran[name], by_peer[name], arguments[by_peer[name]], phase)
+                if ran[name].total_s(phase) > patience:
+                    done = len(ran[name].ms[phase])
+                    ran[name].failed = f"{done} calls of the {phase} pass took {ran[name].total_s(phase):.0f} s"
         expected = {sizes: flat(stream.run(*given)) for sizes, given in arguments.items()}
         for name, result in results.items():
             if result is not None:
@@ -206,6 +220,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--stream", choices=list(STREAMS), default=None, help="which stream (default: llama)")
     parser.add_argument("--peers", default=None, help=f"of {','.join(PEERS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="60 calls and 30 never seen instead of 150 and 60")
+    parser.add_argument("--patience", type=float, default=float("inf"), help="seconds that a peer may take for a pass")
     parser.add_argument("--unseen", type=int, default=None, help="how many sizes never seen")
     return parser.parse_args(argv)
 
@@ -228,7 +243,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
     torch._dynamo.config.recompile_limit = 64
     with torch.no_grad():
         for name in streams:
-            _stream(report, name, names, device, tiny, count, unseen, args.seed)
+            _stream(report, name, names, device, tiny, count, unseen, args.seed, args.patience)
     report.note(f"{count} calls, the same shuffled, {unseen} never seen; first includes compiling and recording")
     return report
 
@@ -242,6 +257,7 @@ def _stream(
     count: int,
     unseen: int,
     seed: int,
+    patience: float,
 ) -> None:
     stream = make(name, device, tiny=tiny)
     ran: dict[str, Ran] = {}
@@ -251,7 +267,7 @@ def _stream(
         except NotHere as reason:
             report.note(f"{peer} not run: {reason}")
     torch.manual_seed(seed)
-    run(stream, ran, count, unseen, seed, show=not tiny)
+    run(stream, ran, count, unseen, seed, show=not tiny, patience=patience)
     tell(report, name, ran)
     goals(report, name, ran)
 
