@@ -77,11 +77,12 @@ class Options:
         verify: the fraction of calls (0 to 1) for which eager runs too and is compared; a difference raises
             :class:`symshape.VerificationError`. 0.01 costs about two eager calls in a hundred.
         kernels: whose kernels padded programs run.  ``"eager"``: eager's.  ``"inductor"``: Inductor compiles a program
-            with symbolic capacities at the first call, which waits, and again where what it assumed does not hold (nine
-            times at most); each bucket runs what is faster there, timed.
+            with symbolic capacities at the first call, which waits, and again where what it assumed does not hold
+            (twelve times at most); each bucket runs what is faster there, timed.
             ``"auto"``: the same, but calls wait for no compiler: only ``warm_up`` compiles.  ``"background"``: a
-            process beside this one compiles while calls run eager's kernels, and Inductor's serve when they are there
-            (``settle`` waits for them); on CUDA it has a context of its own on the device while it is at work.
+            process beside this one compiles while calls run eager's kernels; a bucket has Inductor's once they are
+            there and its calls have lost what another capture takes (``settle`` waits for them, and captures them
+            all).  On CUDA that process has a context of its own on the device while it is at work.
         store: where programs are kept between processes: ``True`` for this user's folder of caches, a path, or a store.
             Of use with ``symshape.compile``.
         on_miss: ``"trace"``: a call that no program serves is traced.  ``"error"``: it raises
