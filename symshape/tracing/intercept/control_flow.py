@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from symshape.errors import UnsupportedError
+from symshape.tracing.intercept.scans import by_levels
 
 _CALLERS = "torch/_higher_order_ops/"
 
@@ -50,9 +51,28 @@ def _scan(combine: Any, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
     return _flows().scan(combine, init, xs, additional_inputs)
 
 
+def _associative_scan(combine: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+    """What is asked for on devices (``combine_mode="pointwise"``): eager runs the same recursion as elsewhere.
+
+    Its gradients there are other ones (on 2.13 they are not those of the values where a function mixes its operands).
+    """
+    found = by_levels(combine, xs, additional_inputs=additional_inputs)
+    if any(each.requires_grad for each in found):
+        raise UnsupportedError('associative_scan(..., combine_mode="pointwise") where gradients are recorded')
+    return found
+
+
+_OURS: dict[str, Callable[..., Any]] = {
+    "cond": _cond,
+    "while_loop": _while_loop,
+    "scan": _scan,
+    "associative_scan": _associative_scan,
+}
+
+
 def _table() -> dict[int, Any]:
     found: dict[int, Any] = {}
-    for name, ours in (("cond", _cond), ("while_loop", _while_loop), ("scan", _scan)):
+    for name, ours in _OURS.items():
         operator = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.{name}"), f"{name}_op", None)
         if operator is not None:  # a torch may lack it
             found[id(operator)] = _exchanged(operator, ours)
