@@ -17,7 +17,7 @@ import torch
 
 from symshape.tracing.state.changes import holds_symbolic
 from symshape.tracing.state.places import MISSING, items_of
-from symshape.tracing.state.reads import Namespace
+from symshape.tracing.state.reads import Namespace, entries_of
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 
@@ -35,7 +35,7 @@ class Effects:
 
     def __init__(self, recorder: Recorder, function: Callable[..., Any]) -> None:
         self._recorder = recorder
-        self._namespaces = {id(each): dict(each.owner) for each in recorder.namespaces.values()}
+        self._namespaces = {id(each): entries_of(each.owner) for each in recorder.namespaces.values()}
         self._containers = {id(each): each.read() for each in recorder.containers}
         self._cells = {id(each): each.read() for each in recorder.cells}
         self._slots = {id(each): each.read() for each in recorder.slots.values()}
@@ -63,7 +63,7 @@ class Effects:
 
     def _written(self, namespace: Namespace) -> Iterator[str]:
         before = self._namespaces.get(id(namespace), namespace.before)
-        owner, where = namespace.owner, namespace.kind or namespace.owner
+        owner, where = entries_of(namespace.owner), namespace.kind or namespace.owner
         for key in {**before, **owner}:
             then, now = before.get(key, MISSING), owner.get(key, MISSING)
             stored = (id(where), key) in self._recorder.stored - self._stored

@@ -25,6 +25,11 @@ FOLLOWED = (torch.Tensor, torch.nn.Module, list, dict)
 """Classes of objects of which it is noted how the program came by them: see ``replacement``."""
 
 
+def entries_of(owner: Any) -> dict[Any, Any]:
+    """What a dictionary, or the view of a class, holds: past a ``__getitem__`` of its own."""
+    return dict(dict.items(owner) if isinstance(owner, dict) else owner)
+
+
 class Namespace:
     """A dictionary of attributes or globals as it was before the trace.
 
@@ -48,7 +53,7 @@ class Namespace:
                 self._untouched = compiled.VERSIONS((owner,)).unchanged
             self.before = owner.copy()
         else:
-            self.before = dict(dict.items(owner) if isinstance(owner, dict) else owner)  # past its own __getitem__
+            self.before = entries_of(owner)
         self.open = self.given = False
 
     def unchanged(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,8 @@ import torch
 
 import symshape
 from symshape import UnsupportedError
+from symshape.tracing.state.effects import Effects
+from symshape.tracing.state.reads import Namespace
 
 KEPT: dict[str, Any] = {"list": [1], "deque": deque([1]), "set": {1}, "object": SimpleNamespace(a=1), "number": 1}
 
@@ -71,3 +73,24 @@ def test_reading_changes_nothing() -> None:
 
     x = torch.rand(3)
     assert torch.equal(symshape.compile(fn, fullgraph=True)(x), x * 3 + 1 + 1)
+
+
+class Made(OrderedDict[str, Any]):
+    """Answers a new object each time that it is asked, as the table of activations of transformers does."""
+
+    asked = 0
+
+    def __getitem__(self, key: str) -> Any:
+        Made.asked += 1
+        return SimpleNamespace(by=super().__getitem__(key))
+
+
+def test_a_table_that_makes_what_it_answers_is_not_asked() -> None:
+    table = Made(two=2, three=3)
+    recorder: Any = SimpleNamespace(containers=[], cells=[], slots={}, stored=set())
+    recorder.namespaces = {id(table): Namespace("table", table, own=True)}
+    effects = Effects(recorder, lambda: None)
+    assert list(effects.since()) == []
+    OrderedDict.__setitem__(table, "two", 4)
+    assert list(effects.since()) == ["sets table.two"]
+    assert not Made.asked
