@@ -59,6 +59,35 @@ def test_whole_models(name: str, make: Callable[[], nn.Module], call: Call, dtyp
     assert entry.runner.padding().padded
 
 
+@pytest.mark.parametrize(("name", "make", "call"), [row[:3] for row in WHOLE][:2], ids=[row[0] for row in WHOLE][:2])
+def test_kernels_compiled_beside_calls(name: str, make: Callable[[], nn.Module], call: Call) -> None:
+    torch.manual_seed(0)
+    model = make().eval().to("cuda")
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    beside: list[events.Event] = []
+    unsubscribe = events.subscribe(lambda e: beside.append(e) if isinstance(e, events.CompiledBeside) else None)
+    try:
+        with torch.no_grad():
+            for number, sizes in enumerate((*SIZES, *SIZES)):
+                if number == len(SIZES):
+                    assert compiled.settle(300)
+                for entry in compiled.entries:
+                    assert isinstance(entry.runner, PaddedRunner)
+                    for bucket in entry.runner.buckets:
+                        for buffer in bucket.buffers:
+                            poison(buffer, number)
+                arguments = [_moved(each, torch.float32) for each in call(*sizes)]
+                mine, theirs = (torch.utils._pytree.tree_leaves(each(*arguments)) for each in (compiled, model))
+                for place, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+                    assert_same(a, b, f"{name}, call {number}, result {place}", tolerance=1e-3)
+    finally:
+        unsubscribe()
+    assert beside
+    (entry,) = compiled.entries
+    assert isinstance(entry.runner, PaddedRunner)
+    assert any(len(bucket.variants) == 2 for bucket in entry.runner.buckets)
+
+
 def test_sizes_never_seen_are_replayed() -> None:
     compiled = symshape.compile(lambda x: x.softmax(0).cumsum(0), dynamic=True, runner="padded")
     for n in range(33, 49):

@@ -245,8 +245,11 @@ class Bucket:
             self._ready()()
 
     def settle(self) -> None:
-        """Captures what was compiled beside calls, with what the buffers hold; not where inputs are read in place."""
-        if self.recording is not None and (self._bound is None or not self._bound.steady):
+        """Captures what was compiled beside calls, with zeros in the buffers; not where inputs are read in place."""
+        kernels, read = self._kernels, self._bound is not None and self._bound.steady
+        if self.recording is not None and kernels is not None and not read and self._wants(kernels):
+            for each in self.buffers:
+                each.zero_()  # the last call's data may be what it failed by
             with torch.no_grad():
                 self._ready()
 

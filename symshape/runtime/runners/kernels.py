@@ -149,10 +149,20 @@ class Kernels:
             if self._compiles:
                 self.wait()
             self._take_in()
-            if self.shelf is not None and place.shelf is None:
-                place.shelf = self.shelf.part(f"padded {place.request(leaves).digest()}")
+            if self.shelf is not None and place.shelf is None and not self._shelved(place, leaves, self.shelf):
+                return None
             artefact = place.get(leaves, values) if self._compiles else self._there(place, leaves, values)
             return None if artefact is None else Compiled(place, artefact, leaves)
+
+    def _shelved(self, place: Artefacts, leaves: Sequence[Any], shelf: Shelf) -> bool:
+        """Gives a program its part of the shelf; false where it is none that could be compiled."""
+        try:
+            place.shelf = shelf.part(f"padded {place.request(leaves).digest()}")
+        except Exception as error:  # whatever FX may raise: eager's kernels serve
+            pass_on(error)
+            self.fail(error)
+            return False
+        return True
 
     def _there(self, place: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]) -> Artefact | None:
         """What nobody has to wait for; what is not there is asked for, if somebody compiles beside calls."""
@@ -178,9 +188,12 @@ class Kernels:
         self._idle.clear()
         try:
             self._process.ask(place.request(leaves), told)
-        except UnsupportedError as error:
+        except Exception as error:  # whatever FX may raise, too: eager's kernels serve
             self._idle.set()
-            self._only_waiting(str(error))
+            pass_on(error)
+            self._only_waiting(
+                str(error) if isinstance(error, UnsupportedError) else f"{type(error).__name__}: {error}"
+            )
 
     def _take_in(self) -> None:
         """Loads what another process compiled."""

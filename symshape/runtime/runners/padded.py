@@ -243,6 +243,10 @@ class PaddedRunner:
                         bucket.settle()
                     except torch.OutOfMemoryError as error:
                         self._finder.give_up(bucket, f"out of memory: {error}")
+                    except CaptureFailed as error:
+                        self._fell_back(f"capture failed: {error}")
+                    except (IndexError, RuntimeError):
+                        continue  # of data that is all zeros: a call captures it
             if not kernels.pending:
                 return True
             if not kernels.wait(None if until is None else max(0.0, until - time.monotonic())):

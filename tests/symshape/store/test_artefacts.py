@@ -15,7 +15,7 @@ import torch
 from symshape import events
 from symshape.errors import UnsupportedError
 from symshape.runtime.runners import compile_request
-from symshape.runtime.runners.artefacts import Saved
+from symshape.runtime.runners.artefacts import Artefacts, Saved
 from symshape.runtime.runners.compile_process import CompileProcess
 from symshape.store.artefacts import ArtefactShelf, shelf_of
 from symshape.store.disk import ARTEFACT, DiskStore
@@ -197,6 +197,21 @@ def test_padded_programs_of_another_process_compile_nothing(
         third = compiled(other, tmp_path / "store", runner="padded", dynamic=True, options=options)
         torch.testing.assert_close(third(x), other(x))
     assert len(reasons) == 1
+
+
+@pytest.mark.parametrize("kernels", ["inductor", "background"])
+def test_padded_programs_that_no_compiler_is_asked_for_run_eagers_kernels(
+    kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reasons: list[str]
+) -> None:
+    monkeypatch.setattr(Artefacts, "request", lambda *_: 1 // 0)
+    model = _Rows()
+    with torch.no_grad():
+        fast = compiled(model, tmp_path / "store", runner="padded", dynamic=True, options={"kernels": kernels})
+        for size in (7, 40, 7):
+            x = torch.randn(size, 3)
+            torch.testing.assert_close(fast(x), model(x))
+    assert len(reasons) == 1
+    assert "ZeroDivisionError" in reasons[0]
 
 
 def _unheard(*_: Any) -> None:

@@ -226,7 +226,7 @@ def test_calls_take_in_what_was_compiled_beside_them(seen: list[events.Event], m
 class Refusing:
     """A process that answers at once, with a reason why not, or cannot even be asked."""
 
-    def __init__(self, reason: str = "", content: bytes = b"", raises: str = "") -> None:
+    def __init__(self, reason: str = "", content: bytes = b"", raises: Exception | None = None) -> None:
         self.answer = Answer(1, (), content, reason)
         self.raises = raises
         self.asked = 0
@@ -234,7 +234,7 @@ class Refusing:
     def ask(self, request: Any, told: Any) -> None:
         self.asked += 1
         if self.raises:
-            raise UnsupportedError(self.raises)
+            raise self.raises
         told(self.answer)
 
 
@@ -243,7 +243,8 @@ class Refusing:
     [
         (Refusing("no compiler there"), "no compiler there"),
         (Refusing(content=b"no pickle"), "UnpicklingError"),
-        (Refusing(raises="nobody listens"), "nobody listens"),
+        (Refusing(raises=UnsupportedError("nobody listens")), "nobody listens"),
+        (Refusing(raises=AssertionError("lint")), "AssertionError: lint"),
     ],
 )
 def test_where_nothing_comes_of_it_eagers_kernels_serve(
@@ -264,6 +265,24 @@ def test_where_nothing_comes_of_it_eagers_kernels_serve(
     assert compiled.settle()
     assert runner.warm_up({**runner.buckets[0].made.exact, **runner.buckets[0].made.caps}).ready
     assert len(runner.buckets[0].variants) == 2, "who waits compiles in this process"
+
+
+def test_settling_is_not_disturbed_by_data_that_failed() -> None:
+    table = nn.Embedding(8, 4)
+
+    def fn(rows: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = table(rows).softmax(0).sum(0)
+        return found
+
+    compiled = symshape.compile(fn, dynamic=True, runner="padded", options=Options(kernels="background"))
+    with torch.no_grad():
+        compiled(torch.arange(5))
+        with pytest.raises(IndexError):
+            compiled(torch.full((5,), 99))
+        assert compiled.settle(300)
+        assert [len(bucket.variants) for bucket in _runner(compiled).buckets] == [2]
+        rows = torch.tensor([7, 1, 0, 3])
+        torch.testing.assert_close(compiled(rows), fn(rows))
 
 
 def test_warm_up_waits_for_what_is_compiled_beside_calls(monkeypatch: pytest.MonkeyPatch) -> None:
