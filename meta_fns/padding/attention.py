@@ -192,8 +192,10 @@ def fused_on_device(
 def _plan_pays(emit: Emitter, query: Padded, key: Padded, value: Padded) -> bool:
     """Whether one query meets so many keys and values that cuDNN's kernel is worth its plan."""
     specs = [each.tensor.spec for each in (key, value)]
-    if emit.op is not _CUDNN or query.tensor.spec.sizes[2] != 1:
-        return False
+    _, heads, rows, width = query.tensor.spec.sizes
+    alike = all(spec.sizes[1] == heads and spec.sizes[3] == width for spec in specs)
+    if emit.op is not _CUDNN or rows != 1 or width > 128 or not alike:
+        return False  # others were not tried
     return bool(sum(math.prod(spec.sizes) * spec.dtype.itemsize for spec in specs) >= _PLAN_PAYS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
@@ -75,6 +76,7 @@ class Kernels:
         self._answered: tuple[Artefacts, tuple[int, ...], Answer, float] | None = None
         self._idle = threading.Event()  # nothing is being compiled beside calls
         self._idle.set()
+        self._asker = 0  # the process that asked for something last
         self.reason = ""
         self.shelf: Shelf | None = None
 
@@ -119,12 +121,12 @@ class Kernels:
 
     @property
     def pending(self) -> bool:
-        """Whether something is being compiled beside calls."""
-        return not self._idle.is_set()
+        """Whether something is being compiled beside calls; not what the parent of a fork had asked for."""
+        return not self._idle.is_set() and self._asker == os.getpid()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Waits until nothing is being compiled beside calls; whether that is so."""
-        return self._idle.wait(seconds)
+        return not self.pending or self._idle.wait(seconds)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -186,6 +188,7 @@ class Kernels:
             self._idle.set()
 
         self._idle.clear()
+        self._asker = os.getpid()
         try:
             self._process.ask(place.request(leaves), told)
         except Exception as error:  # whatever FX may raise, too: eager's kernels serve

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -293,6 +294,34 @@ def test_warm_up_waits_for_what_is_compiled_beside_calls(monkeypatch: pytest.Mon
     runner = _runner(compiled)
     assert runner.warm_up({**runner.buckets[0].made.exact, **runner.buckets[0].made.caps}).ready
     assert len(runner.buckets[0].variants) == 2
+
+
+class Silent:
+    """A process that never answers."""
+
+    def ask(self, request: Any, told: Any) -> None:
+        """Takes the request."""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_the_child_of_a_fork_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(padded, "shared", Silent())
+    model = Small()
+    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    _call(compiled, model, 3, 7)
+    kernels = _runner(compiled)._kernels
+    assert kernels is not None
+    assert kernels.pending
+    assert not kernels.wait(0.01)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            code = 0 if not kernels.pending and kernels.wait(60) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert kernels.pending
 
 
 def test_what_left_takes_nothing_in(seen: list[events.Event]) -> None:
