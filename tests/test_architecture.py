@@ -60,7 +60,7 @@ FLOORS = {
         *("errors", "forks", "interrupts", "options", "dims", "events", "user_code", "data"),
         *("calls", "graph"),
         *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
-        *("runtime.padding", "runtime.runners", "runtime"),
+        *("runtime.pieces", "runtime.padding", "runtime.runners", "runtime"),
         "store",
         *("exploring", "cost", "planning", "frontends", "frontends.cli"),
     ),

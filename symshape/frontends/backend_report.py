@@ -11,7 +11,7 @@ from symshape.exploring.plain_text import table_text
 from symshape.exploring.tables import Table
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
 from symshape.frontends.stats import Stats
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.piecewise import padded_parts
 
 
 @attrs.frozen
@@ -92,8 +92,8 @@ def _report(graph: DynamoGraph) -> GraphReport:
     sizes = tuple(
         f"{symbol.name} = {symbol.sources[0].text()}" for symbol in program.symbols.values() if symbol.sources
     )
-    refused = entry.runner.refusals if isinstance(entry.runner, PaddedRunner) else {}
-    exact = tuple(f"{name} is not padded: {refusal}" for name, refusal in refused.items())
+    refused = [each for _, runner in padded_parts(entry.runner, program) for each in runner.refusals.items()]
+    exact = tuple(f"{name} is not padded: {refusal}" for name, refusal in refused)
     return GraphReport(graph.origin, len(program.graph.nodes), sizes, entry.runner.describe(), stats, fallback, exact)
 
 

@@ -20,6 +20,7 @@ from symshape.runtime.padding.report import padding_of
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.piecewise import padded_parts
 
 __all__ = ["DevicePeaks", "report", "traced_report"]
 
@@ -58,10 +59,14 @@ def report(entries: Sequence[Entry], store: GraphStore, peaks: DevicePeaks | Non
         lines += [f"  {line}" for line in _serves(entry, differ)]
         costs = _Costs(entry, peaks)
         lines += [f"  {line}" for line in costs.attainable(entry)]
-        if isinstance(entry.runner, PaddedRunner):
-            lines += [f"  {entry.runner.judgement}"] if entry.runner.judgement else []
-            lines += [f"  {line}" for line in _buckets(entry, entry.runner, costs)]
-            lines += [f"  {line}" for line in str(entry.runner.padding()).splitlines()]
+        for program, runner in padded_parts(entry.runner, entry.program):
+            margin, whole = "  ", program is entry.program
+            if not whole:
+                lines.append(f"  {program.name.rpartition(', ')[2]}: {runner.describe()}")
+                margin = "    "
+            lines += [f"{margin}{runner.judgement}"] if runner.judgement else []
+            lines += [margin + line for line in (_buckets(entry, runner, costs) if whole else _of_piece(runner))]
+            lines += [margin + line for line in str(runner.padding()).splitlines()]
     if len(store) or store.evictions:
         lines.append(_budget(store))
     return "\n".join(lines) or "no entries"
@@ -93,17 +98,29 @@ def _buckets(entry: Entry, runner: PaddedRunner, costs: _Costs) -> Iterator[str]
     for bucket in runner.buckets:
         calls = served.pop(bucket, {})
         sizes = {**bucket.made.exact, **bucket.made.caps}
-        text = ", ".join(f"{name}{'=' if name in bucket.made.exact else '<='}{size}" for name, size in sizes.items())
-        yield (
-            f"bucket {text}: {sum(calls.values())} calls{costs.waste(sizes, calls)}, captured {bucket.captures} times"
-            f" (last {bucket.milliseconds:.1f} ms), {shown(bucket.bytes, 'B')}{_times(bucket)}"
-            f"{costs.achieved(sizes, bucket)}"
-        )
+        told = f"{sum(calls.values())} calls{costs.waste(sizes, calls)}, "
+        yield f"{_bucket(bucket, told)}{costs.achieved(sizes, bucket)}"
     left = sum(sum(calls.values()) for calls in served.values())
     if left:
         yield f"no bucket: {left} calls"
     if runner.failures:
         yield f"given up for lack of memory: {runner.failures} times"
+
+
+def _of_piece(runner: PaddedRunner) -> Iterator[str]:
+    """A line for each bucket of a piece, whose calls are not counted."""
+    for bucket in runner.buckets:
+        yield _bucket(bucket, "")
+    if runner.failures:
+        yield f"given up for lack of memory: {runner.failures} times"
+
+
+def _bucket(bucket: Bucket, told: str) -> str:
+    """A bucket: its sizes, what is told of its calls, how often it was captured, what it takes."""
+    sizes = {**bucket.made.exact, **bucket.made.caps}
+    text = ", ".join(f"{name}{'=' if name in bucket.made.exact else '<='}{size}" for name, size in sizes.items())
+    captured = f"captured {bucket.captures} times (last {bucket.milliseconds:.1f} ms), {shown(bucket.bytes, 'B')}"
+    return f"bucket {text}: {told}{captured}{_times(bucket)}"
 
 
 def _times(bucket: Bucket) -> str:

@@ -20,7 +20,7 @@ from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.runtime.entry import Entry
 from symshape.runtime.runners.inductor import InductorRunner
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.piecewise import padded_parts
 from symshape.runtime.trace_budget import Untraced
 from symshape.runtime.variables import AskAgain
 from symshape.store.certificates import Record
@@ -90,8 +90,8 @@ class Storing(Compiled):
         entry = super()._entry(program)
         if isinstance(entry.runner, InductorRunner):
             entry.runner.artefacts.shelf = self._keeper.shelf(program)
-        elif isinstance(entry.runner, PaddedRunner):
-            entry.runner.keep(self._keeper.shelf(program))
+        for _, runner in padded_parts(entry.runner, program):
+            runner.keep(self._keeper.shelf(program))
         return entry
 
     def _with_ranks(

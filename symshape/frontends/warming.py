@@ -17,10 +17,12 @@ from symshape.exploring.plain_text import table_text
 from symshape.exploring.progress import progress_bar
 from symshape.exploring.tables import Table
 from symshape.frontends.seen_traffic import most_general
+from symshape.graph.program import Program
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.traffic import Traffic
 from symshape.runtime.entry import Entry
 from symshape.runtime.runners.padded import PaddedRunner, Warmed
+from symshape.runtime.runners.piecewise import padded_parts
 
 __all__ = ["WarmUp", "Warming", "warm_up"]
 
@@ -117,8 +119,8 @@ class Warming:
         True
         """
         until = None if seconds is None else time.monotonic() + seconds
-        runners = [each.runner for each in self.entries]
-        return all(each.settle(until) for each in runners if isinstance(each, PaddedRunner))
+        parts = [part for each in self.entries for part in padded_parts(each.runner, each.program)]
+        return all(runner.settle(until) for _, runner in parts)
 
 
 def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, progress: bool) -> WarmUp:
@@ -127,7 +129,7 @@ def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, prog
     Raises:
         InputError: there is nothing to warm up, or sizes that do not belong to the program.
     """
-    warmable = [each for each in entries if isinstance(each.runner, PaddedRunner) and each.program.positions]
+    warmable = [each for each in entries if any(padded_parts(each.runner, each.program)) and each.program.positions]
     if not warmable:
         what = sorted({each.runner_name for each in entries}) or ["no program yet: call it once, with any sizes"]
         raise InputError(
@@ -140,16 +142,38 @@ def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, prog
     served = [caps for _, caps in work]
     made: list[tuple[int, Warmed]] = []
     for entry in warmable:
-        assert isinstance(entry.runner, PaddedRunner)
-        entry.runner.prefer([caps for each, caps in work if each is entry])
+        own = [caps for each, caps in work if each is entry]
+        for program, runner in _known_parts(entry):
+            runner.prefer([{name: caps[name] for name in program.positions} for caps in own])
     with progress_bar("capturing", len(work), shown=progress) as step:
         for entry, caps in work:
-            assert isinstance(entry.runner, PaddedRunner)
-            made.append((entry.number, entry.runner.warm_up(caps)))
+            made.append((entry.number, _warmed(entry, caps)))
             step(", ".join(f"{name}={size}" for name, size in caps.items()))
     number = most_general(warmable).number
     made += [(number, Warmed(caps, reason="outside of the guards")) for caps in wanted if caps not in served]
     return WarmUp(tuple(made))
+
+
+def _known_parts(entry: Entry) -> list[tuple[Program, PaddedRunner]]:
+    """What is padded of an entry and whose sizes are known before it runs."""
+    names = entry.program.positions.keys()
+    parts = padded_parts(entry.runner, entry.program)
+    return [(program, runner) for program, runner in parts if program.positions.keys() <= names]
+
+
+def _warmed(entry: Entry, caps: Mapping[str, int]) -> Warmed:
+    """What came of making the buckets of an entry for these sizes: one, or one for each of its pieces."""
+    found = [
+        runner.warm_up({name: caps[name] for name in program.positions}) for program, runner in _known_parts(entry)
+    ]
+    if not found:
+        return Warmed(caps, reason="its pieces have sizes that are found out when it runs")
+    sizes = dict(caps)
+    for each in found:
+        sizes.update(each.sizes)
+    reasons = dict.fromkeys(each.reason for each in found if each.reason)
+    milliseconds, taken = sum(each.milliseconds for each in found), sum(each.bytes for each in found)
+    return Warmed(sizes, milliseconds, taken, "; ".join(reasons))
 
 
 def _wanted(sizes: Any, entry: Entry) -> list[dict[str, int]]:

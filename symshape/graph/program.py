@@ -59,6 +59,7 @@ class Symbol:
         policy: what tracing may do with it.
         birth: the line that made an unbacked symbol, with the op.
         description: what an unbacked symbol counts, in words.
+        bounds: what is known of an unbacked symbol by its birth; None where nobody noted it.
     """
 
     term: Term
@@ -67,6 +68,7 @@ class Symbol:
     policy: Policy = Policy.AUTO
     birth: Origin | None = None
     description: str = ""
+    bounds: tuple[Term, ...] | None = None
 
     @property
     def name(self) -> str:

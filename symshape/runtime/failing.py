@@ -17,13 +17,13 @@ import torch
 from symshape import events
 from symshape.calls.generator_states import state_of
 from symshape.errors import RuntimeAssertionError, SymShapeError
-from symshape.graph.codegen import Run, StepLines
+from symshape.graph.codegen import Run
 from symshape.graph.dead_code import may_refuse_data
 from symshape.graph.program import Program
 from symshape.graph.steps import Node, drawn_from, draws_random_numbers, written_values
 from symshape.interrupts import pass_on
 from symshape.runtime.written_before import WrittenBefore, put_back
-from symshape.tracing.traced_modes import as_generated
+from symshape.tracing.traced_modes import lines_of
 from symshape.user_code import defined_at, name_of
 
 _UNDONE = "__symshape_undone__"  # an attribute of errors
@@ -58,7 +58,7 @@ class Failing:
         graph = program.graph  # not kept: its tensors may be exchanged for others
         self._fn, self._steps = fn, graph.steps
         self._on_vain, self.in_vain = on_vain, 0
-        self._lines: StepLines = as_generated(program.run).__symshape_steps__  # type: ignore[attr-defined]
+        self._lines = lines_of(program.run)
         roots = (*(each.value for each in graph.inputs), *(each.value for each in graph.lifted if not each.constant))
         self._memory = {id(root.storage) for root in roots}
         self._written = WrittenBefore(program, fn)

@@ -15,21 +15,19 @@ import torch
 from torch.utils import _pytree as pytree
 
 from guards.sets.guard_set import GuardSet
-from guards.sets.origin import Origin
-from guards.sets.sources import Source
-from guards.terms import arithmetic, fold
+from guards.terms import fold
 from guards.terms.term import Op, Term
 from symshape.calls.arguments import Call, skeleton, sources_of
 from symshape.calls.modes import Modes
 from symshape.calls.outputs import result_of
 from symshape.calls.questions import DATA, Question
-from symshape.dims import Policy
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.graph import Graph
-from symshape.graph.program import Program, Slot, Symbol, positions_among
+from symshape.graph.names import names_in, names_of_step
+from symshape.graph.program import Program, Slot, positions_among
 from symshape.graph.steps import Node, Value
 from symshape.store.call_structure import answered, answers, questions_to_json, structure_to_json
-from symshape.store.constants import Json, fields_of, integer_of, list_of, text_of
+from symshape.store.constants import Json, fields_of, list_of, text_of
 from symshape.store.data_questions import question_from_json, question_to_json
 from symshape.store.descriptions import flat_key
 from symshape.store.environment import device_names
@@ -38,12 +36,13 @@ from symshape.store.graph_writing import GraphOut, guards_text
 from symshape.store.refusals import Differs, EntryError, NotStorable
 from symshape.store.state_reading import StateIn
 from symshape.store.state_writing import StateOut
+from symshape.store.symbols import symbol_from_json, symbol_to_json
 from symshape.store.terms import TermsIn, TermsOut
 from symshape.tracing.capture import between_traces
 from symshape.tracing.state.snapshot import State
 from symshape.tracing.traced_modes import without_autocast
 
-FORMAT, VERSION = "symshape entry", 3
+FORMAT, VERSION = "symshape entry", 4
 LARGEST = 256 << 20
 """Bytes of a file."""
 _STRUCTURE = ("modes", "tree", "leaves", "duplicates", "shared")
@@ -129,7 +128,7 @@ def to_bytes(
     }
     body = {
         "slots": [terms.term(each.term) for each in program.slots],
-        "symbols": [_symbol_to_json(each, program.slots) for each in program.symbols.values()],
+        "symbols": [symbol_to_json(each, program.slots, terms) for each in program.symbols.values()],
         "conditions": guards_text(program.guards),
         "questions": questions_to_json(program.questions),
         "data": [
@@ -149,13 +148,6 @@ def to_bytes(
     if len(made) > LARGEST:
         raise NotStorable(f"an entry of {len(made):,} bytes")
     return made
-
-
-def _symbol_to_json(symbol: Symbol, slots: Sequence[Slot]) -> Json:
-    sources = [each.source for each in slots]
-    birth = None if symbol.birth is None else list(attrs.astuple(symbol.birth))
-    where = [sources.index(each) for each in symbol.sources]
-    return [symbol.name, symbol.hint, where, symbol.policy.value, birth, symbol.description]
 
 
 def _devices(graph: Graph) -> set[torch.device]:
@@ -335,30 +327,14 @@ class Read:
         questions |= {question: question.among(call.leaves) for question, _ in built.data}
         sources = sources_of(call)
         slots = tuple(Slot(source, term) for source, term in zip(sources, self.slots, strict=True))
-        symbols = {each.name: each for each in (_symbol(data, sources) for data in list_of(found["symbols"]))}
+        symbols = {
+            each.name: each
+            for each in (symbol_from_json(data, sources, self._terms) for data in list_of(found["symbols"]))
+        }
         run = without_autocast(built.run, modes)
         name, graph = text_of(self._stored.header["function"]), built.graph
         parts = (slots, symbols, self.guards, graph, built.specs, built.state, modes, run, 0.0, questions)
         return Program(name, skeleton(call), *parts)
-
-
-def _symbol(data: Json, sources: Sequence[Source]) -> Symbol:
-    name, hint, where, policy, birth, description = list_of(data, 6)
-    if not text_of(name, 64).isidentifier():
-        raise EntryError(f"not the name of a symbol: {name}")
-    term = arithmetic.symbol(name)
-    born = None
-    if birth is not None:
-        file, line, *texts = list_of(birth, 6)
-        born = Origin(text_of(file), integer_of(line), *map(text_of, texts))
-    read = tuple(sources[integer_of(each, 0, len(sources))] for each in list_of(where, 1000))
-    try:
-        chosen = Policy(policy)
-    except ValueError as error:
-        raise EntryError(f"unknown policy: {str(policy)[:80]}") from error
-    return Symbol(
-        term, None if hint is None else integer_of(hint, -(1 << 62)), read, chosen, born, text_of(description)
-    )
 
 
 def _check_symbols(graph: Graph, positions: Mapping[str, int]) -> None:
@@ -369,27 +345,14 @@ def _check_symbols(graph: Graph, positions: Mapping[str, int]) -> None:
     """
     known = set(positions)
     for step in graph.steps:
+        missing = names_of_step(step) - known
         if isinstance(step, Node):
-            needed = _names(step.numbers)
-            missing = needed - known
             known |= {each.symbol for each in step.bindings}
-        else:
-            missing = ({each.name for each in step.guard.term.symbols} | step.message.names()) - known
         if missing:
             raise EntryError(f"{sorted(missing)[0]} is needed before it is known")
     numbers = [each for each in graph.outputs if not isinstance(each, Value)]
-    if missing := _names(numbers) - known:
+    if missing := names_in(numbers) - known:
         raise EntryError(f"{sorted(missing)[0]} is returned and never known")
-
-
-def _names(numbers: Sequence[Any]) -> set[str]:
-    found: set[str] = set()
-    for each in numbers:
-        if isinstance(each, Term):
-            found |= {symbol.name for symbol in each.symbols}
-        elif hasattr(each, "unbacked"):
-            found |= each.unbacked() | {symbol.name for symbol in each.symbols()}
-    return found
 
 
 def _specs(graph: Graph) -> Any:

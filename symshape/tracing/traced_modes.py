@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from symshape.calls.modes import Modes
-from symshape.graph.codegen import Run
+from symshape.graph.codegen import Run, StepLines
 
 
 @contextmanager
@@ -100,6 +100,12 @@ def without_autocast(run: Run, modes: Modes) -> Run:
 def as_generated(run: Run) -> Run:
     """The run of a program as the graph's code has it, before :func:`without_autocast`."""
     found: Run = getattr(run, "__wrapped__", run)
+    return found
+
+
+def lines_of(run: Run) -> StepLines:
+    """Where each step of a program stands in the code that runs it."""
+    found: StepLines = as_generated(run).__symshape_steps__  # type: ignore[attr-defined]
     return found
 
 

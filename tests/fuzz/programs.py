@@ -292,6 +292,22 @@ INPLACE_LINES = (
     "{a}.uniform_()",
 )
 
+CUTS = (
+    "{a}[{a} > 0.01]",
+    "{a}[{a}.flatten(1).sum(-1) > 0.01]",
+    "{b}[({a} > 0.01).nonzero()[:, 0]]",
+    "{a}.nonzero()",
+    "{a}.nonzero() * 2",
+    "{a}.unique()",
+    "{a} + torch.rand_like({a}.float())",
+    "F.dropout({a}, 0.5)",
+    "{a} * {a}.abs().amax().item()",
+    "{a}.narrow({d}, 0, ({a}.select({d}, 0) > 0.01).sum().item())",
+    "torch.arange({a}.abs().long().sum().item() % 7)",
+    "torch.bincount({a}.abs().long().flatten())",
+)
+"""What cannot be recorded: data that decides on sizes, random numbers."""
+
 INTEGER_LINES = (
     "{a}.size({d})",
     "{a}.shape[-1]",
@@ -446,8 +462,9 @@ class Program:
 class _Grower:
     """Grows one program line by line, running each line; a line that fails is dropped."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, cuts: float) -> None:
         self.rng = rng
+        self.cuts = cuts
         self.arguments: list[Argument] = []
         self.sizes: list[tuple[int, ...]] = []
         self.lines: list[str] = []
@@ -537,7 +554,9 @@ class _Grower:
                 self.lines.append(line)
             return
         self.count += 1
-        if kind < 0.3:
+        if self.cuts and rng.random() < self.cuts:
+            name, text = f"t{self.count}", self.fill(rng.choice(CUTS))
+        elif kind < 0.3:
             name, text = f"n{self.count}", self.fill(rng.choice(INTEGER_LINES))
         elif kind < 0.45:
             name = f"t{self.count}"
@@ -564,9 +583,9 @@ class _Grower:
         return Program(tuple(self.arguments), tuple(self.lines), tuple(self.sizes))
 
 
-def random_program(rng: random.Random) -> Program:
-    """A program that eager accepts at its own sizes."""
-    return _Grower(rng).grow()
+def random_program(rng: random.Random, cuts: float = 0.0) -> Program:
+    """A program that eager accepts at its own sizes; ``cuts`` is the share of lines that cannot be recorded."""
+    return _Grower(rng, cuts).grow()
 
 
 def other_sizes(rng: random.Random, program: Program) -> Sizes:

@@ -17,7 +17,7 @@ from symshape.runtime.entry import Entry
 from symshape.runtime.padding.planning import Plan, candidates, plan
 from symshape.runtime.runners.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.fusion import fuse, fuse_padded
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.piecewise import padded_parts
 
 __all__ = ["of_entry", "of_program"]
 
@@ -27,17 +27,17 @@ _LONGEST = 200  # characters of an op's arguments
 def of_entry(entry: Entry) -> TransformedRecord | None:
     """What an entry runs instead of the program that was traced: the bucket with most repairs; None if it is the same.
 
-    Where a device runs it, kernels that were merged are shown merged.
+    Of one that runs in pieces it is a bucket of one piece.  Where a device runs it, kernels that were merged are shown
+    merged.
     """
-    runner = entry.runner
-    if isinstance(runner, CudaGraphRunner):
-        return merged(entry.program)
-    if not isinstance(runner, PaddedRunner):
-        return None
-    made = [bucket.made for bucket in runner.buckets if bucket.made.padded is not None]
-    most = max(made, key=lambda each: len(each.padded.repairs if each.padded else ()), default=None)
-    on_cuda = any(each.value.spec.device.type == "cuda" for each in entry.program.graph.inputs)
-    return None if most is None else padded(entry.program, most, fused=on_cuda)
+    whole = entry.program
+    parts = list(padded_parts(entry.runner, whole))
+    if not parts:
+        return merged(whole) if isinstance(entry.runner, CudaGraphRunner) else None
+    made = [(program, bucket.made) for program, runner in parts for bucket in runner.buckets]
+    most = max(made, key=lambda each: len(each[1].padded.repairs if each[1].padded else ()), default=None)
+    on_cuda = any(each.value.spec.device.type == "cuda" for each in whole.graph.inputs)
+    return None if most is None else padded(*most, fused=on_cuda, whole=whole)
 
 
 def of_program(program: Program) -> TransformedRecord | None:
@@ -48,8 +48,8 @@ def of_program(program: Program) -> TransformedRecord | None:
     return padded(program, plan(program, hints))
 
 
-def padded(program: Program, made: Plan, *, fused: bool = False) -> TransformedRecord:
-    """A padded program; where nothing was padded, only what refused."""
+def padded(program: Program, made: Plan, *, fused: bool = False, whole: Program | None = None) -> TransformedRecord:
+    """A padded program, or piece of the ``whole``; where nothing was padded, only what refused."""
     words = spelled(program.sources)
     refused = [f"{words[name]} keeps its value: {refusal}" for name, refusal in made.refusals.items()]
     if made.padded is None:
@@ -66,7 +66,7 @@ def padded(program: Program, made: Plan, *, fused: bool = False) -> TransformedR
     ]
     true = graph.inputs[len(program.graph.inputs) :]
     reads += [f"p{at.value.index}: the true {size}" for at, size in zip(true, made.padded.sizes, strict=True)]
-    places = {id(step): number for number, step in enumerate(program.graph.steps)}
+    places = {id(step): number for number, step in enumerate((whole or program).graph.steps)}
     steps = list(_steps(graph, made.padded.sources, places, repairs))
     return TransformedRecord("padded", ", ".join(sizes), reads, steps, refused)
 

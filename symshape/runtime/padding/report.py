@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import groupby
+from textwrap import indent
 
 import attrs
 
 from symshape.graph.program import Program
 from symshape.runtime.padding.emission import Repair
 from symshape.runtime.padding.planning import Plan, candidates, plan
-from symshape.runtime.padding.transform import Refusal
+from symshape.runtime.padding.transform import Refusal, device_of
+from symshape.runtime.pieces.cutting import cut
 
 __all__ = ["PaddingReport", "SymbolPadding", "padding_of", "report_of"]
 
@@ -55,9 +58,15 @@ class SymbolPadding:
 
 @attrs.frozen
 class PaddingReport:
-    """What came of the symbols of a program, by name."""
+    """What came of the symbols of a program.
+
+    Attributes:
+        symbols: by name.
+        pieces: where the program cannot be recorded whole, what came of each piece that can be; by which it is.
+    """
 
     symbols: Mapping[str, SymbolPadding]
+    pieces: Mapping[str, PaddingReport] = attrs.field(factory=dict)
 
     @property
     def padded(self) -> tuple[str, ...]:
@@ -65,7 +74,8 @@ class PaddingReport:
         return tuple(name for name, each in self.symbols.items() if each.padded)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.symbols.values())) or "no symbols"
+        whole = "\n".join(map(str, self.symbols.values())) or "no symbols"
+        return "\n".join([whole, *(f"{name}:\n{indent(str(each), '  ')}" for name, each in self.pieces.items())])
 
 
 def report_of(program: Program, made: Plan) -> PaddingReport:
@@ -88,7 +98,19 @@ def padding_of(program: Program, *, any_randomness: bool = False) -> PaddingRepo
 
     ``any_randomness``: other random numbers than eager's will do.
     """
+    whole = report_of(program, _example(program, any_randomness))
+    parts = cut(program, device_of(program.graph), draws=any_randomness)
+    pieces = {
+        f"piece {number} of {len(parts) - 1}": report_of(part.program, _example(part.program, any_randomness))
+        for number, part in enumerate(parts, 1)
+        if part.piece.recorded
+    }
+    return attrs.evolve(whole, pieces=pieces)
+
+
+def _example(program: Program, any_randomness: bool) -> Plan:
     values = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
-    if not candidates(program):
-        return report_of(program, Plan(None, None, values, {}, {}))
-    return report_of(program, plan(program, values, any_randomness=any_randomness))
+    if candidates(program):
+        with suppress(ValueError):  # no example of what data decides on
+            return plan(program, values, any_randomness=any_randomness)
+    return Plan(None, None, values, {}, {})

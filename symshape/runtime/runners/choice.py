@@ -6,7 +6,8 @@ A runner that cannot serve a program raises ``Unfit`` when it is made; ``eager``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, get_args
+from contextlib import suppress
+from typing import Any, Literal, get_args
 
 import attrs
 import torch
@@ -22,7 +23,8 @@ from symshape.runtime.runners.inductor import InductorRunner
 from symshape.runtime.runners.judge import Judge
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.padded import PaddedRunner
-from symshape.runtime.runners.protocol import Runner, Unfit
+from symshape.runtime.runners.piecewise import PiecewiseRunner
+from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 
 RunnerName = Literal["auto", "eager", "inductor", "padded", "cudagraph"]
 """The rows of ``RUNNERS``, and ``auto``."""
@@ -39,6 +41,7 @@ class Order:
         patient: nobody asked for this very runner: what it prepares has to be worth it.
         options: the compiled function's.
         note: tells the history of the compiled function what happens to the program.
+        uncaptured: the names of ops that could not be captured.
     """
 
     program: Program
@@ -47,6 +50,7 @@ class Order:
     patient: bool
     options: Options = attrs.field(factory=Options)
     note: Note = silent
+    uncaptured: frozenset[str] = frozenset()
 
 
 @attrs.frozen
@@ -68,25 +72,78 @@ def _on_cuda(program: Program) -> bool:
 
 def _padded(order: Order) -> Runner:
     """Where nobody asked for it, it serves where it is faster, and exact graphs what it refuses."""
+    cut = _cutter("padded", order)
     if not order.patient:
-        return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note)
+        return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note, cut=cut)
     graph = order.program.graph
     if graph.mutates_inputs or graph.uses_randomness:
         raise Unfit("it has effects, which cannot be timed")
     exact = CudaGraphRunner(order.program, order.eager, order.graphs, patient=True, note=order.note)
-    return PaddedRunner(order.program, order.eager, order.graphs, order.options, Judge(), exact, order.note)
+    return PaddedRunner(order.program, order.eager, order.graphs, order.options, Judge(), exact, order.note, cut)
+
+
+def _exact(order: Order) -> Runner:
+    cut = _cutter("cudagraph", order)
+    return CudaGraphRunner(order.program, order.eager, order.graphs, patient=order.patient, note=order.note, cut=cut)
+
+
+def _in_pieces(name: RunnerName, order: Order) -> Runner:
+    """Runs the program in pieces, each with the runner of this name where it is fit.
+
+    Raises:
+        Unfit: there is nothing to be gained by that.
+    """
+
+    def make(piece: Program) -> Runner:
+        number, options = piece.name.rpartition(", ")[2], attrs.evolve(order.options, outputs="copy")
+
+        def note(kind: str, *, values: tuple[int, ...] = (), text: str = "", **what: Any) -> None:
+            order.note(kind, text=f"{number}: {text}" if text else number, **what)  # its integers are not the call's
+
+        own = attrs.evolve(order, program=piece, eager=EagerRunner(piece), options=options, note=note)
+        return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
+
+    draws = order.options.randomness == "any" or name == "cudagraph"
+    return PiecewiseRunner(order.program, make, draws=draws, uncaptured=order.uncaptured)
+
+
+def _cutter(name: RunnerName, order: Order) -> Cut:
+    """What takes a program to pieces around an op that could not be captured."""
+
+    def cut(op: str) -> Runner | None:
+        asked: RunnerName = "auto" if order.patient else name
+        try:
+            return _in_pieces(asked, attrs.evolve(order, uncaptured=order.uncaptured | {op}))
+        except Unfit:
+            return None
+
+    return cut
+
+
+def _first_fit(order: Order) -> tuple[str, Runner]:
+    """The first runner that ``auto`` tries and that is fit.
+
+    Raises:
+        Unfit: none is.
+    """
+    for name, row in RUNNERS.items():
+        if row.auto(order.program):
+            try:
+                return name, row.make(order)
+            except Unfit:  # nobody asked for it
+                continue
+    raise Unfit("no runner is better than eager")
 
 
 RUNNERS: Mapping[str, Row] = {
     "eager": Row(lambda order: order.eager),
     "inductor": Row(lambda order: InductorRunner(order.program, order.eager)),
     "padded": Row(_padded, auto=_on_cuda),
-    "cudagraph": Row(
-        lambda order: CudaGraphRunner(order.program, order.eager, order.graphs, patient=order.patient, note=order.note),
-        auto=_on_cuda,
-    ),
+    "cudagraph": Row(_exact, auto=_on_cuda),
 }
 """By name.  A new runner is a file and a row here (and its name above, for type checkers)."""
+_IN_PIECES = ("padded", "cudagraph")
+"""Those that record; they serve the pieces of a program that cannot be recorded whole."""
 
 
 def check_name(name: str) -> RunnerName:
@@ -119,14 +176,17 @@ def make_runner(
         try:
             return name, RUNNERS[name].make(order)
         except Unfit as reason:
-            events.emit(events.RunnerFallback(name, "eager", str(reason)))
-            note("ran op by op", text=f"{name}: {reason}")
-            eager.instead = f"{name}: {reason}"
-            return "eager", order.eager
-    for each, row in RUNNERS.items():
-        if row.auto(program):
-            try:
-                return each, row.make(order)
-            except Unfit:  # nobody asked for it
-                continue
-    return "eager", order.eager
+            unfit = str(reason)
+        if name in _IN_PIECES:
+            with suppress(Unfit):
+                return name, _in_pieces(name, order)
+        events.emit(events.RunnerFallback(name, "eager", unfit))
+        note("ran op by op", text=f"{name}: {unfit}")
+        eager.instead = f"{name}: {unfit}"
+        return "eager", eager
+    with suppress(Unfit):
+        return _first_fit(order)
+    if _on_cuda(program):
+        with suppress(Unfit):
+            return "padded", _in_pieces("auto", order)
+    return "eager", eager

@@ -25,8 +25,9 @@ from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Lease, Weight
 from symshape.runtime.runners.launching import launcher
 from symshape.runtime.runners.notes import Note, silent
-from symshape.runtime.runners.protocol import Runner, Unfit
+from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
+from symshape.runtime.runners.uncaptured import around_uncaptured
 from symshape.runtime.runners.weights import weight_of
 
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
@@ -91,12 +92,22 @@ class CudaGraphRunner:
     ``patient`` captures the first sizes of a compiled function at once (that call was traced, which took longer), and
     runs others once without a graph before capturing them, so that sizes seen only once cost no capture.
 
+    Attributes:
+        instead: what serves in its place, in pieces, since the whole could not be captured; None as long as it can.
+
     Raises:
         Unfit: the program cannot be captured (no CUDA, data-dependent sizes, random numbers, gradients …).
     """
 
     def __init__(
-        self, program: Program, eager: Runner, store: GraphStore, *, patient: bool = False, note: Note = silent
+        self,
+        program: Program,
+        eager: Runner,
+        store: GraphStore,
+        *,
+        patient: bool = False,
+        note: Note = silent,
+        cut: Cut | None = None,
     ) -> None:
         self._program = program
         self._eager = eager.run
@@ -119,11 +130,15 @@ class CudaGraphRunner:
         self._draws = program.graph.uses_randomness
         self._told = False
         self._released = False
+        self._cut = cut
+        self.instead: Runner | None = None
         self._lock = store.lock
         self._index = self._device.index or 0
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
+        if self.instead is not None:
+            return self.instead.run(leaves, values)
         if self._leases and not _is_capturing():
             with self._lock:
                 lease = self._leases.get((tuple(values), _current_stream(self._index)))
@@ -187,9 +202,13 @@ class CudaGraphRunner:
         with self._lock:
             self._released = True
             self._store.drop(self._number)
+            if self.instead is not None:
+                self.instead.release()
 
     def describe(self) -> str:
         """How many graphs there are for the program."""
+        if self.instead is not None:
+            return self.instead.describe()
         return f"cudagraph, {len(self._store.of(self._number))} graphs"
 
     def _capture_or_none(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
@@ -223,6 +242,8 @@ class CudaGraphRunner:
         except RuntimeError as error:
             reason = f"capture failed: {error}"
             torch.cuda.synchronize(self._device)
+            if not isinstance(error, torch.OutOfMemoryError):
+                self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
         _remember(self._refused, key.sizes)
         events.emit(events.RunnerFallback("cudagraph", "eager", reason))
         self._note("ran op by op", values=key.sizes, text=reason)

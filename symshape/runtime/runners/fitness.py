@@ -6,8 +6,11 @@ from typing import Any
 
 from symshape.graph.opaque import OpaqueCall
 from symshape.graph.program import Program
-from symshape.graph.steps import Value
+from symshape.graph.steps import Node, Value
+from symshape.runtime.pieces.faults import fault_of_node
 from symshape.runtime.runners.protocol import Unfit
+
+__all__ = ["check_recordable", "check_without_gradients"]
 
 
 def check_recordable(program: Program, *, draws: bool = False) -> None:
@@ -17,22 +20,33 @@ def check_recordable(program: Program, *, draws: bool = False) -> None:
         Unfit: it reads data on the host, draws random numbers, records gradients, or changes inference mode inside.
     """
     graph = program.graph
-    ops: list[Any] = [node.op for node in graph.nodes]
-    opaque = next((op for op in ops if isinstance(op, OpaqueCall)), None)
-    if opaque is not None:
-        raise Unfit(f"it calls {opaque}, which is no single operator")
-    if any(node.bindings for node in graph.nodes):
-        raise Unfit("it reads data on the host (data-dependent sizes or item())")
-    if any(node.inference is not None for node in graph.nodes):
-        raise Unfit("it turns inference mode on or off inside")
+    faulty = [node for node in graph.nodes if fault_of_node(node)]
+    if faulty:
+        raise Unfit(fault_of_node(min(faulty, key=_rank)))
     if graph.uses_randomness and not draws:
         raise Unfit(
             "it draws random numbers, and others at padded sizes than eager does; allow that with "
             'Options(randomness="any"), or use runner="cudagraph"'
         )
+    check_without_gradients(program)
+
+
+def check_without_gradients(program: Program) -> None:
+    """Whether a run records no gradients.
+
+    Raises:
+        Unfit: it does.
+    """
+    graph = program.graph
     roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
     if program.modes.grad and any(_requires_grad(program, value) for value in roots):
         raise Unfit("gradients are recorded; run it under torch.no_grad() or train through torch.compile")
+
+
+def _rank(node: Node) -> int:
+    """Which of several faults is told: calls of what is no operator, then data, then modes."""
+    op: Any = node.op
+    return 0 if isinstance(op, OpaqueCall) else 1 if node.bindings else 2
 
 
 def _requires_grad(program: Program, value: Value) -> bool:

@@ -36,7 +36,8 @@ from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.overlaps import overlap, overlaps_itself
 from symshape.runtime.runners.placement import Placement
-from symshape.runtime.runners.protocol import Runner, Unfit
+from symshape.runtime.runners.protocol import Cut, Runner, Unfit
+from symshape.runtime.runners.uncaptured import around_uncaptured
 
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 
@@ -74,6 +75,10 @@ class PaddedRunner:
         judge: says whether it pays; None where it is to be used in any case.
         otherwise: serves where no size can be padded; eager by default.
         note: tells the history of the compiled function what happens.
+        cut: takes the program to pieces around an op that cannot be captured; None for a program that stays whole.
+
+    Attributes:
+        instead: what serves in its place, in pieces, since the whole could not be captured; None as long as it can.
 
     Raises:
         Unfit: the program cannot be run again and again on buffers, or has no size that can be padded.
@@ -88,9 +93,12 @@ class PaddedRunner:
         judge: Judge | None = None,
         otherwise: Runner | None = None,
         note: Note = silent,
+        cut: Cut | None = None,
     ) -> None:
         self._program = program
         self._eager = eager.run
+        self._cut, self._spoilt = cut, False
+        self.instead: Runner | None = None
         self._judge = judge
         self._otherwise = otherwise or eager
         self._note = note
@@ -123,6 +131,10 @@ class PaddedRunner:
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
+        if self._spoilt:
+            self._take_apart(leaves, values)
+        if self.instead is not None:
+            return self.instead.run(leaves, values)
         serves = self._eager
         if self._on_cpu or not _is_capturing():
             with self._lock:
@@ -153,8 +165,7 @@ class PaddedRunner:
                         if bucket.wrote:
                             raise
                     except CaptureFailed as error:
-                        self.release()
-                        self._fell_back(f"capture failed: {error}")
+                        self._spoil(error)
                     except (IndexError, RuntimeError) as error:
                         if bucket.wrote:
                             raise
@@ -196,6 +207,18 @@ class PaddedRunner:
         events.emit(events.RunnerFallback("padded", "eager", reason))
         self._note("ran op by op", text=reason)
 
+    def _spoil(self, error: CaptureFailed) -> None:
+        """The program cannot be captured: it runs op by op, from the next call on in pieces, if there is one."""
+        self.release()
+        self._spoilt = self._cut is not None
+        self._fell_back(f"capture failed: {error}")
+
+    def _take_apart(self, leaves: Sequence[Any], values: Sequence[int]) -> None:
+        with self._lock:
+            if self._spoilt:
+                self._spoilt = False
+                self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
+
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
         """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
         with self._lock:
@@ -217,7 +240,7 @@ class PaddedRunner:
                 self._finder.give_up(bucket, f"out of memory: {error}")
                 return Warmed(sizes, reason="out of memory")
             except CaptureFailed as error:
-                self.release()
+                self._spoil(error)
                 return Warmed(sizes, reason=f"capture failed: {error}")
             except (IndexError, RuntimeError) as error:  # of data that is all zeros: a call captures it
                 return Warmed(sizes, reason=f"left to the first call: {error}")
@@ -263,14 +286,18 @@ class PaddedRunner:
     def release(self) -> None:
         """Forgets the buckets and makes no more."""
         with self._lock:
-            self._released = True
+            self._released, self._spoilt = True, False
             self._finder.clear()
             self._otherwise.release()
+            if self.instead is not None:
+                self.instead.release()
             if self._kernels is not None:
                 self._kernels.release()
 
     def describe(self) -> str:
         """How many buckets there are for the program, and whose kernels they run."""
+        if self.instead is not None:
+            return self.instead.describe()
         kinds = [each.variants[0].kernels for each in self.buckets if each.variants]
         compiled = f", {kinds.count('inductor')} of them run Inductor's kernels" if "inductor" in kinds else ""
         said = "" if self._kernels is None else self._kernels.reason

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 
 class Unfit(Exception):
     """A program that a runner cannot serve, and why."""
+
+
+Cut = Callable[[str], "Runner | None"]
+"""Makes a runner that records a program in pieces around all calls of an op; None where there is nothing to gain."""
 
 
 class Runner(Protocol):

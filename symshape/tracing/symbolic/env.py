@@ -123,7 +123,13 @@ class ShapeEnv:
         name = self.symbols.unbacked_name()
         term = arithmetic.symbol(name)
         sources = () if source is None else (source,)
-        self.symbols.add(Symbol(term, None, sources, Policy.UNBACKED, self.origin(), description))
+        limits = [(each, each.term if isinstance(each, IntNode) else each) for each in (lower, upper)]
+        bounds = tuple(
+            relation(term, limit)
+            for relation, (given, limit) in zip((boolean.ge, boolean.le), limits, strict=True)
+            if given is not None
+        )
+        self.symbols.add(Symbol(term, None, sources, Policy.UNBACKED, self.origin(), description, bounds))
         low = lower if isinstance(lower, int) else None
         if lower is None or (low is not None and low < 0):
             self._numbers.add(term)

@@ -1,0 +1,37 @@
+"""The names of the symbols in what a graph is made of: numbers, metadata, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from guards.terms.term import Term
+from meta_fns import TensorSpec
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.steps import Assertion, Step
+
+__all__ = ["names_in", "names_of_spec", "names_of_step"]
+
+
+def names_in(numbers: Iterable[Any]) -> set[str]:
+    """The symbols, of integers and of floats, in terms, in what stands for one, and in float terms."""
+    found: set[str] = set()
+    for each in numbers:
+        number = each if isinstance(each, (Term, FloatTerm, int)) else getattr(each, "term", None)
+        if isinstance(number, Term):
+            found |= {symbol.name for symbol in number.symbols}
+        elif isinstance(number, FloatTerm):
+            found |= number.unbacked() | {symbol.name for symbol in number.symbols()}
+    return found
+
+
+def names_of_spec(spec: TensorSpec) -> set[str]:
+    """The symbols in the sizes, the strides and the storage offset of a tensor."""
+    return names_in((*spec.sizes, *spec.strides, spec.storage_offset))
+
+
+def names_of_step(step: Step) -> set[str]:
+    """The symbols that a step needs to run: in its numbers; for an assertion, those of its text, too."""
+    if isinstance(step, Assertion):
+        return {symbol.name for symbol in step.guard.term.symbols} | step.message.names()
+    return names_in(step.numbers)

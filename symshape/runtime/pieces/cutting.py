@@ -1,0 +1,63 @@
+"""A program cut to pieces, each a program of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+import torch
+
+from guards.sets.guard import Guard
+from guards.terms import boolean
+from symshape.graph.program import Program
+from symshape.runtime.pieces.faults import fault_of
+from symshape.runtime.pieces.partition import Piece, partition
+from symshape.runtime.pieces.piece_programs import piece_program
+from symshape.runtime.pieces.subgraphs import Subgraph, subgraphs
+
+__all__ = ["Part", "cut"]
+
+LEAST = 6
+"""Ops from which on a piece is recorded: a call of a recorded piece takes the host as long as some ops do."""
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """A piece of a program.
+
+    Attributes:
+        piece: which steps, and whether they can be recorded.
+        subgraph: what it takes and gives.
+        program: the piece as a program.
+    """
+
+    piece: Piece
+    subgraph: Subgraph
+    program: Program
+
+
+def cut(
+    program: Program, device: torch.device, uncaptured: Collection[str] = (), *, draws: bool = False
+) -> tuple[Part, ...]:
+    """The pieces of a program, and behind them one without steps that makes its results.
+
+    Nothing where all of it can be recorded in one piece, or nothing can.
+
+    Args:
+        program: the program.
+        device: where pieces compute that are recorded.
+        uncaptured: the names of ops that could not be captured.
+        draws: whether these may draw random numbers.
+    """
+    pieces = partition(program.graph, lambda step: fault_of(step, device, uncaptured, draws=draws), LEAST)
+    if all(each.recorded for each in pieces):
+        return ()
+    known = [*program.guards]
+    for symbol in program.symbols.values():
+        known += [Guard(term) for term in symbol.bounds or () if term is not boolean.TRUE]
+    found = subgraphs(program.graph, pieces, program.positions, known)
+    pieces.append(Piece((), recorded=False))
+    return tuple(
+        Part(piece, part, piece_program(program, part, number))
+        for number, (piece, part) in enumerate(zip(pieces, found, strict=True), 1)
+    )

@@ -1,0 +1,63 @@
+"""Why a step of a program cannot be recorded once and then run again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.names import names_of_spec, names_of_step
+from symshape.graph.opaque import OpaqueCall
+from symshape.graph.steps import Assertion, Node, Step, draws_random_numbers
+
+__all__ = ["fault_of", "fault_of_node"]
+
+
+_HOST = "it reads data on the host (data-dependent sizes or item())"
+
+
+def fault_of_node(node: Node) -> str:
+    """Why a node does not do the same whenever it is run, random numbers apart; empty where it does."""
+    op: Any = node.op
+    if isinstance(op, OpaqueCall):
+        return f"it calls {op}, which is no single operator"
+    if node.bindings:
+        return _HOST
+    return "" if node.inference is None else "it turns inference mode on or off inside"
+
+
+def fault_of(step: Step, device: torch.device, uncaptured: Collection[str], *, draws: bool) -> str:
+    """Why a step cannot be part of a recorded piece of a program; empty where it can.
+
+    Args:
+        step: the step.
+        device: where pieces compute.
+        uncaptured: the names of ops that could not be captured.
+        draws: whether random numbers may be drawn.
+    """
+    if isinstance(step, Assertion):
+        return "it checks data"
+    found = fault_of_node(step)
+    if found:
+        return found
+    if draws_random_numbers(step) and not draws:
+        return "it draws random numbers"
+    if str(step.op) in uncaptured:
+        return "it could not be captured"
+    if _counts_data(step):
+        return _HOST
+    if any(isinstance(number, FloatTerm) and number.unbacked() for number in step.numbers):
+        return "it needs a number that is read from a tensor when the program runs"
+    places = {value.spec.device for value in (*step.reads, *step.outputs) if value is not None} - {device}
+    return f"it computes on {min(map(str, places))}" if places else ""
+
+
+def _counts_data(node: Node) -> bool:
+    """Whether a size of a result is a count of data that is known already, since it was counted before."""
+    made = set().union(*(names_of_spec(value.spec) for value in node.outputs if value is not None))
+    if not made:
+        return False
+    known = names_of_step(node).union(*(names_of_spec(value.spec) for value in node.reads))
+    return not made <= known

@@ -1,0 +1,107 @@
+"""A piece of a program as a program of its own, whose arguments are what the pieces before it made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import torch
+from torch.utils import _pytree as pytree
+
+from guards.asking.questions import ask
+from guards.facts.facts import Facts
+from guards.sets.guard_set import GuardSet
+from guards.sets.sources import IntArg, Size
+from guards.terms import arithmetic, boolean, fold
+from guards.terms.term import Term
+from symshape.calls.arguments import Call, TensorKey
+from symshape.dims import Policy
+from symshape.graph.codegen import compile_graph
+from symshape.graph.program import Program, Slot, Symbol
+from symshape.graph.steps import Value
+from symshape.runtime.pieces.subgraphs import Subgraph
+from symshape.tracing.traced_modes import without_autocast
+
+__all__ = ["piece_program"]
+
+_EXAMPLES = (2, 3, 4, 8, 1, 0)
+
+
+def piece_program(program: Program, piece: Subgraph, number: int) -> Program:
+    """A piece of a program as a program; its integers are those in ``piece.names``, in that order.
+
+    A symbol that is found out in the program itself is a size that is given here, if it is known not to be negative.
+    """
+    known = program.guards.ranges  # of symbols that arguments give; what is known of others is said by conditions
+    ranges = {name: known.get(name, (None, None)) for name in piece.names if name in program.symbols}
+    guards = GuardSet(piece.conditions, ranges=ranges)
+    symbols: dict[str, Symbol] = {}
+    for name in ranges:
+        symbols[name] = _given(program.symbols[name], guards, symbols)
+    sources = [symbols[name].sources[0] if name in symbols else IntArg(name) for name in piece.names]
+    run = compile_graph(piece.graph, {name: place for place, name in enumerate(piece.names)})
+    return attrs.evolve(
+        program,
+        name=f"{program.name}, piece {number}",
+        call=_call(program, piece),
+        slots=tuple(Slot(source, arithmetic.symbol(name)) for source, name in zip(sources, piece.names, strict=True)),
+        symbols=symbols,
+        guards=guards,
+        graph=piece.graph,
+        output_specs=None,
+        run=without_autocast(run, program.modes),
+        questions={},
+        writes=(),
+        variables=(),
+        given=None,
+    )
+
+
+def _given(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> Symbol:
+    """A symbol as one that is given."""
+    if symbol.backed:
+        return symbol
+    words = f"{symbol.name}, {symbol.description}" if symbol.description else symbol.name
+    padded = symbol.bounds is not None and _is_size(symbol.term, guards)
+    source = Size(words, 0) if padded else IntArg(words)
+    policy = Policy.AUTO if padded else Policy.STATIC
+    return attrs.evolve(symbol, hint=_hint(symbol, guards, others), sources=(source,), policy=policy)
+
+
+def _is_size(term: Term, guards: GuardSet) -> bool:
+    """Whether a number is known not to be negative."""
+    ranges = {arithmetic.symbol(name): limits for name, limits in guards.ranges.items()}
+    facts = Facts.make(ranges, [guard.term for guard in guards])
+    return ask(facts, boolean.ge(term, 0), only=True) is True
+
+
+def _hint(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> int:
+    """An example: what is allowed beside the hints of others, as far as that is easily found."""
+    values = {name: each.hint for name, each in others.items() if each.hint is not None}
+    names = {*values, symbol.name}
+    terms = [guard.term for guard in guards if {each.name for each in guard.term.symbols} <= names]
+    for tried in (*_EXAMPLES, *values.values()):
+        if all(_holds(term, {**values, symbol.name: tried}) for term in terms):
+            return tried
+    return _EXAMPLES[0]
+
+
+def _holds(term: Term, values: Mapping[str, int]) -> bool:
+    try:
+        return bool(fold.evaluate(term, values))
+    except ZeroDivisionError:
+        return False
+
+
+def _call(program: Program, piece: Subgraph) -> Call:
+    given = {each.value: program.call.keys[each.position] for each in program.graph.inputs}
+    keys = tuple(given.get(value) or _key(value) for value in piece.takes)
+    number = len(keys)
+    tree = pytree.tree_structure(((0,) * number, {}))
+    paths = tuple(each.path for each in piece.graph.inputs)
+    return Call((None,) * number, tree, paths, keys, tuple(range(number)), ())
+
+
+def _key(value: Value) -> TensorKey:
+    spec = value.spec
+    return TensorKey(spec.dtype, spec.device, False, len(spec.sizes), "made by the program", torch.Tensor)

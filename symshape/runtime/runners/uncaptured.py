@@ -1,0 +1,43 @@
+"""Which op of a program cannot be captured as part of a CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from symshape.graph.program import Program
+from symshape.graph.steps import Node
+from symshape.runtime.runners.capture import record
+from symshape.runtime.runners.protocol import Cut, Runner
+from symshape.tracing.traced_modes import lines_of
+
+__all__ = ["around_uncaptured", "uncaptured_op"]
+
+
+def uncaptured_op(program: Program, device: torch.device, leaves: Sequence[Any], values: Sequence[int]) -> str | None:
+    """The name of the first op that fails while a call is captured; None where none is known to.
+
+    What is captured is not run, so nothing is changed by it.
+    """
+    if device.type != "cuda":
+        return None
+    try:
+        record(lambda: program.run(leaves, values), device, torch.cuda.graph_pool_handle())
+    except torch.OutOfMemoryError:
+        return None
+    except RuntimeError as error:
+        torch.cuda.synchronize(device)
+        failed = lines_of(program.run).failed(error)
+        step = None if failed is None else program.graph.steps[failed]
+        return str(step.op) if isinstance(step, Node) else None
+    return None
+
+
+def around_uncaptured(
+    cut: Cut | None, program: Program, device: torch.device, leaves: Sequence[Any], values: Sequence[int]
+) -> Runner | None:
+    """What runs a program, whose capture failed in a call like this, in pieces around the op that is to blame."""
+    op = None if cut is None else uncaptured_op(program, device, leaves, values)
+    return None if cut is None or op is None else cut(op)
