@@ -9,8 +9,8 @@ at the exact size.
 
     python -m tests.bench padded_stream --stream llama --peers eager,ours-padded,buckets --quick
 
-Streams: llama, bert, bert_mask, vit, speech, decode.  A result is a mismatch beyond atol = rtol = 5e-2 in bfloat16
-(1e-3 in float32), measured against the largest number of the expected result.
+Streams: llama, bert, bert_mask, vit, speech, decode, and detect, where data decide on sizes.  A result is a mismatch
+beyond atol = rtol = 5e-2 in bfloat16 (1e-3 in float32), measured against the largest number of the expected result.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import torch
 
 import symshape
 from symshape import Options, events
+from symshape.runtime.runners.piecewise import padded_parts
 from tests.bench.report import NotHere
 from tests.bench.streams import Buckets, Call, Sizes, Stream, Tensors
 
@@ -70,8 +71,8 @@ class Ours(Peer):
             self.fallbacks[f"{event.used} instead of {event.wanted}: {event.reason}"[:200]] += 1
 
     def buckets(self) -> int | None:
-        kept = [getattr(each.runner, "buckets", None) for each in self.compiled.entries]
-        return sum(len(each) for each in kept if each is not None)
+        parts = [part for each in self.compiled.entries for part in padded_parts(each.runner, each.program)]
+        return sum(len(runner.buckets) for _, runner in parts)
 
     def remarks(self) -> list[str]:
         names = "; ".join(f"{each.runner_name} ({each.runner.describe()})" for each in self.compiled.entries)
@@ -112,6 +113,8 @@ class Bucketed(Peer):
     """
 
     def __init__(self, stream: Stream, compiled: bool) -> None:
+        if stream.buckets is None:
+            raise NotHere("nobody could write buckets by hand: data decides on sizes")
         self.hand: Buckets = stream.buckets
         self.run = torch.compile(_fresh(self.hand.run), dynamic=True) if compiled else self.hand.run
         self.pool = torch.cuda.graph_pool_handle() if torch.cuda.is_available() else None

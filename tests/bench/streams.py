@@ -47,12 +47,12 @@ class Buckets:
 
 @attrs.frozen
 class Stream:
-    """A model and the calls that it gets."""
+    """A model and the calls that it gets; None for buckets where nobody could write them: data decides on sizes."""
 
     run: Call
     sizes: Callable[[random.Random], Sizes]
     arguments: Callable[[Sizes], Tensors]
-    buckets: Buckets
+    buckets: Buckets | None
     near: int = -1
 
     def draw(self, count: int, rng: random.Random, seen: set[Sizes]) -> list[Sizes]:
@@ -343,6 +343,64 @@ def decode(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
     return Stream(run, steps, arguments, Buckets(capped, blank, place, run, cut, finish))
 
 
+class Detector(nn.Module):
+    """An encoder over all tokens, and a second stage over those that it finds: how many, data decides."""
+
+    def __init__(self, width: int, layers: int, words: int) -> None:
+        super().__init__()
+        kept = torch.ones(words, 1)
+        kept[::4] = -1.0
+        self.words = nn.Embedding(words, width)
+        self.register_buffer("kept", kept)
+        self.encoder = nn.ModuleList(Layer(width) for _ in range(layers))
+        self.second = nn.ModuleList(Layer(width) for _ in range(layers))
+        self.boxes = nn.Linear(width, 5)
+
+    def forward(self, tokens: torch.Tensor) -> Tensors:
+        """``tokens`` (batch, length); boxes (found, 5), and where they were found (found, 2)."""
+        x = self.words(tokens)
+        for layer in self.encoder:
+            x = layer(x)
+        score = F.embedding(tokens, self.kept)[..., 0] - 1e-3 * x[..., 0].tanh()
+        found = (score < 0).nonzero()
+        y = x[found[:, 0], found[:, 1]][None]
+        for layer in self.second:
+            y = layer(y)
+        return self.boxes(y[0]), found
+
+
+class Layer(nn.Module):
+    """Bidirectional attention and a feed-forward net, with residuals."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``x`` (batch, length, width)."""
+        q, k, v = self.qkv(self.norms[0](x)).unflatten(-1, (3, 8, -1)).permute(2, 0, 3, 1, 4)
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        mixed: torch.Tensor = x + self.down(F.gelu(self.up(self.norms[1](x))))
+        return mixed
+
+
+def detect(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
+    """A detector of two stages, about a quarter of the tokens in the second."""
+    width, layers, words = (32, 2, 64) if tiny else (512, 6, 8192)
+    model = Detector(width, layers, words).eval().to(device, dtype)
+
+    def run(tokens: torch.Tensor) -> Tensors:
+        found: Tensors = model(tokens)
+        return found
+
+    def arguments(sizes: Sizes) -> Tensors:
+        return (torch.randint(0, words, sizes, device=device),)
+
+    return Stream(run, language_sizes(40 if tiny else 512), arguments, None)
+
+
 class _Growth:
     """Batch and cache length from step to step: the cache grows by one, requests come and go; then another prompt."""
 
@@ -365,6 +423,7 @@ STREAMS: dict[str, Callable[[torch.device, torch.dtype, bool], Stream]] = {
     "vit": vit,
     "speech": speech,
     "decode": decode,
+    "detect": detect,
 }
 
 

@@ -1,23 +1,21 @@
 """A graph cut into pieces: steps that a runner may record, and between them those that run as they are.
 
-Steps that do not depend on each other may change places, so that there are few pieces.  What writes, draws random
-numbers or checks stays in its order, and so does what reads memory that is written to.
+Steps that do not depend on each other may change places, so that there are few pieces, and each piece has to do with
+few sizes: what picks rows that data decide on, and what puts them back, runs as it is, and parts that have nothing to
+do with each other are pieces of their own where different data decide on their sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import attrs
 
 from meta_fns.core.registry import aliasing
-from symshape.graph.control_flow import ControlFlow
-from symshape.graph.dead_code import may_refuse_data
 from symshape.graph.graph import Graph
 from symshape.graph.names import names_of_spec, names_of_step
-from symshape.graph.opaque import OpaqueCall
-from symshape.graph.steps import Assertion, Node, Step, Value, draws_random_numbers, writes_nothing, written_values
+from symshape.graph.steps import Node, Step, Value, writes_nothing, written_values
+from symshape.runtime.pieces.step_order import StepOrder
 
 __all__ = ["Piece", "partition"]
 
@@ -41,7 +39,7 @@ class Piece:
     Attributes:
         numbers: of the steps, in the order in which they run.
         recorded: whether all of them can be recorded.
-        faults: why steps cannot, by their number; nothing is said of those that are too few to be worth it.
+        faults: why steps cannot, by their number; nothing is said of those that are not worth it.
     """
 
     numbers: tuple[int, ...]
@@ -60,9 +58,12 @@ def partition(graph: Graph, fault: Fault, least: int) -> list[Piece]:
     if any(node.leaves is not None for node in graph.nodes):
         return []  # a value would be another tensor in one piece than in the next
     found = [fault(step) for step in graph.steps]
+    order = StepOrder(graph)
+    parts: list[tuple[list[int], bool]] = []
+    for numbers in _in_turns(order.needs, [not each for each in found]):
+        parts += [(numbers, False)] if found[numbers[0]] else _Narrowed(graph, order, numbers).parts(least)
     pieces: list[Piece] = []
-    for numbers in _in_turns(_Order(graph).needs, [not each for each in found]):
-        recorded = not found[numbers[0]] and sum(_work(graph.steps[each]) for each in numbers) >= least
+    for numbers, recorded in parts:
         faults = tuple((each, found[each]) for each in numbers if found[each])
         before = pieces[-1] if pieces else None
         if before is not None and not recorded and not before.recorded:
@@ -100,83 +101,99 @@ def _work(step: Step) -> int:
     return int(aliasing(step.op).is_functional or not writes_nothing(step))
 
 
-class _Order:
-    """Which steps have to come before which.
+class _Narrowed:
+    """Steps that can be recorded together, in parts that have to do with fewer sizes each."""
 
-    Attributes:
-        needs: for each step the numbers of those that it comes after, all of them smaller.
-    """
+    def __init__(self, graph: Graph, order: StepOrder, numbers: Sequence[int]) -> None:
+        self._graph = graph
+        self._bound = order.bound.keys()
+        self._numbers = numbers
+        inside = set(numbers)
+        self._needs = {number: order.needs[number] & inside for number in numbers}
+        self._needed: dict[int, set[int]] = {number: set() for number in numbers}
+        for number, needs in self._needs.items():
+            for each in needs:
+                self._needed[each].add(number)
 
-    def __init__(self, graph: Graph) -> None:
-        roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
-        # arguments may share memory: where any is written to, they are taken for one
-        self._roots = {id(root.storage) for root in roots} if graph.mutated else set[int]()
-        self._has_effects = graph.mutates_inputs or graph.uses_randomness
-        self._checked = {
-            symbol.name for step in graph.steps if isinstance(step, Assertion) for symbol in step.guard.term.symbols
-        }
-        self._made: dict[Value, int] = {}
-        self._bound: dict[str, int] = {}
-        self._writer: dict[int, int] = {}  # by memory: who wrote to it last
-        self._readers: dict[int, list[int]] = {}  # by memory: who has read it since
-        self._checks: list[int] = []
-        self._effect: int | None = None
-        self._barrier: int | None = None
-        self.needs = [self._step(number, step) for number, step in enumerate(graph.steps)]
-
-    def _step(self, number: int, step: Step) -> set[int]:
-        needs = set() if self._barrier is None else {self._barrier}
-        names = names_of_step(step)
-        if isinstance(step, Node):
-            names = names.union(*(names_of_spec(value.spec) for value in step.outputs if value is not None))
-        needs.update(self._bound[name] for name in names if name in self._bound)
-        if isinstance(step, Assertion):
-            self._checks.append(number)
-            self._after_effects(number, needs)
-            return needs
-        op: Any = step.op
-        if isinstance(op, OpaqueCall) and not isinstance(op, ControlFlow):
-            needs.update(range(number))  # it may do anything
-            self._barrier = number
-        needs.update(self._made[value] for value in step.reads if value in self._made)
-        written = {self._memory(value) for value in written_values(step)}
-        self._touch(number, step, written, needs)
-        if written or self._is_checked(step, names):
-            needs.update(self._checks)
-        self._made.update((value, number) for value in step.outputs if value is not None)
-        self._bound.update((binding.symbol, number) for binding in step.bindings)
-        if self._is_effect(step, written):
-            self._after_effects(number, needs)
-        return needs
-
-    def _touch(self, number: int, step: Node, written: set[int], needs: set[int]) -> None:
-        """Reads come after the last write to the same memory, and writes after those reads."""
-        touched = {self._memory(value) for value in (*step.reads, *step.outputs) if value is not None}
-        for memory in touched | written:
-            if memory in self._writer:
-                needs.add(self._writer[memory])
-            if memory in written:
-                needs.update(self._readers.pop(memory, ()))
-                self._writer[memory] = number
+    def parts(self, least: int) -> list[tuple[list[int], bool]]:
+        """The parts in the order in which they run, and whether they are worth being recorded."""
+        names = self._names(self._numbers)
+        first: list[int] = []
+        last: list[int] = []
+        rest = list(self._numbers)
+        if not names.isdisjoint(self._bound):
+            before, behind = self._at_the_edge(self._picks, self._needs), self._at_the_edge(self._puts, self._needed)
+            behind -= before
+            rest = [number for number in self._numbers if number not in before and number not in behind]
+            if self._names(rest) < names:
+                first = [number for number in self._numbers if number in before]
+                last = [number for number in self._numbers if number in behind]
             else:
-                self._readers.setdefault(memory, []).append(number)
+                rest = list(self._numbers)
+        recorded: list[list[int]] = []
+        for part in self._apart(rest):
+            if sum(_work(self._graph.steps[each]) for each in part) >= least:
+                recorded.append(part)
+            else:
+                first += part  # nothing of the rest is needed for it, nor it for the rest
+        found = [(sorted(first), False), *((part, True) for part in recorded), (last, False)]
+        return [(part, worth) for part, worth in found if part]
 
-    def _memory(self, value: Value) -> int:
-        memory = id(value.storage)
-        return 0 if memory in self._roots else memory
+    def _names(self, numbers: Iterable[int]) -> set[str]:
+        """The symbols that steps have to do with."""
+        found: set[str] = set()
+        for number in numbers:
+            step = self._graph.steps[number]
+            assert isinstance(step, Node)
+            found |= names_of_step(step) | _names_of(step.reads) | _names_of(step.outputs)
+        return found
 
-    def _is_checked(self, step: Node, names: set[str]) -> bool:
-        """Whether a step has to do with sizes that are checked: what was checked before it holds there."""
-        if not self._checks:
-            return False
-        return not self._checked.isdisjoint(names.union(*(names_of_spec(value.spec) for value in step.reads)))
+    def _picks(self, node: Node) -> bool:
+        """Whether a node picks rows that data decide on from a tensor of other sizes."""
+        made = _names_of(node.outputs)
+        return not made.isdisjoint(self._bound) and not _names_of(node.reads) <= made | self._rows(node)
 
-    def _is_effect(self, step: Node, written: set[int]) -> bool:
-        if 0 in written or draws_random_numbers(step) or step.op.namespace not in ("aten", "prims"):
-            return True
-        return not step.op._schema.returns or (self._has_effects and may_refuse_data(step))
+    def _puts(self, node: Node) -> bool:
+        """Whether a node puts rows that data decide on into a tensor of other sizes."""
+        made = _names_of(node.outputs) | _names_of(written_values(node))
+        rows = self._rows(node)
+        return bool(rows) and made.isdisjoint(self._bound) and not made <= rows
 
-    def _after_effects(self, number: int, needs: set[int]) -> None:
-        if self._effect is not None:
-            needs.add(self._effect)
-        self._effect = number
+    def _rows(self, node: Node) -> set[str]:
+        """The symbols of what a node reads on whose sizes data decide."""
+        return _names_of(value for value in node.reads if not _names_of((value,)).isdisjoint(self._bound))
+
+    def _at_the_edge(self, wanted: Callable[[Node], bool], towards: dict[int, set[int]]) -> set[int]:
+        """The steps that are wanted and have nothing but each other and views between them and the edge."""
+        found: set[int] = set()
+        for number in self._numbers if towards is self._needs else reversed(self._numbers):
+            node = self._graph.steps[number]
+            if isinstance(node, Node) and wanted(node):
+                between, left = set[int](), [number]
+                while left:
+                    between.add(at := left.pop())
+                    left += [each for each in towards[at] if each not in between and each not in found]
+                if all(each == number or not _work(self._graph.steps[each]) for each in between):
+                    found |= between
+        return found
+
+    def _apart(self, numbers: Sequence[int]) -> list[list[int]]:
+        """The steps in parts that do not depend on each other, one for all that have to do with the same symbols.
+
+        All in one where the same data decide on their sizes.
+        """
+        if len(self._names(numbers) & self._bound) < 2:
+            return [list(numbers)] if numbers else []
+        inside, group = set(numbers), dict[int, set[int]]()
+        for number in numbers:
+            joined = {number}.union(*(group[each] for each in self._needs[number] & inside))
+            group.update(dict.fromkeys(joined, joined))
+        parts = list({id(each): each for each in group.values()}.values())
+        by_names: dict[frozenset[str], set[int]] = {}
+        for part in parts:
+            by_names.setdefault(frozenset(self._names(part)), set()).update(part)
+        return sorted(sorted(part) for part in by_names.values())
+
+
+def _names_of(values: Iterable[Value | None]) -> set[str]:
+    return set().union(*(names_of_spec(value.spec) for value in values if value is not None))

@@ -8,11 +8,10 @@ import attrs
 import torch
 from torch.utils import _pytree as pytree
 
-from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.sets.guard_set import GuardSet
 from guards.sets.sources import IntArg, Size
-from guards.terms import arithmetic, boolean, fold
+from guards.terms import arithmetic, fold
 from guards.terms.term import Term
 from symshape.calls.arguments import Call, TensorKey
 from symshape.dims import Policy
@@ -32,11 +31,9 @@ def piece_program(program: Program, piece: Subgraph, number: int) -> Program:
 
     A symbol that is found out in the program itself is a size that is given here, if it is known not to be negative.
     """
-    known = program.guards.ranges  # of symbols that arguments give; what is known of others is said by conditions
-    ranges = {name: known.get(name, (None, None)) for name in piece.names if name in program.symbols}
-    guards = GuardSet(piece.conditions, ranges=ranges)
+    guards = GuardSet(piece.conditions, ranges=_ranges(program, piece))
     symbols: dict[str, Symbol] = {}
-    for name in ranges:
+    for name in guards.ranges:
         symbols[name] = _given(program.symbols[name], guards, symbols)
     sources = [symbols[name].sources[0] if name in symbols else IntArg(name) for name in piece.names]
     run = compile_graph(piece.graph, {name: place for place, name in enumerate(piece.names)})
@@ -57,22 +54,33 @@ def piece_program(program: Program, piece: Subgraph, number: int) -> Program:
     )
 
 
+def _ranges(program: Program, piece: Subgraph) -> dict[str, tuple[int | None, int | None]]:
+    """Those of symbols that arguments give, and what is known of others."""
+    given = program.guards.ranges
+    named = {symbol.name for guard in piece.known for symbol in guard.term.symbols}
+    unknown = {arithmetic.symbol(name): (None, None) for name in named if name not in given}
+    ranges = {arithmetic.symbol(name): limits for name, limits in given.items()} | unknown
+    facts = Facts.make(ranges, [guard.term for guard in piece.known])
+    found = {}
+    for name in piece.names:
+        if name in given:
+            found[name] = given[name]
+        elif name in program.symbols:
+            interval = facts.interval(arithmetic.symbol(name)) if arithmetic.symbol(name) in unknown else None
+            found[name] = (None, None) if interval is None else (interval.lo, interval.hi)
+    return found
+
+
 def _given(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> Symbol:
     """A symbol as one that is given."""
     if symbol.backed:
         return symbol
     words = f"{symbol.name}, {symbol.description}" if symbol.description else symbol.name
-    padded = symbol.bounds is not None and _is_size(symbol.term, guards)
+    least = guards.ranges[symbol.name][0]
+    padded = symbol.bounds is not None and least is not None and least >= 0
     source = Size(words, 0) if padded else IntArg(words)
     policy = Policy.AUTO if padded else Policy.STATIC
     return attrs.evolve(symbol, hint=_hint(symbol, guards, others), sources=(source,), policy=policy)
-
-
-def _is_size(term: Term, guards: GuardSet) -> bool:
-    """Whether a number is known not to be negative."""
-    ranges = {arithmetic.symbol(name): limits for name, limits in guards.ranges.items()}
-    facts = Facts.make(ranges, [guard.term for guard in guards])
-    return ask(facts, boolean.ge(term, 0), only=True) is True
 
 
 def _hint(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> int:

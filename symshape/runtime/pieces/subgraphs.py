@@ -27,9 +27,10 @@ class Subgraph:
         graph: its inputs are ``takes`` in their order, its results ``gives``.
         takes: the tensors that it reads and does not make, without parameters, buffers and constants.
         names: the symbols whose values are needed before it runs: of its steps; where it is recorded, also those of
-            its tensors, and others that conditions connect them with.
+            its tensors.
         gives: the tensors, and the symbols by their names, that are needed after it.
         conditions: what holds of the names when it runs.
+        known: what holds of these and of others.
     """
 
     graph: Graph
@@ -37,6 +38,7 @@ class Subgraph:
     names: tuple[str, ...]
     gives: tuple[Value | str, ...]
     conditions: tuple[Guard, ...] = ()
+    known: tuple[Guard, ...] = ()
 
 
 def fresh_constants(graph: Graph) -> tuple[Lifted, ...]:
@@ -88,22 +90,13 @@ def _held(graph: Graph, pieces: Sequence[Piece], known: set[str], conditions: Se
 
 
 def _with_conditions(subgraph: Subgraph, holds: Sequence[Guard]) -> Subgraph:
-    """With all conditions that say something of its symbols, and the symbols that these name besides."""
+    """With the symbols of its tensors, and all conditions on nothing else.
+
+    Conditions are there to prove with; what is padded without one is right for sizes that satisfy none.
+    """
     names = {*subgraph.names, *_names_of_tensors(subgraph.graph)}
-    kept: dict[int, Guard] = {}
-    while True:
-        new = [(at, each) for at, each in enumerate(holds) if at not in kept and not names.isdisjoint(_named(each))]
-        if not new:
-            return attrs.evolve(
-                subgraph, names=tuple(sorted(names)), conditions=tuple(kept[number] for number in sorted(kept))
-            )
-        kept.update(new)
-        for _, each in new:
-            names |= _named(each)
-
-
-def _named(guard: Guard) -> set[str]:
-    return {symbol.name for symbol in guard.term.symbols}
+    conditions = tuple(each for each in holds if {symbol.name for symbol in each.term.symbols} <= names)
+    return attrs.evolve(subgraph, names=tuple(sorted(names)), conditions=conditions, known=tuple(holds))
 
 
 def _names_of_tensors(graph: Graph) -> set[str]:

@@ -10,11 +10,23 @@ import torch
 
 import symshape
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Assertion, Node
+from symshape.graph.names import names_of_spec
+from symshape.graph.steps import Assertion, Node, Step
 from symshape.runtime.pieces.faults import fault_of
-from symshape.runtime.pieces.partition import partition
+from symshape.runtime.pieces.partition import Piece, partition
 
 CPU = torch.device("cpu")
+
+
+def _fault(step: Step) -> str:
+    return fault_of(step, CPU, (), draws=False)
+
+
+def names_in_piece(graph: Graph, piece: Piece) -> set[str]:
+    """The symbols in the sizes of what a piece reads and makes."""
+    nodes = [step for step in (graph.steps[number] for number in piece.numbers) if isinstance(step, Node)]
+    values = [value for node in nodes for value in (*node.reads, *node.outputs) if value is not None]
+    return set().union(*(names_of_spec(value.spec) for value in values))
 
 
 def _graph(fn: Callable[..., Any], *arguments: Any) -> Graph:
@@ -53,15 +65,44 @@ def test_what_does_not_depend_on_data_goes_into_the_first_piece() -> None:
     assert last == (True, ["mul"])
 
 
-def test_independent_counts_share_a_piece() -> None:
+def test_data_that_decide_on_different_sizes_have_pieces_of_their_own() -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
         return x[x > 0].sin(), y[y > 0].cos()
 
-    assert [(recorded, len(ops)) for recorded, ops in _pieces(_graph(fn, torch.ones(3), torch.ones(4)))] == [
-        (True, 2),
-        (False, 2),
-        (True, 2),
+    assert _pieces(_graph(fn, torch.ones(3), torch.ones(4))) == [
+        (True, ["gt", "gt"]),
+        (False, ["index", "index"]),
+        (True, ["sin"]),
+        (True, ["cos"]),
     ]
+
+
+def test_what_picks_rows_and_what_puts_them_back_runs_as_it_is() -> None:
+    """As in a mixture of experts: the piece in between knows nothing of the sizes around it."""
+
+    w, v = torch.randn(4, 4), torch.randn(4, 4)
+
+    def fn(x: torch.Tensor) -> Any:
+        out = torch.zeros_like(x)
+        for weight, chosen in ((w, x[:, 0] > 0), (v, x[:, 1] > 0)):
+            rows = chosen.nonzero().squeeze(1)
+            out.index_add_(0, rows, (x[rows] @ weight).relu())
+        return out
+
+    graph = _graph(fn, torch.randn(5, 4))
+    found = _pieces(graph)
+    assert [ops for recorded, ops in found if recorded][1:] == [["mm", "relu"], ["mm", "relu"]]
+    names = [names_in_piece(graph, piece) for piece in partition(graph, _fault, 1) if piece.recorded]
+    assert [sorted(name for name in each if name[0] == "u") for each in names] == [[], ["u0"], ["u1"]]
+    assert not any("s0" in each for each in names[1:])
+
+
+def test_rows_in_the_middle_of_a_piece_stay_there() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
+        kept = x[x > 0].sin()
+        return (y[: kept.size(0)] * kept).cos()  # y is needed all the same
+
+    assert _pieces(_graph(fn, torch.ones(3), torch.ones(3)))[-1] == (True, ["sin", "slice", "mul", "cos"])
 
 
 def test_too_little_work_runs_as_it_is() -> None:

@@ -183,7 +183,7 @@ def test_what_is_told() -> None:
     traced = symshape.trace(Keeping().eval(), torch.randn(2, 9, 16), dynamic=True).padding()
     assert list(traced.pieces) == ["piece 1 of 3", "piece 3 of 3"]
     assert traced.pieces["piece 1 of 3"].padded == ("s0", "s1")
-    assert "piece 3 of 3:\n  s0:" in str(traced)
+    assert "piece 3 of 3:\n  s2: fixed by the guards\n  u0: padded to" in str(traced)
 
 
 def test_warm_up_and_plans_reach_pieces_whose_sizes_are_known() -> None:
