@@ -79,7 +79,6 @@ def test_data_that_decide_on_different_sizes_have_pieces_of_their_own() -> None:
 
 def test_what_picks_rows_and_what_puts_them_back_runs_as_it_is() -> None:
     """As in a mixture of experts: the piece in between knows nothing of the sizes around it."""
-
     w, v = torch.randn(4, 4), torch.randn(4, 4)
 
     def fn(x: torch.Tensor) -> Any:
