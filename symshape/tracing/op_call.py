@@ -9,7 +9,6 @@ import attrs
 import torch
 from torch._ops import OpOverload
 
-from guards.terms.term import Op
 from meta_fns import TensorSpec
 from symshape.errors import ProgramError, UnsupportedError
 from symshape.graph.float_terms import FloatTerm
@@ -21,6 +20,7 @@ from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.unknowns import Unknowns
 
 aten = torch.ops.aten
 _QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
@@ -107,18 +107,18 @@ def outputs_like(node: Node) -> tuple[Output | None, ...]:
     )
 
 
-def scalar_result(env: ShapeEnv, item: Any, position: int, bindings: list[Binding]) -> Any:
-    """A result that is no tensor, as the program gets it; adds where its symbol is read, if it has one."""
+def scalar_result(item: Any, position: int, made: Unknowns | None, bindings: list[Binding]) -> Any:
+    """A result that is no tensor, as the program gets it; adds where its symbol is read, if the op has made one."""
     if type(item) is IntNode:
-        if item.term.op is Op.SYMBOL and env.symbols[item.term.name].hint is None:
+        if made is not None and any(each.term is item.term for each in made.made):
             bindings.append(Binding(item.term.name, "item", position))
         return item.symint
     if type(item) is FloatNode:
-        if isinstance(item.term, FloatTerm) and item.term.op == "symbol":
+        if made is not None and isinstance(item.term, FloatTerm) and item.term.op == "symbol":
             bindings.append(Binding(item.term.symbol, "float", position))
         return torch.SymFloat(item)
     if type(item) is BoolNode:
-        bindings += [Binding(symbol.name, "bool", position) for symbol in item.term.symbols]
+        bindings += [Binding(symbol.name, "bool", position) for symbol in item.term.symbols if made is not None]
         return torch.SymBool(item)
     return item
 

@@ -198,7 +198,7 @@ class Tracer:
             elif isinstance(item, (list, tuple)):  # such as _foreach ops with several lists
                 raise UnsupportedError(f"{call.op} returns nested lists, which cannot be traced")
             else:
-                shown = op_call.scalar_result(self.env, item, position, bindings)
+                shown = op_call.scalar_result(item, position, unknowns, bindings)
             outputs.append(output)
             wrapped.append(shown)
         if unknowns is not None:

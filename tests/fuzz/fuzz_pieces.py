@@ -8,6 +8,7 @@ values, sizes, strides, what is written to arguments, and which results and argu
 from __future__ import annotations
 
 import random
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,12 +26,15 @@ from tests.fuzz.programs import Program, other_sizes, random_program
 from tests.meta_fns.padding.poison import assert_same, poison
 
 CALLS = 6
+_ONTO_ITSELF = re.compile(r"(\w+)\.transpose\(.*\)\.add_\(\1\)")  # what is read then depends on the kernel
 REFUSALS = (ArithmeticError, RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, SymShapeError)
 
 
 def case(rng: random.Random) -> str:
     """One program, in pieces."""
     program = random_program(rng, cuts=0.3)
+    if any(map(_ONTO_ITSELF.search, program.lines)):
+        return "reads what it writes"
     with warnings.catch_warnings(), torch.no_grad(), mock.patch.object(cutting, "LEAST", 1):
         warnings.simplefilter("ignore")
         return _calls(rng, program)
@@ -84,24 +88,25 @@ def _is_wrong(compiled: Any, program: Program, sizes: Any, number: int, expected
 
 
 def _depends_on_rounding(fn: Any, program: Program, sizes: Any, number: int, expected: Any) -> bool:
-    """Whether eager itself, computing with more digits, has other results: a rounded number decides on a size."""
-    arguments = [each.double() if _is_float32(each) else each for each in program.make(sizes)]
+    """Whether eager itself has other results for what is almost the same: rounding decides on a size."""
+    arguments = [_double(each) for each in program.make(sizes)]
+    arguments = [each * (1 + 1e-7 * torch.randn(each.shape)) if _is_float(each) else each for each in arguments]
     torch.manual_seed(number)
-    results = [each.float() if _is_double(each) else each for each in torch.utils._pytree.tree_leaves(fn(*arguments))]
     try:
+        results = torch.utils._pytree.tree_leaves(fn(*arguments))
         for mine, theirs in zip(results, torch.utils._pytree.tree_leaves(expected[0]), strict=True):
-            assert_same(mine, theirs.float() if _is_double(theirs) else theirs, "result", tolerance=1e-3)
+            assert_same(_double(mine), _double(theirs), "result", tolerance=2e-2)
     except (AssertionError, RuntimeError):
         return True
     return False
 
 
-def _is_float32(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype == torch.float32
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
 
 
-def _is_double(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype == torch.float64
+def _double(value: Any) -> Any:
+    return value.double() if _is_float(value) else value
 
 
 def _compare(got: Any, expected: Any) -> None:

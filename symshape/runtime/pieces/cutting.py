@@ -10,7 +10,7 @@ import torch
 from guards.sets.guard import Guard
 from guards.terms import boolean
 from symshape.graph.program import Program
-from symshape.runtime.pieces.faults import fault_of
+from symshape.runtime.pieces.faults import Faults
 from symshape.runtime.pieces.partition import Piece, partition
 from symshape.runtime.pieces.piece_programs import piece_program
 from symshape.runtime.pieces.subgraphs import Subgraph, subgraphs
@@ -49,7 +49,7 @@ def cut(
         uncaptured: the names of ops that could not be captured.
         draws: whether these may draw random numbers.
     """
-    pieces = partition(program.graph, lambda step: fault_of(step, device, uncaptured, draws=draws), LEAST)
+    pieces = partition(program.graph, Faults(program.graph, device, uncaptured, draws).of, LEAST)
     if all(each.recorded for each in pieces):
         return ()
     known = [*program.guards]

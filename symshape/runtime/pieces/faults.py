@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cached_property
 from typing import Any
 
+import attrs
 import torch
 
 from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Graph
 from symshape.graph.names import names_of_spec, names_of_step
 from symshape.graph.opaque import OpaqueCall
-from symshape.graph.steps import Assertion, Node, Step, draws_random_numbers
+from symshape.graph.steps import Assertion, Node, Step, Value, draws_random_numbers, values_in
 
-__all__ = ["fault_of", "fault_of_node"]
+__all__ = ["Faults", "fault_of_node"]
 
 
 _HOST = "it reads data on the host (data-dependent sizes or item())"
@@ -28,30 +31,45 @@ def fault_of_node(node: Node) -> str:
     return "" if node.inference is None else "it turns inference mode on or off inside"
 
 
-def fault_of(step: Step, device: torch.device, uncaptured: Collection[str], *, draws: bool) -> str:
-    """Why a step cannot be part of a recorded piece of a program; empty where it can.
+@attrs.frozen(eq=False, slots=False)
+class Faults:
+    """Why steps of a graph cannot be part of a piece that is recorded.
 
     Args:
-        step: the step.
+        graph: the graph.
         device: where pieces compute.
         uncaptured: the names of ops that could not be captured.
         draws: whether random numbers may be drawn.
     """
-    if isinstance(step, Assertion):
-        return "it checks data"
-    found = fault_of_node(step)
-    if found:
-        return found
-    if draws_random_numbers(step) and not draws:
-        return "it draws random numbers"
-    if str(step.op) in uncaptured:
-        return "it could not be captured"
-    if _counts_data(step):
-        return _HOST
-    if any(isinstance(number, FloatTerm) and number.unbacked() for number in step.numbers):
-        return "it needs a number that is read from a tensor when the program runs"
-    places = {value.spec.device for value in (*step.reads, *step.outputs) if value is not None} - {device}
-    return f"it computes on {min(map(str, places))}" if places else ""
+
+    graph: Graph
+    device: torch.device
+    uncaptured: Collection[str] = ()
+    draws: bool = False
+
+    def of(self, step: Step) -> str:
+        """Why a step cannot be; empty where it can."""
+        if isinstance(step, Assertion):
+            return "it checks data"
+        found = fault_of_node(step)
+        if found:
+            return found
+        if draws_random_numbers(step) and not self.draws:
+            return "it draws random numbers"
+        if str(step.op) in self.uncaptured:
+            return "it could not be captured"
+        if _counts_data(step):
+            return _HOST
+        if any(isinstance(number, FloatTerm) and number.unbacked() for number in step.numbers):
+            return "it needs a number that is read from a tensor when the program runs"
+        made = {value for place, value in enumerate(step.outputs) if place == 0 or value in self._read}
+        places = {value.spec.device for value in (*step.reads, *made) if value is not None} - {self.device}
+        return f"it computes on {min(map(str, places))}" if places else ""
+
+    @cached_property
+    def _read(self) -> set[Value]:
+        """What somebody reads: other results (random states of attention) may lie anywhere."""
+        return {value for node in self.graph.nodes for value in node.reads} | set(values_in(self.graph.outputs))
 
 
 def _counts_data(node: Node) -> bool:

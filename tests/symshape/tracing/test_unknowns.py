@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+import symshape
 from guards.terms import boolean
 from meta_fns import TensorSpec
 from symshape.graph.steps import Value
@@ -52,3 +55,15 @@ def test_one_mask_has_one_count_until_it_is_written_to() -> None:
     assert [count(mask), count(other)] == ["u2", "u1"]
     both = Unknowns(env, "aten::masked_select", counts, [spec, spec], (mask, view))
     assert str(both.count_of(spec, 0, 4).term) == "u3"  # which of the two it is cannot be told
+
+
+def test_a_size_that_an_op_answers_is_not_born_there() -> None:
+    """Kernels of attention answer the lengths: where those are counts of data, they were read before."""
+
+    def attention(x: torch.Tensor) -> Any:
+        q = x[x[:, 0] > 0].bfloat16().view(1, 1, -1, 4)
+        return torch.ops.aten._scaled_dot_product_flash_attention.default(q, q, q)[0]
+
+    nodes = symshape.trace(attention, torch.randn(5, 4), dynamic=True).program.graph.nodes
+    bound = [(str(node.op), binding.symbol) for node in nodes for binding in node.bindings]
+    assert bound == [("aten.index.Tensor", "u0")]

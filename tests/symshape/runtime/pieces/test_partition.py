@@ -11,15 +11,11 @@ import torch
 import symshape
 from symshape.graph.graph import Graph
 from symshape.graph.names import names_of_spec
-from symshape.graph.steps import Assertion, Node, Step
-from symshape.runtime.pieces.faults import fault_of
+from symshape.graph.steps import Assertion, Node
+from symshape.runtime.pieces.faults import Faults
 from symshape.runtime.pieces.partition import Piece, partition
 
 CPU = torch.device("cpu")
-
-
-def _fault(step: Step) -> str:
-    return fault_of(step, CPU, (), draws=False)
 
 
 def names_in_piece(graph: Graph, piece: Piece) -> set[str]:
@@ -36,7 +32,7 @@ def _graph(fn: Callable[..., Any], *arguments: Any) -> Graph:
 
 def _pieces(graph: Graph, least: int = 1, uncaptured: frozenset[str] = frozenset()) -> list[tuple[bool, list[str]]]:
     """Whether each piece is recorded, and the names of its ops in order; a check is ``assert``."""
-    found = partition(graph, lambda step: fault_of(step, CPU, uncaptured, draws=False), least)
+    found = partition(graph, Faults(graph, CPU, uncaptured).of, least)
     numbers = sorted(number for piece in found for number in piece.numbers)
     assert numbers == ([] if not found else list(range(len(graph.steps))))
     return [(piece.recorded, [_name(graph, number) for number in piece.numbers]) for piece in found]
@@ -91,7 +87,7 @@ def test_what_picks_rows_and_what_puts_them_back_runs_as_it_is() -> None:
     graph = _graph(fn, torch.randn(5, 4))
     found = _pieces(graph)
     assert [ops for recorded, ops in found if recorded][1:] == [["mm", "relu"], ["mm", "relu"]]
-    names = [names_in_piece(graph, piece) for piece in partition(graph, _fault, 1) if piece.recorded]
+    names = [names_in_piece(graph, piece) for piece in partition(graph, Faults(graph, CPU).of, 1) if piece.recorded]
     assert [sorted(name for name in each if name[0] == "u") for each in names] == [[], ["u0"], ["u1"]]
     assert not any("s0" in each for each in names[1:])
 
