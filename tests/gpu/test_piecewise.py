@@ -22,8 +22,12 @@ SIZES = ((3, 9), (5, 17), (2, 9), (3, 12), (4, 5), (5, 16), (3, 9), (5, 17))
 
 @pytest.fixture(autouse=True)
 def _here() -> Iterator[None]:
-    with torch.no_grad(), torch.device("cuda"):
+    with torch.no_grad():
         yield
+
+
+def _random(*sizes: int) -> torch.Tensor:
+    return torch.randn(*sizes, device="cuda")
 
 
 @pytest.fixture
@@ -34,22 +38,21 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _check(fn: Callable[..., Any], calls: list[tuple[Any, ...]], runner: Any) -> Any:
     """Each call with poisoned buffers, compared with eager from the same seed, and what is written to arguments."""
-    with torch.device("cpu"):  # a default device is a mode of its own
-        compiled = symshape.compile(fn, dynamic=True, runner=runner)
-        for number, arguments in enumerate(calls):
-            mine, theirs = ([each.clone() for each in arguments] for _ in "ab")
-            for entry in compiled.entries:
-                for _, part in padded_parts(entry.runner, entry.program):
-                    for bucket in part.buckets:
-                        for buffer in bucket.buffers:
-                            poison(buffer, number)
-            torch.manual_seed(number)
-            got = compiled(*mine)
-            torch.manual_seed(number)
-            expected = fn(*theirs)
-            flat = (torch.utils._pytree.tree_leaves(each) for each in ((got, mine), (expected, theirs)))
-            for place, (a, b) in enumerate(zip(*flat, strict=True)):
-                assert_same(a, b, f"call {number}, leaf {place}", tolerance=2e-3)
+    compiled = symshape.compile(fn, dynamic=True, runner=runner)
+    for number, arguments in enumerate(calls):
+        mine, theirs = ([each.clone() for each in arguments] for _ in "ab")
+        for entry in compiled.entries:
+            for _, part in padded_parts(entry.runner, entry.program):
+                for bucket in part.buckets:
+                    for buffer in bucket.buffers:
+                        poison(buffer, number)
+        torch.manual_seed(number)
+        got = compiled(*mine)
+        torch.manual_seed(number)
+        expected = fn(*theirs)
+        flat = (torch.utils._pytree.tree_leaves(each) for each in ((got, mine), (expected, theirs)))
+        for place, (a, b) in enumerate(zip(*flat, strict=True)):
+            assert_same(a, b, f"call {number}, leaf {place}", tolerance=2e-3)
     return compiled
 
 
@@ -63,7 +66,7 @@ def _runner(compiled: Any) -> PiecewiseRunner:
 @pytest.mark.parametrize("runner", ["padded", "cudagraph", "auto"])
 def test_around_a_count_of_data(runner: str) -> None:
     torch.manual_seed(0)
-    compiled = _check(Keeping().eval(), [(torch.randn(*each, 16),) for each in SIZES], runner)
+    compiled = _check(Keeping().eval().cuda(), [(_random(*each, 16),) for each in SIZES], runner)
     recorded = [stage.runner for stage in _runner(compiled).stages if stage.runner is not None]
     assert len(recorded) == 2
     if runner == "cudagraph":
@@ -73,14 +76,14 @@ def test_around_a_count_of_data(runner: str) -> None:
 
 @pytest.mark.parametrize("runner", ["padded", "auto"])
 def test_a_token_is_drawn_as_eager_draws_it(runner: str) -> None:
-    head = nn.Sequential(*[nn.Linear(32, 32) if i % 2 else nn.GELU() for i in range(12)])
+    head = nn.Sequential(*[nn.Linear(32, 32) if i % 2 else nn.GELU() for i in range(12)]).cuda()
 
     def step(x: torch.Tensor) -> Any:
         chances = (head(x) * 3).softmax(-1)
         token = torch.multinomial(chances, 1)
         return token, chances.gather(1, token)
 
-    _check(step, [(torch.randn(n, 32),) for n in (3, 5, 8, 2, 7, 5, 3)], runner)
+    _check(step, [(_random(n, 32),) for n in (3, 5, 8, 2, 7, 5, 3)], runner)
 
 
 def test_what_computes_on_the_cpu_stays_there(small: None) -> None:
@@ -89,7 +92,7 @@ def test_what_computes_on_the_cpu_stays_there(small: None) -> None:
         longest = (lengths + 1).amax()  # on the CPU
         return y.cos() + 1, longest * 2, y * longest.to(y.device)
 
-    calls = [(torch.randn(n, 4), torch.arange(n, device="cpu")) for n in (3, 6, 2, 9)]
+    calls = [(_random(n, 4), torch.arange(n)) for n in (3, 6, 2, 9)]
     compiled = _check(fn, calls, "padded")
     assert "it computes on cpu" in compiled.entries[0].runner.describe()
 
@@ -111,7 +114,7 @@ def test_an_op_that_cannot_be_captured_is_found_and_left_out(small: None, runner
         y = torch.ops.symshape_tests.waits(x.sin().cos() - 0.5)
         return y.tan() + 1, x.exp()
 
-    compiled = _check(fn, [(torch.randn(n, 4),) for n in (3, 5, 3, 5, 3, 8, 5, 3, 8)], runner)
+    compiled = _check(fn, [(_random(n, 4),) for n in (3, 5, 3, 5, 3, 8, 5, 3, 8)], runner)
     if runner != "auto":
         assert "symshape_tests.waits.default, since it could not be captured" in compiled.entries[0].runner.describe()
     torch.cuda.synchronize()
@@ -119,14 +122,13 @@ def test_an_op_that_cannot_be_captured_is_found_and_left_out(small: None, runner
 
 def test_memory_is_flat_over_random_sizes() -> None:
     torch.manual_seed(0)
-    with torch.device("cpu"):
-        compiled = symshape.compile(Keeping().eval().cuda(), dynamic=True, runner="padded")
-        for _ in range(200):
-            compiled(torch.randn(int(torch.randint(1, 9, ())), int(torch.randint(2, 65, ())), 16, device="cuda"))
-        before = torch.cuda.memory_allocated()
-        for _ in range(200):
-            compiled(torch.randn(int(torch.randint(1, 9, ())), int(torch.randint(2, 65, ())), 16, device="cuda"))
-        assert torch.cuda.memory_allocated() <= before * 1.05 + 2**20
+    compiled = symshape.compile(Keeping().eval().cuda(), dynamic=True, runner="padded")
+    for _ in range(200):
+        compiled(_random(int(torch.randint(2, 9, ())), int(torch.randint(2, 65, ())), 16))
+    before = torch.cuda.memory_allocated()
+    for _ in range(200):
+        compiled(_random(int(torch.randint(2, 9, ())), int(torch.randint(2, 65, ())), 16))
+    assert torch.cuda.memory_allocated() <= before * 1.05 + 2**20
 
 
 def test_two_threads_call_one_program_in_pieces() -> None:
@@ -134,21 +136,20 @@ def test_two_threads_call_one_program_in_pieces() -> None:
 
     torch.manual_seed(0)
     model = Keeping().eval().cuda()
-    inputs = [torch.randn(*each, 16) for each in SIZES] * 4
+    inputs = [_random(*each, 16) for each in SIZES] * 4
     expected = [model(x) for x in inputs]
-    with torch.device("cpu"):
-        compiled = symshape.compile(model, dynamic=True, runner="padded")
+    compiled = symshape.compile(model, dynamic=True, runner="padded")
 
-        def call(x: torch.Tensor) -> Any:
-            with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
-                result = compiled(x)
-                torch.cuda.current_stream().synchronize()
-            return result
+    def call(x: torch.Tensor) -> Any:
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+            result = compiled(x)
+            torch.cuda.current_stream().synchronize()
+        return result
 
-        call(inputs[0])
-        torch.cuda.synchronize()
-        with ThreadPoolExecutor(2) as pool:
-            found = list(pool.map(call, inputs))
+    call(inputs[0])
+    torch.cuda.synchronize()
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(call, inputs))
     for mine, theirs in zip(found, expected, strict=True):
         for a, b in zip(mine, theirs, strict=True):
             assert_same(a, b, "a result", tolerance=2e-3)
