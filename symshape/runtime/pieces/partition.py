@@ -7,7 +7,7 @@ do with each other are pieces of their own where different data decide on their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -59,11 +59,12 @@ def partition(graph: Graph, fault: Fault, least: int) -> list[Piece]:
         return []  # a value would be another tensor in one piece than in the next
     found = [fault(step) for step in graph.steps]
     order = StepOrder(graph)
+    fit = [not each for each in found]
     parts: list[tuple[list[int], bool]] = []
-    for numbers in _in_turns(order.needs, [not each for each in found]):
+    for numbers in _in_turns(order.needs, fit):
         parts += [(numbers, False)] if found[numbers[0]] else _Narrowed(graph, order, numbers).parts(least)
     pieces: list[Piece] = []
-    for numbers, recorded in parts:
+    for numbers, recorded in _with_their_users(graph, order, parts, fit):
         faults = tuple((each, found[each]) for each in numbers if found[each])
         before = pieces[-1] if pieces else None
         if before is not None and not recorded and not before.recorded:
@@ -71,6 +72,39 @@ def partition(graph: Graph, fault: Fault, least: int) -> list[Piece]:
         else:
             pieces.append(Piece(tuple(numbers), recorded, faults))
     return pieces if any(each.recorded for each in pieces) else []
+
+
+def _with_their_users(
+    graph: Graph, order: StepOrder, parts: Sequence[tuple[list[int], bool]], fit: Sequence[bool]
+) -> Iterator[tuple[list[int], bool]]:
+    """The parts, where what is made of parameters alone is in the first part that needs it: a transposed weight."""
+    place = {number: at for at, (numbers, _) in enumerate(parts) for number in numbers}
+    users: dict[int, list[int]] = {}
+    for number, needs in enumerate(order.needs):
+        for each in needs:
+            users.setdefault(each, []).append(number)
+    alone = _of_parameters(graph, order, fit)
+    for number in reversed(alone):
+        if number in users:
+            place[number] = min(place[each] for each in users[number])
+    for at, (numbers, recorded) in enumerate(parts):
+        come = [number for number in alone if place[number] == at and number not in numbers]
+        stay = [number for number in numbers if place[number] == at]
+        if come or stay:
+            yield [*come, *stay], recorded
+
+
+def _of_parameters(graph: Graph, order: StepOrder, fit: Sequence[bool]) -> list[int]:
+    """The steps that need nothing but parameters, buffers, constants and each other, and have no effects."""
+    known = {each.value for each in graph.lifted}
+    found: dict[int, None] = {}
+    for number, step in enumerate(graph.steps):
+        if not isinstance(step, Node) or not fit[number] or number in order.effects or step.numbers:
+            continue
+        if order.needs[number] <= found.keys() and known.issuperset(step.reads) and writes_nothing(step):
+            found[number] = None
+            known.update(value for value in step.outputs if value is not None)
+    return list(found)
 
 
 def _in_turns(needs: Sequence[Iterable[int]], fit: Sequence[bool]) -> list[list[int]]:

@@ -20,6 +20,7 @@ class StepOrder:
     Attributes:
         needs: for each step the numbers of those that it comes after, all of them smaller.
         bound: the symbols that steps bind, with the number of the step.
+        effects: the steps that keep their order whatever they read.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -35,6 +36,7 @@ class StepOrder:
         self._writer: dict[int, int] = {}  # by memory: who wrote to it last
         self._readers: dict[int, list[int]] = {}  # by memory: who has read it since
         self._checks: list[int] = []
+        self.effects: set[int] = set()
         self._effect: int | None = None
         self._barrier: int | None = None
         self.needs = [self._step(number, step) for number, step in enumerate(graph.steps)]
@@ -95,3 +97,4 @@ class StepOrder:
         if self._effect is not None:
             needs.add(self._effect)
         self._effect = number
+        self.effects.add(number)

@@ -17,6 +17,9 @@ T = TypeVar("T")
 Replay = Callable[[], Sequence[torch.Tensor]]
 """Runs a program on its buffers; answers its tensors, which the next replay may overwrite."""
 
+_end_allocation: Callable[[int, Any], None] = getattr(torch._C, "_cuda_endAllocateToPool", lambda device, pool: None)
+"""Tells the allocator of a device that memory comes from a pool no more (2.11 to 2.13; absent in CPU builds)."""
+
 
 @attrs.frozen(eq=False)
 class Recording:
@@ -120,10 +123,30 @@ def _record(run: Callable[[], T], device: torch.device, pool: Any) -> tuple[torc
                 results = run()
             except BaseException:
                 with suppress(RuntimeError):  # says that the capture is broken, which is known
-                    graph.capture_end()
+                    _end(graph, pool)
                 raise
-            graph.capture_end()
+            _end(graph, pool)
     finally:
         if collects:
             gc.enable()
     return graph, results
+
+
+def _end(graph: torch.cuda.CUDAGraph, pool: Any) -> None:
+    """Ends a capture.
+
+    Where that fails, torch leaves its generator of random numbers and its allocator as if it were going on: the next
+    ``torch.rand`` on the device would be an error, and freed memory would wait for its end.  A capture of nothing, and
+    a word to the allocator, set them right.
+    """
+    try:
+        graph.capture_end()
+    except RuntimeError:
+        if pool is not None:
+            with suppress(RuntimeError):
+                _end_allocation(torch.cuda.current_device(), pool)
+        nothing = torch.cuda.CUDAGraph()
+        with suppress(RuntimeError):
+            nothing.capture_begin(capture_error_mode="thread_local")
+            nothing.capture_end()
+        raise

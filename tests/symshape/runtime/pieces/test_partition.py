@@ -231,3 +231,28 @@ def test_control_flow_is_no_barrier(kind: str) -> None:
     assert "tan" in first[1]
     assert not flow[0]
     assert last == (True, ["cos"])
+
+
+def test_what_is_made_of_parameters_is_where_it_is_needed() -> None:
+    """Else a transposed weight would be handed from piece to piece."""
+    first, second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def fn(x: torch.Tensor) -> Any:
+        y = first(x)
+        return second(y[y[:, 0] > 0]).relu()
+
+    (_, before), (_, data), (_, behind) = _pieces(_graph(fn, torch.randn(3, 4)))
+    assert before.count("t") == behind.count("t") == 1
+    assert "t" not in data
+
+
+def test_what_is_made_of_a_parameter_that_is_written_to_stays_behind_that() -> None:
+    weight = torch.randn(4, 4)
+
+    def fn(x: torch.Tensor) -> Any:
+        y = x[x[:, 0] > 0].sin()
+        weight.add_(1)
+        return y @ weight.t()
+
+    order = [name for _, ops in _pieces(_graph(fn, torch.randn(3, 4))) for name in ops]
+    assert order.index("add_") < order.index("t") < order.index("mm")
