@@ -89,7 +89,7 @@ def _is_wrong(compiled: Any, program: Program, sizes: Any, number: int, expected
 
 def _depends_on_rounding(fn: Any, program: Program, sizes: Any, number: int, expected: Any) -> bool:
     """Whether eager itself has other results for what is almost the same: rounding decides on a size."""
-    for _ in range(3):
+    for _ in range(8):
         arguments = [_double(each) for each in program.make(sizes)]
         arguments = [each * (1 + 1e-7 * torch.randn(each.shape)) if _is_float(each) else each for each in arguments]
         torch.manual_seed(number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -16,8 +16,9 @@ from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.result_rows import Row
 from symshape.runtime.padding.results import Results, aliased_storages
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, device_of, pad
+from symshape.runtime.pieces.faults import Left
 
-__all__ = ["Choice", "Plan", "candidates", "choose", "plan", "rows_of"]
+__all__ = ["Choice", "Plan", "candidates", "choose", "left_out", "plan", "rows_of"]
 
 
 @attrs.frozen(eq=False)
@@ -117,6 +118,11 @@ def plan(
             continue
         return Plan(made, results, chosen.exact, chosen.caps, found)
     return Plan(None, None, dict(values), {}, found)
+
+
+def left_out(refusals: Iterable[Refusal]) -> Left:
+    """What has to be left out of pieces so that they can be padded, as far as ops are to blame."""
+    return {(each.op, each.where): f"it cannot be padded ({each.reason})" for each in refusals if each.op}
 
 
 def rows_of(made: Plan) -> tuple[Row, ...] | None:

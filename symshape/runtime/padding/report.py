@@ -11,7 +11,7 @@ import attrs
 
 from symshape.graph.program import Program
 from symshape.runtime.padding.emission import Repair
-from symshape.runtime.padding.planning import Plan, candidates, plan
+from symshape.runtime.padding.planning import Plan, candidates, left_out, plan
 from symshape.runtime.padding.transform import Refusal, device_of
 from symshape.runtime.pieces.cutting import cut
 
@@ -98,8 +98,10 @@ def padding_of(program: Program, *, any_randomness: bool = False) -> PaddingRepo
 
     ``any_randomness``: other random numbers than eager's will do.
     """
-    whole = report_of(program, _example(program, any_randomness))
-    parts = cut(program, device_of(program.graph), draws=any_randomness)
+    made = _example(program, any_randomness)
+    left = left_out(made.refusals.values() if made.padded is None else ())
+    whole = report_of(program, made)
+    parts = cut(program, device_of(program.graph), left, draws=any_randomness)
     pieces = {
         f"piece {number} of {len(parts) - 1}": report_of(part.program, _example(part.program, any_randomness))
         for number, part in enumerate(parts, 1)

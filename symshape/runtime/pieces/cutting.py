@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import attrs
 import torch
 
 from guards.sets.guard import Guard
 from guards.terms import boolean
 from symshape.graph.program import Program
-from symshape.runtime.pieces.faults import Faults
+from symshape.runtime.pieces.faults import Faults, Left
 from symshape.runtime.pieces.partition import Piece, partition
 from symshape.runtime.pieces.piece_programs import piece_program
 from symshape.runtime.pieces.subgraphs import Subgraph, subgraphs
@@ -36,9 +34,7 @@ class Part:
     program: Program
 
 
-def cut(
-    program: Program, device: torch.device, uncaptured: Collection[str] = (), *, draws: bool = False
-) -> tuple[Part, ...]:
+def cut(program: Program, device: torch.device, left: Left | None = None, *, draws: bool = False) -> tuple[Part, ...]:
     """The pieces of a program, and behind them one without steps that makes its results.
 
     Nothing where all of it can be recorded in one piece, or nothing can.
@@ -46,10 +42,10 @@ def cut(
     Args:
         program: the program.
         device: where pieces compute that are recorded.
-        uncaptured: the names of ops that could not be captured.
+        left: what is left out besides what can never be recorded.
         draws: whether these may draw random numbers.
     """
-    pieces = partition(program.graph, Faults(program.graph, device, uncaptured, draws).of, LEAST)
+    pieces = partition(program.graph, Faults(program.graph, device, left or {}, draws).of, LEAST)
     if all(each.recorded for each in pieces):
         return ()
     known = [*program.guards]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -15,9 +15,11 @@ from symshape.graph.names import names_of_spec, names_of_step
 from symshape.graph.opaque import OpaqueCall
 from symshape.graph.steps import Assertion, Node, Step, Value, draws_random_numbers, values_in
 
-__all__ = ["Faults", "fault_of_node"]
+__all__ = ["Faults", "Left", "fault_of_node"]
 
 
+Left = Mapping[tuple[str, str], str]
+"""Why calls of an op are not recorded: by its name and the user's line; an empty line stands for all of them."""
 _HOST = "it reads data on the host (data-dependent sizes or item())"
 
 
@@ -38,13 +40,13 @@ class Faults:
     Args:
         graph: the graph.
         device: where pieces compute.
-        uncaptured: the names of ops that could not be captured.
+        left: what is left out besides.
         draws: whether random numbers may be drawn.
     """
 
     graph: Graph
     device: torch.device
-    uncaptured: Collection[str] = ()
+    left: Left = attrs.field(factory=dict)
     draws: bool = False
 
     def of(self, step: Step) -> str:
@@ -56,8 +58,8 @@ class Faults:
             return found
         if draws_random_numbers(step) and not self.draws:
             return "it draws random numbers"
-        if str(step.op) in self.uncaptured:
-            return "it could not be captured"
+        if self.left and (why := self.left.get((str(step.op), "")) or self.left.get((str(step.op), str(step.origin)))):
+            return why
         if _counts_data(step):
             return _HOST
         if any(isinstance(number, FloatTerm) and number.unbacked() for number in step.numbers):

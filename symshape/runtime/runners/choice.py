@@ -16,6 +16,7 @@ from symshape import events
 from symshape.errors import RunnerError
 from symshape.graph.program import Program
 from symshape.options import Options
+from symshape.runtime.pieces.faults import Left
 from symshape.runtime.runners.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphStore
@@ -41,7 +42,7 @@ class Order:
         patient: nobody asked for this very runner: what it prepares has to be worth it.
         options: the compiled function's.
         note: tells the history of the compiled function what happens to the program.
-        uncaptured: the names of ops that could not be captured.
+        left: what is left out where it runs in pieces.
     """
 
     program: Program
@@ -50,7 +51,7 @@ class Order:
     patient: bool
     options: Options = attrs.field(factory=Options)
     note: Note = silent
-    uncaptured: frozenset[str] = frozenset()
+    left: Left = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -104,16 +105,16 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
         return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
 
     draws = order.options.randomness == "any" or name == "cudagraph"
-    return PiecewiseRunner(order.program, make, draws=draws, uncaptured=order.uncaptured)
+    return PiecewiseRunner(order.program, make, draws=draws, left=order.left)
 
 
 def _cutter(name: RunnerName, order: Order) -> Cut:
-    """What takes a program to pieces around an op that could not be captured."""
+    """What takes a program to pieces around ops that cannot be recorded."""
 
-    def cut(op: str) -> Runner | None:
+    def cut(left: Left) -> Runner | None:
         asked: RunnerName = "auto" if order.patient else name
         try:
-            return _in_pieces(asked, attrs.evolve(order, uncaptured=order.uncaptured | {op}))
+            return _in_pieces(asked, attrs.evolve(order, left={**order.left, **left}))
         except Unfit:
             return None
 

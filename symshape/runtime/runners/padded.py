@@ -23,6 +23,7 @@ from symshape.runtime.padding.planning import Plan, candidates
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
+from symshape.runtime.runners.apart import Apart
 from symshape.runtime.runners.artefacts import Shelf
 from symshape.runtime.runners.borrowing import lend
 from symshape.runtime.runners.bucket import Bucket
@@ -37,7 +38,6 @@ from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.overlaps import overlap, overlaps_itself
 from symshape.runtime.runners.placement import Placement
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
-from symshape.runtime.runners.uncaptured import around_uncaptured
 
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 
@@ -77,9 +77,6 @@ class PaddedRunner:
         note: tells the history of the compiled function what happens.
         cut: takes the program to pieces around an op that cannot be captured; None for a program that stays whole.
 
-    Attributes:
-        instead: what serves in its place, in pieces, since the whole could not be captured; None as long as it can.
-
     Raises:
         Unfit: the program cannot be run again and again on buffers, or has no size that can be padded.
     """
@@ -97,8 +94,6 @@ class PaddedRunner:
     ) -> None:
         self._program = program
         self._eager = eager.run
-        self._cut, self._spoilt = cut, False
-        self.instead: Runner | None = None
         self._judge = judge
         self._otherwise = otherwise or eager
         self._note = note
@@ -106,6 +101,7 @@ class PaddedRunner:
         self._positions = [each.position for each in program.graph.inputs]
         self._draws = options.randomness == "any"
         self._device = _check_fit(program, draws=self._draws)
+        self._apart = Apart(program, self._device, cut)
         self._on_cpu = self._device.type == "cpu"
         self._writes = program.graph.mutates_inputs
         mutated = set(program.graph.mutated)
@@ -131,11 +127,12 @@ class PaddedRunner:
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
-        if self._spoilt:
-            self._take_apart(leaves, values)
-        if self.instead is not None:
-            return self.instead.run(leaves, values)
-        serves = self._eager
+        apart, serves = self._apart, self._eager
+        if apart.spoilt:
+            with self._lock:
+                apart.without_uncaptured(leaves, values)
+        if apart.instead is not None:
+            return apart.instead.run(leaves, values)
         if self._on_cpu or not _is_capturing():
             with self._lock:
                 if self._lender is not None:
@@ -144,6 +141,10 @@ class PaddedRunner:
                 if self._judge is not None and self._judge.eager is None:
                     return self._judge.time_eager(self._eager, leaves, values)
                 found = None if self._released else self._finder.find(tuple(values))
+                if not apart.whole and (found is None or self._finder.new is not None):
+                    instead = apart.without_refused(self._finder)
+                    if instead is not None:
+                        return instead.run(leaves, values)
                 if self._released:  # maybe just now: the objects of an entry may die at any moment
                     self._finder.clear()
                 elif found is None:
@@ -208,16 +209,15 @@ class PaddedRunner:
         self._note("ran op by op", text=reason)
 
     def _spoil(self, error: CaptureFailed) -> None:
-        """The program cannot be captured: it runs op by op, from the next call on in pieces, if there is one."""
+        """The program cannot be captured: it runs op by op, from the next call on in pieces, if there are any."""
         self.release()
-        self._spoilt = self._cut is not None
+        self._apart.spoil()
         self._fell_back(f"capture failed: {error}")
 
-    def _take_apart(self, leaves: Sequence[Any], values: Sequence[int]) -> None:
-        with self._lock:
-            if self._spoilt:
-                self._spoilt = False
-                self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
+    @property
+    def instead(self) -> Runner | None:
+        """What serves in its place, in pieces, since the whole cannot be captured or padded; None as long as it can."""
+        return self._apart.instead
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
         """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
@@ -286,11 +286,10 @@ class PaddedRunner:
     def release(self) -> None:
         """Forgets the buckets and makes no more."""
         with self._lock:
-            self._released, self._spoilt = True, False
+            self._released = True
             self._finder.clear()
             self._otherwise.release()
-            if self.instead is not None:
-                self.instead.release()
+            self._apart.release()
             if self._kernels is not None:
                 self._kernels.release()
 

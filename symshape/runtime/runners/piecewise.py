@@ -16,6 +16,7 @@ from symshape.graph.program import Program
 from symshape.graph.steps import Node, Value
 from symshape.runtime.padding.transform import device_of
 from symshape.runtime.pieces.cutting import Part, cut
+from symshape.runtime.pieces.faults import Left
 from symshape.runtime.pieces.partition import Piece
 from symshape.runtime.pieces.subgraphs import fresh_constants
 from symshape.runtime.runners.cuda_graph import CudaGraphRunner
@@ -61,7 +62,7 @@ class PiecewiseRunner:
         program: what is to be run.
         make: makes the runners of the pieces that are recorded.
         draws: whether these may draw random numbers.
-        uncaptured: the names of ops that could not be captured.
+        left: what is left out of them besides what can never be recorded.
 
     Attributes:
         stages: the pieces in order; the last has no steps and makes the results.
@@ -76,11 +77,11 @@ class PiecewiseRunner:
         make: Make,
         *,
         draws: bool = False,
-        uncaptured: frozenset[str] = frozenset(),
+        left: Left | None = None,
     ) -> None:
         check_without_gradients(program)
         graph = program.graph
-        parts = cut(program, device_of(graph), uncaptured, draws=draws)
+        parts = cut(program, device_of(graph), left, draws=draws)
         self._program = program
         self._constants = fresh_constants(graph)
         self._inputs = [each.position for each in graph.inputs]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from symshape.runtime.pieces.faults import Left
+
 
 class Unfit(Exception):
     """A program that a runner cannot serve, and why."""
 
 
-Cut = Callable[[str], "Runner | None"]
-"""Makes a runner that records a program in pieces around all calls of an op; None where there is nothing to gain."""
+Cut = Callable[[Left], "Runner | None"]
+"""Makes a runner that records a program in pieces around what is left out; None where there is nothing to gain."""
 
 
 class Runner(Protocol):

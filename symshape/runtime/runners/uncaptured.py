@@ -40,4 +40,4 @@ def around_uncaptured(
 ) -> Runner | None:
     """What runs a program, whose capture failed in a call like this, in pieces around the op that is to blame."""
     op = None if cut is None else uncaptured_op(program, device, leaves, values)
-    return None if cut is None or op is None else cut(op)
+    return None if cut is None or op is None else cut({(op, ""): "it could not be captured"})

@@ -191,6 +191,8 @@ def poison(buffer: torch.Tensor, number: int) -> None:
     """Fills memory with what nobody wants to read: NaN, infinities, the largest and smallest integers."""
     if buffer.dtype is torch.bool:
         buffer.fill_(number % 2 == 0)
+    elif buffer.dtype.is_complex:
+        poison(torch.view_as_real(buffer), number)
     elif buffer.dtype.is_floating_point:
         wrong = (math.nan, math.inf, -math.inf, min(1e30, torch.finfo(buffer.dtype).max))
         buffer.fill_(wrong[number % 4])

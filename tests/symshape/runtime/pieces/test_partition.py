@@ -12,7 +12,7 @@ import symshape
 from symshape.graph.graph import Graph
 from symshape.graph.names import names_of_spec
 from symshape.graph.steps import Assertion, Node
-from symshape.runtime.pieces.faults import Faults
+from symshape.runtime.pieces.faults import Faults, Left
 from symshape.runtime.pieces.partition import Piece, partition
 
 CPU = torch.device("cpu")
@@ -30,9 +30,9 @@ def _graph(fn: Callable[..., Any], *arguments: Any) -> Graph:
         return symshape.trace(fn, *arguments, dynamic=True).program.graph
 
 
-def _pieces(graph: Graph, least: int = 1, uncaptured: frozenset[str] = frozenset()) -> list[tuple[bool, list[str]]]:
+def _pieces(graph: Graph, least: int = 1, left: Left | None = None) -> list[tuple[bool, list[str]]]:
     """Whether each piece is recorded, and the names of its ops in order; a check is ``assert``."""
-    found = partition(graph, Faults(graph, CPU, uncaptured).of, least)
+    found = partition(graph, Faults(graph, CPU, left or {}).of, least)
     numbers = sorted(number for piece in found for number in piece.numbers)
     assert numbers == ([] if not found else list(range(len(graph.steps))))
     return [(piece.recorded, [_name(graph, number) for number in piece.numbers]) for piece in found]
@@ -195,7 +195,7 @@ def test_a_count_that_is_known_is_still_data() -> None:
 
 def test_ops_that_could_not_be_captured_are_left_out() -> None:
     graph = _graph(lambda x: x.sin().cos().tan(), torch.ones(3))
-    assert _pieces(graph, uncaptured=frozenset(("aten.cos.default",))) == [
+    assert _pieces(graph, left={("aten.cos.default", ""): "it could not be captured"}) == [
         (True, ["sin"]),
         (False, ["cos"]),
         (True, ["tan"]),

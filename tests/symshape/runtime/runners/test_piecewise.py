@@ -270,3 +270,44 @@ def test_an_error_of_a_piece_is_that_of_the_function() -> None:
         compiled(x, bad)
     assert str(mine.value).split("\n")[0] == str(theirs.value)
     assert torch.equal(compiled(x, good)[0], fn(x, good)[0])
+
+
+class Spectrum(nn.Module):
+    """Layers around a Fourier transform along the length, which cannot be padded; the batch can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.behind = (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.before(x).softmax(-1) * 2
+        z = torch.fft.rfft(y, dim=1).abs()
+        out: torch.Tensor = self.behind(z).exp().mean(1)
+        return out
+
+
+def test_what_refuses_padding_is_left_out_once_too_many_sizes_are_exact(small: None) -> None:
+    torch.manual_seed(0)
+    model = Spectrum().eval()
+    few = _check(model, [(torch.randn(b, 16, 8),) for b in (3, 5, 2, 7, 4)])
+    (entry,) = few.entries
+    assert entry.runner.describe().startswith("padded, ")
+    assert "_fft_r2c" in few.report()
+    many = _check(model, [(torch.randn(b, n, 8),) for b, n in zip((3, 5, 2, 7, 4) * 4, range(9, 29), strict=True)])
+    (entry,) = many.entries
+    assert "aten._fft_r2c.default, since it cannot be padded" in entry.runner.describe()
+    first, last = (part for _, part in padded_parts(entry.runner, entry.program))
+    assert {"s0", "s1"} <= first.buckets[0].made.caps.keys()
+    assert not first.refusals
+    assert not last.refusals
+
+
+def test_a_program_of_which_nothing_is_padded_is_cut_at_once(small: None) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.relu() * 2 + 1
+        return (torch.fft.rfft(y).abs() + 1).sqrt()
+
+    compiled = _check(fn, [(torch.randn(n),) for n in (9, 12, 7, 16)])
+    (entry,) = compiled.entries
+    assert len(list(padded_parts(entry.runner, entry.program))) == 2
+    assert list(symshape.trace(fn, torch.randn(9), dynamic=True).padding().pieces) == ["piece 1 of 3", "piece 3 of 3"]
