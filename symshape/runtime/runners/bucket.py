@@ -20,7 +20,7 @@ from symshape.runtime.padding.results import Answer, Lend, Part
 from symshape.runtime.padding.wide_copies import may_gain, widened
 from symshape.runtime.runners.artefacts import Artefacts
 from symshape.runtime.runners.bound_inputs import BoundInputs
-from symshape.runtime.runners.bucket_memory import Memory
+from symshape.runtime.runners.bucket_memory import Memory, Share
 from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
 from symshape.runtime.runners.fusion import running
 from symshape.runtime.runners.graph_store import Lease, Weight
@@ -54,6 +54,7 @@ class Bucket:
         words: which sizes it is for, in the caller's words.
 
     Args:
+        share: memory for its buffers that others use, too; None for memory of its own.
         bound: which inputs are read where the caller has them; shared by all buckets of a program.
         kernels: compiles the program, too; None for eager's kernels alone.
         timed: whether the program is timed even if there is one way only to run it.
@@ -70,6 +71,7 @@ class Bucket:
         *,
         timed: bool = False,
         bound: BoundInputs | None = None,
+        share: Share | None = None,
         note: Note = silent,
     ) -> None:
         assert made.padded is not None
@@ -88,10 +90,7 @@ class Bucket:
         self._whole: list[int] = []  # steady inputs that are copied all the same
         self.sizes = self._true_sizes.tensor
         self._run, longer = running(made.padded, device, self._moving)
-        memory = Memory(self._specs, self.sizes.unbind(), longer)
-        for place in self._moving:
-            memory.allocate(place)
-        self._use(memory)
+        self._use(Memory(self._specs, self.sizes.unbind(), longer).allocate_all(self._moving, share))
         self._rows = None if steady or any(part.merged for part, _ in self._moved) else rows_of(made)
         self._positions = [each.position for each in program.graph.inputs]
         self._launch: Launch | None = None
@@ -121,22 +120,22 @@ class Bucket:
         return self._memory.tensors
 
     @property
-    def extra(self) -> int:
-        """The bytes of what is appended in the memory of the buffers, which :meth:`weight_of` does not know of."""
-        return self._memory.extra
+    def memory(self) -> Memory:
+        """Where the program finds its inputs."""
+        return self._memory
 
     @staticmethod
     def weight_of(made: Plan) -> Weight:
         """The bytes of a bucket, before it is made."""
         assert made.padded is not None
-        return weight_of(made.padded.graph, {})
+        return weight_of(made.padded.graph, {}, len(made.padded.axes))
 
     @property
     def bytes(self) -> int:
         """The bytes of its buffers and of what was captured: measured where there is a device, counted elsewhere."""
         weight = self.lease.weight
         if self.recording is None or self.recording.reserved is None:
-            return weight.own + weight.shared
+            return weight.own + weight.shared + weight.buffers
         return sum(each.nbytes for each in self.buffers) + self.recording.reserved
 
     def covers(self, values: Mapping[str, int]) -> bool:

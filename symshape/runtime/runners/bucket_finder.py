@@ -266,12 +266,13 @@ class BucketFinder:
                 self._kernels,
                 timed=self._timed,
                 bound=self._bound,
+                share=None if self._lend is not None else partial(self._store.share, stream, self._device),
                 note=self._note,
             )
         except torch.OutOfMemoryError as error:
             self._failed_for_now(key, f"out of memory: {error}")
             return None
-        weight = Weight(weight.own + bucket.extra, weight.shared)
+        weight = Weight(weight.own, weight.shared, weight.buffers + bucket.memory.extra)
         _remember(self._weights, key, weight)
         bucket.words = self._words(made)
         bucket.lease = self._store.put(
@@ -280,6 +281,7 @@ class BucketFinder:
             program=self._number,
             pool=stream,
             weight=weight,
+            buffers=bucket.memory.shared,
             leave=partial(self._forget, bucket),
             evicted=partial(self._note, "dropped", sizes=bucket.words, text="others were wanted more"),
         )

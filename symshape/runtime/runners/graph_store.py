@@ -6,6 +6,7 @@ wanted more than once meanwhile: more sizes than fit never drive each other out,
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -34,12 +35,14 @@ class Weight:
     """Bytes on the device.
 
     Attributes:
-        own: buffers and results, which nobody else may use.
+        own: results, and other memory that nobody else may use.
         shared: what comes and goes while it runs; graphs of one pool use the same memory for that.
+        buffers: what its inputs are copied to; those of one pool use the same memory, if there is enough of it.
     """
 
     own: int = 0
     shared: int = 0
+    buffers: int = 0
 
 
 @attrs.define(eq=False)
@@ -52,6 +55,7 @@ class Lease:
         pool: which of the pools it shares memory with.
         weight: its bytes.
         last_used: the time of its last use, by the store's clock.
+        buffers: what its inputs are copied to, where others use it, too.
         leave: called when it leaves the store.
         evicted: called before that, where it leaves because there is no room for both it and something else.
         gone: whether it has left the store.
@@ -62,6 +66,7 @@ class Lease:
     pool: int
     weight: Weight
     last_used: int
+    buffers: torch.Tensor | None = None
     leave: Callable[[], object] | None = None
     evicted: Callable[[], object] | None = None
     gone: bool = False
@@ -89,6 +94,7 @@ class GraphStore:
         self._leases: dict[Hashable, Lease] = {}
         self._wanted: OrderedDict[Hashable, int] = OrderedDict()
         self._pools: dict[int, Any] = {}
+        self._buffers: dict[int, weakref.ref[torch.Tensor]] = {}  # by stream: as long as anybody uses them
         self._programs = 0
         self.clock = 0
         self.evictions = 0
@@ -117,6 +123,18 @@ class GraphStore:
             found = self._pools[stream] = torch.cuda.graph_pool_handle()
         return found
 
+    def share(self, stream: int, device: torch.device, count: int) -> torch.Tensor:
+        """So many bytes, which all buckets of one stream use in turn; more where a larger one was there before."""
+        found = self._shared_with(stream)
+        if found is None or found.numel() < count or found.device != device:
+            found = torch.zeros(count, dtype=torch.uint8, device=device)
+            self._buffers[stream] = weakref.ref(found)
+        return found
+
+    def _shared_with(self, stream: int) -> torch.Tensor | None:
+        here = self._buffers.get(stream)
+        return None if here is None else here()
+
     def get(self, key: Hashable) -> Any:
         """What is kept for ``key``, used now; None if nothing is."""
         self.clock += 1
@@ -137,7 +155,8 @@ class GraphStore:
         Something that fits only when others leave has to be asked for twice within the time that makes those rest.
         """
         weight = weight or Weight()
-        if self._limit < 1 or (self._memory is not None and weight.own + weight.shared > self._memory):
+        needed = weight.own + weight.shared + weight.buffers
+        if self._limit < 1 or (self._memory is not None and needed > self._memory):
             return False
         if self._fits(pool, weight):
             return True
@@ -166,12 +185,14 @@ class GraphStore:
         program: int,
         pool: int = 0,
         weight: Weight | None = None,
+        buffers: torch.Tensor | None = None,
         leave: Callable[[], object] | None = None,
         evicted: Callable[[], object] | None = None,
     ) -> Lease:
         """Keeps something that was admitted, in place of what was kept for the key."""
         self._remove(key)
-        lease = self._leases[key] = Lease(item, program, pool, weight or Weight(), self.clock, leave, evicted)
+        lease = Lease(item, program, pool, weight or Weight(), self.clock, buffers, leave, evicted)
+        self._leases[key] = lease
         return lease
 
     def remove(self, key: Hashable) -> None:
@@ -212,13 +233,20 @@ class GraphStore:
     def _fits(self, pool: int, weight: Weight) -> bool:
         if len(self._leases) >= self._limit:
             return False
-        return self._memory is None or self._bytes({pool: weight.shared}, weight.own) <= self._memory
+        if self._memory is None:
+            return True
+        there = self._shared_with(pool)
+        new = 0 if there is not None and there.nbytes >= weight.buffers else weight.buffers
+        return self._bytes({pool: weight.shared}, weight.own + new) <= self._memory
 
     def _bytes(self, shared: dict[int, int], own: int) -> int:
+        buffers: dict[int, int] = {}
         for each in self._all().values():
-            own += each.weight.own
+            own += each.weight.own + (each.weight.buffers if each.buffers is None else 0)
             shared[each.pool] = max(shared.get(each.pool, 0), each.weight.shared)
-        return own + sum(shared.values())
+            if each.buffers is not None:
+                buffers[id(each.buffers)] = each.buffers.nbytes
+        return own + sum(shared.values()) + sum(buffers.values())
 
     def _remove(self, key: Hashable) -> None:
         lease = self._leases.pop(key, None)

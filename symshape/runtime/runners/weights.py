@@ -9,24 +9,30 @@ from meta_fns.core.registry import aliasing
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value, values_in, writes_nothing, written_values
 from symshape.runtime.padding.results import amount
+from symshape.runtime.runners.bucket_memory import aligned_bytes
 from symshape.runtime.runners.graph_store import Weight
 
 __all__ = ["weight_of"]
 
 
-def weight_of(graph: Graph, values: Mapping[str, int]) -> Weight:
-    """The bytes of a graph at these values of its symbols: buffers and results its own, the rest shared.
+def weight_of(graph: Graph, values: Mapping[str, int], buffers: int = 0) -> Weight:
+    """The bytes of a graph at these values of its symbols: inputs and results its own, the rest shared.
 
-    What is shared is the most that lives at one moment; kernels may take more for themselves while they run.
+    What is shared is the most that lives at one moment; kernels may take more for themselves while they run.  So many
+    of the inputs, the first ones, are buffers that others use, too.
     """
     roots: dict[Value, Value] = {}
     for node in graph.nodes:
         _note_roots(node, roots)
     inputs = {each.value for each in graph.inputs}
     kept = {roots.get(value, value) for value in values_in(graph.outputs)}
-    own = sum(_bytes(value, values) for value in inputs | kept - {each.value for each in graph.lifted})
+    common = [each.value for each in graph.inputs[:buffers]]
+    own = sum(_bytes(value, values) for value in inputs - set(common) | kept - {each.value for each in graph.lifted})
     free = inputs | kept | {each.value for each in graph.lifted}
-    return Weight(own, _most(graph, roots, free, values))
+    shared = sum(
+        aligned_bytes([amount(size, values) for size in value.spec.sizes], value.spec.dtype) for value in common
+    )
+    return Weight(own, _most(graph, roots, free, values), shared)
 
 
 def _most(graph: Graph, roots: Mapping[Value, Value], free: set[Value], values: Mapping[str, int]) -> int:

@@ -315,9 +315,10 @@ def test_a_decoder_at_many_sizes() -> None:
     buckets = check(compiled, stream.run, [stream.arguments(each) for each in sizes])
     for bucket in buckets:
         cache = bucket.buffers[1]
-        assert bucket.extra == cache.nbytes // cache.shape[4]
-        assert bucket.bytes == bucket.lease.weight.own + bucket.lease.weight.shared
-        assert bucket.lease.weight.own == bucket.weight_of(bucket.made).own + bucket.extra
+        assert bucket.memory.extra == cache.nbytes // cache.shape[4]
+        weight, planned = bucket.lease.weight, bucket.weight_of(bucket.made)
+        assert bucket.bytes == weight.own + weight.shared + weight.buffers
+        assert (weight.own, weight.buffers) == (planned.own, planned.buffers + bucket.memory.extra)
 
 
 @pytest.mark.usefixtures("fused")
@@ -336,7 +337,7 @@ def test_a_decoder_that_answers_its_cache() -> None:
             for number in range(12):  # what was answered comes back
                 mine, theirs = compiled(*mine), step(*theirs)
                 torch.testing.assert_close(mine, theirs, msg=lambda text, n=number: f"step {n}: {text}")
-        assert not any(bucket.extra for entry in compiled.entries for bucket in entry.runner.buckets)
+        assert not any(bucket.memory.extra for entry in compiled.entries for bucket in entry.runner.buckets)
 
     run()
     run(outputs="borrow")
@@ -351,7 +352,7 @@ def test_a_view_of_the_argument_is_the_callers_own() -> None:
     compiled = symshape.compile(step, dynamic=True, runner="padded")
     calls = [(torch.randn(b, 3, 1, 4), torch.randn(2, b, 3, n, 4), torch.randn(b, 3, 1, 4)) for b, n in GROWING]
     buckets = check(compiled, step, calls)
-    assert all(bucket.extra for bucket in buckets)
+    assert all(bucket.memory.extra for bucket in buckets)
     with torch.no_grad():
         _, view, whole = compiled(*calls[0])
     assert whole is calls[0][1]
@@ -375,7 +376,7 @@ def test_a_cache_that_is_written_to_is_not_appended_to() -> None:
                 assert_same(a, e, str((b, n)), tolerance=1e-4)
     buckets = [bucket for entry in compiled.entries for bucket in entry.runner.buckets]
     assert buckets
-    assert not any(bucket.extra for bucket in buckets)
+    assert not any(bucket.memory.extra for bucket in buckets)
 
 
 @pytest.mark.usefixtures("fused")
@@ -390,7 +391,7 @@ def test_kernels_of_a_compiler_get_plain_buffers_if_they_serve(faster: str, monk
     compiled = symshape.compile(stream.run, dynamic=True, runner="padded", options=Options(kernels="auto"))
     calls = [stream.arguments(each) for each in GROWING]
     buckets = check(compiled, stream.run, calls)
-    assert all(bucket.extra for bucket in buckets), "nobody compiles in calls"
+    assert all(bucket.memory.extra for bucket in buckets), "nobody compiles in calls"
     for entry in compiled.entries:
         assert isinstance(entry.runner, PaddedRunner)
         assert entry.runner._kernels is not None
@@ -398,7 +399,7 @@ def test_kernels_of_a_compiler_get_plain_buffers_if_they_serve(faster: str, monk
             buckets = check(compiled, stream.run, calls)
     assert {bucket.variants[0].kernels for bucket in buckets} == {faster}
     assert all(len(bucket.variants) == 2 for bucket in buckets)
-    assert all(bool(bucket.extra) == (faster == "eager") for bucket in buckets)
+    assert all(bool(bucket.memory.extra) == (faster == "eager") for bucket in buckets)
     buckets = check(compiled, stream.run, calls[::-1])
     model = stream.run.__closure__[0].cell_contents  # type: ignore[attr-defined]
     model.words.weight.data = model.words.weight.data * 1.5  # a parameter lies elsewhere: everything is captured again
