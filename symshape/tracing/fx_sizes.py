@@ -116,9 +116,14 @@ class Sizes:
             raise UnsupportedError(f"{node.target} tells {expression}, which is no plain size")
         name = str(expression)
         self._terms[expression] = term = arithmetic.symbol(name)
-        self.env.facts = self.env.facts.with_symbol(term, *_range_of(number.node))
-        birth = origin_of(location_in(node.stack_trace), str(node.target))
-        self.env.symbols.add(Symbol(term, None, (), Policy.UNBACKED, birth, f"a number that {node.target} tells"))
+        low, high = _range_of(number.node)
+        self.env.facts = self.env.facts.with_symbol(term, low, high)
+        bounds = [
+            *([] if low is None else [boolean.ge(term, low)]),
+            *([] if high is None else [boolean.le(term, high)]),
+        ]
+        birth, words = origin_of(location_in(node.stack_trace), str(node.target)), f"a number that {node.target} tells"
+        self.env.symbols.add(Symbol(term, None, (), Policy.UNBACKED, birth, words, tuple(bounds)))
         return name
 
     def spec(self, fake: torch.Tensor) -> TensorSpec:

@@ -311,3 +311,25 @@ def test_a_program_of_which_nothing_is_padded_is_cut_at_once(small: None) -> Non
     (entry,) = compiled.entries
     assert len(list(padded_parts(entry.runner, entry.program))) == 2
     assert list(symshape.trace(fn, torch.randn(9), dynamic=True).padding().pieces) == ["piece 1 of 3", "piece 3 of 3"]
+
+
+def test_through_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Dynamo is told to take counts of data into its graphs."""
+    monkeypatch.setattr(torch._dynamo.config, "capture_dynamic_output_shape_ops", True)
+    torch._dynamo.reset()
+    first, second = (nn.Sequential(*[nn.Linear(8, 8) if i % 2 else nn.GELU() for i in range(8)]) for _ in range(2))
+
+    def fn(x: torch.Tensor) -> Any:
+        y = first(x)
+        kept = (y[:, 0] > 0.05).nonzero()[:, 0]
+        return second(y[kept]).softmax(-1), kept
+
+    compiled: Any = torch.compile(fn, backend="symshape", dynamic=True, fullgraph=True, options={"runner": "padded"})
+    for n in (9, 17, 12, 30, 9, 11):
+        x = torch.randn(n, 8)
+        for place, (mine, theirs) in enumerate(zip(compiled(x), fn(x), strict=True)):
+            assert_same(mine, theirs, f"{n} rows, result {place}")
+    (told,) = [each for each in symshape.backend_report().graphs if "in 3 pieces" in each.runner]
+    assert told.stats.fallbacks == 0
+    assert "(padded, 3 buckets; padded, " in told.runner
+    torch._dynamo.reset()
