@@ -118,12 +118,10 @@ class Sizes:
         self._terms[expression] = term = arithmetic.symbol(name)
         low, high = _range_of(number.node)
         self.env.facts = self.env.facts.with_symbol(term, low, high)
-        bounds = [
-            *([] if low is None else [boolean.ge(term, low)]),
-            *([] if high is None else [boolean.le(term, high)]),
-        ]
+        limits = ((boolean.ge, low), (boolean.le, high))
+        bounds = tuple(relation(term, limit) for relation, limit in limits if limit is not None)
         birth, words = origin_of(location_in(node.stack_trace), str(node.target)), f"a number that {node.target} tells"
-        self.env.symbols.add(Symbol(term, None, (), Policy.UNBACKED, birth, words, tuple(bounds)))
+        self.env.symbols.add(Symbol(term, None, (), Policy.UNBACKED, birth, words, bounds))
         return name
 
     def spec(self, fake: torch.Tensor) -> TensorSpec:
