@@ -28,6 +28,7 @@ from symshape.tracing.kept_states import keeps_state
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.spent_histories import Ended, SpentHistories
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.traced_modes import outside_transforms
 from symshape.user_code import Location, user_location
 
 _NODE = torch.autograd.function.BackwardCFunction
@@ -364,8 +365,11 @@ def _node_of(result: Any) -> Any:
 
 
 def _node_for(leaf: torch.Tensor) -> Any:
-    """Autograd's node of a leaf that requires gradients, which hands it its own, or of what has a history."""
-    with torch.inference_mode(False), torch.enable_grad():
+    """Autograd's node of a leaf that requires gradients, which hands it its own, or of what has a history.
+
+    Outside transforms (``torch.func.grad`` around the call), in which a view of it has the history of their own level.
+    """
+    with outside_transforms(), torch.inference_mode(False), torch.enable_grad():
         return leaf.grad_fn or leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
 
 
