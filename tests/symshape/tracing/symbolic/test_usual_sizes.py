@@ -42,6 +42,18 @@ def test_several_elements_are_usual(fn: Callable[..., Any]) -> None:
     assert compiled.stats().traces == 2
 
 
+def test_a_program_that_fails_on_what_was_taken_for_granted_says_so() -> None:
+    """Both clusters of ``AdaptiveLogSoftmaxWithLoss`` cannot have two of three rows."""
+    net = torch.nn.AdaptiveLogSoftmaxWithLoss(4, 6, [3])
+    x, labels = torch.randn(3, 4), torch.tensor([0, 1, 4])
+    with pytest.raises(
+        symshape.UnsupportedError, match=r"runs as it is: .*\n.*took for granted .* u0 != 1 .*, and 3 more"
+    ):
+        symshape.compile(net, fullgraph=True)(x, labels)
+    with pytest.warns(symshape.FallbackWarning, match="took for granted what only data tell"):
+        assert call_seen(symshape.compile(net), (x, labels), {}) == call_seen(net, (x, labels), {})
+
+
 def test_a_trace_says_what_it_took_for_granted() -> None:
     traced, seen = agree(lambda x, m: x[m.nonzero().squeeze()], *(_args(5, kept) for kept in (3, 5, 1, 0)))
     assert seen == ["equal", "equal", "asserted", "equal"]
