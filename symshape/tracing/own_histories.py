@@ -119,6 +119,12 @@ class OwnHistories:
         """A count of everything that the program told autograd."""
         return (len(self.told), len(self._tellings), len(self._applied), self.spent.runs, *self._hooks.looks())
 
+    def transformed(self) -> bool:
+        """Whether a transform is around the call, which does not see what the trace sees; later calls are asked."""
+        for position, _ in islice(self._trace.originals.values(), 1):
+            self._trace.questions[Question(position, TRANSFORMED)] = self._transformed
+        return self._transformed
+
     def hooks_of_real_tensors(self) -> dict[Any, Any]:
         """What stands for methods that register hooks on tensors around the program."""
         return self._hooks.of_real_tensors()
@@ -158,17 +164,16 @@ class OwnHistories:
             names[_NAME] = _unwatched if before is None else before  # another thread may be about to call it
 
     def _apply(self, cls: type, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        transformed = self.transformed()  # which would see the ops, not the function
         start, location, autocast = len(self._trace.steps), user_location(), torch._C._is_any_autocast_enabled()
         result = run(*args, **kwargs)
         node = node_of(result)
         inside = self._trace.steps[start:]
-        for position, _ in islice(self._trace.originals.values(), 1):  # a transform would see ops, not the function
-            self._trace.questions[Question(position, TRANSFORMED)] = self._transformed
         if node is not None and is_of_operator(inside, cls):
             for step in inside:  # one, as the operator was called
                 step.grad, step.inference = self._trace.modes_now()
             self._by_operators.append(node)
-        elif node is not None or (self._transformed and made_in(inside)):
+        elif node is not None or (transformed and made_in(inside)):
             end = len(self._trace.steps)
             try:
                 if autocast:

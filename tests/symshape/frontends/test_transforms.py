@@ -246,6 +246,7 @@ OWN: dict[str, Callable[[Tensor], Tensor]] = {
     "of weights": lambda x: _Straight.apply(_net(x)) * x,  # type: ignore[no-untyped-call]
     "one in another": lambda x: _Outer.apply(x @ _plain_weight),  # type: ignore[no-untyped-call]
     "without gradients": lambda x: torch.no_grad()(_Straight.apply)(x) * x,
+    "none, but told to require gradients": lambda x: torch.ones_like(x, requires_grad=True) * x.sin(),
 }
 
 
@@ -285,3 +286,36 @@ def test_one_that_a_graph_cannot_call_again_is_refused_under_a_transform() -> No
     seen.clear()
     torch.testing.assert_close(jvp(lenient, (x,), (x,)), (x.round(), 7 * x))
     assert seen == [1]
+
+
+def _detached_in_place(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.detach_()
+    return y * x
+
+
+ASKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "requires_grad": lambda x: (y := x @ _weight) * (2 if y.requires_grad else 3),
+    "grad_fn": lambda x: (y := x @ _weight) * (2 if y.grad_fn is None else 3),
+    "is_leaf": lambda x: (y := x @ _weight) * (2 if y.is_leaf else 3),
+    "detach_": _detached_in_place,
+}
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+@pytest.mark.parametrize("what", ASKS)
+def test_what_a_program_asks_of_its_own_tensors_is_not_what_the_trace_knows(what: str) -> None:
+    """``(x @ weight).requires_grad`` is false under vmap and jvp, true under grad: there the function runs as it is."""
+    fn = ASKS[what]
+    compiled = symshape.compile(fn)
+    for n in (3, 5, 3):
+        x = torch.randn(n, 4)
+        for name, transform in AROUND_OWN.items():
+            if what == "detach_" and "vmap" in name:
+                continue  # eager refuses
+            for got, wanted in zip(_leaves(transform(compiled, x)), _leaves(transform(fn, x)), strict=True):
+                torch.testing.assert_close(got, wanted)
+    strict = symshape.compile(fn, fullgraph=True)
+    strict(x)
+    with pytest.raises(UnsupportedError, match=rf"{what}.* of a tensor that it makes, and a transform of torch\.func"):
+        jvp(strict, (x,), (x,))
