@@ -36,7 +36,7 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.maker import NodeMaker
 from symshape.tracing.symbolic.partial_numbers import PartialNumbers
 from symshape.tracing.symbolic.symbols import Symbols
-from symshape.tracing.symbolic.usual_sizes import usual
+from symshape.tracing.symbolic.usual_sizes import fulfilled, usual
 from symshape.user_code import origin
 
 _UNSEEN = object()
@@ -224,6 +224,9 @@ class ShapeEnv:
         answer = usual(self, condition)
         if answer is not None:
             return answer, "what data select is taken for several elements here"
+        answer = fulfilled(condition)
+        if answer is not None:
+            return answer, "arguments of a distribution are taken to be valid here"
         return self.for_finite(condition), "data are taken to be finite here"
 
     def guard_or(self, condition: Term, fallback: bool) -> bool:
