@@ -22,6 +22,7 @@ from symshape.calls.records import owner_of
 ABSENT = "is absent"
 DATA = "data"
 TRANSFORMED = "is_transformed"
+HAS_HISTORY = "is_made"
 
 
 def is_transformed() -> bool:
@@ -59,7 +60,7 @@ class Question:
         what: ``attribute`` (of a tensor's own, by name), ``attributes`` (their names), ``is`` (a certain object),
             ``hooked`` (whether hooks see its gradient), ``number`` (which float a ``FloatLeaf`` holds),
             ``data`` (what numbers in this and other leaves say), ``is_transformed`` (of the call, whatever the leaf),
-            or the name of a method of tensors that answers a bool.
+            ``is_made`` (whether autograd knows what made it), or the name of a method of tensors that answers a bool.
         about: the name of the attribute, the object, or what answers for all leaves.
     """
 
@@ -93,6 +94,8 @@ class Question:
             return lambda leaf: bool(leaf._backward_hooks)
         if what == "number":
             return lambda leaf: digits(leaf.item()) if type(leaf) is FloatLeaf else ABSENT
+        if what == HAS_HISTORY:
+            return lambda leaf: leaf.grad_fn is not None
         if what == "attributes":
             return lambda leaf: tuple(name for name in leaf.__dict__ if not name.startswith("_dynamo_"))
 
@@ -114,6 +117,8 @@ class Question:
             return f"the value of {path}"
         if self.what == TRANSFORMED:
             return "whether a transform of torch.func is around the call"
+        if self.what == HAS_HISTORY:
+            return f"whether autograd knows what made {path}"
         if self.what == DATA:
             return "what the program asks of numbers in its arguments"
         return f"which object {path} is" if self.what == "is" else f"{path}.{self.what}()"
