@@ -16,6 +16,7 @@ import attrs
 import torch
 
 from symshape import events
+from symshape.calls.questions import is_transformed
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
 from symshape.options import Options
@@ -124,6 +125,8 @@ class PaddedRunner:
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
         serves = self._eager
+        if is_transformed():  # it would be lost where inputs are copied
+            return serves(leaves, values)
         if self._on_cpu or not _is_capturing():
             with self._lock:
                 if self._lender is not None:
