@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 import torch
+from torch.autograd import forward_ad
 
 from symshape.calls.alike import alike, digits
 from symshape.calls.call_key import MakeKey, Makers
@@ -20,6 +21,16 @@ from symshape.calls.records import owner_of
 
 ABSENT = "is absent"
 DATA = "data"
+TRANSFORMED = "is_transformed"
+HAS_HISTORY = "is_made"
+
+
+_interpreters = torch._C._functorch.peek_interpreter_stack
+
+
+def is_transformed() -> bool:
+    """Whether a transform of ``torch.func`` is around the call, or forward-mode autograd."""
+    return _interpreters() is not None or forward_ad._current_level >= 0
 
 
 class Object:
@@ -51,8 +62,8 @@ class Question:
         position: the leaf's.
         what: ``attribute`` (of a tensor's own, by name), ``attributes`` (their names), ``is`` (a certain object),
             ``hooked`` (whether hooks see its gradient), ``number`` (which float a ``FloatLeaf`` holds),
-            ``data`` (what numbers in this and other leaves say), or the name of a method of tensors that answers a
-            bool.
+            ``data`` (what numbers in this and other leaves say), ``is_transformed`` (of the call, whatever the leaf),
+            ``is_made`` (whether autograd knows what made it), or the name of a method of tensors that answers a bool.
         about: the name of the attribute, the object, or what answers for all leaves.
     """
 
@@ -73,6 +84,8 @@ class Question:
         about = self.about
         if self.what == "is":
             return lambda leaf: about.get() is owner_of(leaf)
+        if self.what == TRANSFORMED:
+            return lambda leaf: is_transformed()
         of_tensor = self._of_tensor()
         return lambda leaf: of_tensor(leaf) if isinstance(leaf, torch.Tensor) else ABSENT
 
@@ -84,6 +97,8 @@ class Question:
             return lambda leaf: bool(leaf._backward_hooks)
         if what == "number":
             return lambda leaf: digits(leaf.item()) if type(leaf) is FloatLeaf else ABSENT
+        if what == HAS_HISTORY:
+            return lambda leaf: leaf.grad_fn is not None
         if what == "attributes":
             return lambda leaf: tuple(name for name in leaf.__dict__ if not name.startswith("_dynamo_"))
 
@@ -103,6 +118,10 @@ class Question:
             return f"whether {path} has hooks"
         if self.what == "number":
             return f"the value of {path}"
+        if self.what == TRANSFORMED:
+            return "whether a transform of torch.func is around the call"
+        if self.what == HAS_HISTORY:
+            return f"whether autograd knows what made {path}"
         if self.what == DATA:
             return "what the program asks of numbers in its arguments"
         return f"which object {path} is" if self.what == "is" else f"{path}.{self.what}()"

@@ -53,6 +53,11 @@ NotServed = Refusal | Untraced
 
 Capture = Callable[..., Program]
 _TIMED_MASK = 255
+_in_jit_trace = torch._C._is_tracing
+_IN_JIT_TRACE = (
+    "torch.jit.trace is around the call, under which sizes are tensors: a graph would run with the numbers of this "
+    "call for ever; torch.jit.trace the plain function, or torch.export it"
+)
 
 
 class Compiled(Reports, Warming):
@@ -100,6 +105,8 @@ class Compiled(Reports, Warming):
             profilers.refresh()
             self._look_ups.time(self._cache, self._layout, args, kwargs)
         leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
+        if _in_jit_trace():
+            return self._without_key(UnsupportedError(_IN_JIT_TRACE), args, kwargs)
         if self._layout.active:
             leaves = self._layout.quick(args, kwargs)
         try:

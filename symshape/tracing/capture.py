@@ -315,8 +315,8 @@ def _run(
         ):
             outcome = records.outcome(result := fn(*args, **kwargs))
             found += histories(tracer, (outcome, args, kwargs))
-    except (TypeError, RuntimeError) as error:
-        explain(error)
+    except Exception as error:
+        explain(error, tracer.env.presumed)
         raise
     finally:
         problems += _closed(tracer, arguments)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from symshape.errors import UnsupportedError
+from collections.abc import Sequence
+
+from symshape.errors import SymShapeError, UnsupportedError
 from symshape.user_code import raised_at
 
 
@@ -10,8 +12,13 @@ class NumberNeeded(UnsupportedError):
     """Python or torch refused a symbolic number for being one: a plain one would do."""
 
 
-def explain(error: Exception) -> None:
-    """Raises an error of ours where Python or torch refused a symbolic size or tensor for being one."""
+def explain(error: Exception, presumed: Sequence[str] = ()) -> None:
+    """Raises an error of ours where Python or torch refused a symbolic size or tensor for being one.
+
+    Else the error is told what the trace took for granted of data (``presumed``) by then: it may come of that alone.
+    """
+    if isinstance(error, SymShapeError):
+        return
     text = str(error)
     if isinstance(error, TypeError) and any(name in text for name in ("SymInt", "SymFloat", "SymBool")):
         raise NumberNeeded(
@@ -28,3 +35,9 @@ def explain(error: Exception) -> None:
             f"the program calls something that reads a tensor's memory while it is traced (at {raised_at(error)}); "
             "wrap it as a custom op with torch.library.custom_op"
         ) from error
+    if presumed:
+        more = f", and {len(presumed) - 1} more" if len(presumed) > 1 else ""
+        error.add_note(
+            f"The trace took for granted what only data tell: {presumed[0]}{more}. "
+            "A program that fails on that alone is not traced for such a call; as it is, it may run."
+        )

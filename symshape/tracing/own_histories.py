@@ -7,34 +7,41 @@ all that it does.  Where a result depends on such a tensor, or on an ``autograd.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from types import FunctionType
-from typing import Any, NoReturn, Protocol, TypeGuard
+from typing import Any, NoReturn, Protocol
 
-import attrs
 import torch
 from torch.utils import _pytree as pytree
 
+from symshape.calls.questions import TRANSFORMED, Question, is_transformed
 from symshape.errors import UnsupportedError
 from symshape.graph.opaque import LiveCall, Path
-from symshape.graph.steps import Node, Step, Value, values_in, written_values
+from symshape.graph.steps import Node, Step, Value, values_in
+from symshape.tracing.applied import (
+    NODE,
+    Applied,
+    NotLive,
+    is_of_operator,
+    made_in,
+    node_for,
+    node_of,
+    not_again,
+    outermost,
+)
 from symshape.tracing.gradients import MadeByAutograd, MadeInside, MadeOfParts, reached
 from symshape.tracing.intercept.autograd_hooks import AutogradHooks
 from symshape.tracing.intercept.whole_op import WholeOp
-from symshape.tracing.kept_states import keeps_state
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.spent_histories import Ended, SpentHistories
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import Location, user_location
 
-_NODE = torch.autograd.function.BackwardCFunction
 _OWN = frozenset((MadeByAutograd, MadeInside, MadeOfParts, WholeOp))
 _OWN_NODES = frozenset(f"{each.__name__}Backward" for each in _OWN)
-_OF_OPERATORS = "torch._library.autograd"  # gradients of custom operators: an operator in a graph calls its own
-_COLLECTIVES = "_c10d_functional"  # what exchanges gradients was never held against several ranks
 _PLAIN = frozenset(
     (
         *(int, float, bool, str, type(None), torch.SymInt, torch.SymFloat, torch.Size),
@@ -70,24 +77,11 @@ def _unwatched(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 class GradientTrace(Ended, Protocol):
     """What is needed of a tracer here."""
 
+    questions: dict[Question, Hashable]
+    originals: dict[Value, tuple[int, torch.Tensor]]
+
     def modes_now(self) -> tuple[bool | None, bool | None]:
         """Whether gradients are recorded, and inference mode, where that is not as at the start."""
-
-
-@attrs.frozen(eq=False)
-class _Applied:
-    """A call of an ``autograd.Function``: from which step to which it ran, and what stands for it in a graph.
-
-    Attributes:
-        node: autograd's node of its results.
-        start, end: the steps that it made.
-        live: the call itself, or why it cannot be called.
-    """
-
-    node: Any
-    start: int
-    end: int
-    live: Node | str
 
 
 class OwnHistories:
@@ -107,11 +101,12 @@ class OwnHistories:
         self._arguments = arguments
         self.told = told
         self._tellings: dict[Value, list[Node]] = {}
-        self._applied: list[_Applied] = []
+        self._applied: list[Applied] = []
         self._needed: set[Value] = set()
-        self._called: list[_Applied] = []
+        self._called: list[Applied] = []
         self._by_operators: list[Any] = []
         self._hooks = AutogradHooks(lambda: trace.steps)
+        self._transformed = is_transformed()
         self.spent = SpentHistories(trace)
 
     def forget(self) -> None:
@@ -123,6 +118,12 @@ class OwnHistories:
     def looks(self) -> tuple[int, ...]:
         """A count of everything that the program told autograd."""
         return (len(self.told), len(self._tellings), len(self._applied), self.spent.runs, *self._hooks.looks())
+
+    def transformed(self) -> bool:
+        """Whether a transform is around the call, which does not see what the trace sees; later calls are asked."""
+        for position, _ in islice(self._trace.originals.values(), 1):
+            self._trace.questions[Question(position, TRANSFORMED)] = self._transformed
+        return self._transformed
 
     def hooks_of_real_tensors(self) -> dict[Any, Any]:
         """What stands for methods that register hooks on tensors around the program."""
@@ -163,23 +164,24 @@ class OwnHistories:
             names[_NAME] = _unwatched if before is None else before  # another thread may be about to call it
 
     def _apply(self, cls: type, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        transformed = self.transformed()  # which would see the ops, not the function
         start, location, autocast = len(self._trace.steps), user_location(), torch._C._is_any_autocast_enabled()
         result = run(*args, **kwargs)
-        node = _node_of(result)
+        node = node_of(result)
         inside = self._trace.steps[start:]
-        if node is not None and _is_of_operator(inside, cls):
+        if node is not None and is_of_operator(inside, cls):
             for step in inside:  # one, as the operator was called
                 step.grad, step.inference = self._trace.modes_now()
             self._by_operators.append(node)
-        elif node is not None:
+        elif node is not None or (transformed and made_in(inside)):
             end = len(self._trace.steps)
             try:
                 if autocast:
-                    raise _NotLive("under autocast")
+                    raise NotLive("under autocast")
                 live: Node | str = self._live(cls, args, kwargs, result, (start, end), location)
-            except _NotLive as reason:
+            except NotLive as reason:
                 live = str(reason)
-            self._applied.append(_Applied(node, start, end, live))
+            self._applied.append(Applied(cls.__name__, node, start, end, live))
         return result
 
     def _live(
@@ -194,21 +196,21 @@ class OwnHistories:
         """The call itself as a step.
 
         Raises:
-            _NotLive: called again it might do something else than the steps that the trace has of it.
+            NotLive: called again it might do something else than the steps that the trace has of it.
         """
         leaves, tree = pytree.tree_flatten((args, kwargs), is_leaf=lambda each: type(each) is torch.Size)
         values = [self._argument(each) for each in leaves]
         inside = self._trace.steps[slice(*region)]
-        made = _made_in(inside)
+        made = made_in(inside)
         items = result if isinstance(result, tuple) else (result,)
         paths: dict[Value, Path] = {}
         for position, item in enumerate(items):
             if isinstance(item, torch.Tensor):
                 if type(item) is not SymbolicTensor or item._value not in made:
-                    raise _NotLive("which returns a tensor that it did not make")
+                    raise NotLive("which returns a tensor that it did not make")
                 paths.setdefault(item._value, (position,) if isinstance(result, tuple) else ())
             elif isinstance(item, (list, tuple, dict)):
-                raise _NotLive("which returns tensors in containers")
+                raise NotLive("which returns tensors in containers")
         sizes = frozenset(i for i, each in enumerate(leaves) if type(each) is torch.Size)
         op: Any = LiveCall(cls.apply, tree, list(paths.values()), f"{cls.__name__}.apply", sizes)
         outputs = tuple(paths)
@@ -216,7 +218,7 @@ class OwnHistories:
 
     def _argument(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) and type(leaf) not in _PLAIN:
-            raise _NotLive(f"which is given a {type(leaf).__name__}")
+            raise NotLive(f"which is given a {type(leaf).__name__}")
         return self._arguments.both((leaf,))[1][0]
 
     def _telling(self, value: Value, required: bool, location: Location | None) -> Node:
@@ -243,14 +245,16 @@ class OwnHistories:
         nodes = list(reached(each for each in histories if each not in self.spent))
         for node in nodes:
             own = type(node).__name__ in _OWN_NODES or any(each is node for each in self._by_operators)
-            if isinstance(node, _NODE) and not own:
-                self._call(node)
+            if isinstance(node, NODE) and not own:
+                self._call(self._of(node))
             leaf = getattr(node, "variable", None)
             if type(leaf) is SymbolicTensor and leaf._value not in self._trace.arguments:
                 self.need(leaf._value)
         self._check_hooks(nodes, changes)
+        for each in outermost(self._applied) if self._transformed else ():
+            self._call(each)
         if self._called and changes:  # each call would write that twice, if the function does
-            self._refuse(self._called[0].node, "besides writing to what is outside")
+            self._refuse(self._called[0].name, "besides writing to what is outside")
 
     def _check_hooks(self, nodes: Collection[Any], changes: Sequence[Any]) -> None:
         """Of what backward does besides gradients, where results leave it to others.
@@ -260,29 +264,34 @@ class OwnHistories:
         """
         leaves = [each.tensor for each in self._trace.lifting.lifted.values() if each.tensor.requires_grad]
         what = "registers hooks of a tensor that it did not make" if self._hooks.left else ""
-        if self._hooks.on(chain(nodes, map(_node_for, leaves))):
+        if self._hooks.on(chain(nodes, map(node_for, leaves))):
             what = (
                 "registers hooks of autograd's nodes (backward hooks of modules are such), or of tensors that it makes"
             )
         elif nodes and self._hooks.own:
             what = "gives hooks of its own what autograd saves (torch.autograd.graph.saved_tensors_hooks)"
-        elif nodes and any(changes or _not_again(self._trace.steps[slice(*each)]) for each in self._hooks.again):
+        elif nodes and any(changes or not_again(self._trace.steps[slice(*each)]) for each in self._hooks.again):
             what = "writes to what is outside besides or inside a checkpoint, whose backward writes once more"
         if what:
             raise UnsupportedError(f"the function {what}, which a traced graph would not do for backward; {_ADVICE}")
 
-    def _refuse(self, node: Any, why: str) -> NoReturn:
+    def _refuse(self, name: str, why: str) -> NoReturn:
         raise UnsupportedError(
-            f"the function uses the autograd.Function {type(node).__name__.removesuffix('Backward')} {why}, "
+            f"the function uses the autograd.Function {name} {why}, "
             f"on tensors that require gradients, whose backward a traced graph would lose; {_ADVICE}"
         )
 
-    def _call(self, node: Any) -> None:
+    def _of(self, node: Any) -> Applied:
+        """The call that autograd's node is of."""
         applied = next((each for each in self._applied if each.node is node), None)
         if applied is None:
-            self._refuse(node, "by another way than apply()")
+            self._refuse(type(node).__name__.removesuffix("Backward"), "by another way than apply()")
+        return applied
+
+    def _call(self, applied: Applied) -> None:
+        """A graph is to call it."""
         if isinstance(applied.live, str):
-            self._refuse(node, applied.live)
+            self._refuse(applied.name, applied.live)
         if applied not in self._called:
             self._called.append(applied)
 
@@ -327,64 +336,14 @@ class OwnHistories:
         for each in sorted(self._called, key=lambda each: each.start, reverse=True):
             assert isinstance(each.live, Node)
             inside = steps[each.start : each.end]
-            hidden = _made_in(inside) - set(each.live.outputs)
+            hidden = made_in(inside) - set(each.live.outputs)
             rest = [*steps[: each.start], *steps[each.end :]]
             read = {value for step in rest if isinstance(step, Node) for value in step.reads}
-            reason = _not_again(inside) or ("" if hidden.isdisjoint(read | set(values_in(outputs))) else _INSIDE)
+            reason = not_again(inside) or ("" if hidden.isdisjoint(read | set(values_in(outputs))) else _INSIDE)
             if reason:
-                self._refuse(each.node, reason)
+                self._refuse(each.name, reason)
             steps = [*steps[: each.start], each.live, *steps[each.end :]]
         return steps
 
 
 _INSIDE = "which saves tensors of its own that the program then computes gradients with"
-
-
-def _is_of_operator(inside: Sequence[Step], cls: Any) -> TypeGuard[Sequence[Node]]:
-    """Whether a function is a custom operator's own (``register_autograd``), which a graph calls by the operator."""
-    if getattr(cls.forward, "__module__", "") != _OF_OPERATORS or [type(each) for each in inside] != [Node]:
-        return False
-    op: Any = inside[0].op  # type: ignore[union-attr]
-    return bool(op.namespace != _COLLECTIVES)
-
-
-class _NotLive(Exception):
-    """Why a call of an ``autograd.Function`` cannot stand in a graph."""
-
-
-def _node_of(result: Any) -> Any:
-    """Autograd's node of what a function returned, if it is one of a function's."""
-    for each in result if isinstance(result, tuple) else (result,):
-        if type(each) is SymbolicTensor:
-            with torch._C.DisableTorchFunction():  # the answer is not for the program
-                node: Any = each.grad_fn
-            if isinstance(node, _NODE):
-                return node
-    return None
-
-
-def _node_for(leaf: torch.Tensor) -> Any:
-    """Autograd's node of a leaf that requires gradients, which hands it its own, or of what has a history."""
-    with torch.inference_mode(False), torch.enable_grad():
-        return leaf.grad_fn or leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
-
-
-def _made_in(steps: Sequence[Step]) -> set[Value]:
-    return {value for step in steps if isinstance(step, Node) for value in step.outputs if value is not None}
-
-
-def _not_again(inside: Sequence[Step]) -> str:
-    """Why steps cannot be left to a function that does them again, in words."""
-    made = _made_in(inside)
-    outside = {
-        id(value.storage) for step in inside if isinstance(step, Node) for value in step.reads if value not in made
-    }
-    for step in inside:
-        if not isinstance(step, Node) or step.bindings:
-            return "which reads data"
-        op: Any = step.op
-        if isinstance(op, LiveCall) and not keeps_state(step):
-            return "which uses gradients of its own"
-        if any(id(value.storage) in outside for value in written_values(step)):
-            return "which writes to tensors that it is given"
-    return ""

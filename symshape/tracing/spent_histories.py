@@ -6,7 +6,7 @@ Steps of training return such a loss.  A graph that kept its ops' history would 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -14,6 +14,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from meta_fns import TensorSpec
+from symshape.calls.questions import HAS_HISTORY, Question
+from symshape.errors import UnsupportedError
 from symshape.graph.opaque import LiveCall
 from symshape.graph.steps import Node, Step, Value
 from symshape.tracing.gradients import MadeByAutograd, reached
@@ -60,6 +62,13 @@ class Ended(Protocol):
     def arguments(self) -> set[Value]:
         """The values of tensor arguments."""
 
+    @property
+    def originals(self) -> Mapping[Value, tuple[int, torch.Tensor]]:
+        """While the trace lasts, the tensors that were given, with their positions among the leaves."""
+
+    def note(self, question: Question, leaf: Any) -> Hashable:
+        """The answer to a question about an argument; later calls must answer the same."""
+
     def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
         """A fresh value of a graph."""
 
@@ -91,7 +100,9 @@ class SpentHistories:
         engine, thread = namespace["_engine_run_backward"], threading.get_ident()
 
         def run(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-            self.runs += threading.get_ident() == thread
+            if threading.get_ident() == thread:
+                self.runs += 1
+                self._check_given(outputs, args[3])
             result = engine(outputs, *args, **kwargs)
             kept, inputs = args[1], args[3]
             if not kept and threading.get_ident() == thread:
@@ -128,6 +139,32 @@ class SpentHistories:
             elif type(each).__name__ == f"{MadeByAutograd.__name__}Backward":
                 found |= self._trace.arguments
         return sorted(found, key=lambda value: value.index)
+
+    def _check_given(self, outputs: Iterable[Any], inputs: Sequence[Any]) -> None:
+        """Gradients of what is outside: backward may come there through what made another argument, too.
+
+        Raises:
+            UnsupportedError: autograd knows what made one.
+        """
+        arguments = self._trace.arguments
+        outside = [each for each in inputs if type(each) is not SymbolicTensor or each._value in arguments]
+        if not outside:
+            return
+        alone = outside if len(outside) == 1 else ()  # what made it does not lead to it
+        ends = {id(_node_of(each)) for each in alone}
+        asked = {each._value for each in alone if type(each) is SymbolicTensor}
+        for node in reached(map(_node_of, outputs)):
+            made = type(node).__name__ == f"{MadeByAutograd.__name__}Backward" and id(node) not in ends
+            leaf = getattr(node, "variable", None)
+            if type(leaf) is SymbolicTensor and leaf._value in self._trace.originals and leaf._value not in asked:
+                position, original = self._trace.originals[leaf._value]
+                made = bool(self._trace.note(Question(position, HAS_HISTORY), original))
+            if made:
+                raise UnsupportedError(
+                    "the function computes gradients of a tensor that it did not make, and backward comes through "
+                    "another one that it is given and that was computed with gradients: what that was computed from "
+                    "differs from call to call, and is not in a graph; detach that tensor, or compute it inside"
+                )
 
     def _note(self, outputs: Iterable[Any], inputs: Sequence[Any]) -> None:
         nodes = list(reached(map(_node_of, outputs)))

@@ -28,14 +28,22 @@ def without_dynamo() -> AbstractContextManager[object]:
     return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
 
 
-def outside_transforms() -> AbstractContextManager[object]:
+@contextmanager
+def outside_transforms() -> Iterator[None]:
     """What ``torch.func.grad`` or ``vmap`` does around a compiled function, it does to the graph when that runs.
 
-    (A private name, checked on 2.11 to 2.13.)
+    Around ``grad`` inference mode may be on: inside of it that is off, and without it the dispatcher still leaves
+    autograd out, until the mode is left once more.  (A private name, checked on 2.11 to 2.13.)
     """
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-    return temporarily_clear_interpreter_stack()
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    with temporarily_clear_interpreter_stack(), ExitStack() as stack:
+        if transformed and not torch.is_inference_mode_enabled():
+            grad = torch.is_grad_enabled()
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.set_grad_enabled(grad))
+        yield
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import torch
 
 from symshape import events
 from symshape.calls.generator_states import nothing_collected
+from symshape.calls.questions import is_transformed
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
@@ -137,6 +138,8 @@ class CudaGraphRunner:
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
+        if is_transformed():  # it would be lost where inputs are copied
+            return self._eager(leaves, values)
         if self.instead is not None:
             return self.instead.run(leaves, values)
         if self._leases and not _is_capturing():

@@ -16,6 +16,7 @@ import attrs
 import torch
 
 from symshape import events
+from symshape.calls.questions import is_transformed
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
 from symshape.options import Options
@@ -128,6 +129,8 @@ class PaddedRunner:
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
         apart, serves = self._apart, self._eager
+        if is_transformed():  # it would be lost where inputs are copied
+            return serves(leaves, values)
         if apart.spoilt:
             with self._lock:
                 apart.without_uncaptured(leaves, values)

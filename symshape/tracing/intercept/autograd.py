@@ -86,10 +86,10 @@ def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
     """
     inner = _unless_made_here(attribute, what)
 
-    def use(tensor: torch.Tensor, *args: Any) -> Any:
-        if tensor.requires_grad is (args[0] if args else True):
-            return attribute(tensor, *args)
-        result = inner(tensor, *args)
+    def use(tensor: torch.Tensor, requires_grad: Any = True) -> Any:
+        if tensor.requires_grad is requires_grad:
+            return attribute(tensor, requires_grad)
+        result = inner(tensor, requires_grad)
         if type(tensor) is SymbolicTensor:
             tensor._tracer.own.require(tensor, tensor.requires_grad)
         return result
@@ -112,11 +112,39 @@ OF_ANY_TENSOR: dict[Any, Callable[..., Any]] = {
 """What stands for methods of any tensor, real ones too."""
 
 
+def _refuse_transformed(tensor: SymbolicTensor, what: str) -> None:
+    """Under ``vmap`` or ``jvp`` a tensor does not say what autograd knows of the one inside it, which is what we know.
+
+    Raises:
+        UnsupportedError: such a transform is around the call.
+    """
+    if tensor._tracer.own.transformed():
+        raise UnsupportedError(
+            f"the function {what} of a tensor that it makes, and a transform of torch.func (grad, vmap …) is around "
+            "the call, under which the answer may be another; compile the function that has the transform in it"
+        )
+
+
+def _tracked(tensor: SymbolicTensor) -> bool:
+    """Whether autograd has more to say of a tensor that the program made than that nothing is recorded."""
+    made = tensor._value not in tensor._tracer.arguments
+    return made and (tensor.requires_grad or torch.is_inference_mode_enabled())
+
+
+def _reads_requires_grad(tensor: SymbolicTensor) -> Any:
+    """``tensor.requires_grad``; what it is of an argument is said by the key of each call."""
+    if _tracked(tensor):
+        _refuse_transformed(tensor, "reads Tensor.requires_grad")
+    return _requires_grad.__get__(tensor)
+
+
 def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
     """A method that changes how gradients flow through a tensor, without an op that a graph could repeat."""
 
     def use(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if not tensor.requires_grad:
+            if method is torch.Tensor.detach_ and type(tensor) is SymbolicTensor:
+                _refuse_transformed(tensor, "calls Tensor.detach_()")
             return method(tensor, *args, **kwargs)
         raise UnsupportedError(
             f"the function calls {what} of a tensor that requires gradients, which a traced graph would not do again; "
@@ -150,6 +178,8 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
             raise UnsupportedError(
                 f"the function reads Tensor.{name} of an argument, which a traced graph does not guard"
             )
+        if _tracked(tensor):
+            _refuse_transformed(tensor, f"reads Tensor.{name}")
         if name in ("_version", "_base") and tensor._tracer.untracked_views.of(tensor._value):
             raise UnsupportedError(
                 f"the function reads Tensor.{name} of a tensor and has views of it, without gradients"
@@ -174,6 +204,7 @@ def gradients(*args: Any, **kwargs: Any) -> Any:
 
 
 OF_STAND_INS: dict[Any, Callable[..., Any]] = {
+    _requires_grad.__get__: _reads_requires_grad,
     _grad.__get__: _unless_made_here(_grad.__get__, "reads the gradient"),
     _grad.__set__: _unless_made_here(_grad.__set__, "sets the gradient"),
     _grad.__delete__: _unless_made_here(_grad.__delete__, "deletes the gradient"),

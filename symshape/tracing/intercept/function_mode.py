@@ -299,6 +299,10 @@ class FunctionMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ATTENTION and args and isinstance(args[0], torch.Tensor):
             self._chooses(args[0].device)
+        if kwargs and "out" in kwargs:  # no handler writes into one
+            if kwargs["out"] is not None:
+                return func(*args, **kwargs)
+            kwargs = {name: each for name, each in kwargs.items() if name != "out"}
         if func in REPEATED:
             if func is ATTENTION:
                 args, kwargs = self._masks.left_out(args, kwargs)

@@ -36,7 +36,7 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.maker import NodeMaker
 from symshape.tracing.symbolic.partial_numbers import PartialNumbers
 from symshape.tracing.symbolic.symbols import Symbols
-from symshape.tracing.symbolic.usual_sizes import usual
+from symshape.tracing.symbolic.usual_sizes import fulfilled, usual
 from symshape.user_code import origin
 
 _UNSEEN = object()
@@ -57,6 +57,7 @@ class ShapeEnv:
         may_begin_again: whether a run that fails here may be begun anew, in eager.
         for_finite: what holds of a condition where data are finite, if it asks that and nothing else.
         data: what is known of floats that come of data.
+        presumed: what was taken for granted of data, as what is nearly always so, in words.
         readings: of unbacked symbols, how each is read off what the op returned that it was born in: ``.size(0)``.
         partial: floats that other calls may be unable to compute.
         at: the user's line that asks, where it is not the one that is running.
@@ -74,6 +75,7 @@ class ShapeEnv:
         self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
         self.may_begin_again: Callable[[], bool] = lambda: False
         self.for_finite: Callable[[Term], bool | None] = lambda condition: None
+        self.presumed: list[str] = []
         self.readings: dict[str, str] = {}
         self.data: Data = NoData()
         self.partial = PartialNumbers(self)
@@ -216,6 +218,7 @@ class ShapeEnv:
             answer, why = self._usual(condition) if self.may_begin_again() else (None, "")
             if answer is None:
                 raise undecided.error(self, condition)
+            self.presumed.append(f"{why}, {condition if answer else negated} (at {self.origin()})")
             self.expect_true(condition if answer else negated, why)
             return answer
         truth, kind = way
@@ -227,6 +230,9 @@ class ShapeEnv:
         answer = usual(self, condition)
         if answer is not None:
             return answer, "what data select is taken for several elements here"
+        answer = fulfilled(condition)
+        if answer is not None:
+            return answer, "arguments of a distribution are taken to be valid here"
         return self.for_finite(condition), "data are taken to be finite here"
 
     def guard_or(self, condition: Term, fallback: bool) -> bool:

@@ -47,6 +47,9 @@ class Telling(Protocol):
     def hooked(self, tensor: SymbolicTensor, *, retained: bool) -> None:
         """A tensor has a hook, or retains its gradient."""
 
+    def transformed(self) -> bool:
+        """Whether a transform of ``torch.func`` is around the call; later calls must answer the same."""
+
     def functions_watched(self) -> AbstractContextManager[object]:
         """Inside, calls of ``autograd.Function`` are noted."""
 

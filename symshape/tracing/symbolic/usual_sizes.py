@@ -3,21 +3,28 @@
 ``mask.nonzero().squeeze()`` asks that, and what lays out a result does.  The usual answer is that of two elements and
 more.  It is presumed, and asserted when the graph runs; where it does not hold, the function runs in eager.  A question
 that the program itself asks has no usual answer: it was put there because both happen.
+
+What a distribution's constraint asks of its arguments on its way (``PositiveDefinite``: are they symmetric at all?) has
+one, too: that they fulfil it.
 """
 
 from __future__ import annotations
 
 import dis
+import os
 from typing import Protocol
+
+import torch
 
 from guards.asking.questions import ask
 from guards.facts.facts import Facts
-from guards.terms import boolean
+from guards.terms import boolean, fold
 from guards.terms.term import Term
 from symshape.tracing.symbolic.raising_branches import JUMPS, ON_THE_WAY, asking
 from symshape.user_code import is_optimisers, is_torchs
 
 _SEVERAL = 2
+_CONSTRAINTS = os.path.join(os.path.dirname(torch.__file__), "distributions", "constraints.py")
 _TESTS = (*JUMPS, *ON_THE_WAY, "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "CONTAINS_OP")
 
 
@@ -43,6 +50,14 @@ def usual(env: Known, condition: Term) -> bool | None:
         if not several.contradictory:
             facts = several
     return ask(facts, condition)
+
+
+def fulfilled(condition: Term) -> bool | None:
+    """What holds where arguments are as they must be, if a constraint of ``torch.distributions`` asks for truths."""
+    frame = asking()
+    if frame is None or frame.f_code.co_filename != _CONSTRAINTS:
+        return None
+    return bool(fold.evaluate(condition, {symbol.name: 1 for symbol in condition.symbols}))
 
 
 def _torch_asks() -> bool:

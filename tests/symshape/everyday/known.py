@@ -13,14 +13,12 @@ class Known:
     reason: str
 
 
-BRANCHES = "goes on either way, by data: a graph that branches, or several graphs of one program"
 TEXTS = "a text counts as used when it is made: texts that show whether anybody looks at them"
 
 KNOWN: dict[str, Known] = {
     "data dependent-arange_by_a_symbol": Known("b", "floats round before they are compared with the end"),
     "numbers and texts-text_of_an_error_never_raised": Known("", TEXTS),
     "numbers and texts-text_of_a_tensor_never_raised": Known("refused", TEXTS),
-    "modules-multivariate_normal": Known("refused", f"it checks whether a matrix is symmetric, and {BRANCHES}"),
     "modules-grid_sampled": Known(
         "n", "affine_grid takes the least of the sizes: it only wants to know whether one is 0"
     ),

@@ -367,3 +367,23 @@ def test_with_fullgraph_what_is_new_is_tried_at_once() -> None:
     weight["now"] = torch.ones(3)
     assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 3.0))
     assert torch.equal(weight["now"], torch.full((3,), 2.0))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_under_jit_trace_the_function_runs_as_it_is() -> None:
+    """Sizes are tensors there: a graph would run with the numbers of the call, in the module that is traced."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.shape[0] * 2, -1) * x.shape[0]
+
+    x, other = torch.randn(3, 4), torch.randn(6, 4)
+    for warm in (False, True):
+        compiled, strict = symshape.compile(fn), symshape.compile(fn, fullgraph=True)
+        for each in (compiled, strict) if warm else ():
+            each(x), each(other)
+        with pytest.warns(symshape.FallbackWarning, match=r"torch\.jit\.trace is around the call"):
+            traced: Any = torch.jit.trace(compiled, (x,), check_trace=False)  # type: ignore[no-untyped-call]
+        assert torch.equal(traced(other), fn(other))
+        with pytest.raises(symshape.UnsupportedError, match=r"torch\.jit\.trace is around the call"):
+            torch.jit.trace(strict, (x,), check_trace=False)  # type: ignore[no-untyped-call]
+        assert torch.equal(compiled(other), fn(other))

@@ -141,3 +141,54 @@ def test_what_forward_computed_goes() -> None:
     gc.collect()
     assert memory.expired()
     assert loss.requires_grad
+
+
+# -- gradients that come through what is given
+TIED = torch.randn(4, 4, requires_grad=True)
+THROUGH: dict[str, tuple[Callable[..., Any], Callable[[torch.Tensor], tuple[torch.Tensor, ...]]]] = {
+    "a weight": (lambda h: torch.autograd.grad((h @ TIED).sin().sum(), TIED), lambda x: (x @ TIED,)),
+    "an argument": (
+        lambda h, x: torch.autograd.grad((h * x).sin().sum(), x),
+        lambda x: ((x := x.requires_grad_()) * 2, x),
+    ),
+    "both": (
+        lambda h, x: torch.autograd.grad(h.sin().sum(), [h, x], allow_unused=True),
+        lambda x: ((x := x.requires_grad_()) * 2, x),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+@pytest.mark.parametrize("what", THROUGH)
+def test_what_made_an_argument_may_lead_to_what_gradients_are_asked_of(what: str) -> None:
+    """A graph has nothing of that: gradients were those of the program alone."""
+    fn, given = THROUGH[what]
+    compiled, strict = symshape.compile(fn), symshape.compile(fn, fullgraph=True)
+    for n in (3, 5):
+        leaves = tuple(each.detach().requires_grad_() for each in given(R(n, 4)))
+        if what != "both":  # where eager, too, knows of no way to the other one
+            for each in (compiled, strict):
+                torch.testing.assert_close(each(*leaves), fn(*leaves))
+        x = R(n, 4)
+        torch.testing.assert_close(compiled(*given(x)), fn(*given(x)))
+        with pytest.raises(symshape.UnsupportedError, match="backward comes through another one that it is given"):
+            strict(*given(x))
+
+
+def test_gradients_of_what_is_made_inside_and_of_a_made_argument_alone() -> None:
+    def penalty(fake: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+        between = fake * 0.3 + real * 0.7
+        (found,) = torch.autograd.grad((between @ TIED).sin().sum(), between, create_graph=True)
+        return found.norm(dim=1).sub(1).square().mean()
+
+    def score(x: torch.Tensor) -> Any:
+        return torch.autograd.grad((x * x).sin().sum(), x, create_graph=True)[0]
+
+    for fn, number in ((penalty, 2), (score, 1)):
+        compiled = symshape.compile(fn, fullgraph=True)
+        for n in (3, 5, 2):
+            given = [(R(n, 4) @ TIED) for _ in range(number)]
+            torch.testing.assert_close(compiled(*given), fn(*given))
+            mine, theirs = (torch.autograd.grad(each(*given).sum(), TIED, retain_graph=True) for each in (compiled, fn))
+            torch.testing.assert_close(mine, theirs)
+        assert compiled.stats().traces == 2

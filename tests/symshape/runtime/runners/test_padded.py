@@ -598,3 +598,27 @@ def test_a_size_that_the_guards_know_to_be_one() -> None:
     finally:
         unsubscribe()
     assert not fallbacks
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_under_a_transform_ops_run_as_they_are() -> None:
+    """A tensor of jvp's does not say that the one inside it requires gradients, which a copy into a buffer lost."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return (x @ weight).relu().sin() + x.shape[0]
+
+    weight = torch.randn(4, 3)
+    compiled = symshape.compile(fn, runner="padded")
+    for n in (3, 5, 6):
+        x = torch.randn(n, 4, requires_grad=True)
+        for around in (
+            lambda f, x: torch.func.jvp(f, (x,), (x * 2,)),
+            lambda f, x: (torch.func.functionalize(f)(x),),
+            lambda f, x: (torch.vmap(f)(torch.stack([x, x])),),
+            lambda f, x: (torch.func.grad(lambda y: f(y).sum())(x),),
+        ):
+            for got, expected in zip(around(compiled, x), around(fn, x), strict=True):
+                torch.testing.assert_close(got, expected)
+                assert got.requires_grad == expected.requires_grad
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), fn(x))

@@ -483,3 +483,30 @@ def test_large_numbers_in_tensors() -> None:
     for k in (5, 2**31, 2**53 + 1):
         for got, expected in zip(fast(torch.ones(1), k), fn(torch.ones(1), k), strict=True):
             assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: torch.matmul(x, x.t(), out=x.new_empty(x.size(0), x.size(0))),
+        lambda x: torch.matmul(x, x.t(), out=None),
+        lambda x: torch.matmul(x.expand(2, -1, -1), x.t(), out=x.new_empty(2, x.size(0), x.size(0))),
+        lambda x: (torch.matmul(x, x.t(), out=(made := x.new_empty(x.size(0), x.size(0)))), made * 2),
+    ],
+)
+def test_results_written_into_a_tensor(fn: Any) -> None:
+    """Our own composites write into none: ``torch.matmul(out=...)`` was a TypeError."""
+    assert agree(fn, (R(4, 6),), (R(2, 3),), (R(1, 5),), (R(3, 3),))[1].count("equal") >= 3
+
+
+def test_those_whose_sizes_it_fixes() -> None:
+    agree(lambda x: torch.kron(x, x[:1], out=x.new_empty(x.size(0), x.size(1) ** 2)), (R(4, 6),), (R(4, 6),))
+    agree(lambda x: torch.take_along_dim(x, x.argsort(1), 1, out=torch.empty_like(x)), (R(4, 6),), (R(4, 6),))
+
+
+def test_requiring_gradients_by_keyword() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        y = (x * 2).requires_grad_(requires_grad=True)
+        return y.detach().requires_grad_(requires_grad=False), torch.autograd.grad(y.square().sum(), y)
+
+    agree(fn, (R(4, 6),), (R(2, 3),), (R(1, 5),))

@@ -42,6 +42,18 @@ def test_several_elements_are_usual(fn: Callable[..., Any]) -> None:
     assert compiled.stats().traces == 2
 
 
+def test_a_program_that_fails_on_what_was_taken_for_granted_says_so() -> None:
+    """Both clusters of ``AdaptiveLogSoftmaxWithLoss`` cannot have two of three rows."""
+    net = torch.nn.AdaptiveLogSoftmaxWithLoss(4, 6, [3])
+    x, labels = torch.randn(3, 4), torch.tensor([0, 1, 4])
+    with pytest.raises(
+        symshape.UnsupportedError, match=r"runs as it is: .*\n.*took for granted .* u0 != 1 .*, and 3 more"
+    ):
+        symshape.compile(net, fullgraph=True)(x, labels)
+    with pytest.warns(symshape.FallbackWarning, match="took for granted what only data tell"):
+        assert call_seen(symshape.compile(net), (x, labels), {}) == call_seen(net, (x, labels), {})
+
+
 def test_a_trace_says_what_it_took_for_granted() -> None:
     traced, seen = agree(lambda x, m: x[m.nonzero().squeeze()], *(_args(5, kept) for kept in (3, 5, 1, 0)))
     assert seen == ["equal", "equal", "asserted", "equal"]
@@ -75,3 +87,30 @@ def test_nothing_is_usual_after_a_write() -> None:
 
     with pytest.raises(DataDependentError):
         symshape.trace(fn, *_args(5, 3))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, s: torch.distributions.MultivariateNormal(x, s).log_prob(x + 1),
+        lambda x, s: torch.distributions.MultivariateNormal(x, precision_matrix=s).rsample(),
+        lambda x, s: torch.distributions.MultivariateNormal(x, s @ s.T).entropy(),
+        lambda x, s: torch.distributions.Wishart(torch.tensor(5.0), s).log_prob(s),
+        lambda x, s: torch.distributions.constraints.positive_definite.check(s) & (x.sum() < 9),
+    ],
+)
+def test_arguments_of_distributions_are_usually_valid(fn: Callable[..., Any]) -> None:
+    """Where they are not, the function itself says so, in its own words."""
+    compiled, eye = symshape.compile(fn, fullgraph=True), torch.eye(3)
+    for n, s in ((5, eye * 2), (6, eye + 0.1), (3, -eye), (4, R(3, 3)), (5, eye), (1, eye)):
+        args = R(n, 3), s
+        assert _said(compiled, args) == _said(fn, args)
+    assert compiled.stats().fallbacks == 0
+
+
+def _said(fn: Callable[..., Any], args: Any) -> Any:
+    torch.manual_seed(0)
+    try:
+        return call_seen(fn, args, {})
+    except ValueError as error:
+        return str(error)
