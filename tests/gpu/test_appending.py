@@ -153,7 +153,7 @@ def test_steps_of_a_decoder(dtype: torch.dtype) -> None:
         for a, b in zip(mine, theirs, strict=True):
             assert_same(a, b, f"call {number}", tolerance=1e-3 if dtype is torch.float32 else 1e-1)
     buckets = [bucket for entry in compiled.entries for bucket in entry.runner.buckets]
-    assert any(bucket.extra for bucket in buckets), "appended in new memory"
+    assert any(bucket.memory.extra for bucket in buckets), "appended in new memory"
 
 
 def test_the_cache_is_there_once() -> None:

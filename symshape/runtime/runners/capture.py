@@ -12,6 +12,7 @@ import attrs
 import torch
 
 from symshape.runtime.runners.capture_stream import capture_stream, keep_workspace, warm_up_stream
+from symshape.runtime.runners.unowned import addresses, unowned
 
 T = TypeVar("T")
 Replay = Callable[[], Sequence[torch.Tensor]]
@@ -59,8 +60,9 @@ def captured(run: Replay, device: torch.device, pool: Any) -> Recording:
 
 def _cuda_graph(run: Replay, device: torch.device, pool: Any) -> Recording:
     with warmed_up_aside(device):
-        run()
+        elsewhere = addresses(run())
     before = torch.cuda.memory_reserved(device)
+    tensors: Sequence[torch.Tensor]
     try:
         graph, tensors = record(run, device, pool)
     except torch.OutOfMemoryError:
@@ -68,6 +70,7 @@ def _cuda_graph(run: Replay, device: torch.device, pool: Any) -> Recording:
     except RuntimeError as error:
         torch.cuda.synchronize(device)
         raise CaptureFailed(str(error)) from error
+    tensors = unowned(tensors, elsewhere)
 
     def replay() -> Sequence[torch.Tensor]:
         graph.replay()

@@ -15,24 +15,31 @@ from symshape.runtime.runners.graph_store import Weight
 __all__ = ["weight_of"]
 
 
-def weight_of(graph: Graph, values: Mapping[str, int], buffers: int = 0) -> Weight:
+def weight_of(graph: Graph, values: Mapping[str, int], buffers: int | None = None) -> Weight:
     """The bytes of a graph at these values of its symbols: inputs and results its own, the rest shared.
 
-    What is shared is the most that lives at one moment; kernels may take more for themselves while they run.  So many
-    of the inputs, the first ones, are buffers that others use, too.
+    What is shared is the most that lives at one moment; kernels may take more for themselves while they run.
+
+    Args:
+        graph: the graph.
+        values: of its symbols.
+        buffers: of a bucket, how many of its inputs, the first ones, are buffers; the memory of these is shared, and so
+            is that of its results.
     """
     roots: dict[Value, Value] = {}
     for node in graph.nodes:
         _note_roots(node, roots)
     inputs = {each.value for each in graph.inputs}
     kept = {roots.get(value, value) for value in values_in(graph.outputs)}
-    common = [each.value for each in graph.inputs[:buffers]]
-    own = sum(_bytes(value, values) for value in inputs - set(common) | kept - {each.value for each in graph.lifted})
+    common = [each.value for each in graph.inputs[: buffers or 0]]
+    results = kept - inputs - {each.value for each in graph.lifted}
+    own, of_results = (sum(_bytes(value, values) for value in each) for each in (inputs - set(common), results))
     free = inputs | kept | {each.value for each in graph.lifted}
     shared = sum(
         aligned_bytes([amount(size, values) for size in value.spec.sizes], value.spec.dtype) for value in common
     )
-    return Weight(own, _most(graph, roots, free, values), shared)
+    most = _most(graph, roots, free, values)
+    return Weight(own + of_results, most) if buffers is None else Weight(own, most + of_results, shared)
 
 
 def _most(graph: Graph, roots: Mapping[Value, Value], free: set[Value], values: Mapping[str, int]) -> int:

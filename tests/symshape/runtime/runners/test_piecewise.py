@@ -313,9 +313,9 @@ def test_a_program_of_which_nothing_is_padded_is_cut_at_once(small: None) -> Non
     assert list(symshape.trace(fn, torch.randn(9), dynamic=True).padding().pieces) == ["piece 1 of 3", "piece 3 of 3"]
 
 
-def test_through_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_through_torch_compile() -> None:
     """Where Dynamo is told to take counts of data into its graphs."""
-    monkeypatch.setattr(torch._dynamo.config, "capture_dynamic_output_shape_ops", True)
     torch._dynamo.reset()
     first, second = (nn.Sequential(*[nn.Linear(8, 8) if i % 2 else nn.GELU() for i in range(8)]) for _ in range(2))
 

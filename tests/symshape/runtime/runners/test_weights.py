@@ -43,3 +43,11 @@ def test_parameters_are_not_counted() -> None:
     with torch.no_grad():
         found = weight_of(symshape.trace(linear, torch.ones(3, 8)).program.graph, {"s0": 3, "s1": 8})
     assert (found.own, found.shared) == (3 * 8 * 4 + 3 * 4 * 4, 0)
+
+
+def test_of_a_bucket_results_are_shared_and_buffers_are_counted_apart() -> None:
+    traced = symshape.trace(lambda x, y: (x * 2 + y).exp(), torch.ones(200), torch.ones(200))
+    found = weight_of(traced.program.graph, {"s0": 200, "s1": 200}, buffers=1)
+    assert found.own == 800  # the other input
+    assert found.buffers == 1024  # whole blocks of 512
+    assert found.shared == 3 * 800
