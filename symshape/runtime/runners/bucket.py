@@ -54,7 +54,7 @@ class Bucket:
         words: which sizes it is for, in the caller's words.
 
     Args:
-        share: memory for its buffers that others use, too; None for memory of its own.
+        share: memory for its buffers that others use, too; None for memory of its own, of its results as well.
         bound: which inputs are read where the caller has them; shared by all buckets of a program.
         kernels: compiles the program, too; None for eager's kernels alone.
         timed: whether the program is timed even if there is one way only to run it.
@@ -95,7 +95,7 @@ class Bucket:
         self._positions = [each.position for each in program.graph.inputs]
         self._launch: Launch | None = None
         self._lifted = [each.tensor for each in made.padded.graph.lifted]
-        self._pool, self._note = pool, note
+        self._pool, self._note, self._lent = pool, note, share is None
         self._kernels = kernels
         self._timed = timed
         self._asked: int | None = None  # the state of the kernels when they were asked in vain
@@ -125,10 +125,10 @@ class Bucket:
         return self._memory
 
     @staticmethod
-    def weight_of(made: Plan) -> Weight:
-        """The bytes of a bucket, before it is made."""
+    def weight_of(made: Plan, *, lent: bool = False) -> Weight:
+        """The bytes of a bucket, before it is made; ``lent`` is for one whose results are."""
         assert made.padded is not None
-        return weight_of(made.padded.graph, {}, len(made.padded.axes))
+        return weight_of(made.padded.graph, {}, None if lent else len(made.padded.axes))
 
     @property
     def bytes(self) -> int:
@@ -330,7 +330,7 @@ class Bucket:
     def _recorded(self, run: Replay, why: str) -> Recording:
         start = time.perf_counter()
         device = self.sizes.device
-        recording = captured(run, device, self._pool)
+        recording = captured(run, device, self._pool, lent=self._lent)
         self.captures += 1
         self.milliseconds = (time.perf_counter() - start) * 1e3
         if device.type == "cuda":

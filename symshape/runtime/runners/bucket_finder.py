@@ -9,6 +9,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
+import attrs
 import torch
 
 from guards.sets.sources import spelled
@@ -252,7 +253,7 @@ class BucketFinder:
     def _made(self, made: Plan, stream: int, start: float) -> Bucket | None:
         key = self._key(stream, made)  # another one where something was refused only now
         found: Bucket | None = self._store.peek(key)
-        weight = Bucket.weight_of(made)
+        weight = Bucket.weight_of(made, lent=self._lend is not None)
         _remember(self._weights, key, weight)
         if found is not None or not self._may_try(key) or not self._store.admits(key, stream, weight):
             return found
@@ -272,7 +273,7 @@ class BucketFinder:
         except torch.OutOfMemoryError as error:
             self._failed_for_now(key, f"out of memory: {error}")
             return None
-        weight = Weight(weight.own, weight.shared, weight.buffers + bucket.memory.extra)
+        weight = attrs.evolve(weight, buffers=weight.buffers + bucket.memory.extra)
         _remember(self._weights, key, weight)
         bucket.words = self._words(made)
         bucket.lease = self._store.put(

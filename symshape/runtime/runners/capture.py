@@ -43,22 +43,23 @@ class CaptureFailed(Exception):
     """A program that cannot be captured as a CUDA graph, and why."""
 
 
-def captured(run: Replay, device: torch.device, pool: Any) -> Recording:
+def captured(run: Replay, device: torch.device, pool: Any, *, lent: bool = False) -> Recording:
     """What runs ``run`` again and again: it reads and writes the same memory at every replay.
 
     Args:
         run: the program on its buffers, which hold a call's inputs already.
         device: where it computes.
         pool: the memory pool of a CUDA graph; None elsewhere.
+        lent: whether what it makes is read after another graph of the pool has run; else they use the same memory.
 
     Raises:
         CaptureFailed: it cannot be captured.
         torch.OutOfMemoryError: there is no memory for it.
     """
-    return _cuda_graph(run, device, pool) if device.type == "cuda" else Recording(run)
+    return _cuda_graph(run, device, pool, lent) if device.type == "cuda" else Recording(run)
 
 
-def _cuda_graph(run: Replay, device: torch.device, pool: Any) -> Recording:
+def _cuda_graph(run: Replay, device: torch.device, pool: Any, lent: bool) -> Recording:
     with warmed_up_aside(device):
         elsewhere = addresses(run())
     before = torch.cuda.memory_reserved(device)
@@ -70,7 +71,7 @@ def _cuda_graph(run: Replay, device: torch.device, pool: Any) -> Recording:
     except RuntimeError as error:
         torch.cuda.synchronize(device)
         raise CaptureFailed(str(error)) from error
-    tensors = unowned(tensors, elsewhere)
+    tensors = tensors if lent else unowned(tensors, elsewhere)
 
     def replay() -> Sequence[torch.Tensor]:
         graph.replay()
