@@ -14,6 +14,7 @@ import symshape
 from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
 from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.piecewise import padded_parts
 from tests.meta_fns.padding.poison import assert_same, poison
 from tests.models import MODELS
 from tests.symshape.runtime.runners.test_padded import Decoder, Encoder
@@ -35,10 +36,10 @@ def fresh_dynamo() -> Iterator[None]:
 
 
 def runners(*parts: str) -> list[PaddedRunner]:
-    """The padded runners of these parts, or of all."""
+    """The padded runners of these parts, or of all; of what runs in pieces those of the pieces."""
     graphs = sorted(dynamo.alive, key=lambda each: each.number)
-    made = (entry.runner for graph in graphs if graph.origin.part in (parts or PARTS) for entry in graph.entries)
-    return [runner for runner in made if isinstance(runner, PaddedRunner)]
+    entries = [entry for graph in graphs if graph.origin.part in (parts or PARTS) for entry in graph.entries]
+    return [runner for entry in entries for _, runner in padded_parts(entry.runner, entry.program)]
 
 
 def poisoned(number: int) -> None:
