@@ -82,9 +82,12 @@ def test_kernels_compiled_beside_calls(name: str, make: Callable[[], nn.Module],
                     assert_same(a, b, f"{name}, call {number}, result {place}", tolerance=1e-3)
     finally:
         unsubscribe()
-    assert beside
     (entry,) = compiled.entries
     assert isinstance(entry.runner, PaddedRunner)
+    if name == "encoder" and not beside:  # a mask with a margin, in memory-efficient attention
+        assert "no form in common" in entry.runner.describe()
+        return
+    assert beside
     assert any(len(bucket.variants) == 2 for bucket in entry.runner.buckets)
 
 
