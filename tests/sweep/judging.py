@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import symshape
+from symshape.runtime.runners.piecewise import padded_parts
 
 LEARNT = ((3, 8), (2, 12), (5, 16))
 BATCHES = ((4, 16), (7, 16))
@@ -170,10 +171,19 @@ def _placed(arguments: Callable[[int, int], Mapping[str, Any]], device: str) -> 
 
 
 def _padded(entries: Sequence[Any]) -> str:
-    """Whether calls are padded: in all sizes, in some of them or not at all, and what refused the others."""
-    found = [each.runner.padding() for each in entries if hasattr(each.runner, "padding")]
+    """Whether calls are padded: in all sizes, in some of them or not at all, what refused the others; or in pieces."""
+    parts = [part for each in entries for part in padded_parts(each.runner, each.program)]
+    found = [runner.padding() for _, runner in parts]
     if not found:
         return "–"
+    described = (each.runner.describe() for each in entries)
+    cut = [
+        f"{text.partition(' (')[0]}: {text.rpartition('as they are: ')[2][:-1]}"
+        for text in described
+        if "pieces (" in text
+    ]
+    if cut:
+        return "; ".join(dict.fromkeys(cut))
     refused = [
         f"{refusal.op}: {refusal.reason}"
         for report in found
