@@ -191,7 +191,7 @@ def pixel_shuffle(self: TensorSpec, upscale_factor: int) -> TensorSpec:
     return _shuffled(self, (*lead, c // (r * r), h * r, w * r), cpu_format=self.device.type == "cpu")
 
 
-@rule("aten.pixel_unshuffle.default")
+@rule("aten.pixel_unshuffle.default", padding=padded_rearranging.pixel_unshuffle)
 def pixel_unshuffle(self: TensorSpec, downscale_factor: int) -> TensorSpec:
     """Space to channels: ``(*, c, h r, w r) -> (*, c r r, h, w)``."""
     r = downscale_factor
@@ -210,7 +210,7 @@ def pixel_unshuffle(self: TensorSpec, downscale_factor: int) -> TensorSpec:
     return _shuffled(self, (*lead, c * r * r, h // r, w // r), cpu_format=self.device.type == "cpu")
 
 
-@rule("aten.channel_shuffle.default")
+@rule("aten.channel_shuffle.default", padding=padded_rearranging.channel_shuffle)
 def channel_shuffle(self: TensorSpec, groups: Size) -> TensorSpec:
     """Channels dealt out among groups."""
     if len(self.sizes) < 3:

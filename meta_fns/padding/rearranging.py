@@ -17,6 +17,7 @@ from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import compacted, flattened, masked, positions, relaid, take
 
 __all__ = [
+    "channel_shuffle",
     "diagonal",
     "diagonal_scatter",
     "embedded_diagonal",
@@ -25,6 +26,7 @@ __all__ = [
     "mirrored",
     "one_hot",
     "pixel_shuffle",
+    "pixel_unshuffle",
     "repeat",
     "roll",
     "trace",
@@ -130,6 +132,24 @@ def pixel_shuffle(emit: Emitter, self: Padded, upscale_factor: int) -> Padded:
     wide = (normal((*axis, upscale_factor)) for axis in self.axes[-2:])
     axes = (*self.axes[:-3], normal((channels,)), *wide)
     return self.with_(tensor=apply(emit, self, upscale_factor), axes=axes)
+
+
+def pixel_unshuffle(emit: Emitter, self: Padded, downscale_factor: int) -> Padded:
+    """``(…, c, h r, w r) -> (…, c r², h, w)``: blocks of pixels, of which the valid ones come first."""
+    if is_padded(self.axes[-3]):
+        raise Refuse("channels are padded", *padded_sizes((self.axes[-3],)))
+    channels = capacity_of(self.axes[-3]) * downscale_factor**2
+    sides = (prefix(axis) if is_padded(axis) else capacity_of(axis) for axis in self.axes[-2:])
+    narrow = (normal((side // downscale_factor,)) for side in sides)
+    axes = (*self.axes[:-3], normal((channels,)), *narrow)
+    return self.with_(tensor=apply(emit, self, downscale_factor), axes=axes)
+
+
+def channel_shuffle(emit: Emitter, self: Padded, groups: int) -> Padded:
+    """Channels dealt out among groups."""
+    if is_padded(self.axes[1]):
+        raise Refuse("channels are padded", *padded_sizes((self.axes[1],)))
+    return self.with_(tensor=apply(emit, self, groups))
 
 
 def diagonal(emit: Emitter, self: Padded, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Padded:
