@@ -13,6 +13,7 @@ from guards.sets.guard import Guard
 from guards.sets.origin import Origin
 from guards.terms.term import Term
 from meta_fns import TensorSpec
+from meta_fns.core.sizes import same, same_shape
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.messages import Message
 from symshape.user_code import Location, origin_of
@@ -240,6 +241,20 @@ def map_argument(arg: Any, leaf: Callable[[Any], Any]) -> Any:
     if isinstance(arg, (tuple, list)):
         return type(arg)(map_argument(item, leaf) for item in arg)
     return arg
+
+
+def moves_nothing(node: Node) -> bool:
+    """Whether a node that changes the metadata of a value in place changes but strides of dimensions of one element.
+
+    So pools of images in ``channels_last`` end, which make one element of each image.
+    """
+    if node.leaves is None:
+        return False
+    before, after = node.leaves[0].spec, node.leaves[1]
+    if not (same_shape(before.sizes, after.sizes) and same(before.storage_offset, after.storage_offset)):
+        return False
+    strides = zip(before.sizes, before.strides, after.strides, strict=True)
+    return all(same(size, 1) or same(old, new) for size, old, new in strides)
 
 
 def drawn_from(node: Step) -> torch.Generator | None:

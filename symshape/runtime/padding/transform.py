@@ -29,6 +29,7 @@ from symshape.graph.steps import (
     Node,
     Value,
     draws_random_numbers,
+    moves_nothing,
     values_in,
     written_values,
 )
@@ -204,6 +205,8 @@ class _Transform:
 
         Raises: Refuse for other changes of metadata, and where another tensor shares the memory.
         """
+        if moves_nothing(node):
+            return
         value, *rest = node.args
         rule = functional_rule(node.op)
         owners = (*(each.value for each in self.graph.inputs), *(each.value for each in self.graph.lifted))

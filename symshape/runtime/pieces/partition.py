@@ -14,7 +14,7 @@ import attrs
 from meta_fns.core.registry import aliasing
 from symshape.graph.graph import Graph
 from symshape.graph.names import names_of_spec, names_of_step
-from symshape.graph.steps import Node, Step, Value, writes_nothing, written_values
+from symshape.graph.steps import Node, Step, Value, moves_nothing, writes_nothing, written_values
 from symshape.runtime.pieces.step_order import StepOrder
 
 __all__ = ["Piece", "partition"]
@@ -55,7 +55,7 @@ def partition(graph: Graph, fault: Fault, least: int) -> list[Piece]:
         fault: says what cannot be recorded.
         least: fewer ops than these (views do not count) are not worth a piece of their own.
     """
-    if any(node.leaves is not None for node in graph.nodes):
+    if any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes):
         return []  # a value would be another tensor in one piece than in the next
     found = [fault(step) for step in graph.steps]
     order = StepOrder(graph)

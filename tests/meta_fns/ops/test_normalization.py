@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 import torch
 
+import symshape
+from symshape.runtime.padding.results import amount
 from tests.meta_fns.eager import FLOATS, check_call, odd_sizes, odd_tensor
 from tests.meta_fns.ops.test_reductions import cases, some_dim
 
@@ -45,3 +48,24 @@ def test_batch_norm() -> None:
         tensor = odd_tensor(rng, sizes, dtype)
         training = mean is None or rng.random() < 0.5
         check_call("aten.native_batch_norm.default", tensor, weight, bias, mean, var, training, 0.1, 1e-5)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("shape", [(4, 6, 1, 1), (4, 1, 3, 3), (4, 6, 3, 5), (2, 6, 1, 3)])
+def test_batch_norm_of_what_is_channels_last_and_contiguous(shape: tuple[int, ...], dynamic: bool) -> None:
+    """One pixel, or one channel: torch's result is contiguous, and so are those of ops behind that go by it."""
+    norm = torch.nn.BatchNorm2d(shape[1]).eval()
+    like = torch.empty(shape[0], shape[1], *shape[2:], memory_format=torch.channels_last)
+    x = torch.randn(shape).as_strided(shape, like.contiguous(memory_format=torch.channels_last).stride())
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = norm(x + 0)
+        return y, torch.nn.functional.interpolate(y, size=(4, 4), mode="bilinear")
+
+    dims: Any = {"x": {0: "batch"}} if dynamic else False
+    with torch.no_grad():
+        traced = symshape.trace(fn, x, dynamic=dims)
+        for value, theirs in zip(traced.graph.outputs, fn(x), strict=True):
+            values = dict.fromkeys(traced.program.positions, shape[0])
+            strides = tuple(amount(each, values) for each in value.spec.strides)
+            assert strides == theirs.stride()

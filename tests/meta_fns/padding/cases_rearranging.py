@@ -82,6 +82,11 @@ REARRANGING: tuple[Case, ...] = (
     case("pixel_shuffle", lambda x: (F.pixel_shuffle(x, 2) * 2).sum(3), floats(2, 4, 3, 5, static=(1,))),
     case("pixel_unshuffle", lambda x: (F.pixel_unshuffle(x, 2) * 2).sum(3), floats(2, 3, 6, 8, static=(1,))),
     case("channel_shuffle", lambda x: (F.channel_shuffle(x, 2) * 2).sum(3), floats(2, 4, 3, 5, static=(1,))),
+    case(
+        "a pool to one pixel, channels last",
+        lambda x: F.adaptive_avg_pool2d(x.contiguous(memory_format=torch.channels_last), 1).flatten(1) * 2,
+        floats(3, 4, 3, 5, static=(1, 2, 3)),
+    ),
     case("diagonal", lambda x: (x @ x.t()).diagonal().cumsum(0), floats(4, 5)),
     case("eye", lambda x: (torch.eye(x.shape[0]).sum(0) + x, torch.eye(x.shape[0], 4).sum(0)), floats(5)),
     case("one_hot", lambda i: F.one_hot(i, 5).sum(0), ints(3, 4)),

@@ -12,7 +12,15 @@ import symshape
 from guards.terms import arithmetic
 from meta_fns import TensorSpec
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.steps import Node, Value, draws_random_numbers, map_argument, values_in, written_values
+from symshape.graph.steps import (
+    Node,
+    Value,
+    draws_random_numbers,
+    map_argument,
+    moves_nothing,
+    values_in,
+    written_values,
+)
 
 R = torch.ones
 
@@ -99,3 +107,22 @@ def test_a_dropout_of_nothing_draws_nothing() -> None:
     assert attention(0.5)
     assert draws_random_numbers(nodes(lambda x: x.bernoulli(), R(3))[0])
     assert not draws_random_numbers(nodes(lambda x: x + 1, R(3))[0])
+
+
+def test_strides_of_dimensions_of_one_element_move_nothing() -> None:
+    def pooled(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.adaptive_avg_pool2d(x, 1).flatten(1)
+
+    x = torch.rand(3, 4, 5, 6).to(memory_format=torch.channels_last)
+    (changed,) = [each for each in symshape.trace(pooled, x, dynamic=True).graph.nodes if each.leaves is not None]
+    assert "as_strided_" in str(changed.op)
+    assert moves_nothing(changed)
+
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        y.t_()
+        return y * 2
+
+    (changed,) = [each for each in nodes(turned, torch.rand(3, 4)) if each.leaves is not None]
+    assert not moves_nothing(changed)
+    assert not moves_nothing(nodes(lambda x: x * 2, torch.rand(3))[0])
