@@ -105,7 +105,9 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
         return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
 
     draws = order.options.randomness == "any" or name == "cudagraph"
-    return PiecewiseRunner(order.program, make, draws=draws, left=order.left)
+    made = PiecewiseRunner(order.program, make, draws=draws, left=order.left)
+    order.graphs.widen(sum(stage.runner is not None for stage in made.stages) - 1)
+    return made
 
 
 def _cutter(name: RunnerName, order: Order) -> Cut:

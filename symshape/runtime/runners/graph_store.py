@@ -89,7 +89,7 @@ class GraphStore:
     """
 
     def __init__(self, limit: int, memory: int | None = None) -> None:
-        self._limit = limit
+        self._limit = self._each = limit
         self._memory = memory
         self._leases: dict[Hashable, Lease] = {}
         self._wanted: OrderedDict[Hashable, int] = OrderedDict()
@@ -110,6 +110,10 @@ class GraphStore:
     def memory(self) -> int | None:
         """How many bytes they may take together."""
         return self._memory
+
+    def widen(self, pieces: int) -> None:
+        """Keeps as many for each of so many pieces more: a call of a program in pieces needs one of each."""
+        self._limit += self._each * pieces
 
     def number(self) -> int:
         """A number for a program, unique in this store."""

@@ -333,3 +333,17 @@ def test_through_torch_compile() -> None:
     assert told.stats.fallbacks == 0
     assert "(padded, 3 buckets; padded, " in told.runner
     torch._dynamo.reset()
+
+
+def test_each_piece_has_room_for_as_many_buckets(small: None) -> None:
+    def fn(x: torch.Tensor) -> Any:
+        return x.sin()[x.cos() > 0.1].tan()
+
+    compiled = symshape.compile(fn, dynamic=True, runner="padded", options=Options(max_cuda_graphs=3))
+    for size in (4, 40, 400, 4, 40, 400):
+        x = torch.arange(float(size))
+        assert_same(compiled(x), fn(x), f"{size}", tolerance=1e-4)
+    assert [len(part.buckets) for _, part in padded_parts(compiled.entries[0].runner, compiled.entries[0].program)] == [
+        3,
+        3,
+    ]
