@@ -73,7 +73,7 @@ def iterate(
     views = [(t.sizes, _cast_strides(t, common)) for t in tensors]
     if numbers and static(sizes):
         views.append(((), ()))
-    return TensorSpec(sizes, output_strides(sizes, views), 0, dtype, device)
+    return TensorSpec(sizes, output_strides(sizes, views, numbers=numbers), 0, dtype, device)
 
 
 def _one_device(tensors: Sequence[TensorSpec]) -> bool:
@@ -91,11 +91,12 @@ def _cast_strides(tensor: TensorSpec, common: torch.dtype | None) -> Shape:
     return dense.like_strides(tensor.sizes, tensor.strides, None)
 
 
-def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
+def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]], *, numbers: bool = False) -> Shape:
     """Strides of a fresh output of ``sizes`` for operands ``(sizes, strides)`` as they are before broadcasting.
 
     If all have the output's shape and one dense layout, that layout; else the dimensions ordered by the operands'
-    strides, the first operand that can tell two dimensions apart deciding.
+    strides, the first operand that can tell two dimensions apart deciding.  ``numbers``: whether there are numbers
+    among the operands besides, which have no shape.
     """
     whole = all(same_shape(shape, sizes) for shape, _ in operands)
     exact = static(sizes) and all(static(strides) for _, strides in operands)
@@ -106,6 +107,8 @@ def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Sha
             last = torch.channels_last
             if all(layout.is_channels_last(shape, strides, last) for shape, strides in operands):
                 return layout.channels_last_strides(sizes)
+        if not numbers and all(layout.plainly_contiguous(shape, strides) for shape, strides in operands):
+            return layout.contiguous_strides(sizes)  # also where it is channels-last as well: images of one pixel
         strides = operands[0][1]
         if all(same_shape(other, strides) and dense.is_dense(sizes, other) for _, other in operands):
             return strides

@@ -22,6 +22,7 @@ __all__ = [
     "is_channels_last",
     "is_channels_last_strides",
     "is_contiguous",
+    "plainly_contiguous",
     "strides_of_format",
     "suggested_format",
 ]
@@ -98,7 +99,7 @@ def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
     Dimensions of size 1 do not count, empty tensors are contiguous.
     """
-    if canonical(sizes, strides) or _plainly_contiguous(sizes, strides):
+    if canonical(sizes, strides) or plainly_contiguous(sizes, strides):
         return True
     for size in sizes:
         if size == 0:
@@ -114,7 +115,7 @@ def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     return True
 
 
-def _plainly_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+def plainly_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     """Whether it is contiguous by its structure, whatever the sizes.  Never asks."""
     expected: Size = 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):

@@ -176,22 +176,11 @@ def batch_norm_like(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of th
     else:
         keeps = layout.suggested_format(input.sizes, input.strides) is last
         keeps = keeps and dense.is_dense(input.sizes, input.strides)
-        keeps = keeps and not (input.device.type == "cpu" and _is_both(input))
+        keeps = keeps and not (input.device.type == "cpu" and layout.plainly_contiguous(input.sizes, input.strides))
         keeps = keeps or (layout.is_channels_last(input.sizes, input.strides, last) and not input.is_contiguous())
     if not keeps:
         return input.fresh()
     return TensorSpec(input.sizes, layout.channels_last_strides(input.sizes), 0, input.dtype, input.device)
-
-
-def _is_both(input: TensorSpec) -> bool:  # noqa: A002 - name of the schema
-    """Whether a tensor is contiguous as well, whatever its sizes are: images of one pixel, or of one channel."""
-    expected: Size = 1
-    for size, stride in zip(reversed(input.sizes), reversed(input.strides), strict=True):
-        if not same(size, 1):
-            if not same(stride, expected):
-                return False
-            expected = expected * size
-    return True
 
 
 @rule("aten._fused_rms_norm.default", padding=padded_normalization.layer_norm)
