@@ -20,6 +20,7 @@ __all__ = [
     "as_real",
     "expand",
     "permute",
+    "put_back",
     "reshaped",
     "same",
     "squeeze",
@@ -49,6 +50,15 @@ def view(emit: Emitter, self: Padded, size: Sequence[Size], *rest: Any) -> Padde
         return reshaped(emit, self, regroup(self.axes, spec.sizes))
     except Refuse:
         return _gathered(emit, self, tuple(normal((size,)) for size in spec.sizes))
+
+
+def put_back(emit: Emitter, x: Padded, axes: tuple[Axis, ...]) -> Padded:
+    """A view under the axes of what it is a view of: read one by one where it had to be.
+
+    Raises: Refuse where the two are not known to have as many elements.
+    """
+    mine, theirs = (normal(size for axis in each for size in axis) for each in (x.axes, axes))
+    return reshaped(emit, x, axes) if agree(mine, theirs) else _gathered(emit, x, axes)
 
 
 def _gathered(emit: Emitter, x: Padded, axes: tuple[Axis, ...]) -> Padded:

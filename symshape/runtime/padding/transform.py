@@ -15,10 +15,11 @@ from meta_fns.core.derived import functional_rule
 from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.registry import lookup, resolve
 from meta_fns.core.sizes import same
-from meta_fns.padding.axes import Axis, capacity_of, length, normal, varies
+from meta_fns.padding.axes import Axis, agree, capacity_of, length, normal, varies
 from meta_fns.padding.drawing import DRAWN_ALONE
 from meta_fns.padding.padded import Padded
 from meta_fns.padding.refusals import Refuse
+from meta_fns.padding.views import put_back
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
@@ -302,11 +303,7 @@ class _Transform:
         results = {value: self._final(value, "a result is not known to be valid") for value in wanted}
         places = {each.value: i for i, each in enumerate(self.graph.inputs)}
         constants = {each.value for each in self.graph.lifted if each.constant}
-        changed = {
-            value: self._final(value, "what an argument, a parameter or a buffer holds afterwards is not known")
-            for value in self.graph.mutated
-            if value not in constants
-        }
+        changed = {value: self._changed(value, places) for value in self.graph.mutated if value not in constants}
         rewrites = self.rewrites.of(value for value in changed if value in places)
         again = {each.place for each in rewrites}
         returned = [value for value in changed if value in places and places[value] not in again]
@@ -340,9 +337,17 @@ class _Transform:
             tuple(each.tensor for each in self.lifted if any(node.args[0] is each.value for node in last)),
         )
 
-    def _final(self, value: Value, otherwise: str) -> Padded:
+    def _changed(self, value: Value, places: Mapping[Value, int]) -> Padded:
+        """What an argument, a parameter or a buffer holds afterwards, its valid elements where those of it were."""
+        axes = self.axes[places[value]] if value in places else None
+        return self._final(value, "what an argument, a parameter or a buffer holds afterwards is not known", axes)
+
+    def _final(self, value: Value, otherwise: str, axes: tuple[Axis, ...] | None = None) -> Padded:
         try:
-            return self.values.read(value)
+            found = self.values.read(value)
+            if axes is None or all(map(agree, found.axes, axes)):
+                return found
+            return put_back(self.emission, found, axes)
         except Unknown as unknown:
             raise self._refusal(unknown.node, unknown) from unknown
         except Refuse as refuse:

@@ -13,7 +13,7 @@ from meta_fns.core.dims import wrap_dims
 from meta_fns.core.registry import lookup, resolve
 from meta_fns.padding.padded import Padded
 from meta_fns.padding.refusals import Refuse
-from meta_fns.padding.views import permute, reshaped, transpose, transposed_matrix
+from meta_fns.padding.views import permute, put_back, transpose, transposed_matrix
 from symshape.graph.steps import Node, Value
 from symshape.runtime.padding.emission import Emission
 
@@ -156,7 +156,7 @@ class Versions:
             return made
         self._emission.begin(node, node.op, (self._true(base),))
         if name in _RESHAPING:
-            return reshaped(self._emission, part, whole.axes)
+            return put_back(self._emission, part, whole.axes)
         if name == "aten::t":
             return transposed_matrix(self._emission, part)
         if name == "aten::transpose":

@@ -17,6 +17,7 @@ from symshape import events
 from symshape.graph.program import Program
 from symshape.runtime.padding.buckets import fine_step_up, step_up
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
+from symshape.runtime.padding.reshapes import Reshapes
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
 from symshape.runtime.runners.bound_inputs import BoundInputs
@@ -92,7 +93,7 @@ class BucketFinder:
         self._nearer: OrderedDict[Any, tuple[Any, float]] = OrderedDict()
         self._lost: OrderedDict[Any, float] = OrderedDict()
         self._steps: tuple[Step, ...] = (step_up,)  # the finer ones first
-        self._padded = sorted(candidates(program))
+        self._padded, self._reshapes = sorted(candidates(program)), Reshapes(program.graph)
         self._index = device.index or 0
         self._note_padded()
         self.new: tuple[tuple[tuple[int, ...], int], Found] | None = None
@@ -104,7 +105,7 @@ class BucketFinder:
         found = self._calls.get(key)
         if found is not None:
             return found
-        if not self._by_steps or self.new is not None or 0 in values:
+        if not self._by_steps or self.new is not None or 0 in values or self._reshapes:
             return self._find(key)
         steps = self._stepped
         bucket = self._by_steps.get(
@@ -189,8 +190,8 @@ class BucketFinder:
         if self._store.clock < until:
             return guest
         sizes = {name: values[place] for name, place in self._symbols}
-        if not all(sizes[name] for name in self._padded):
-            return None  # there is nothing to gain, and eager looks at less of its arguments then
+        if not all(sizes[name] for name in self._padded) or self._reshapes.any_view(sizes):
+            return None  # of sizes of 0, there is nothing to gain, and eager looks at less of its arguments then
         bucket = self._own(sizes, stream)
         if bucket is not None:
             self.new = key, (bucket, bucket.place(sizes, self._lend))

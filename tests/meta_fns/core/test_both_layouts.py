@@ -37,9 +37,7 @@ OPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize(
     "op",
     [
-        pytest.param(
-            each, marks=pytest.mark.xfail(strict=True, reason="dimensions of one element are ordered otherwise")
-        )
+        pytest.param(each, marks=pytest.mark.xfail(strict=True, reason="sizes of 1 are ordered otherwise"))
         if each == "broadcast"
         else each
         for each in OPS

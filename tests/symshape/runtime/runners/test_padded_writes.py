@@ -12,7 +12,9 @@ from torch import nn
 
 import symshape
 from symshape import events
+from symshape.runtime.pieces import cutting
 from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.piecewise import padded_parts
 from tests.meta_fns.padding.poison import assert_same, poison
 
 Arguments = tuple[torch.Tensor, ...]
@@ -259,3 +261,67 @@ def test_an_index_that_eager_refuses_writes_nothing() -> None:
         compiled(x, torch.tensor([0, 5, 2]), torch.ones(3, 2))
     compiled(x, torch.tensor([1, 0, 2]), torch.ones(3, 2))
     assert x.sum() == 6
+
+
+def _poisoned_calls(fn: Any, shapes: Sequence[tuple[int, ...]], make: Any = torch.randn) -> None:
+    compiled = symshape.compile(fn, dynamic=True, runner="padded")
+    with torch.no_grad():
+        for number, shape in enumerate(shapes):
+            for bucket in compiled.entries[0].runner.buckets if compiled.entries else ():
+                for buffer in bucket.buffers:
+                    poison(buffer, number)
+            mine = make(*shape)
+            theirs = mine.clone()
+            for a, b in zip(_leaves(compiled(mine)), _leaves(fn(theirs)), strict=True):
+                assert_same(a, b, f"{shape}")
+                assert a.stride() == b.stride()
+            assert torch.equal(mine, theirs), shape
+
+
+def _leaves(result: Any) -> list[torch.Tensor]:
+    return [each for each in torch.utils._pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
+
+
+def test_writes_through_a_view_that_has_to_be_read_one_by_one() -> None:
+    """Its sizes are not made of whole old ones: what is put back lies elsewhere at the capacities."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        rows = x.view(x.size(-1), -1)
+        rows.add_(3)
+        return rows.sum()
+
+    _poisoned_calls(fn, ((8, 1, 1), (5, 1, 1), (2, 3, 4), (3, 2, 2), (4, 1, 3)))
+
+
+def test_writes_into_an_argument_whose_dimension_is_made_of_several_sizes() -> None:
+    """In the first piece the sizes stand apart, in the second one the argument is flat, and compacted to be written."""
+
+    def fn(x: torch.Tensor) -> Any:
+        flat = x.view(-1)
+        found = torch.bincount(flat.abs().long())
+        flat.scatter_(0, flat.argmax(0, keepdim=True) * 0 + found[:1] * 0, 9)
+        return flat * 1, found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "LEAST", 1)
+        compiled = symshape.compile(fn, dynamic=True, runner="padded")
+        with torch.no_grad():
+            for number, shape in enumerate(((6, 4, 8), (3, 1, 2), (3, 1, 2), (2, 2, 2), (3, 1, 2))):
+                for entry in compiled.entries:
+                    for _, part in padded_parts(entry.runner, entry.program):
+                        for bucket in part.buckets:
+                            for buffer in bucket.buffers:
+                                poison(buffer, number)
+                mine = torch.randn(shape) * 3
+                theirs = mine.clone()
+                for a, b in zip(compiled(mine), fn(theirs), strict=True):
+                    assert_same(a, b, f"{shape}")
+                assert torch.equal(mine, theirs), shape
+
+
+def test_results_that_lie_as_reshape_has_it() -> None:
+    """With a size of 1 eager makes a view there, and a copy else: what is computed from it lies like that."""
+    _poisoned_calls(
+        lambda x: (x.transpose(-1, 1).flatten(0, 1) * 2, x.sum()),
+        ((3, 3, 5, 4), (2, 2, 8, 1), (2, 2, 8, 3), (2, 2, 8, 1)),
+    )

@@ -1,0 +1,44 @@
+"""Calls whose results lie in memory as ``reshape`` has it, which makes a view here and a copy there.
+
+Where nothing but the strides of results hangs on that, a trace does not ask (see ``graph/reshape_copies.py``): the
+graph calls ``reshape`` itself.  A padded program answers the strides of the copy, so it serves no call in which eager's
+result is a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from symshape.graph.graph import Graph
+from symshape.runtime.padding.results import amount
+
+__all__ = ["Reshapes"]
+
+_RESHAPE = torch.ops.aten.reshape.default
+
+
+class Reshapes:
+    """The calls of ``reshape`` in a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._pairs = [
+            (node.args[0].spec, node.outputs[0].spec)
+            for node in graph.nodes
+            if node.op is _RESHAPE and node.outputs[0] is not None
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs)
+
+    def any_view(self, values: Mapping[str, int]) -> bool:
+        """Whether one of them makes a view at these sizes, which lies in memory as no copy does."""
+        for source, made in self._pairs:
+            sizes, strides, wanted = (
+                [amount(each, values) for each in numbers] for numbers in (source.sizes, source.strides, made.sizes)
+            )
+            copied = torch.empty(wanted, device="meta").stride()
+            if torch.empty_strided(sizes, strides, device="meta").reshape(wanted).stride() != copied:
+                return True
+        return False
