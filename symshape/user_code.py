@@ -41,12 +41,13 @@ _TORCH = (_folder(torch),)
 _INSTALLED = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _OPTIMISERS = _folder(torch.optim)
 _FROZEN = ("<frozen",)
+_GENERATED = ("<symshape ",)
 _DEPRECATED = torch._check_is_size.__code__.co_filename  # of what is wrapped in a warning: typing_extensions
 _BETWEEN = ("<string>", _DEPRECATED, *map(_file, (contextlib, functools, warnings)))
 _DESCRIBING = (_folder(logging), *map(_file, (warnings, traceback, pdb, bdb)))
 
 # How the names of files begin, for each question below.
-_PASSED_OVER = (*_OURS, *_TORCH, *_FROZEN, *_BETWEEN)
+_PASSED_OVER = (*_OURS, *_TORCH, *_FROZEN, *_GENERATED, *_BETWEEN)
 _LIBRARIES = (*_OURS, *_TORCH, *_FROZEN, *_INSTALLED)
 _DESCRIBERS = (*_OURS, *_TORCH, *_DESCRIBING)
 

@@ -64,7 +64,7 @@ def number_in(leaf: torch.Tensor | VaryingFloat) -> Any:
     return float(leaf) if type(leaf) is VaryingFloat else _number_in(leaf)
 
 
-_number_in = torch.ops.aten._local_scalar_dense.default
+_number_in: Any = torch.Tensor.item  # quicker than the overload that it calls
 
 
 def without_leaves(nested: Any) -> Any:

@@ -21,6 +21,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
 from torch._guards import TracingContext
 
+from guards.sets.guard import Guard
 from symshape.errors import InputError, RunnerError
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
 from symshape.frontends.dynamo_inductor import compiled_by_inductor
@@ -82,7 +83,7 @@ def symshape_backend(
 
         return compiled
 
-    direct = None if runner == "inductor" else _without_gradients(gm, words.origin, given, runner, chosen)
+    direct = None if runner == "inductor" else _without_gradients(gm, words.origin, given, runner, fullgraph, chosen)
     if direct is not None:
         alive.add(direct)
         return direct.plainly()
@@ -101,7 +102,12 @@ def symshape_backend(
 
 
 def _without_gradients(
-    gm: torch.fx.GraphModule, origin: Origin, given: Sequence[str], runner: RunnerName, chosen: Options
+    gm: torch.fx.GraphModule,
+    origin: Origin,
+    given: Sequence[str],
+    runner: RunnerName,
+    fullgraph: bool,
+    chosen: Options,
 ) -> DynamoGraph | None:
     """A graph that asks no gradients in our hands as Dynamo made it; None where AOTAutograd has to take it apart."""
     known = [node.meta.get("example_value") for node in gm.graph.nodes if node.op == "placeholder"]
@@ -111,8 +117,9 @@ def _without_gradients(
     if any(each.device.type not in _DIRECTLY for each in tensors):
         return None
     origin = attrs.evolve(origin, part="inference")
+    demanded: list[Guard] = []
     try:
-        made = [retraced(gm, origin.name, given)]
+        made = [retraced(gm, origin.name, given, demanded)]
     except Exception as error:  # whatever it is: AOTAutograd sees fake tensors and no Python, and may do
         if interrupt_in(error) is not None:
             raise
@@ -121,9 +128,12 @@ def _without_gradients(
         return None  # no other runner reads numbers; AOTAutograd has Dynamo fix those that it can do without
 
     def take(module: torch.fx.GraphModule, name: str, paths: Sequence[str]) -> tuple[Program, Run]:
-        return made.pop() if made else retraced(module, name, paths)
+        if made:
+            return made.pop()
+        demanded.clear()
+        return retraced(module, name, paths, demanded)
 
-    return DynamoGraph(gm, origin, given, runner, chosen, take=take)
+    return DynamoGraph(gm, origin, given, runner, chosen, fullgraph, take=take, demanded=demanded)
 
 
 def reset() -> None:

@@ -11,12 +11,15 @@ from typing import Any
 import attrs
 import torch
 
+from guards.sets.codegen import compile_check
+from guards.sets.guard import Guard
+from guards.sets.guard_set import GuardSet
 from guards.sets.sources import IntArg, Size, Source, StorageOffset
 from guards.terms.generated import generated_function
 from symshape import events
 from symshape.calls.outputs import builder
 from symshape.cost.units import amount
-from symshape.errors import UnsupportedError
+from symshape.errors import ProgramError, UnsupportedError
 from symshape.frontends.stats import Stats
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program
@@ -80,6 +83,10 @@ class DynamoGraph:
     Dynamo's guards hold whatever was assumed of the sizes, so there is at most one program, and a call looks nothing
     up: it reads the symbols' values off its arguments.  A graph that was refused on its way to us is never taken over.
 
+    Args:
+        demanded: what Dynamo's guards do not say and ops of the program demand, filled by ``take``: a call for which it
+            does not hold runs the graph as it is, to raise what eager raises.
+
     Attributes:
         origin: where the graph comes from.
         calls: calls so far.
@@ -96,6 +103,7 @@ class DynamoGraph:
         fullgraph: bool = False,
         refused: UnsupportedError | None = None,
         take: Take | None = None,
+        demanded: Sequence[Guard] = (),
     ) -> None:
         self.origin = origin
         self.calls = 0
@@ -111,6 +119,8 @@ class DynamoGraph:
         self._refusals = Refusals(self._itself, fullgraph, remedy=_REMEDY)
         self._refused = refused
         self._take = take or taken_over
+        self._demanded = demanded
+        self._check: Callable[[Sequence[int]], bool] | None = None
         self._verifier = Verifier(origin.name, self._itself, options.verify, self._discard) if options.verify else None
         self._traces = 0
         self._trace_ms = 0.0
@@ -155,9 +165,22 @@ class DynamoGraph:
         refusal = self._refusals.add((), (), error, seconds, state=None, place=place)
         return lambda args: self._refusals.run(refusal, self._itself, tuple(args), {})
 
+    def _refused_by_op(self, args: list[Any]) -> Any:
+        """A call whose sizes an op of the program refuses: the graph runs as it is, to raise what eager raises."""
+        assert self._entry is not None
+        program, values = self._entry.program, self._read(args)
+        known = dict(zip(program.positions, values, strict=True))
+        broken = next(guard for guard in self._demanded if not guard.holds(known))
+        text = broken.text({name: source.text() for name, source in program.sources.items()})
+        error, place = ProgramError(f"{text} does not hold"), str(broken.origin)
+        refusal = self._refusals.add(broken, values, error, 0.0, state=None, place=place)
+        return self._refusals.run(refusal, self._itself, tuple(args), {})
+
     def _verified(self, args: list[Any]) -> Any:
         """Like :meth:`_plainly`, but a sample of the calls is held against the graph as it is."""
         assert self._verifier is not None
+        if self._check is not None and not self._check(self._read(args)):
+            return self._refused_by_op(args)
         if self._verifier.due():
             return self._verifier.call(self._find, tuple(args), {})
         entry, values, leaves = self._find(tuple(args), {})
@@ -193,7 +216,9 @@ class DynamoGraph:
         self._traces += 1
         self._trace_ms += program.milliseconds
         sources = [slot.source for slot in program.slots]
-        self._read, eager = _generated(sources, self._paths, boxed if name == "eager" else runner.run)
+        run = boxed if name == "eager" else runner.run
+        self._check = _check_of(program, self._demanded)
+        self._read, eager = _generated(sources, self._paths, run, self._check, self._refused_by_op)
         self._serve = eager if self._verifier is None else self._verified
         events.emit(events.Traced(self.origin.name, len(program.graph.nodes), 0, program.milliseconds))
 
@@ -270,16 +295,32 @@ def _nothing(leaves: Sequence[Any]) -> tuple[int, ...]:
     return ()
 
 
+def _check_of(program: Program, demanded: Sequence[Guard]) -> Callable[[Sequence[int]], bool] | None:
+    """What asks the integers of a call; None where there is nothing to ask."""
+    if not demanded:
+        return None
+    names = list(program.positions)
+    return compile_check(GuardSet(demanded, dict.fromkeys(names, (None, None))), names).check
+
+
 def _generated(
-    sources: Sequence[Source], paths: Sequence[str], run: Run
+    sources: Sequence[Source],
+    paths: Sequence[str],
+    run: Run,
+    check: Callable[[Sequence[int]], bool] | None = None,
+    otherwise: Boxed | None = None,
 ) -> tuple[Callable[[Sequence[Any]], tuple[int, ...]], Boxed]:
-    """What reads a call's integers, and what runs it with them: straight-line code, one frame a call."""
+    """What reads a call's integers, and what runs it with them: straight-line code, one frame a call.
+
+    Where ``check`` does not hold for them, ``otherwise`` serves the call.
+    """
     values = "".join(f"{_reading(source, paths)}, " for source in sources)
+    asked = "" if check is None else "    if not check(values):\n        return otherwise(args)\n"
     source = (
         f"def read(args):\n    return ({values})\n\n"  # positions and numbers only: no text of the user's
-        f"def serve(args):\n    return run(args, ({values}))\n"
+        f"def serve(args):\n    values = ({values})\n{asked}    return run(args, values)\n"
     )
-    namespace: dict[str, Any] = {"run": run}
+    namespace: dict[str, Any] = {"run": run, "check": check, "otherwise": otherwise}
     serve = generated_function(source, "serve", "symshape call", namespace)
     return namespace["read"], serve
 

@@ -24,10 +24,12 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.laps import Laps, laps_in
 from symshape.graph.numpy_terms import NUMPY
+from symshape.graph.spelling import Spelling, bound, spellings, unpacked
 from symshape.graph.steps import (
     Assertion,
     Binding,
     Node,
+    Step,
     Value,
     map_argument,
     values_in,
@@ -39,42 +41,7 @@ Run = Callable[[Sequence[Any], Sequence[int]], list[Any]]
 """``run(leaves, values)``: the flat outputs for the call's leaves and the call's integers."""
 
 _aten = torch.ops.aten
-_BINDINGS: dict[Any, Callable[..., Any]] = {
-    _aten.add.Tensor: torch.add,
-    _aten.sub.Tensor: torch.sub,
-    _aten.mul.Tensor: torch.mul,
-    _aten.div.Tensor: torch.div,
-    _aten.neg.default: torch.neg,
-    _aten.mm.default: torch.mm,
-    _aten.bmm.default: torch.bmm,
-    _aten.addmm.default: torch.addmm,
-    _aten.t.default: torch.t,
-    _aten.transpose.int: torch.transpose,
-    _aten.permute.default: torch.permute,
-    _aten.view.default: torch.Tensor.view,
-    _aten.expand.default: torch.Tensor.expand,
-    _aten.unsqueeze.default: torch.unsqueeze,
-    _aten.relu.default: torch.relu,
-    _aten.tanh.default: torch.tanh,
-    _aten.rsqrt.default: torch.rsqrt,
-    _aten.sin.default: torch.sin,
-    _aten.cos.default: torch.cos,
-    _aten.embedding.default: torch.embedding,
-    _aten.cat.default: torch.cat,
-    _aten.clone.default: torch.clone,
-    _aten.select.int: torch.select,
-    _aten.pow.Tensor_Scalar: torch.pow,
-    _aten.mean.dim: torch.mean,
-    _aten.silu.default: torch._C._nn.silu,
-    _aten.gelu.default: torch._C._nn.gelu,
-    _aten._softmax.default: torch._softmax,
-    _aten.native_layer_norm.default: torch.native_layer_norm,
-    _aten.native_batch_norm.default: torch.native_batch_norm,
-    _aten.convolution.default: torch.convolution,
-}
-"""Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 3 µs a call)."""
 _STEP = "__symshape_step__"  # an attribute of errors
-_BOUND = {id(op): (op, binding) for op, binding in _BINDINGS.items()}  # hashing an overload runs Python code
 
 
 def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = False) -> Run:
@@ -167,6 +134,7 @@ class _Writer:
             self._dying.setdefault(position, []).append(value)
         lifted = {each.value for each in graph.lifted if not each.constant}
         self.laps = laps_in(graph.steps, self._dying, last_use, lifted)
+        self._spellings = spellings(graph.steps, last_use, self.laps)
         self._modes_now: tuple[Any, bool | None] = (None, None)
         self._given = {each.value for each in graph.inputs}
 
@@ -199,8 +167,12 @@ class _Writer:
         return head + "\n".join(margin + line for line in self.lines)
 
     def _steps(self, begin: int, end: int) -> None:
-        for position in range(begin, end):
-            step = self.graph.steps[position]
+        position = begin
+        while position < end:
+            step, spelling = self.graph.steps[position], self._spellings.get(position)
+            if spelling is not None:
+                position = self._spelled(spelling, position)
+                continue
             self.starts.append(len(self.lines))
             if isinstance(step, Node):
                 self._node(step)
@@ -209,6 +181,21 @@ class _Writer:
             dead = self._dying.get(position)
             if dead:
                 self.lines.append("del " + ", ".join(map(self._name, dead)))
+            position += 1
+
+    def _spelled(self, spelling: Spelling, position: int) -> int:
+        """Writes one call for several steps from ``position`` on; the number of the step behind them."""
+        steps = range(position, position + spelling.length)
+        self.starts.extend([len(self.lines)] * spelling.length)
+        self._modes_of(self.graph.steps[position])
+        name, output = self._name(spelling.output), spelling.output
+        given = ", ".join(map(self._argument, spelling.given))
+        self.lines.append(f"{name} = {self._object(spelling.function, 'op')}({given})")
+        dead = [each for step in steps for each in self._dying.get(step, ()) if each not in spelling.inner]
+        names = [self._name(each) for each in dead if each is output or self._name(each) != name]  # in a loop
+        if names:
+            self.lines.append("del " + ", ".join(names))
+        return steps.stop
 
     def _loop(self, laps: Laps) -> None:
         """One lap for all; each value has the name of that in its place in the lap before, which is written out."""
@@ -323,12 +310,11 @@ class _Writer:
         return self._object(arg, "c")
 
     def _node(self, node: Node) -> None:
-        if (node.grad, node.inference) != self._modes_now:
-            self._modes(node)
+        self._modes_of(node)
         names = self._other_names
         arguments = [
             (names.get(arg.index) or f"v{arg.index}") if type(arg) is Value else self._argument(arg)
-            for arg in node.args
+            for arg in unpacked(node)
         ]
         if node.kwargs:
             arguments += [f"{name}={self._argument(arg)}" for name, arg in node.kwargs.items()]
@@ -357,12 +343,13 @@ class _Writer:
         """What does the same as the op; the number in an argument may be given as a float."""
         if node.op is _aten._local_scalar_dense.default and node.args[0] in self._given:
             return number_in
-        found = _BOUND.get(id(node.op))
-        return node.op if found is None else found[1]
+        return bound(node.op)
 
-    def _modes(self, node: Node) -> None:
+    def _modes_of(self, node: Step) -> None:
         """Enters and leaves the modes in which the node ran, where they differ from those of the node before it."""
         grad, inference = self._modes_now
+        if not isinstance(node, Node) or (node.grad, node.inference) == self._modes_now:
+            return
         if node.inference is not inference:
             if inference is not None:
                 self.lines += ["mode.__exit__(None, None, None)", "mode = None"]

@@ -4,7 +4,8 @@ Dynamo's graph calls torch as the user's program does, so what comes of it is wh
 of that program: functions that are one kernel in eager stay one call, and nothing is copied to make it functional.
 Dynamo's guards hold whatever was assumed of the sizes on the way; they are facts here, and nobody checks them again.  A
 graph in which they do not settle what our rules ask is refused, and so is one that writes to its arguments, of which
-Dynamo's guards do not say whether they overlap: AOTAutograd takes such graphs apart.
+Dynamo's guards do not say whether they overlap: AOTAutograd takes such graphs apart.  What an op demands, which else
+raises (attention: as many keys as values, of which Dynamo's fake tensors do not ask), can be asked of each call.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import guard_scalar
 from torch.utils import _pytree as pytree
 
+from guards.sets.guard import Guard
 from symshape.calls.arguments import LeafKey
 from symshape.errors import UnsupportedError, refusals_noted
 from symshape.graph.codegen import Run
@@ -46,13 +48,17 @@ _ITEM = torch.ops.aten._local_scalar_dense.default
 _KNOWN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
 
 
-def retraced(module: torch.fx.GraphModule, name: str, paths: Sequence[str]) -> tuple[Program, Run]:
+def retraced(
+    module: torch.fx.GraphModule, name: str, paths: Sequence[str], demanded: list[Guard] | None = None
+) -> tuple[Program, Run]:
     """The program of a graph whose arguments Dynamo knows (``meta["example_value"]``), and what runs it on a list.
 
     Args:
         module: the graph; each argument is a tensor, a size or a constant, and no gradient is asked of any.
         name: of the program, for people.
         paths: the arguments' names, for people.
+        demanded: takes what each call has to be asked before it may be served: in others the graph itself raises an
+            error. None: nobody asks, and a graph that needs it is refused.
 
     Raises:
         UnsupportedError: it changes torch's modes, writes to its arguments, or asks what Dynamo's guards do not say.
@@ -78,10 +84,11 @@ def retraced(module: torch.fx.GraphModule, name: str, paths: Sequence[str]) -> t
     held = {leaf._value for leaf in leaves if id(leaf) in numbers.leaves}
     inputs = [each for each in inputs if each.value in read or each.value not in held]  # floats lie on the CPU
     graph = Graph(tuple(inputs), tuple(tracer.lifting.lifted.values()), steps, outputs, tree)
+    asked = _demanded(tracer, sizes, demanded)
     _refuse(tracer, graph)
     tracer.lifting.let_go()
     keys: list[LeafKey] = [key_of(each) for each in known]
-    return program_of(graph, name, paths, keys, sizes, start, has_casts=True)
+    return program_of(graph, name, paths, keys, sizes, start, asked, has_casts=True)
 
 
 def _arguments(
@@ -213,10 +220,22 @@ def _attends(device: torch.device) -> None:
     """Which kernel fused attention takes is asked when it runs."""
 
 
+def _demanded(tracer: Tracer, sizes: Sizes, demanded: list[Guard] | None) -> Sequence[Guard]:
+    """What Dynamo's guards leave open, if each call can be asked.
+
+    Raises:
+        UnsupportedError: it cannot, or a call for which it does not hold is none that raises.
+    """
+    told = {slot.term for slot in sizes.slots}
+    for guard in tracer.env.guards:
+        if demanded is None or guard not in tracer.env.demanded or not guard.term.symbols <= told:
+            raise UnsupportedError(f"Dynamo's guards leave open whether {guard}")
+        demanded.append(guard)
+    return tracer.env.guards
+
+
 def _refuse(tracer: Tracer, graph: Graph) -> None:
     """Raises an error where what comes of it does not serve every call that Dynamo lets through."""
-    if tracer.env.guards:
-        raise UnsupportedError(f"Dynamo's guards leave open whether {tracer.env.guards[0]}")
     if tracer.questions:
         raise UnsupportedError("the graph asks what Dynamo's guards do not say of its arguments")
     if any(each.tensor.requires_grad for each in graph.lifted) and torch.is_grad_enabled():

@@ -92,6 +92,7 @@ def program_of(
     keys: Sequence[LeafKey],
     sizes: Sizes,
     start: float,
+    demanded: Sequence[Guard] = (),
     *,
     has_casts: bool = False,
 ) -> tuple[Program, Run]:
@@ -104,6 +105,7 @@ def program_of(
         keys: the leaves' keys.
         sizes: what their sizes are.
         start: when somebody began to make it, by ``time.perf_counter``.
+        demanded: what else each call is asked before it is served.
         has_casts: whether autocast's casts are in the graph, and autocast may be on when it runs.
     """
     number = len(keys)
@@ -119,7 +121,7 @@ def program_of(
     specs = [output.spec if isinstance(output, Value) else output for output in graph.outputs]
     symbols: dict[str, Symbol] = dict(sizes.env.symbols)
     milliseconds = (time.perf_counter() - start) * 1e3
-    parts = (call, tuple(sizes.slots), symbols, sizes.guards(), graph, specs, State(), now, run, milliseconds)
+    parts = (call, tuple(sizes.slots), symbols, sizes.guards(demanded), graph, specs, State(), now, run, milliseconds)
     return Program(name, *parts), boxed
 
 

@@ -93,10 +93,11 @@ class Sizes:
         """
         return term_of(number.node.expr, self._terms)
 
-    def guards(self) -> GuardSet:
+    def guards(self, demanded: Sequence[Guard] = ()) -> GuardSet:
         """What Dynamo's guards say of the symbols that a call is read for; none of it need be checked again.
 
-        What torch assumed of sizes that depend on data is left out, and what there is no term for.
+        ``demanded`` is what each call is asked besides.  What torch assumed of sizes that depend on data is left out,
+        and what there is no term for.
         """
         found: list[Guard] = []
         for each in self._assumed:
@@ -107,7 +108,7 @@ class Sizes:
                     continue
                 if term is not boolean.TRUE:
                     found.append(Guard(term))
-        return GuardSet(tuple(found), self.ranges)
+        return GuardSet((*found, *demanded), self.ranges)
 
     def bind(self, number: Any, node: torch.fx.Node) -> str:
         """The name of a number that only a node of the graph can tell, from now on known."""

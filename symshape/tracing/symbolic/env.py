@@ -51,6 +51,7 @@ class ShapeEnv:
         hints: the values of the backed symbols in the example call.
         facts: what is known now.
         guards: what the trace assumed of its inputs, in order.
+        demanded: those of them without which an op or a ``torch._check`` raises.
         nodes: makes the nodes that torch and the rules compute with.
         for_torch: what torch finds as ``node.shape_env``.
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
@@ -70,6 +71,7 @@ class ShapeEnv:
         self.hints: Mapping[str, int] = self.symbols.hints
         self.facts = Facts()
         self.guards: list[Guard] = []
+        self.demanded: list[Guard] = []
         self.nodes = NodeMaker(self)
         self.for_torch = QuestionsOfTorch(self)
         self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
@@ -262,7 +264,10 @@ class ShapeEnv:
             return True
         hint = self.hint(condition)
         if hint is not None:
-            return self.evaluate(condition)
+            number = len(self.guards)
+            holds = self.evaluate(condition)
+            self.demanded += self.guards[number:]
+            return holds
         answer = ask(self.facts, condition)
         if answer is None:
             where = self.origin()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,10 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from symshape.errors import UnsupportedError
+from guards.sets.guard import Guard
+from symshape.errors import FallbackWarning, ProgramError, UnsupportedError
 from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
+from symshape.frontends.dynamo_graph import Origin
 from symshape.graph.program import Program
+from symshape.options import Options
 from symshape.tracing.from_dynamo import retraced
 
 Tensor = torch.Tensor
@@ -235,7 +240,7 @@ def test_a_wrong_program_is_found() -> None:
 
 
 # -- graphs by hand
-def graph_of(make: Callable[[torch.fx.Graph, Any, Any], Any]) -> torch.fx.GraphModule:
+def graph_of(make: Callable[[torch.fx.Graph, Any, Any], Any], second: int = 7) -> torch.fx.GraphModule:
     """A graph of two vectors whose lengths Dynamo would hold apart, and what comes of them."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
@@ -244,7 +249,7 @@ def graph_of(make: Callable[[torch.fx.Graph, Any, Any], Any]) -> torch.fx.GraphM
     context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
     graph = torch.fx.Graph()
     inputs = []
-    for name, n in (("x", 4), ("y", 7)):
+    for name, n in (("x", 4), ("y", second)):
         inputs.append(graph.placeholder(name))
         inputs[-1].meta["example_value"] = mode.from_tensor(torch.randn(n), symbolic_context=context)
     graph.output((make(graph, *inputs),))
@@ -269,3 +274,83 @@ def test_what_is_no_plain_tensor_is_refused() -> None:
     next(iter(module.graph.nodes)).meta["example_value"] = torch.eye(3).to_sparse()
     with pytest.raises(UnsupportedError, match=r"x is a Tensor of layout torch\.sparse_coo"):
         retraced(module, "f", ["x", "y"])
+
+
+# -- what ops demand and Dynamo does not know
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q + 1, k, v)
+
+
+def given(keys: int, values: int) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.randn(1, 2, 3, 8), torch.randn(1, 2, keys, 8), torch.randn(1, 2, values, 8)
+
+
+def marked(keys: int, values: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The same, with two lengths that Dynamo holds apart."""
+    found = given(keys, values)
+    for each in found[1:]:
+        torch._dynamo.mark_dynamic(each, 2)
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, {"verify": 1}])
+def test_what_ops_demand_is_asked_of_each_call(options: dict[str, Any], directly: list[bool]) -> None:
+    """Calls that fulfil it are served without AOTAutograd; others run the graph as it is."""
+    compiled = torch.compile(attention, backend=symshape_backend, dynamic=False, options=options)
+    for again in range(2):
+        for keys in (4, 7, 5):
+            args = marked(keys, keys)
+            torch.testing.assert_close(compiled(*args), attention(*args))
+        (graph,) = dynamo.alive
+        assert graph.stats().fallbacks == again
+        args = marked(4, 6)
+        with pytest.warns(FallbackWarning, match="does not hold") if not again else nullcontext():
+            assert compiled(*args).shape == attention(*args).shape  # on the CPU nobody refuses it
+        assert directly == [True]
+        (guard,) = [each for each in programs()[0].guards if each.origin is not None]
+        assert "scaled_dot_product" in str(guard.origin)
+        assert graph.stats().fallbacks == again + 1
+        said = r"(k|v)\.size\(2\) == (v|k)\.size\(2\) does not hold \(at test_dynamo_directly\.py"
+        assert re.search(said, graph.explain_fallback())
+        graph.reset()  # taken over anew, it asks anew
+
+
+def test_with_fullgraph_what_is_not_fulfilled_is_an_error(directly: list[bool]) -> None:
+    compiled = torch.compile(attention, backend=symshape_backend, dynamic=False, options={"fullgraph": True})
+    compiled(*marked(4, 4))
+    with pytest.raises(UnsupportedError, match="does not hold"):
+        compiled(*marked(4, 5))
+    assert directly == [True]
+
+
+def test_what_is_only_asked_is_not_demanded() -> None:
+    def chunks(graph: torch.fx.Graph, x: Any, y: Any) -> Any:
+        return graph.call_function(torch.split, (x, 4))
+
+    def product(graph: torch.fx.Graph, x: Any, y: Any) -> Any:
+        return graph.call_function(torch.dot, (x, y))
+
+    demanded: list[Guard] = []
+    with pytest.raises(UnsupportedError, match="Dynamo's guards leave open whether"):
+        retraced(graph_of(chunks), "f", ["x", "y"], demanded)
+    with pytest.raises(ProgramError):  # the example does not fulfil it
+        retraced(graph_of(product), "f", ["x", "y"], demanded)
+    assert not demanded
+    with pytest.raises(UnsupportedError, match="Dynamo's guards leave open whether"):
+        retraced(graph_of(product, 4), "f", ["x", "y"])
+    program, run = retraced(graph_of(product, 4), "f", ["x", "y"], demanded)
+    assert [guard.term for guard in demanded] == [guard.term for guard in program.guards]
+    assert run([torch.ones(5), torch.ones(5)], [5, 5])[0].item() == 5
+
+
+@pytest.mark.parametrize("options", [{}, {"verify": 1}])
+def test_a_call_that_an_op_refuses_raises_what_eager_raises(options: dict[str, Any]) -> None:
+    module = graph_of(lambda graph, x, y: graph.call_function(torch.dot, (x, y)), 4)
+    graph = dynamo._without_gradients(module, Origin("f"), ["x", "y"], "auto", False, Options(**options))
+    assert graph is not None
+    serve = graph.plainly()
+    assert serve(torch.ones(6), torch.ones(6))[0].item() == 6
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
+        serve(torch.ones(6), torch.ones(5))
+    assert serve(torch.ones(3), torch.ones(3))[0].item() == 3
+    assert graph.stats().fallbacks == 1

@@ -15,7 +15,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
-from symshape.graph.codegen import _BINDINGS, compile_graph
+from symshape.graph.codegen import compile_graph
+from symshape.graph.spelling import BINDINGS
 from tests.symshape.eager import agree, bits
 
 R = torch.ones
@@ -99,7 +100,7 @@ class Ops(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("op", list(_BINDINGS), ids=str)
+@pytest.mark.parametrize("op", list(BINDINGS), ids=str)
 def test_bindings_do_what_their_overloads_do(op: Any) -> None:
     """Python functions stand in for overloads: the same results, for tensors, numbers and keywords."""
     calls: dict[str, list[Any]] = {
@@ -138,7 +139,7 @@ def test_bindings_do_what_their_overloads_do(op: Any) -> None:
     for call in calls.get(name, [(R(2, 3),)]):
         *args, kwargs = call if isinstance(call[-1], dict) else (*call, {})
         with Ops() as ours_ran:
-            ours = _BINDINGS[op](*args, **kwargs)
+            ours = BINDINGS[op](*args, **kwargs)
         with Ops() as theirs_ran:
             theirs = op(*args, **kwargs)
         assert ours_ran.seen == theirs_ran.seen

@@ -1,0 +1,231 @@
+"""Steps as the quickest calls that do the same: what generated code says in place of the operators of a graph.
+
+A trace has what torch's own functions are made of: ``linear`` of three dimensions is a transposition, a view, a product
+and another view.  A call from Python takes a microsecond, so the steps are one call again where nothing else reads what
+lies between them, and where torch is sure to do by it what the steps do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from symshape.graph.laps import Laps
+from symshape.graph.steps import Node, Step, Value
+
+_aten = torch.ops.aten
+_T, _VIEW = _aten.t.default, _aten.view.default
+_MM, _ADDMM = _aten.mm.default, _aten.addmm.default
+BINDINGS: dict[Any, Callable[..., Any]] = {
+    _aten.add.Tensor: torch.add,
+    _aten.sub.Tensor: torch.sub,
+    _aten.mul.Tensor: torch.mul,
+    _aten.div.Tensor: torch.div,
+    _aten.neg.default: torch.neg,
+    _aten.mm.default: torch.mm,
+    _aten.bmm.default: torch.bmm,
+    _aten.addmm.default: torch.addmm,
+    _aten.t.default: torch.t,
+    _aten.transpose.int: torch.transpose,
+    _aten.permute.default: torch.permute,
+    _aten.view.default: torch.Tensor.view,
+    _aten.expand.default: torch.Tensor.expand,
+    _aten.unsqueeze.default: torch.unsqueeze,
+    _aten.relu.default: torch.relu,
+    _aten.tanh.default: torch.tanh,
+    _aten.rsqrt.default: torch.rsqrt,
+    _aten.sin.default: torch.sin,
+    _aten.cos.default: torch.cos,
+    _aten.embedding.default: torch.embedding,
+    _aten.cat.default: torch.cat,
+    _aten.clone.default: torch.clone,
+    _aten.select.int: torch.select,
+    _aten.pow.Tensor_Scalar: torch.pow,
+    _aten.mean.dim: torch.mean,
+    _aten.silu.default: torch._C._nn.silu,
+    _aten.gelu.default: torch._C._nn.gelu,
+    _aten._softmax.default: torch._softmax,
+    _aten.native_layer_norm.default: torch.native_layer_norm,
+    _aten.native_batch_norm.default: torch.native_batch_norm,
+    _aten.convolution.default: torch.convolution,
+}
+"""Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 3 µs a call)."""
+_BOUND = {id(op): (op, binding) for op, binding in BINDINGS.items()}  # hashing an overload runs Python code
+_FORMS = (
+    (_T, _VIEW, _MM, _aten._unsafe_view.default),
+    (_VIEW, _T, _ADDMM, _VIEW),
+    (_T, _ADDMM),
+    (_T, _MM),
+)
+"""What ``linear`` is made of, with sizes of its argument folded and not, without and with a bias."""
+_DEVICES = ("cpu", "cuda")  # others have a kernel of their own for it
+_UNPACKED = (_VIEW, _aten.expand.default)
+linear = torch._C._nn.linear
+
+
+@attrs.frozen(eq=False)
+class Spelling:
+    """One call that does what one or several steps do.
+
+    Attributes:
+        function: what is called.
+        given: its arguments by position.
+        output: its result.
+        length: the number of the steps.
+        inner: what lies between them, which nobody else reads.
+    """
+
+    function: Callable[..., Any]
+    given: Sequence[Any]
+    output: Value
+    length: int = 1
+    inner: Sequence[Value] = ()
+
+
+def spellings(steps: Sequence[Step], last_use: Mapping[Value, int], laps: Laps | None) -> dict[int, Spelling]:
+    """The other calls for steps of a graph, by the first of them; in a loop those that are right in every lap.
+
+    Args:
+        steps: of a graph.
+        last_use: the step after which nobody reads a value; not of those that leave the graph.
+        laps: the loop, which is written once.
+    """
+    found: dict[int, Spelling] = {}
+    if laps is None:
+        return dict(_spelled(steps, 0, len(steps), last_use))
+    found.update(_spelled(steps, 0, laps.start, last_use))
+    found.update(_spelled(steps, laps.end, len(steps), last_use))
+    starts = range(laps.start, laps.end, laps.length)
+    each_lap = [dict(_spelled(steps, start, start + laps.length, last_use)) for start in starts]
+    for position, spelling in each_lap[0].items():
+        others = (lap.get(position + start - laps.start) for lap, start in zip(each_lap, starts, strict=True))
+        if all(other is not None and _alike(spelling, other) for other in others):
+            found[position] = spelling
+    return found
+
+
+def _spelled(
+    steps: Sequence[Step], begin: int, end: int, last_use: Mapping[Value, int]
+) -> Iterator[tuple[int, Spelling]]:
+    position = begin
+    while position < end:
+        step = steps[position]
+        found = _linear_at(steps, position, end, last_use) or _respelled(step) if isinstance(step, Node) else None
+        if found is not None:
+            yield position, found
+        position += 1 if found is None else found.length
+
+
+def _alike(one: Spelling, other: Spelling) -> bool:
+    """Whether two do the same but for the tensors that they are given."""
+    same = one.function is other.function and one.length == other.length and len(one.given) == len(other.given)
+    pairs = zip(one.given, other.given, strict=False)
+    return same and all(
+        a is b or (type(a) is type(b) and (type(a) is Value or (type(a) is int and a == b))) for a, b in pairs
+    )
+
+
+def _linear_at(steps: Sequence[Step], begin: int, end: int, last_use: Mapping[Value, int]) -> Spelling | None:
+    """The call of ``linear`` that the steps from ``begin`` on are, if they are one before ``end``."""
+    first = steps[begin]
+    if not isinstance(first, Node) or (first.op is not _T and first.op is not _VIEW):
+        return None
+    for form in _FORMS:
+        nodes = [each for each in steps[begin : min(begin + len(form), end)] if isinstance(each, Node)]
+        if len(nodes) == len(form) and all(node.op is op for node, op in zip(nodes, form, strict=True)):
+            found = _linear(nodes)
+            if found is not None and all(last_use.get(each, end) < begin + len(form) for each in found.inner):
+                return found
+    return None
+
+
+def _linear(nodes: Sequence[Node]) -> Spelling | None:
+    modes = nodes[0].grad, nodes[0].inference
+    if any(each.kwargs or each.outputs[0] is None or (each.grad, each.inference) != modes for each in nodes):
+        return None
+    turned = next(each for each in nodes if each.op is _T)
+    folded = next((each for each in nodes[:2] if each.op is _VIEW), None)
+    product = nodes[-1] if folded is None else nodes[-2]
+    *bias, left, right = product.args
+    weight, x = turned.args[0], left if folded is None else folded.args[0]
+    inner = [each for node in nodes[:-1] for each in node.outputs if each is not None]
+    given, output = [x, weight, *bias], nodes[-1].outputs[0]
+    if right is not turned.outputs[0] or any(type(each) is not Value or each in inner for each in given):
+        return None
+    if output is None or weight.spec.dim != 2 or any(each.spec.dim != 1 for each in bias):
+        return None
+    if any(each.spec.device.type not in _DEVICES or each.spec.layout is not torch.strided for each in given):
+        return None
+    if folded is None:
+        fits = x.spec.dim == 2
+    else:
+        through = left is folded.outputs[0] and nodes[-1].args[0] is product.outputs[0]
+        fits = through and _folds(x, weight, left, output, bool(bias))
+    return Spelling(linear, given, output, len(nodes), inner) if fits else None
+
+
+def _folds(x: Value, weight: Value, left: Value, output: Value, has_bias: bool) -> bool:
+    """Whether ``linear`` is sure to fold ``x`` to ``left``: as it lies in memory it does, and for nothing else else."""
+    last = x.spec.sizes[-1] if x.spec.dim else 0
+    if x.spec.dim < 3 or (has_bias and x.spec.dim > 3) or not x.spec.canonical():
+        return False
+    if type(last) is not int or last < 1 or left.spec.dim != 2 or left.spec.sizes[1] != last:
+        return False
+    return _same(output.spec.sizes, (*x.spec.sizes[:-1], weight.spec.sizes[0]))
+
+
+def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether sizes are written alike; nobody is asked."""
+    terms = [[getattr(each, "term", each) for each in some] for some in (sizes, others)]
+    if len(sizes) != len(others):
+        return False
+    return all(a is b or (type(a) is type(b) is int and a == b) for a, b in zip(*terms, strict=True))
+
+
+def bound(op: Any) -> Callable[..., Any]:
+    """What does the same as an op, the op itself where nothing is quicker."""
+    found = _BOUND.get(id(op))
+    function: Callable[..., Any] = op if found is None else found[1]
+    return function
+
+
+def unpacked(node: Node) -> Sequence[Any]:
+    """The arguments of a node by position: sizes one by one where that is quicker."""
+    args = node.args
+    if node.op in _UNPACKED and len(args) == 2 and args[1] and not node.kwargs:
+        return (args[0], *args[1])
+    return args
+
+
+def _respelled(node: Node) -> Spelling | None:
+    """A quicker call for a step that is plain enough; None where there is none."""
+    given = node.args[0] if node.args else None
+    if type(given) is not Value or not node.outputs or node.outputs[0] is None or node.bindings or node.untracked:
+        return None
+    if given.spec.layout is not torch.strided:
+        return None
+    if node.op is _aten._to_copy.default:
+        return _converted(node, given, node.outputs[0])
+    return _narrowed(node, given, node.outputs[0]) if node.op is _aten.slice.Tensor else None
+
+
+def _converted(node: Node, given: Value, output: Value) -> Spelling | None:
+    """``to``, where it copies: to another dtype."""
+    dtype = node.kwargs.get("dtype")
+    plain = len(node.args) == 1 and len(node.kwargs) == 1 and isinstance(dtype, torch.dtype)
+    return Spelling(torch.Tensor.to, (given, dtype), output) if plain and dtype is not given.spec.dtype else None
+
+
+def _narrowed(node: Node, given: Value, output: Value) -> Spelling | None:
+    """``narrow``, where a slice has a length that is known beforehand and so is not cut short."""
+    left_out: Sequence[Any] = (0, None, None, 1)[len(node.args) - 1 :]
+    dim, start, _, step = (*node.args[1:], *left_out)
+    start = 0 if start is None else start
+    if node.kwargs or type(dim) is not int or type(start) is not int or start < 0 or type(step) is not int or step != 1:
+        return None
+    length = output.spec.sizes[dim]
+    told = type(length) is int and length > 0
+    return Spelling(torch.narrow, (given, dim, start, length), output) if told else None
