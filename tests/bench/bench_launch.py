@@ -50,7 +50,7 @@ def _without_work() -> None:
     from symshape.runtime.runners.capture import Recording
     from symshape.runtime.runners.static_outputs import Outputs
 
-    def captured(run: Callable[[], Any], device: Any, pool: Any) -> Recording:
+    def captured(run: Callable[[], Any], device: Any, pool: Any, **more: Any) -> Recording:
         tensors = run()
 
         def replay() -> Any:

@@ -26,7 +26,8 @@ def every() -> Iterator[Architecture]:
 def rows_of(name: str, ways: Sequence[str], asked: Asked) -> list[Row]:
     """One architecture in the ways that it is called; kernels of a device compute in the precision of the dtype."""
     torch.set_num_threads(1)
-    torch.backends.cudnn.allow_tf32 = False
+    if asked.device != "cpu":
+        torch.backends.cudnn.allow_tf32 = False
     it = named()[name]
     rows: list[Row] = []
     for way in (*it.ways, "training"):

@@ -49,10 +49,10 @@ def _failing(error: BaseException, when: str = "capture", times: int = 1) -> Ite
 
     original = bucket_module.captured
 
-    def captured(run: Any, device: torch.device, pool: Any) -> Recording:
+    def captured(run: Any, device: torch.device, pool: Any, *, lent: bool) -> Recording:
         if when == "capture":
             fail()
-        made = original(run, device, pool)
+        made = original(run, device, pool, lent=lent)
         if when == "capture":
             return made
 

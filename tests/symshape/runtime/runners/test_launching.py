@@ -220,7 +220,7 @@ def test_a_bucket_that_left_dies(served: list[bool]) -> None:
 
 @needs_compiled
 def test_few_frames_stand_between_a_call_and_its_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def recorded(run: Callable[[], Any], device: Any, pool: Any) -> Recording:
+    def recorded(run: Callable[[], Any], device: Any, pool: Any, *, lent: bool) -> Recording:
         tensors = run()
 
         def replay() -> Any:
