@@ -71,7 +71,8 @@ def _cuda_graph(run: Replay, device: torch.device, pool: Any, lent: bool) -> Rec
     except RuntimeError as error:
         torch.cuda.synchronize(device)
         raise CaptureFailed(str(error)) from error
-    tensors = tensors if lent else unowned(tensors, elsewhere)
+    if not lent and torch.cuda.get_allocator_backend() == "native":  # others have their own ways with what is freed
+        tensors = unowned(tensors, elsewhere)
 
     def replay() -> Sequence[torch.Tensor]:
         graph.replay()
