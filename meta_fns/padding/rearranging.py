@@ -50,6 +50,8 @@ def _read(emit: Emitter, x: Padded, dim: int, index: Handle, size: Size) -> Padd
 
 def flip(emit: Emitter, self: Padded, dims: Sequence[int]) -> Padded:
     """Dimensions reversed: a padded one from its true end on."""
+    if not self.ndim:
+        return self.with_(tensor=emit.call(_aten.flip.default, self.tensor, list(dims)))
     chosen = wrap_dims(dims, self.ndim)
     plain = [dim for dim in chosen if not is_padded(self.axes[dim])]
     made = self.with_(tensor=emit.call(_aten.flip.default, self.tensor, plain)) if plain else self

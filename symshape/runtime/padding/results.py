@@ -138,7 +138,7 @@ class Layout:
 
     def holding(self, part: torch.Tensor) -> torch.Tensor:
         """A fresh tensor of this layout with the elements of ``part``."""
-        if self.plain or not part.numel():
+        if self.plain:
             made = torch.empty_strided(self.sizes, self.strides, dtype=part.dtype, device=part.device)
             return copied(made, part)
         memory = torch.empty(self.end, dtype=part.dtype, device=part.device)

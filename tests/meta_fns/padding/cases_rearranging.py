@@ -72,6 +72,7 @@ REARRANGING: tuple[Case, ...] = (
     case("topk, static", lambda x: x.topk(2, 1), ROWS),
     case("histc", lambda x: torch.histc(x.float(), 4, 0, 3), ints(3, 5)),
     case("flip", lambda x: (x.flip(1).cumsum(1).flip(1), x.flip(0, 1).sum(0), x.flip(0)[0]), floats(3, 5)),
+    case("flip of a scalar", lambda x: x.sum().flip(0) * 2, floats(3, 5)),
     case("roll", lambda x: (x.roll(1, 1), x.roll((-2, 3), (0, 1)).sum(0), x.roll(x.shape[0] // 2, 0)), floats(3, 5)),
     case(
         "repeat",

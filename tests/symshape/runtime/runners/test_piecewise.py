@@ -347,3 +347,14 @@ def test_each_piece_has_room_for_as_many_buckets(small: None) -> None:
         3,
         3,
     ]
+
+
+def test_offsets_of_what_is_empty_are_eagers(small: None) -> None:
+    """A program may ask for them in the next piece."""
+
+    def fn(x: torch.Tensor) -> Any:
+        y = x.sin() * 2
+        part = y[:, 1:]
+        return part[part > 0.1], part.storage_offset(), part.cos()
+
+    _check(fn, [(torch.randn(4, k),) for k in (5, 3, 1, 1, 4)])
