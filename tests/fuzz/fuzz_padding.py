@@ -15,10 +15,10 @@ import torch
 
 import symshape
 from symshape.errors import SymShapeError
-from symshape.runtime.runners.padded import PaddedRunner
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
+from tests.fuzz.padded_runners import padded_runners, poison_buffers, served
 from tests.fuzz.programs import Program, other_sizes, random_program
-from tests.meta_fns.padding.poison import assert_same, poison
+from tests.meta_fns.padding.poison import assert_same
 
 CALLS = 8
 REFUSALS = (ArithmeticError, RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, SymShapeError)
@@ -40,8 +40,8 @@ def case(rng: random.Random) -> str:
                 expected = fn(*theirs), theirs
             except REFUSALS:
                 continue  # this layout has no tensor of these sizes, or the program refuses it
-            _poison(compiled, number)
-            before = _served(compiled)
+            poison_buffers(compiled, number)
+            before = served(compiled)
             try:
                 arguments = program.make(sizes)
                 torch.manual_seed(number)
@@ -49,36 +49,20 @@ def case(rng: random.Random) -> str:
             except SymShapeError:
                 return "not traced"
             except Exception as error:
-                if _served(compiled) <= before:
+                if served(compiled) <= before:
                     return "wrong without padding"  # which other fuzzers look for
                 raise Counterexample(_shown(program, sizes, f"{type(error).__name__}: {error}")) from error
             for refusal in _refusals(compiled):
                 if "failed" in refusal:
                     raise Counterexample(_shown(program, sizes, refusal))
-            if _served(compiled) > before:
+            if served(compiled) > before:
                 seen = "padded"
                 _compare(program, sizes, (got, arguments), expected)
     return seen
 
 
-def _runners(compiled: Any) -> list[PaddedRunner]:
-    return [entry.runner for entry in compiled.entries if isinstance(entry.runner, PaddedRunner)]
-
-
-def _served(compiled: Any) -> int:
-    """A number that grows with each call that a bucket serves."""
-    return sum(max((bucket.lease.last_used for bucket in each.buckets), default=0) for each in _runners(compiled))
-
-
 def _refusals(compiled: Any) -> list[str]:
-    return [str(refusal) for each in _runners(compiled) for refusal in each.refusals.values()]
-
-
-def _poison(compiled: Any, number: int) -> None:
-    for runner in _runners(compiled):
-        for bucket in runner.buckets:
-            for buffer in bucket.buffers:
-                poison(buffer, number)
+    return [str(refusal) for each in padded_runners(compiled) for refusal in each.refusals.values()]
 
 
 def _compare(program: Program, sizes: Any, got: Any, expected: Any) -> None:

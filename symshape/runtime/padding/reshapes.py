@@ -11,12 +11,15 @@ from collections.abc import Mapping
 
 import torch
 
+from meta_fns import TensorSpec
 from symshape.graph.graph import Graph
 from symshape.runtime.padding.results import amount
 
 __all__ = ["Reshapes"]
 
 _RESHAPE = torch.ops.aten.reshape.default
+_REMEMBERED = 4096
+"""Sizes whose answer is kept."""
 
 
 class Reshapes:
@@ -28,17 +31,27 @@ class Reshapes:
             for node in graph.nodes
             if node.op is _RESHAPE and node.outputs[0] is not None
         ]
+        self._said: dict[tuple[tuple[str, int], ...], bool] = {}
 
     def __bool__(self) -> bool:
         return bool(self._pairs)
 
     def any_view(self, values: Mapping[str, int]) -> bool:
         """Whether one of them makes a view at these sizes, which lies in memory as no copy does."""
-        for source, made in self._pairs:
-            sizes, strides, wanted = (
-                [amount(each, values) for each in numbers] for numbers in (source.sizes, source.strides, made.sizes)
-            )
-            copied = torch.empty(wanted, device="meta").stride()
-            if torch.empty_strided(sizes, strides, device="meta").reshape(wanted).stride() != copied:
-                return True
-        return False
+        if not self._pairs:
+            return False
+        key = tuple(values.items())
+        said = self._said.get(key)
+        if said is None:
+            if len(self._said) >= _REMEMBERED:
+                self._said.clear()
+            said = self._said[key] = any(_is_view(source, made, values) for source, made in self._pairs)
+        return said
+
+
+def _is_view(source: TensorSpec, made: TensorSpec, values: Mapping[str, int]) -> bool:
+    sizes, strides, wanted = (
+        [amount(each, values) for each in numbers] for numbers in (source.sizes, source.strides, made.sizes)
+    )
+    copied = torch.empty(wanted, device="meta").stride()
+    return torch.empty_strided(sizes, strides, device="meta").reshape(wanted).stride() != copied

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, get_args
 
 import attrs
@@ -106,7 +107,9 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
 
     draws = order.options.randomness == "any" or name == "cudagraph"
     made = PiecewiseRunner(order.program, make, draws=draws, left=order.left)
-    order.graphs.widen(sum(stage.runner is not None for stage in made.stages) - 1)
+    more = sum(stage.runner is not None for stage in made.stages) - 1
+    order.graphs.widen(more)
+    made.on_release = partial(order.graphs.widen, -more)
     return made
 
 

@@ -247,6 +247,8 @@ class CudaGraphRunner:
             torch.cuda.synchronize(self._device)
             if not isinstance(error, torch.OutOfMemoryError):
                 self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
+                if self.instead is not None:
+                    self._store.drop(self._number)  # those of other sizes serve no more
         _remember(self._refused, key.sizes)
         events.emit(events.RunnerFallback("cudagraph", "eager", reason))
         self._note("ran op by op", values=key.sizes, text=reason)

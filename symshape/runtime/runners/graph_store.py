@@ -112,8 +112,12 @@ class GraphStore:
         return self._memory
 
     def widen(self, pieces: int) -> None:
-        """Keeps as many for each of so many pieces more: a call of a program in pieces needs one of each."""
-        self._limit += self._each * pieces
+        """Keeps as many for each of so many pieces more: a call of a program in pieces needs one of each.
+
+        A negative number takes back what a program had, once it lets go of its pieces.
+        """
+        with self.lock:
+            self._limit += self._each * pieces
 
     def number(self) -> int:
         """A number for a program, unique in this store."""

@@ -131,7 +131,7 @@ class PaddedRunner:
         apart, serves = self._apart, self._eager
         if is_transformed():  # it would be lost where inputs are copied
             return serves(leaves, values)
-        if apart.spoilt:
+        if apart.spoilt and (self._on_cpu or not _is_capturing()):  # to find out why, it records
             with self._lock:
                 apart.without_uncaptured(leaves, values)
         if apart.instead is not None:

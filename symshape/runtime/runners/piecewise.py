@@ -66,6 +66,7 @@ class PiecewiseRunner:
 
     Attributes:
         stages: the pieces in order; the last has no steps and makes the results.
+        on_release: called once, when it lets go of them.
 
     Raises:
         Unfit: there is nothing in it that can be recorded.
@@ -87,6 +88,7 @@ class PiecewiseRunner:
         self._inputs = [each.position for each in graph.inputs]
         self._numbers = list(program.positions.values())
         self._places = self._held(parts)
+        self.on_release: Callable[[], object] | None = None
         self.stages = tuple(self._stages(parts, make))
         if all(each.runner is None for each in self.stages):
             raise Unfit("none of its pieces can be recorded")
@@ -154,6 +156,9 @@ class PiecewiseRunner:
         for stage in self.stages:
             if stage.runner is not None:
                 stage.runner.release()
+        done, self.on_release = self.on_release, None
+        if done is not None:
+            done()
 
     def describe(self) -> str:
         """How many pieces there are, what serves them, and what is in between."""

@@ -16,7 +16,8 @@ from symshape.runtime.runners import cuda_graph, padded, uncaptured
 from symshape.runtime.runners.capture import CaptureFailed
 from symshape.runtime.runners.padded import PaddedRunner
 from symshape.runtime.runners.piecewise import PiecewiseRunner, padded_parts
-from tests.meta_fns.padding.poison import assert_same, poison
+from tests.fuzz.padded_runners import poison_buffers
+from tests.meta_fns.padding.poison import assert_same
 
 
 @pytest.fixture
@@ -53,34 +54,28 @@ def _runner(compiled: Any) -> PiecewiseRunner:
     return entry.runner
 
 
-def _poison(compiled: Any, number: int) -> None:
-    for entry in compiled.entries:
-        for _, runner in padded_parts(entry.runner, entry.program):
-            for bucket in runner.buckets:
-                for buffer in bucket.buffers:
-                    poison(buffer, number)
-
-
-def _check(fn: Any, calls: list[tuple[Any, ...]], **options: Any) -> Any:
+def check(
+    fn: Any, calls: list[tuple[Any, ...]], *, runner: Any = "padded", tolerance: float = 1e-4, **options: Any
+) -> Any:
     """Each call with poisoned buffers, compared with eager from the same seed, and what is written to arguments."""
-    compiled = symshape.compile(fn, dynamic=True, runner="padded", **options)
+    compiled = symshape.compile(fn, dynamic=True, runner=runner, **options)
     for number, arguments in enumerate(calls):
         mine, theirs = ([each.clone() if isinstance(each, torch.Tensor) else each for each in arguments] for _ in "ab")
-        _poison(compiled, number)
+        poison_buffers(compiled, number)
         torch.manual_seed(number)
         got = compiled(*mine)
         torch.manual_seed(number)
         expected = fn(*theirs)
         flat = (torch.utils._pytree.tree_leaves(each) for each in ((got, mine), (expected, theirs)))
         for place, (a, b) in enumerate(zip(*flat, strict=True)):
-            assert_same(a, b, f"call {number}, leaf {place}", tolerance=1e-4)
+            assert_same(a, b, f"call {number}, leaf {place}", tolerance=tolerance)
     return compiled
 
 
 def test_a_model_around_a_count_of_data() -> None:
     torch.manual_seed(0)
     sizes = ((3, 9), (5, 17), (2, 9), (3, 12), (1, 5), (5, 16))
-    compiled = _check(Keeping().eval(), [(torch.randn(*each, 16),) for each in sizes])
+    compiled = check(Keeping().eval(), [(torch.randn(*each, 16),) for each in sizes])
     runner = _runner(compiled)
     assert [stage.runner is not None for stage in runner.stages] == [True, False, True, False]
     first, last = (stage.runner for stage in runner.stages if stage.runner is not None)
@@ -100,7 +95,7 @@ def test_numbers_from_tensors_and_checks(small: None) -> None:
         return part.cumsum(0), n, y * x.amax().item(), n * 2
 
     calls = [(torch.full((k,), 1.0), torch.randn(k + 3)) for k in (2, 5, 3, 9, 4, 7)]
-    compiled = _check(fn, calls)
+    compiled = check(fn, calls)
     with pytest.raises(RuntimeError, match="<="):
         compiled(torch.full((9,), 2.0), torch.randn(4))
 
@@ -112,7 +107,7 @@ def test_random_numbers_are_eagers(small: None) -> None:
         y = dropout(x.sin() * 2).softmax(-1)
         return torch.multinomial(y + 0.1, 1), y.cos()
 
-    compiled = _check(fn, [(torch.randn(k, 6),) for k in (3, 5, 2, 8, 3)])
+    compiled = check(fn, [(torch.randn(k, 6),) for k in (3, 5, 2, 8, 3)])
     assert len([stage for stage in _runner(compiled).stages if stage.runner is not None]) >= 2
 
 
@@ -127,7 +122,7 @@ def test_writes_across_pieces(small: None) -> None:
         return y, view, cache * 2, kept.sin()
 
     calls = [(torch.zeros(10, 3), torch.randn(k, 3)) for k in (4, 6, 3, 9, 2, 5)]
-    compiled = _check(fn, calls)
+    compiled = check(fn, calls)
     result = compiled(torch.zeros(10, 3), torch.randn(5, 3))
     assert result[0].untyped_storage().data_ptr() == result[1].untyped_storage().data_ptr()
 
@@ -139,7 +134,7 @@ def test_constants_that_are_returned_or_written_are_made_anew(small: None) -> No
         table.add_(kept.sum())
         return table, kept
 
-    compiled = _check(fn, [(torch.randn(k),) for k in (4, 7, 3, 5)])
+    compiled = check(fn, [(torch.randn(k),) for k in (4, 7, 3, 5)])
     first = compiled(torch.ones(3))[0]
     second = compiled(torch.ones(3))[0]
     assert torch.equal(first, second)
@@ -152,7 +147,7 @@ def test_sizes_of_zero_and_negative_numbers(small: None) -> None:
         n = x.sum().long().item()
         return kept.sin() * 2, x * n, torch.zeros(3) + n
 
-    _check(fn, [(torch.full((k,), value),) for k, value in ((3, 1.0), (4, -1.0), (2, -1.0), (5, 2.0), (5, -2.0))])
+    check(fn, [(torch.full((k,), value),) for k, value in ((3, 1.0), (4, -1.0), (2, -1.0), (5, 2.0), (5, -2.0))])
 
 
 def test_no_pieces_where_gradients_are_recorded() -> None:
@@ -161,14 +156,31 @@ def test_no_pieces_where_gradients_are_recorded() -> None:
     with torch.enable_grad():
         compiled(torch.randn(2, 9, 16))[0].sum().backward()
     assert model.head.weight.grad is not None
-    assert "gradients" in compiled.entries[0].runner.describe() or "data" in compiled.entries[0].runner.describe()
+    assert "not padded: it reads data on the host" in compiled.entries[0].runner.describe()
     assert not isinstance(compiled.entries[0].runner, PiecewiseRunner)
 
 
 def test_results_may_be_borrowed_and_are_still_right() -> None:
     torch.manual_seed(0)
     options = Options(outputs="borrow", check_borrowed=True)
-    _check(Keeping().eval(), [(torch.randn(b, 9, 16),) for b in (3, 5, 2)], options=options)
+    check(Keeping().eval(), [(torch.randn(b, 9, 16),) for b in (3, 5, 2)], options=options)
+
+
+def test_why_it_cannot_be_captured_is_not_looked_for_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(padded, "_is_capturing", lambda: True)
+    compiled = symshape.compile(lambda x: x.sin().cos(), dynamic=True, runner="padded")
+    compiled(torch.randn(3))
+    runner = compiled.entries[0].runner
+    assert isinstance(runner, PaddedRunner)
+    monkeypatch.setattr(runner._apart, "without_uncaptured", lambda *call: asked.append(call))
+    runner._apart.spoil()
+    runner._on_cpu = False  # as on a device, where finding out means recording
+    compiled(torch.randn(4))
+    assert not asked
+    runner._on_cpu = True
+    compiled(torch.randn(4))
+    assert len(asked) == 1
 
 
 def test_what_is_told() -> None:
@@ -231,7 +243,8 @@ def test_what_cannot_be_captured_is_left_out_from_the_next_call_on(
     fallbacks: list[events.Event] = []
     unsubscribe = events.subscribe(lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None)
     try:
-        compiled = _check(lambda x: x.sin().cos().tan(), [(torch.randn(k),) for k in (3, 5, 8, 4)])
+        limit = symshape.compile(torch.sin)._graphs.limit
+        compiled = check(lambda x: x.sin().cos().tan(), [(torch.randn(k),) for k in (3, 5, 8, 4)])
     finally:
         unsubscribe()
     assert len(fallbacks) == 1
@@ -239,7 +252,10 @@ def test_what_cannot_be_captured_is_left_out_from_the_next_call_on(
     assert [each.describe() for _, each in padded_parts(entry.runner, entry.program)] == ["padded, 3 buckets"] * 2
     assert "aten.cos.default, since it could not be captured" in entry.runner.describe()
     assert "piece 3: padded" in compiled.report()
+    assert compiled._graphs.limit == 2 * limit
     entry.runner.release()
+    entry.runner.release()
+    assert compiled._graphs.limit == limit
     assert not [bucket for _, each in padded_parts(entry.runner, entry.program) for bucket in each.buckets]
 
 
@@ -248,7 +264,7 @@ def test_nothing_is_cut_where_it_is_not_known_what_failed(monkeypatch: pytest.Mo
         raise CaptureFailed("no")
 
     monkeypatch.setattr(padded.Bucket, "call", fail)
-    compiled = _check(lambda x: x.sin().cos(), [(torch.randn(k),) for k in (3, 5, 8)])
+    compiled = check(lambda x: x.sin().cos(), [(torch.randn(k),) for k in (3, 5, 8)])
     assert compiled.entries[0].runner.describe() == "padded, 0 buckets"
     assert cuda_graph.around_uncaptured(None, compiled.entries[0].program, torch.device("cpu"), (), ()) is None
 
@@ -289,11 +305,11 @@ class Spectrum(nn.Module):
 def test_what_refuses_padding_is_left_out_once_too_many_sizes_are_exact(small: None) -> None:
     torch.manual_seed(0)
     model = Spectrum().eval()
-    few = _check(model, [(torch.randn(b, 16, 8),) for b in (3, 5, 2, 7, 4)])
+    few = check(model, [(torch.randn(b, 16, 8),) for b in (3, 5, 2, 7, 4)])
     (entry,) = few.entries
     assert entry.runner.describe().startswith("padded, ")
     assert "_fft_r2c" in few.report()
-    many = _check(model, [(torch.randn(b, n, 8),) for b, n in zip((3, 5, 2, 7, 4) * 4, range(9, 29), strict=True)])
+    many = check(model, [(torch.randn(b, n, 8),) for b, n in zip((3, 5, 2, 7, 4) * 4, range(9, 29), strict=True)])
     (entry,) = many.entries
     assert "aten._fft_r2c.default, since it cannot be padded" in entry.runner.describe()
     first, last = (part for _, part in padded_parts(entry.runner, entry.program))
@@ -307,7 +323,7 @@ def test_a_program_of_which_nothing_is_padded_is_cut_at_once(small: None) -> Non
         y = x.relu() * 2 + 1
         return (torch.fft.rfft(y).abs() + 1).sqrt()
 
-    compiled = _check(fn, [(torch.randn(n),) for n in (9, 12, 7, 16)])
+    compiled = check(fn, [(torch.randn(n),) for n in (9, 12, 7, 16)])
     (entry,) = compiled.entries
     assert len(list(padded_parts(entry.runner, entry.program))) == 2
     assert list(symshape.trace(fn, torch.randn(9), dynamic=True).padding().pieces) == ["piece 1 of 3", "piece 3 of 3"]
@@ -357,4 +373,4 @@ def test_offsets_of_what_is_empty_are_eagers(small: None) -> None:
         part = y[:, 1:]
         return part[part > 0.1], part.storage_offset(), part.cos()
 
-    _check(fn, [(torch.randn(4, k),) for k in (5, 3, 1, 1, 4)])
+    check(fn, [(torch.randn(4, k),) for k in (5, 3, 1, 1, 4)])
