@@ -11,9 +11,10 @@ import os
 import threading
 import time
 import weakref
-from collections import deque
-from itertools import count, islice, takewhile
-from operator import methodcaller
+from functools import partial
+from itertools import count, repeat, takewhile
+from operator import attrgetter, methodcaller
+from types import SimpleNamespace
 
 LONGEST = 600.0
 """Seconds that a fork waits, which ends what it would wait for: its child gets new locks then."""
@@ -22,14 +23,21 @@ _numbers = count()
 _made: dict[tuple[int, int], weakref.ref[threading.RLock]] = {}
 
 
+_bottom = SimpleNamespace(release=partial(bool, True))
+"""Lies below the locks that a thread took: whatever releases them stops where a release answers True."""
+
+
 class _Taken(threading.local):
-    """What the forking thread took."""
+    """What the forking thread took, the last one first to go."""
 
     def __init__(self) -> None:
-        self.locks: list[threading.RLock] = []
+        self.locks: list[threading.RLock | SimpleNamespace] = [_bottom]
 
 
 _taken = _Taken()
+_let_go = partial(any, map(methodcaller("release"), map(methodcaller("pop"), map(attrgetter("locks"), repeat(_taken)))))
+"""Releases what the calling thread took, and what lies below.  All of it is in C: a signal that came while the system
+forked has its handler run at the next bytecode, and one that raises before the first release would leave all taken."""
 
 
 def lock(*, outer: int = 0) -> threading.RLock:
@@ -58,25 +66,23 @@ def _take_all() -> None:
     try:
         while True:
             locks = _in_order()
+            _taken.locks[:] = [_bottom]
             _taken.locks += takewhile(take, locks)  # in C: no interrupt comes between a lock and its being noted
-            if len(_taken.locks) == len(locks):
+            if len(_taken.locks) == len(locks) + 1:
                 return
             _let_go()
             if time.monotonic() > end:
-                return
+                break
             time.sleep(_PAUSE)
     except BaseException:
         _let_go()
+        _taken.locks[:] = [_bottom]
         raise
-
-
-def _let_go() -> None:
-    locks = _taken.locks
-    deque(map(methodcaller("release"), islice(iter(locks.pop, None), len(locks))), maxlen=0)  # in C, as above
+    _taken.locks[:] = [_bottom]
 
 
 def _let_go_in_child() -> None:
-    if _taken.locks:
+    if len(_taken.locks) > 1:
         _let_go()
         return
     for each in _in_order():

@@ -5,6 +5,7 @@ Each prints how its children ended.  A child that hangs ends with the signal of 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -15,14 +16,21 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
+from operator import methodcaller
 from typing import Any
 
 import torch
 
-import symshape
-from symshape import forks
-from symshape.tracing import capture
-from symshape.tracing.state import side_effects
+_on_return = ctypes.c_int(0)
+"""A signal that comes after a fork, just before this package's locks are let go, which is registered later."""
+os.register_at_fork(after_in_parent=partial(ctypes.CDLL(None)["raise"], _on_return))
+
+import symshape  # noqa: E402
+from symshape import forks  # noqa: E402
+from symshape.tracing import capture  # noqa: E402
+from symshape.tracing.state import side_effects  # noqa: E402
 
 _SECONDS = 30  # in which a child has to end
 
@@ -167,17 +175,32 @@ def while_another_waits_for_the_fork() -> dict[str, Any]:
     return {"statuses": [_ended(child)]}
 
 
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _are_free(locks: list[Any]) -> bool:
+    done = threading.Event()
+
+    def all_free() -> None:
+        taken = list(takewhile(methodcaller("acquire", blocking=False), locks))
+        for each in taken:
+            each.release()
+        if len(taken) == len(locks):
+            done.set()
+
+    other = threading.Thread(target=all_free)
+    other.start()
+    other.join()
+    return done.is_set()
+
+
 def with_an_interrupt() -> dict[str, Any]:
     """Signals whose handler raises come while a fork waits: whatever it had taken by then it lets go."""
-    done = threading.Event()
     statuses: list[int] = []
     locks = [forks.lock() for _ in range(20_000)]
     sys.unraisablehook = lambda _: None
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGALRM, stop)
+    signal.signal(signal.SIGALRM, _stop)
     for n in range(40):
         signal.setitimer(signal.ITIMER_REAL, 0.001 + n * 0.0005)
         try:
@@ -190,14 +213,28 @@ def with_an_interrupt() -> dict[str, Any]:
             pass
     signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def all_free() -> None:
-        if all(each.acquire(blocking=False) for each in locks):
-            done.set()
+    return {"statuses": statuses, "problems": [] if _are_free(locks) else ["locks stayed taken"]}
 
-    other = threading.Thread(target=all_free)
-    other.start()
-    other.join()
-    return {"statuses": statuses, "problems": [] if done.is_set() else ["locks stayed taken"]}
+
+def with_an_interrupt_on_return() -> dict[str, Any]:
+    """A signal whose handler raises comes when the system has forked and all locks are still taken."""
+    locks = [forks.lock() for _ in range(10)]
+    statuses, problems = list[int](), list[str]()
+    sys.unraisablehook = lambda _: None
+    signal.signal(signal.SIGALRM, _stop)
+    for turn in range(3):
+        _on_return.value = signal.SIGALRM
+        child = None
+        try:
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+        except KeyboardInterrupt:
+            problems += [] if child is None else [f"fork {turn} was told of late"]
+        _on_return.value = 0
+        statuses.append(os.waitstatus_to_exitcode(os.wait()[1]))
+        problems += [] if _are_free(locks) else [f"locks stayed taken by fork {turn}"]
+    return {"statuses": statuses, "problems": problems}
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ if not hasattr(os, "fork"):
         ("while_threads_trace_and_reset", 24),
         ("while_another_waits_for_the_fork", 1),
         ("with_an_interrupt", 1),
+        ("with_an_interrupt_on_return", 3),
     ],
 )
 def test_children_of_forks(program: str, least: int) -> None:
