@@ -20,7 +20,7 @@ from symshape.runtime.padding.report import padding_of
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.padded import PaddedRunner
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.piecewise import parts_of
 
 __all__ = ["DevicePeaks", "report", "traced_report"]
 
@@ -59,10 +59,14 @@ def report(entries: Sequence[Entry], store: GraphStore, peaks: DevicePeaks | Non
         lines += [f"  {line}" for line in _serves(entry, differ)]
         costs = _Costs(entry, peaks)
         lines += [f"  {line}" for line in costs.attainable(entry)]
-        for program, runner in padded_parts(entry.runner, entry.program):
+        for program, runner in parts_of(entry.runner, entry.program):
             margin, whole = "  ", program is entry.program
+            piece = program.name.rpartition(", ")[2]
+            if not isinstance(runner, PaddedRunner):
+                lines += [f"  {piece} runs as it is:", *(f"    {reason}" for reason in runner)]
+                continue
             if not whole:
-                lines.append(f"  {program.name.rpartition(', ')[2]}: {runner.describe()}")
+                lines.append(f"  {piece}: {runner.describe()}")
                 margin = "    "
             lines += [f"{margin}{runner.judgement}"] if runner.judgement else []
             lines += [margin + line for line in (_buckets(entry, runner, costs) if whole else _of_piece(runner))]

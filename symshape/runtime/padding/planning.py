@@ -16,7 +16,7 @@ from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.result_rows import Row
 from symshape.runtime.padding.results import Results, aliased_storages
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, device_of, pad
-from symshape.runtime.pieces.faults import Left
+from symshape.runtime.pieces.faults import Fault, Left
 
 __all__ = ["Choice", "Plan", "candidates", "choose", "left_out", "plan", "rows_of"]
 
@@ -122,7 +122,11 @@ def plan(
 
 def left_out(refusals: Iterable[Refusal]) -> Left:
     """What has to be left out of pieces so that they can be padded, as far as ops are to blame."""
-    return {(each.op, each.where): f"it cannot be padded ({each.reason})" for each in refusals if each.op}
+    return {
+        (each.op, each.where): Fault(f"it cannot be padded ({each.reason})", each.remedy)
+        for each in refusals
+        if each.op
+    }
 
 
 def rows_of(made: Plan) -> tuple[Row, ...] | None:

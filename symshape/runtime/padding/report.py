@@ -63,10 +63,12 @@ class PaddingReport:
     Attributes:
         symbols: by name.
         pieces: where the program cannot be recorded whole, what came of each piece that can be; by which it is.
+        others: the pieces that run as they are, each with the reasons.
     """
 
     symbols: Mapping[str, SymbolPadding]
     pieces: Mapping[str, PaddingReport] = attrs.field(factory=dict)
+    others: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
 
     @property
     def padded(self) -> tuple[str, ...]:
@@ -75,7 +77,19 @@ class PaddingReport:
 
     def __str__(self) -> str:
         whole = "\n".join(map(str, self.symbols.values())) or "no symbols"
-        return "\n".join([whole, *(f"{name}:\n{indent(str(each), '  ')}" for name, each in self.pieces.items())])
+        if not self.pieces:
+            return whole
+        found = {0: f"as one program:\n{indent(whole, '  ')}"}
+        for name, each in self.pieces.items():
+            found[_place(name)] = f"{name}:\n{indent(str(each), '  ')}"
+        for name, reasons in self.others.items():
+            found[_place(name)] = "\n  ".join([f"{name} runs as it is:", *reasons])
+        return "\n".join(found[place] for place in sorted(found))
+
+
+def _place(name: str) -> int:
+    """Of a piece."""
+    return int(name.split()[1])
 
 
 def report_of(program: Program, made: Plan) -> PaddingReport:
@@ -102,12 +116,15 @@ def padding_of(program: Program, *, any_randomness: bool = False) -> PaddingRepo
     left = left_out(made.refusals.values() if made.padded is None else ())
     whole = report_of(program, made)
     parts = cut(program, device_of(program.graph), left, draws=any_randomness)
+    names = {f"piece {number} of {len(parts) - 1}": part for number, part in enumerate(parts, 1)}
     pieces = {
-        f"piece {number} of {len(parts) - 1}": report_of(part.program, _example(part.program, any_randomness))
-        for number, part in enumerate(parts, 1)
+        name: report_of(part.program, _example(part.program, any_randomness))
+        for name, part in names.items()
         if part.piece.recorded
     }
-    return attrs.evolve(whole, pieces=pieces)
+    return attrs.evolve(
+        whole, pieces=pieces, others={name: part.reasons for name, part in names.items() if part.reasons}
+    )
 
 
 def _example(program: Program, any_randomness: bool) -> Plan:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 import torch
 
 from guards.sets.guard import Guard
 from guards.terms import boolean
 from symshape.graph.program import Program
-from symshape.runtime.pieces.faults import Faults, Left
+from symshape.runtime.pieces.faults import Faults, Left, told
 from symshape.runtime.pieces.partition import Piece, partition
 from symshape.runtime.pieces.piece_programs import piece_program
 from symshape.runtime.pieces.subgraphs import Subgraph, subgraphs
@@ -27,11 +29,13 @@ class Part:
         piece: which steps, and whether they can be recorded.
         subgraph: what it takes and gives.
         program: the piece as a program.
+        reasons: why it cannot be recorded, a text for each op, line and reason; with no step to blame it is too small.
     """
 
     piece: Piece
     subgraph: Subgraph
     program: Program
+    reasons: tuple[str, ...] = ()
 
 
 def cut(program: Program, device: torch.device, left: Left | None = None, *, draws: bool = False) -> tuple[Part, ...]:
@@ -54,6 +58,14 @@ def cut(program: Program, device: torch.device, left: Left | None = None, *, dra
     found = subgraphs(program.graph, pieces, program.positions, known)
     pieces.append(Piece((), recorded=False))
     return tuple(
-        Part(piece, part, piece_program(program, part, number))
+        Part(piece, part, piece_program(program, part, number), tuple(_reasons(program, piece)))
         for number, (piece, part) in enumerate(zip(pieces, found, strict=True), 1)
     )
+
+
+def _reasons(program: Program, piece: Piece) -> Iterable[str]:
+    if piece.recorded or not piece.numbers:
+        return ()
+    steps = program.graph.steps
+    small = f"{len(piece.numbers)} ops, too few to be recorded"
+    return dict.fromkeys(told(steps[number], fault) for number, fault in piece.faults) or (small,)

@@ -15,22 +15,57 @@ from symshape.graph.names import names_of_spec, names_of_step
 from symshape.graph.opaque import OpaqueCall
 from symshape.graph.steps import Assertion, Node, Step, Value, draws_random_numbers, values_in
 
-__all__ = ["Faults", "Left", "fault_of_node"]
+__all__ = ["Fault", "Faults", "Left", "fault_of_node", "name_of_step", "told"]
 
 
-Left = Mapping[tuple[str, str], str]
+@attrs.frozen
+class Fault:
+    """Why a step cannot be recorded.
+
+    Attributes:
+        reason: why.
+        remedy: what would make it possible; may be empty.
+    """
+
+    reason: str
+    remedy: str = ""
+
+
+Left = Mapping[tuple[str, str], Fault]
 """Why calls of an op are not recorded: by its name and the user's line; an empty line stands for all of them."""
-_HOST = "it reads data on the host (data-dependent sizes or item())"
+_HOST = Fault(
+    "it reads data on the host (data-dependent sizes or item())",
+    "a mask in place of what is selected (torch.where), or tensors in place of numbers",
+)
+_CHECK = Fault("it checks data")
+_DRAWS = Fault(
+    "it draws random numbers",
+    'Options(randomness="any"), if other numbers of the same distribution will do',
+)
+_NUMBER = Fault("it needs a number that is read from a tensor when the program runs", "a tensor in place of the number")
+_INFERENCE = Fault("it turns inference mode on or off inside", "torch.inference_mode around the call")
 
 
-def fault_of_node(node: Node) -> str:
-    """Why a node does not do the same whenever it is run, random numbers apart; empty where it does."""
+def fault_of_node(node: Node) -> Fault | None:
+    """Why a node does not do the same whenever it is run, random numbers apart; None where it does."""
     op: Any = node.op
     if isinstance(op, OpaqueCall):
-        return f"it calls {op}, which is no single operator"
+        return Fault(f"it calls {op}, which is no single operator")
     if node.bindings:
         return _HOST
-    return "" if node.inference is None else "it turns inference mode on or off inside"
+    return None if node.inference is None else _INFERENCE
+
+
+def name_of_step(step: Step) -> str:
+    """What a step is called in texts."""
+    return str(step.op) if isinstance(step, Node) else "a check of data"
+
+
+def told(step: Step, fault: Fault) -> str:
+    """Why a step cannot be recorded, with the user's line, and what would make it possible."""
+    origin = step.origin if isinstance(step, Node) else step.guard.origin
+    where = "" if origin is None else f" ({origin})"
+    return f"{name_of_step(step)}: {fault.reason}{where}{'; ' if fault.remedy else ''}{fault.remedy}"
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -49,24 +84,24 @@ class Faults:
     left: Left = attrs.field(factory=dict)
     draws: bool = False
 
-    def of(self, step: Step) -> str:
-        """Why a step cannot be; empty where it can."""
+    def of(self, step: Step) -> Fault | None:
+        """Why a step cannot be; None where it can."""
         if isinstance(step, Assertion):
-            return "it checks data"
+            return _CHECK
         found = fault_of_node(step)
         if found:
             return found
         if draws_random_numbers(step) and not self.draws:
-            return "it draws random numbers"
+            return _DRAWS
         if self.left and (why := self.left.get((str(step.op), "")) or self.left.get((str(step.op), str(step.origin)))):
             return why
         if _counts_data(step):
             return _HOST
         if any(isinstance(number, FloatTerm) and number.unbacked() for number in step.numbers):
-            return "it needs a number that is read from a tensor when the program runs"
+            return _NUMBER
         made = {value for place, value in enumerate(step.outputs) if place == 0 or value in self._read}
         places = {value.spec.device for value in (*step.reads, *made) if value is not None} - {self.device}
-        return f"it computes on {min(map(str, places))}" if places else ""
+        return Fault(f"it computes on {min(map(str, places))}, not on {self.device}") if places else None
 
     @cached_property
     def _read(self) -> set[Value]:

@@ -15,6 +15,7 @@ from meta_fns.core.registry import aliasing
 from symshape.graph.graph import Graph
 from symshape.graph.names import names_of_spec, names_of_step
 from symshape.graph.steps import Node, Step, Value, moves_nothing, writes_nothing, written_values
+from symshape.runtime.pieces.faults import Fault
 from symshape.runtime.pieces.step_order import StepOrder
 
 __all__ = ["Piece", "partition"]
@@ -28,8 +29,8 @@ _OF_MANY = frozenset(
 """Ops that launch many kernels, at least so many:"""
 _MANY = 10
 
-Fault = Callable[[Step], str]
-"""Why a step cannot be recorded; empty where it can."""
+FaultOf = Callable[[Step], Fault | None]
+"""Why a step cannot be recorded; None where it can."""
 
 
 @attrs.frozen(eq=False)
@@ -44,10 +45,10 @@ class Piece:
 
     numbers: tuple[int, ...]
     recorded: bool
-    faults: tuple[tuple[int, str], ...] = ()
+    faults: tuple[tuple[int, Fault], ...] = ()
 
 
-def partition(graph: Graph, fault: Fault, least: int) -> list[Piece]:
+def partition(graph: Graph, fault: FaultOf, least: int) -> list[Piece]:
     """The pieces of a graph in the order in which they run; none where nothing can be recorded.
 
     Args:
@@ -65,7 +66,7 @@ def partition(graph: Graph, fault: Fault, least: int) -> list[Piece]:
         parts += [(numbers, False)] if found[numbers[0]] else _Narrowed(graph, order, numbers).parts(least)
     pieces: list[Piece] = []
     for numbers, recorded in _with_their_users(graph, order, parts, fit):
-        faults = tuple((each, found[each]) for each in numbers if found[each])
+        faults = tuple((each, why) for each in numbers if (why := found[each]) is not None)
         before = pieces[-1] if pieces else None
         if before is not None and not recorded and not before.recorded:
             pieces[-1] = Piece((*before.numbers, *numbers), False, (*before.faults, *faults))

@@ -8,8 +8,10 @@ from typing import Any
 import attrs
 from torch.utils import _pytree as pytree
 
+from guards.regions.elimination import eliminate
 from guards.sets.guard import Guard
-from guards.terms import arithmetic
+from guards.terms import arithmetic, boolean
+from guards.terms.term import Op
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.names import names_in, names_of_spec, names_of_step
@@ -96,7 +98,16 @@ def _with_conditions(subgraph: Subgraph, holds: Sequence[Guard]) -> Subgraph:
     """
     names = {*subgraph.names, *_names_of_tensors(subgraph.graph)}
     conditions = tuple(each for each in holds if {symbol.name for symbol in each.term.symbols} <= names)
+    conditions += tuple(_implied(names, holds))
     return attrs.evolve(subgraph, names=tuple(sorted(names)), conditions=conditions, known=tuple(holds))
+
+
+def _implied(names: set[str], holds: Sequence[Guard]) -> Iterator[Guard]:
+    """What conditions on others, too, say of these names alone: two that equal a third equal one another."""
+    kept = {arithmetic.symbol(name) for name in names}
+    others = [each.term for each in holds if each.term.symbols - kept]
+    found, _ = eliminate(others, kept)
+    yield from (Guard(term) for term in (found.args if found.op is Op.AND else (found,)) if term is not boolean.TRUE)
 
 
 def _names_of_tensors(graph: Graph) -> set[str]:

@@ -20,9 +20,9 @@ def check_recordable(program: Program, *, draws: bool = False) -> None:
         Unfit: it reads data on the host, draws random numbers, records gradients, or changes inference mode inside.
     """
     graph = program.graph
-    faulty = [node for node in graph.nodes if fault_of_node(node)]
+    faulty = [(node, fault) for node in graph.nodes if (fault := fault_of_node(node)) is not None]
     if faulty:
-        raise Unfit(fault_of_node(min(faulty, key=_rank)))
+        raise Unfit(min(faulty, key=lambda each: _rank(each[0]))[1].reason)
     if graph.uses_randomness and not draws:
         raise Unfit(
             "it draws random numbers, and others at padded sizes than eager does; allow that with "

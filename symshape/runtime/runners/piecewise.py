@@ -13,10 +13,10 @@ from typing import Any
 import attrs
 
 from symshape.graph.program import Program
-from symshape.graph.steps import Node, Value
+from symshape.graph.steps import Value
 from symshape.runtime.padding.transform import device_of
 from symshape.runtime.pieces.cutting import Part, cut
-from symshape.runtime.pieces.faults import Left
+from symshape.runtime.pieces.faults import Left, name_of_step
 from symshape.runtime.pieces.partition import Piece
 from symshape.runtime.pieces.subgraphs import fresh_constants
 from symshape.runtime.runners.cuda_graph import CudaGraphRunner
@@ -25,7 +25,7 @@ from symshape.runtime.runners.padded import PaddedRunner
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.tracing.traced_modes import lines_of
 
-__all__ = ["PiecewiseRunner", "Stage", "padded_parts"]
+__all__ = ["PiecewiseRunner", "Stage", "padded_parts", "parts_of"]
 
 Make = Callable[[Program], Runner]
 """Makes the runner of a piece that is to be recorded.  Raises ``Unfit`` where it cannot be."""
@@ -39,6 +39,7 @@ class Stage:
         piece: which steps.
         program: the piece as a program.
         runner: what serves it; None where it runs as it is.
+        reasons: why it runs as it is, with the user's lines; nothing for what makes the results.
         run: runs it.
         leaves, values: where the tensors and the integers that it is given are held.
         gives: where its results are held.
@@ -48,6 +49,7 @@ class Stage:
     piece: Piece
     program: Program
     runner: Runner | None
+    reasons: tuple[str, ...]
     run: Callable[[Sequence[Any], Sequence[int]], list[Any]]
     leaves: tuple[int, ...]
     values: tuple[int, ...]
@@ -109,16 +111,17 @@ class PiecewiseRunner:
             found = part.subgraph
             last.update((places[each], number) for each in (*found.takes, *found.names, *found.gives))
         for number, part in enumerate(parts):
-            piece, program, runner = part.piece, part.program, None
-            if piece.recorded:
+            program, runner, reasons = part.program, None, part.reasons
+            if part.piece.recorded:
                 try:
                     runner = make(program)
                 except Unfit as reason:
-                    piece = attrs.evolve(piece, faults=((piece.numbers[0], str(reason)),))
+                    reasons = (f"{len(part.piece.numbers)} ops: {reason}",)
             yield Stage(
-                piece,
+                part.piece,
                 program,
                 runner,
+                reasons,
                 program.run if runner is None else runner.run,
                 tuple(places[each] for each in part.subgraph.takes),
                 tuple(places[each] for each in part.subgraph.names),
@@ -163,28 +166,36 @@ class PiecewiseRunner:
     def describe(self) -> str:
         """How many pieces there are, what serves them, and what is in between."""
         recorded = [stage for stage in self.stages if stage.runner is not None]
-        between = [self._why(stage) for stage in self.stages if stage.runner is None and stage.piece.numbers]
+        between = [self._why(stage) for stage in self.stages if stage.reasons]
         served = "; ".join(stage.runner.describe() for stage in recorded if stage.runner is not None)
         return f"in {len(recorded) + len(between)} pieces ({served}; as they are: {', '.join(between)})"
 
     def _why(self, stage: Stage) -> str:
-        """What runs as it is in a piece, and why; each op and reason once."""
-        graph = self._program.graph
-        found = [(graph.steps[number], why) for number, why in stage.piece.faults]
+        """What runs as it is in a piece, and why, in short: each op and reason once."""
+        steps = self._program.graph.steps
         said = dict.fromkeys(
-            f"{step.op}, since {why}" if isinstance(step, Node) else "a check of data" for step, why in found
+            f"{name_of_step(steps[number])}, since {fault.reason}" for number, fault in stage.piece.faults
         )
-        return "; ".join(said) or f"{len(stage.piece.numbers)} ops, too few to be recorded"
+        return "; ".join(said or stage.reasons)
 
 
-def padded_parts(runner: Runner, program: Program) -> Iterator[tuple[Program, PaddedRunner]]:
-    """What is padded of a program: all of it, or pieces, each as a program with its runner."""
+def parts_of(runner: Runner, program: Program) -> Iterator[tuple[Program, PaddedRunner | tuple[str, ...]]]:
+    """What is padded of a program, all of it or pieces, each with its runner; and what is not, with the reasons."""
     instead = runner.instead if isinstance(runner, (PaddedRunner, CudaGraphRunner)) else None
     if instead is not None:
-        yield from padded_parts(instead, program)
+        yield from parts_of(instead, program)
     elif isinstance(runner, PaddedRunner):
         yield program, runner
     elif isinstance(runner, PiecewiseRunner):
         for stage in runner.stages:
             if stage.runner is not None:
-                yield from padded_parts(stage.runner, stage.program)
+                yield from parts_of(stage.runner, stage.program)
+            elif stage.reasons:
+                yield stage.program, stage.reasons
+
+
+def padded_parts(runner: Runner, program: Program) -> Iterator[tuple[Program, PaddedRunner]]:
+    """What is padded of a program: all of it, or pieces, each as a program with its runner."""
+    for part, found in parts_of(runner, program):
+        if isinstance(found, PaddedRunner):
+            yield part, found

@@ -9,6 +9,7 @@ import torch
 
 from symshape.graph.program import Program
 from symshape.graph.steps import Node
+from symshape.runtime.pieces.faults import Fault
 from symshape.runtime.runners.capture import record
 from symshape.runtime.runners.protocol import Cut, Runner
 from symshape.tracing.traced_modes import lines_of
@@ -40,4 +41,4 @@ def around_uncaptured(
 ) -> Runner | None:
     """What runs a program, whose capture failed in a call like this, in pieces around the op that is to blame."""
     op = None if cut is None else uncaptured_op(program, device, leaves, values)
-    return None if cut is None or op is None else cut({(op, ""): "it could not be captured"})
+    return None if cut is None or op is None else cut({(op, ""): Fault("it could not be captured")})

@@ -12,7 +12,7 @@ import symshape
 from symshape.graph.graph import Graph
 from symshape.graph.names import names_of_spec
 from symshape.graph.steps import Assertion, Node
-from symshape.runtime.pieces.faults import Faults, Left
+from symshape.runtime.pieces.faults import Fault, Faults, Left
 from symshape.runtime.pieces.partition import Piece, partition
 
 CPU = torch.device("cpu")
@@ -195,7 +195,7 @@ def test_a_count_that_is_known_is_still_data() -> None:
 
 def test_ops_that_could_not_be_captured_are_left_out() -> None:
     graph = _graph(lambda x: x.sin().cos().tan(), torch.ones(3))
-    assert _pieces(graph, left={("aten.cos.default", ""): "it could not be captured"}) == [
+    assert _pieces(graph, left={("aten.cos.default", ""): Fault("it could not be captured")}) == [
         (True, ["sin"]),
         (False, ["cos"]),
         (True, ["tan"]),

@@ -192,10 +192,32 @@ def test_what_is_told() -> None:
     assert "piece 1: padded, 1 buckets" in told
     assert "piece 3: padded, 1 buckets" in told
     assert "u0: padded to" in told
+    piece = told.partition("  piece 2 runs as it is:\n    aten.nonzero.default: it reads data on the host")[2]
+    line = piece.splitlines()[0]
+    assert "test_piecewise.py:46 in Keeping.forward" in line
+    assert "; a mask in place of what is selected (torch.where)" in line
     traced = symshape.trace(Keeping().eval(), torch.randn(2, 9, 16), dynamic=True).padding()
     assert list(traced.pieces) == ["piece 1 of 3", "piece 3 of 3"]
     assert traced.pieces["piece 1 of 3"].padded == ("s0", "s1")
     assert "piece 3 of 3:\n  s2: fixed by the guards\n  u0: padded to" in str(traced)
+    assert "as one program:\n  s0: refused by aten.nonzero.default" in str(traced)
+    assert str(traced).index("piece 1 of 3:") < str(traced).index("piece 2 of 3 runs as it is:\n  aten.nonzero")
+
+
+def test_a_piece_knows_what_conditions_on_sizes_outside_of_it_imply(small: None) -> None:
+    """That two sizes equal a third one, which is in another piece, is that they are equal."""
+
+    def fn(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = (x @ w + x).relu()  # both sizes of w are those of x's rows
+        rows = y[y.sum(1) > 0]
+        return (rows @ w).tanh() @ w
+
+    compiled = check(fn, [(torch.randn(n, m), torch.randn(m, m)) for n, m in ((5, 6), (8, 6), (4, 9), (7, 12))])
+    last = _last(compiled)
+    assert not last.refusals
+    assert {"s2", "s3", "u0"} <= last.buckets[0].made.caps.keys()
+    assert "s0" not in last.buckets[0].made.caps
+    assert "s1" not in last.buckets[0].made.caps
 
 
 def test_warm_up_and_plans_reach_pieces_whose_sizes_are_known() -> None:
