@@ -13,7 +13,8 @@ from importlib import resources
 from symshape.exploring.records import Report
 
 SCRIPTS = (
-    *("tape", "dom", "space", "whatif", "regionmap", "guards", "dispatch", "timeline", "program", "compare", "report"),
+    *("tape", "dom", "space", "whatif", "regionmap", "guards", "dispatch", "serving", "timeline", "program"),
+    *("compare", "report"),
 )
 """The scripts, in the order in which they are read: one module when put together."""
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from html import escape
 
 from guards.sets.html import table
-from symshape.exploring.records import EntryRecord, GuardRecord, ProgramRecord, Report, Space
+from symshape.cost.units import shown
+from symshape.exploring.records import (
+    BucketRecord,
+    EntryRecord,
+    GuardRecord,
+    ProgramRecord,
+    Report,
+    ServingRecord,
+    Space,
+)
 from symshape.exploring.static_map import map_svg
 
 _MOST = 12  # entries that are shown with their guards
@@ -32,11 +41,13 @@ def _space(space: Space, report: Report) -> str:
     if len(space.entries) == 1:
         parts.append(_guards(space.entries[0], report))
         parts.append(_outputs(space.entries[0], report))
+        parts.append(_serving(space.entries[0]))
         parts.append(map_svg(space))
         return "".join(parts)
     rows = [_entry_row(entry, report) for entry in space.entries[:_MOST]]
     columns = ("entry", "calls", "fixed", "guards", "outputs", "runs on")
     parts.append(table(columns, rows, caption=f"entries ({len(space.entries)})", code=("fixed", "guards", "outputs")))
+    parts += [_serving(entry) for entry in space.entries[:_MOST]]
     if len(space.entries) <= _MOST_DRAWN:
         parts.append(map_svg(space))
     return "".join(parts)
@@ -75,3 +86,35 @@ def _outputs(entry: EntryRecord, report: Report) -> str:
     program = report.programs[entry.program]
     rows = [(each.path, shape) for each, shape in zip(program.outputs, _shapes(program), strict=True)]
     return table(("output", "tensor"), rows, caption=f"outputs ({len(rows)})", code=("output", "tensor"))
+
+
+def _serving(entry: EntryRecord) -> str:
+    """The buckets of what is padded with their figures, and below them what came of each symbol."""
+    rows = [_bucket_row(part, bucket) for part in entry.serving for bucket in part.buckets[:_MOST]]
+    rows += [_as_it_is(part) for part in entry.serving if not part.buckets]
+    if not rows:
+        return ""
+    columns = ("part", "bucket", "calls", "waste", "captured", "memory", "a replay")
+    made = table(columns, rows, caption=f"what serves {entry.label}", code=("bucket",))
+    return made + "".join(_told(part) for part in entry.serving)
+
+
+def _bucket_row(part: ServingRecord, bucket: BucketRecord) -> tuple[str, ...]:
+    calls = "" if bucket.calls is None else str(bucket.calls)
+    waste = "" if bucket.waste is None else f"{bucket.waste:.0%}"
+    captured = f"{bucket.captures} times, {bucket.milliseconds:.1f} ms"
+    replays = ", ".join(f"{milliseconds:.3g} ms ({kernels})" for kernels, milliseconds in bucket.replays)
+    replays += f", {bucket.achieved}" if bucket.achieved else ""
+    return part.part or "all", bucket.sizes, calls, waste, captured, shown(bucket.bytes, "B"), replays
+
+
+def _as_it_is(part: ServingRecord) -> tuple[str, ...]:
+    return part.part or "all", "", "", "", "", "", "runs as it is" if part.reasons else part.runner
+
+
+def _told(part: ServingRecord) -> str:
+    more = len(part.buckets) - _MOST
+    lines = [part.judgement, f"and {more} more buckets" if more > 0 else "", *part.notes, *part.padding, *part.reasons]
+    text = "\n".join(line for line in lines if line)
+    title = escape(f"{part.part or 'all'}: {part.runner}")
+    return f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>" if text else ""

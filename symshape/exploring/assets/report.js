@@ -15,6 +15,7 @@ class App {
       ["Map", this.map],
       ["Guards", new GuardList(this)],
       ...(report.spaces.some((space) => space.tree) ? [["Dispatch", new DispatchTree(this)]] : []),
+      ...(report.spaces.some((space) => space.entries.some((entry) => entry.serving.length)) ? [["Serving", new Serving(this)]] : []),
       ...(report.kind === "cache" ? [["History", new Timeline(this)]] : []),
       ...(report.programs.length ? [["Program", new ProgramView(this)]] : []),
       ...(report.spaces.some((space) => space.entries.length > 1) ? [["Compare", new Compare(this)]] : []),

@@ -26,6 +26,7 @@ from symshape.frontends.exploration.programs import program_record
 from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
 from symshape.frontends.exploration.transformed import of_entry
 from symshape.frontends.exploration.trees import branch_record
+from symshape.frontends.serving import serving_of
 from symshape.frontends.stats import Stats
 from symshape.graph.program import Program, limits_of, slot_names
 from symshape.runtime.cache import Branch, EntryCache
@@ -152,6 +153,7 @@ class _CacheReader:
             program=len(self.programs) - 1,
             calls=calls,
             runner=entry.runner.describe(),
+            serving=serving_of(entry),
         )
 
     def _comparisons(self, entries: Sequence[Entry], words: dict[str, str]) -> list[tuple[int, int, str]]:

@@ -119,3 +119,18 @@ def test_no_guards() -> None:
 def test_a_row_has_a_cell_for_each_column() -> None:
     with pytest.raises(ValueError, match="zip"):
         html.table(["a", "b"], [["1"]])
+
+
+def test_a_compiled_function_shows_its_buckets_and_what_runs_as_it_is() -> None:
+    def fn(x: torch.Tensor) -> object:
+        return (x[x > 0] * 2).sum(), x.sin().cos().tan().exp().abs().sqrt()  # <script>
+
+    compiled = symshape.compile(fn, dynamic=True, runner="padded")
+    for size in (5, 8, 30):
+        compiled(torch.ones(size))
+    told = compiled._repr_html_()
+    assert "what serves entry 0" in told
+    assert "<code>s0&lt;=6</code>" in told
+    assert "<details><summary>piece 1: padded, 3 buckets</summary><pre>s0: padded to 6" in told
+    assert "piece 2: as it is</summary><pre>aten.index.Tensor: it reads data on the host" in told
+    assert "<script" not in told

@@ -186,6 +186,36 @@ def test_a_program_beside_what_runs(page: Page, tmp_path: Path) -> None:
     assert page.complaints() == []
 
 
+def test_what_serves_an_entry(page: Page, tmp_path: Path) -> None:
+    """The buckets with their figures, the pieces that run as they are with the user's line."""
+
+    def picking(x: torch.Tensor) -> Any:
+        y = x.sin().cos().tan().exp().abs().sqrt()
+        return y, y[y > 1].sin().cos().tan().exp().abs().sqrt()
+
+    compiled = symshape.compile(picking, dynamic=True, runner="padded")
+    softmax = symshape.compile(lambda x: x.softmax(0) * 2, dynamic=True, runner="padded")
+    for size in (5, 8, 30, 30):
+        compiled(torch.randn(size))
+        softmax(torch.randn(size))
+    page.show(symshape.explore(softmax), tmp_path)
+    told = page.tab("Serving")
+    assert "all of it padded, 3 buckets" in told
+    assert "s0<=6" in told
+    assert "20 %" in told
+    assert "undefined" not in told
+    page.run("document.querySelector('.serving details summary').click()")
+    assert "mask: -inf beyond s0 for aten._softmax.default" in page.tab("Serving")
+    page.show(symshape.explore(compiled), tmp_path)
+    told = page.tab("Serving")
+    assert "piece 2 runs as it is" in told
+    assert "y[y > 1].sin()" in told
+    assert "; a mask in place of what is selected (torch.where)" in told
+    assert "undefined" not in told
+    assert "NaN" not in told
+    assert page.complaints() == []
+
+
 def test_numbers_beside_formulas(page: Page, tmp_path: Path) -> None:
     traced = symshape.trace(lambda x: torch.cat([x, x]).view(-1, 2) @ torch.ones(2, 3), torch.ones(4))
     page.show(symshape.explore(traced), tmp_path)

@@ -1,0 +1,40 @@
+// What serves the calls of each entry: padded programs for ranges of sizes, and what came of each symbol.
+
+class Serving {
+  constructor(app) {
+    this.app = app;
+    this.root = h("div", { class: "serving" });
+  }
+
+  show(space) {
+    const served = space.entries.map((entry, i) => [entry, i]).filter(([entry]) => entry.serving.length);
+    fill(this.root, served.length ? served.map(([entry, i]) => this.entry(entry, i)) : h("p", { class: "quiet" }, "Nothing is padded here."));
+  }
+
+  entry(entry, index) {
+    return [h("h3", null, swatch(index), entry.label, h("span", { class: "tag" }, counted(entry.calls, "call"))), entry.serving.map((part) => this.part(part))];
+  }
+
+  part(part) {
+    const name = part.part || "all of it";
+    if (part.reasons.length) return h("div", { class: "part" }, h("p", null, h("b", null, name), " runs as it is:"), h("ul", null, part.reasons.map((reason) => h("li", null, reason))));
+    const counts = part.buckets.some((bucket) => bucket.calls !== undefined);
+    const most = Math.max(1, ...part.buckets.map((bucket) => bucket.calls ?? 0));
+    return h("div", { class: "part" },
+      h("p", null, h("b", null, name), ` ${part.runner}`, part.judgement ? h("span", { class: "beneath" }, `; ${part.judgement}`) : null),
+      part.buckets.length ? h("div", { class: "scroll" }, h("table", null, h("thead", null, h("tr", null, ["bucket", counts && "calls", counts && "waste", "captured", "memory", "a replay"].filter(Boolean).map((column) => h("th", { scope: "col" }, column)))),
+        h("tbody", null, part.buckets.slice(0, 500).map((bucket) => this.bucket(bucket, counts, most))))) : null,
+      part.notes.map((note) => h("p", { class: "note" }, note)),
+      part.padding.length ? h("details", null, h("summary", null, "what came of each symbol"), h("pre", { class: "excerpt" }, part.padding.join("\n"))) : null);
+  }
+
+  bucket(bucket, counts, most) {
+    const share = Math.round((100 * (bucket.calls ?? 0)) / most);
+    return h("tr", null, h("th", { scope: "row" }, code(bucket.sizes)),
+      counts ? h("td", null, h("span", { class: "bar", "aria-hidden": "true" }, barOf(share)), grouped(bucket.calls)) : null,
+      counts ? h("td", null, bucket.waste === undefined ? "" : `${Math.round(100 * bucket.waste)} %`) : null,
+      h("td", null, `${counted(bucket.captures, "time")}, ${bucket.milliseconds.toFixed(1)} ms`),
+      h("td", null, withUnit(bucket.bytes, "B")),
+      h("td", null, [...bucket.replays.map(([kernels, ms]) => `${Number(ms.toPrecision(3))} ms (${kernels})`), bucket.achieved].filter(Boolean).join(", ")));
+  }
+}

@@ -1,0 +1,138 @@
+"""What serves the calls of an entry: its buckets with their figures, and what came of each symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from symshape.cost.cost import Cost
+from symshape.cost.devices import DevicePeaks
+from symshape.cost.roofline import Roofline
+from symshape.errors import SymShapeError
+from symshape.exploring.records import BucketRecord, ServingRecord
+from symshape.runtime.entry import Entry
+from symshape.runtime.runners.bucket import Bucket
+from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.piecewise import parts_of
+
+__all__ = ["Costs", "serving_of"]
+
+_MOST_SIZES = 1024
+
+
+class Costs:
+    """What calls of an entry cost at their sizes and at capacities.
+
+    Args:
+        entry: the entry.
+        peaks: of the device, for the roofline.
+    """
+
+    def __init__(self, entry: Entry, peaks: DevicePeaks | None = None) -> None:
+        self._places = entry.program.positions
+        try:
+            self._cost: Cost | None = Cost.of(entry.program)
+        except SymShapeError:
+            self._cost = None
+        self._roofline = None if self._cost is None or peaks is None else Roofline(self._cost, peaks)
+
+    def _named(self, values: tuple[int, ...]) -> dict[str, int]:
+        return {name: values[place] for name, place in self._places.items()}
+
+    def attainable(self, entry: Entry) -> Iterator[str]:
+        """The least time of a call at the sizes that came most often."""
+        seen = max(list(entry.seen.items()), key=lambda item: item[1].calls, default=None)
+        if self._roofline is None or seen is None:
+            return
+        sizes = self._named(seen[0])
+        try:
+            found = self._roofline.at(**sizes)
+        except SymShapeError:  # a size that only the run tells
+            return
+        where = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        yield f"on {self._roofline.peaks.name}{' at ' + where if where else ''}: {found}"
+
+    def achieved(self, sizes: Mapping[str, int], milliseconds: float) -> str:
+        """What a replay at these capacities achieves of what is attainable there."""
+        if self._roofline is None:
+            return ""
+        try:
+            return str(self._roofline.at(**sizes).achieved(milliseconds / 1e3))
+        except SymShapeError:
+            return ""
+
+    def _at(self, sizes: Mapping[str, int]) -> float:
+        assert self._cost is not None
+        cost = self._cost.at(**sizes)
+        return cost.flops or cost.bytes
+
+    def waste(self, caps: Mapping[str, int], calls: Mapping[tuple[int, ...], int]) -> float | None:
+        """What goes into padding, as a part of what the calls cost unpadded; None where that is not known."""
+        if self._cost is None:
+            return None
+        often = sorted(calls.items(), key=lambda item: -item[1])[:_MOST_SIZES]
+        try:
+            whole = self._at(caps)
+            exact = sum(self._at(self._named(values)) * n for values, n in often)
+        except SymShapeError:
+            return None
+        return whole * sum(n for _, n in often) / exact - 1 if exact else None
+
+
+def serving_of(entry: Entry, costs: Costs | None = None) -> list[ServingRecord]:
+    """What is padded of an entry's program, all of it or pieces, and the pieces that run as they are; in order."""
+    found = []
+    for program, runner in parts_of(entry.runner, entry.program):
+        whole = program is entry.program
+        part = "" if whole else program.name.rpartition(", ")[2]
+        if not isinstance(runner, PaddedRunner):
+            found.append(ServingRecord(part, "as it is", reasons=list(runner)))
+            continue
+        buckets, notes = _of_entry(entry, runner, costs or Costs(entry)) if whole else (_of_piece(runner), [])
+        if runner.failures:
+            notes.append(f"given up for lack of memory: {runner.failures} times")
+        padding = str(runner.padding()).splitlines()
+        found.append(ServingRecord(part, runner.describe(), runner.judgement, buckets, notes, padding))
+    return found
+
+
+def _of_entry(entry: Entry, runner: PaddedRunner, costs: Costs) -> tuple[list[BucketRecord], list[str]]:
+    """Each bucket, and what is to be said of the calls that go to none; by the sizes as they are served now."""
+    served: dict[Bucket | None, dict[tuple[int, ...], int]] = {}
+    places = runner.served()
+    for values, seen in list(entry.seen.items()):
+        served.setdefault(places.get(values), {})[values] = seen.calls
+    found = []
+    for bucket in runner.buckets:
+        calls = served.pop(bucket, {})
+        sizes = _sizes(bucket)
+        waste = costs.waste(sizes, calls)
+        found.append(_bucket(bucket, sum(calls.values()), waste, costs))
+    left = sum(sum(calls.values()) for calls in served.values())
+    return found, [f"no bucket: {left} calls"] if left else []
+
+
+def _of_piece(runner: PaddedRunner) -> list[BucketRecord]:
+    """Each bucket of a piece, whose calls are not counted."""
+    return [_bucket(bucket) for bucket in runner.buckets]
+
+
+def _sizes(bucket: Bucket) -> dict[str, int]:
+    return {**bucket.made.exact, **bucket.made.caps}
+
+
+def _bucket(
+    bucket: Bucket, calls: int | None = None, waste: float | None = None, costs: Costs | None = None
+) -> BucketRecord:
+    sizes, exact = _sizes(bucket), bucket.made.exact
+    replays = [(each.kernels, each.milliseconds) for each in bucket.variants if each.milliseconds]
+    achieved = costs.achieved(sizes, min(ms for _, ms in replays)) if costs is not None and replays else ""
+    return BucketRecord(
+        sizes=", ".join(f"{name}{'=' if name in exact else '<='}{size}" for name, size in sizes.items()),
+        calls=calls,
+        waste=waste,
+        captures=bucket.captures,
+        milliseconds=round(bucket.milliseconds, 3),
+        bytes=bucket.bytes,
+        replays=replays,
+        achieved=achieved,
+    )
