@@ -40,15 +40,18 @@ def main(argv: Sequence[str] | None = None) -> Report:
     parser.add_argument("--seconds", type=int, default=60, help="of processor time, for a row")
     parser.add_argument("--device", default="cpu", help="where they run")
     parser.add_argument("--runner", default="auto", help="what runs programs: auto, eager, padded, inductor, cudagraph")
+    parser.add_argument("--inference", action="store_true", help="calls in inference mode, but for training")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--smoke", action="store_true", help=f"a few: {', '.join(SMOKE)}")
     parser.add_argument("--out", type=Path, help="folder in which sweep-DEVICE.json is written")
     args = parser.parse_args(argv)
     only = SMOKE if args.smoke else [each for each in args.only.split(";") if each]
     ways = [each for each in args.ways.split(",") if each]
-    asked = Asked(args.device, args.runner, args.seconds)
+    asked = Asked(args.device, args.runner, args.seconds, args.inference)
     report, start = (
-        Report("sweep" if args.runner == "auto" else f"sweep_{args.runner}", args.device),
+        Report(
+            "_".join(["sweep"] + [args.runner] * (args.runner != "auto") + ["inference"] * args.inference), args.device
+        ),
         time.perf_counter(),
     )
     table = report.table("compiled, called at seven shapes", *COLUMNS)

@@ -36,11 +36,15 @@ class Architecture:
 
 @attrs.frozen
 class Asked:
-    """How architectures are tried: where they run, by which runner, and the processor time of each in seconds."""
+    """How architectures are tried: where they run, by which runner, and the processor time of each in seconds.
+
+    ``inference``: but for training, they are called in inference mode (and built outside), not without gradients alone.
+    """
 
     device: str = "cpu"
     runner: Any = "auto"
     seconds: int = 60
+    inference: bool = False
 
 
 @attrs.frozen
@@ -154,7 +158,8 @@ def judge(it: Architecture, way: str, asked: Asked) -> Row:
                 _called(copy.deepcopy(model), arguments(*LEARNT[0]), gradients)
             except Exception as error:
                 return Row(it.name, way, "not built", reason=f"{type(error).__name__}: {error}")
-            return _judged(it.name, way, model, arguments, asked, start)
+            with torch.inference_mode() if asked.inference and not gradients else contextlib.nullcontext():
+                return _judged(it.name, way, model, arguments, asked, start)
     except TooLong:
         return Row(it.name, way, "too long", seconds=time.process_time() - start)
     except Exception as error:
