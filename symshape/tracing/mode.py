@@ -10,7 +10,9 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from symshape.errors import UnsupportedError
+from symshape.tracing.intercept.fallbacks import take_apart
 from symshape.tracing.intercept.scans import loop
+from symshape.tracing.op_plans import plan_of
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 
@@ -49,6 +51,9 @@ class TracingMode(TorchDispatchMode):
         answer = _metadata.get(id(func))
         if answer is not None and type(args[0]) is SymbolicTensor:
             return answer(*args)
+        if plan_of(func).taken_apart:
+            with self:
+                return take_apart(func, args, kwargs or {})
         return self.tracer.dispatch(func, args, kwargs or {})
 
     def _higher_order(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

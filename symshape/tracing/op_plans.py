@@ -11,6 +11,7 @@ from torch._ops import OpOverload
 
 import meta_fns
 from meta_fns.core import registry
+from symshape.tracing.intercept import fallbacks
 from symshape.tracing.special_ops import SPECIAL
 
 aten = torch.ops.aten
@@ -37,6 +38,7 @@ class OpPlan:
         names: the names of the arguments.
         is_view: whether any output shares memory.
         keeps_strides: whether outputs only pick and order dimensions of the argument that they view.
+        taken_apart: whether C++ takes it apart before it gets to a mode, except in inference mode.
         special: whether it is one of the few that the tracer looks at before their rule.
         changes_laziness: whether it conjugates or negates lazily.
         is_mutable: whether it writes to any argument.
@@ -54,6 +56,7 @@ class OpPlan:
     names: tuple[str, ...]
     is_view: bool
     keeps_strides: bool
+    taken_apart: bool
     special: bool
     changes_laziness: bool
     is_mutable: bool
@@ -85,6 +88,7 @@ def _made(op: OpOverload) -> OpPlan:
         aliasing.names,
         any(owner is not None for owner in aliasing.view_of),
         op in _PICK_AND_ORDER,
+        fallbacks.is_taken_apart(op),
         op in SPECIAL or op.namespace == "profiler",
         op in _LAZY,
         op._schema.is_mutable,

@@ -264,7 +264,8 @@ class OwnHistories:
         """
         leaves = [each.tensor for each in self._trace.lifting.lifted.values() if each.tensor.requires_grad]
         what = "registers hooks of a tensor that it did not make" if self._hooks.left else ""
-        if self._hooks.on(chain(nodes, map(node_for, leaves))):
+        tracked = (leaf for leaf in leaves if not leaf.is_inference())  # autograd has no node for others
+        if self._hooks.on(chain(nodes, map(node_for, tracked))):
             what = (
                 "registers hooks of autograd's nodes (backward hooks of modules are such), or of tensors that it makes"
             )

@@ -19,8 +19,10 @@ for _each in sorted(Path(_program.__file__).parent.glob("*.py")):
 
 
 @pytest.mark.parametrize("program", [pytest.param(each, id=name) for name, each in PROGRAMS.items()])
-def test_right_and_dynamic(program: Program) -> None:
-    verdict = judge(program)
+@pytest.mark.parametrize("inference", [False, True], ids=["", "inference"])
+def test_right_and_dynamic(program: Program, inference: bool) -> None:
+    """Also in inference mode, where C++ hands composites over whole."""
+    verdict = judge(program, inference=inference)
     known = KNOWN.get(str(program))
     if known is None:
         assert verdict.outcome == program.keeps, verdict.detail

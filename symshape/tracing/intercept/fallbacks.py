@@ -30,6 +30,29 @@ class Inferrer(Protocol):
         """Ops inside are inferred but not written down."""
 
 
+def is_taken_apart(op: OpOverload) -> bool:
+    """Whether C++ defines the op by others, and takes it apart itself wherever autograd may have to see these.
+
+    In inference mode, where it need not, a mode gets the op whole.
+    """
+    key = "CompositeImplicitAutograd"
+    return op.namespace == "aten" and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+
+
+def take_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Runs an op of which that is so as C++ does (torch's definitions in Python draw other random numbers).
+
+    Inside, views of what requires gradients do so, too, as in eager; what the op returns is told so by C++, if it is
+    one of those that make views.
+    """
+    key = DispatchKey.ADInplaceOrView
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key):
+        excluded = excluded.remove(key)
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded):
+        return op._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
 def is_composite(op: OpOverload) -> bool:
     """Whether the op is defined by other ops only (CompositeImplicit, and no fake or meta of its own)."""
     return bool(op._can_decompose()) and DispatchKey.Meta not in op.py_kernels

@@ -79,12 +79,18 @@ def images(b: int, n: int) -> Arguments:
     return (torch.randn(b, 3, n + 8, n + 9),)
 
 
-def judge(program: Program) -> Verdict:
-    """Traces a program at the first shape and runs it at all; dynamic is a size whose changes alone are served."""
+def judge(program: Program, *, inference: bool = False) -> Verdict:
+    """Traces a program at the first shape and runs it at all; dynamic is a size whose changes alone are served.
+
+    Args:
+        program: the program.
+        inference: whether it is called in inference mode, as people do who have built it outside.
+    """
     torch.manual_seed(0)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.inference_mode(inference):
         warnings.simplefilter("ignore")
-        fn, make = program.build()
+        with torch.inference_mode(False):
+            fn, make = program.build()
         try:
             traced = symshape.trace(fn, *make(*SHAPES[0]), dynamic=True)
         except SymShapeError as error:
