@@ -71,8 +71,8 @@ class Reports:
     def report(self, peaks: DevicePeaks | None = None) -> str:
         """For each entry what it serves, its guards and what runs it; if padded, its buckets; then the budget.
 
-        With a device's ``peaks`` the roofline, too.  In a notebook, and on the page of :func:`symshape.explore`, the same
-        stands in tables.
+        With a device's ``peaks`` the roofline, too.  In notebooks, and on the page of :func:`symshape.explore`, all of
+        it stands in tables.
         """
         found = report(self._cache.entries, self._graphs, peaks)
         return "\n".join([found, *self._budget.lines()])

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.symshape.everyday import program as _program
 from tests.symshape.everyday.known import KNOWN
@@ -22,13 +23,20 @@ for _each in sorted(Path(_program.__file__).parent.glob("*.py")):
 @pytest.mark.parametrize("inference", [False, True], ids=["", "inference"])
 def test_right_and_dynamic(program: Program, inference: bool) -> None:
     """Also in inference mode, where C++ hands composites over whole."""
-    verdict = judge(program, inference=inference)
+    verdict = judge(program, around=torch.inference_mode) if inference else judge(program)
     known = KNOWN.get(str(program))
     if known is None:
         assert verdict.outcome == program.keeps, verdict.detail
     else:
         assert verdict.outcome != program.keeps, "it is right now: take its row out of known.py"
         assert verdict.outcome == known.outcome, f"known as {known.outcome}, now {verdict.outcome}: {verdict.detail}"
+
+
+@pytest.mark.parametrize("program", [pytest.param(each, id=name) for name, each in PROGRAMS.items()])
+def test_never_wrong_under_autocast(program: Program) -> None:
+    """Where more is refused and fixed: recurrent layers are taken apart, kernels that cast inside have no node."""
+    verdict = judge(program, around=lambda: torch.autocast("cpu", torch.bfloat16))
+    assert verdict.outcome != "wrong", verdict.detail
 
 
 def test_known_ones_are_programs_and_none_is_wrong() -> None:

@@ -30,6 +30,7 @@ from symshape.tracing.intercept import (
     values_alone,
 )
 from symshape.tracing.intercept.autograd import Gradients
+from symshape.tracing.intercept.casts_inside import CAST_INSIDE, check_cast_inside
 from symshape.tracing.intercept.indexing import getitem, is_symbolic, setitem
 from symshape.tracing.intercept.known_masks import ATTENTION, KnownMasks
 from symshape.tracing.intercept.repeats import REPEATED, Repeats
@@ -299,6 +300,8 @@ class FunctionMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ATTENTION and args and isinstance(args[0], torch.Tensor):
             self._chooses(args[0].device)
+        if func in CAST_INSIDE:
+            check_cast_inside(func)
         if kwargs and "out" in kwargs:  # no handler writes into one
             if kwargs["out"] is not None:
                 return func(*args, **kwargs)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import attrs
@@ -79,29 +81,35 @@ def images(b: int, n: int) -> Arguments:
     return (torch.randn(b, 3, n + 8, n + 9),)
 
 
-def judge(program: Program, *, inference: bool = False) -> Verdict:
+def judge(
+    program: Program, *, around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+) -> Verdict:
     """Traces a program at the first shape and runs it at all; dynamic is a size whose changes alone are served.
 
     Args:
         program: the program.
-        inference: whether it is called in inference mode, as people do who have built it outside.
+        around: the mode in which it is called, and was not built.
     """
     torch.manual_seed(0)
-    with warnings.catch_warnings(), torch.inference_mode(inference):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with torch.inference_mode(False):
-            fn, make = program.build()
-        try:
-            traced = symshape.trace(fn, *make(*SHAPES[0]), dynamic=True)
-        except SymShapeError as error:
-            return Verdict("refused", f"{type(error).__name__}: {error}")
-        try:
-            seen = {check_or_same(fn, traced, *make(*shape)) for shape in SHAPES}
-        except AssertionError as error:
-            return Verdict("wrong", str(error))
-        b, n = SHAPES[0]
-        changes = {"b": [(other, n) for other, _ in SHAPES], "n": [(b, other) for _, other in SHAPES]}
-        kept = [name for name, shapes in changes.items() if all(traced.check(*make(*shape)) for shape in shapes)]
+        fn, make = program.build()
+        with around():
+            return _judged(fn, make)
+
+
+def _judged(fn: Callable[..., Any], make: Callable[[int, int], Arguments]) -> Verdict:
+    try:
+        traced = symshape.trace(fn, *make(*SHAPES[0]), dynamic=True)
+    except SymShapeError as error:
+        return Verdict("refused", f"{type(error).__name__}: {error}")
+    try:
+        seen = {check_or_same(fn, traced, *make(*shape)) for shape in SHAPES}
+    except AssertionError as error:
+        return Verdict("wrong", str(error))
+    b, n = SHAPES[0]
+    changes = {"b": [(other, n) for other, _ in SHAPES], "n": [(b, other) for _, other in SHAPES]}
+    kept = [name for name, shapes in changes.items() if all(traced.check(*make(*shape)) for shape in shapes)]
     served = seen <= {"equal"} or len(kept) < 2
     detail = "" if served else f"at the five shapes: {sorted(seen)}"
     return Verdict("".join(kept) if served else "wrong", detail or traced.guards.text())
