@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
 from symshape.calls.modes import Modes
 from symshape.graph.codegen import Run, StepLines
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @contextmanager
@@ -89,19 +92,26 @@ def while_tracing() -> Iterator[None]:
         yield
 
 
-def without_autocast(run: Run, modes: Modes) -> Run:
-    """The casts that autocast inserted are in the graph, so autocast itself is off while it runs."""
+def with_autocast_off(run: Callable[_P, _R], modes: Modes) -> Callable[_P, _R]:
+    """The same, with autocast off where it was on when a program was traced: its casts are in the graph."""
     if not modes.autocast:
         return run
 
-    def run_without(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+    def run_without(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         with ExitStack() as stack:
             for device, _ in modes.autocast:
                 stack.enter_context(torch.autocast(device, enabled=False))
-            return run(leaves, values)
+            return run(*args, **kwargs)
 
-    run_without.__symshape_source__ = run.__symshape_source__  # type: ignore[attr-defined]
-    run_without.__wrapped__ = run  # type: ignore[attr-defined]
+    return run_without
+
+
+def without_autocast(run: Run, modes: Modes) -> Run:
+    """The run of a program with autocast off; what is generated is found behind it."""
+    run_without = with_autocast_off(run, modes)
+    if run_without is not run:
+        run_without.__symshape_source__ = run.__symshape_source__  # type: ignore[attr-defined]
+        run_without.__wrapped__ = run  # type: ignore[attr-defined]
     return run_without
 
 

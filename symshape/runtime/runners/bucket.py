@@ -32,6 +32,7 @@ from symshape.runtime.runners.rewriting import Again, rewriting
 from symshape.runtime.runners.true_sizes import TrueSizes
 from symshape.runtime.runners.variants import Variant, measured
 from symshape.runtime.runners.weights import weight_of
+from symshape.tracing.traced_modes import with_autocast_off
 
 _data_ptr = torch.Tensor.data_ptr
 _LOOKS = 16  # calls after which it is looked at whether another capture pays
@@ -77,6 +78,7 @@ class Bucket:
         assert made.padded is not None
         assert made.results is not None
         self.made = made
+        self._modes = program.modes
         self._padded = made.padded
         self._results = made.results
         self._numbers = made.results.numbers
@@ -330,7 +332,7 @@ class Bucket:
     def _recorded(self, run: Replay, why: str) -> Recording:
         start = time.perf_counter()
         device = self.sizes.device
-        recording = captured(run, device, self._pool, lent=self._lent)
+        recording = captured(with_autocast_off(run, self._modes), device, self._pool, lent=self._lent)
         self.captures += 1
         self.milliseconds = (time.perf_counter() - start) * 1e3
         if device.type == "cuda":

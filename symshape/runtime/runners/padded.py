@@ -366,8 +366,8 @@ def _check_fit(program: Program, *, draws: bool) -> torch.device:
         memory.count(each.tensor.untyped_storage().data_ptr()) > 1 for each in graph.lifted if each.value in mutated
     ):
         raise Unfit("it writes to a parameter or a buffer that shares memory with another one")
-    if not program.modes.plain:
-        raise Unfit("it runs under autocast or a default device")
+    if program.modes.device:
+        raise Unfit("it runs under a default device")
     device = device_of(graph)
     read = {value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))}
     read.update(values_in(graph.outputs), (each.value for each in graph.inputs))

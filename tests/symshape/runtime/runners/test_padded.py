@@ -622,3 +622,27 @@ def test_under_a_transform_ops_run_as_they_are() -> None:
                 assert got.requires_grad == expected.requires_grad
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), fn(x))
+
+
+def test_under_autocast() -> None:
+    """Its casts are in the graph, so it is off while that runs: cdist stays in float32 with all that is inside."""
+    layers = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0), nn.Linear(16, 4)
+
+    def model(x: torch.Tensor) -> Any:
+        y = layers[0](x * 2)
+        z = layers[1](y).softmax(1)
+        return y.mean(1), torch.cdist(x, x).amax(-1), torch.cat([z, x[..., :4]], -1)
+
+    compiled = symshape.compile(model, dynamic=True, runner="padded", fullgraph=True)
+    for layer in layers:
+        layer.train()
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        for number, (batch, length) in enumerate(SIZES):
+            x = torch.randn(batch, length, 16)
+            _poison(compiled, number)
+            for got, expected in zip(_flat(compiled(x)), _flat(model(x)), strict=True):
+                assert got.dtype == expected.dtype
+                torch.testing.assert_close(got, expected, atol=2e-2, rtol=2e-2)
+            assert torch.is_autocast_enabled("cpu")
+        assert torch.equal(_flat(compiled(x))[1], _flat(model(x))[1])
+    assert len(_runner(compiled).buckets) < len(SIZES)
