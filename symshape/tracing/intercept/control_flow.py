@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from symshape.errors import UnsupportedError
 from symshape.tracing.intercept.scans import by_levels
+from symshape.tracing.intercept.vmapped_branches import cond_of_examples, is_transformed
 
 _CALLERS = "torch/_higher_order_ops/"
 
@@ -38,12 +39,23 @@ def _exchanged(operator: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _cond(condition: Any, then: Any, otherwise: Any, operands: Any) -> Any:
+    if is_transformed():
+        return cond_of_examples(_flows(), _cond, condition, then, otherwise, operands)
     return _flows().cond(condition, then, otherwise, operands)
+
+
+def _torch_cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    """What a program calls, which takes a bool that only the run tells for one that it knows."""
+    if type(pred) is torch.SymBool and isinstance(operands, (tuple, list)):
+        return _cond(pred, true_fn, false_fn, tuple(operands))
+    return torch.cond(pred, true_fn, false_fn, operands)
 
 
 def _while_loop(goes_on: Any, body: Any, carried: Any, more: Any = (), **unknown: Any) -> Any:
     if unknown or more:
         raise UnsupportedError("while_loop is called with arguments that are not torch's own callers'")
+    if is_transformed():
+        raise UnsupportedError("while_loop under a transform of torch.func, which torch refuses, too")
     return _flows().while_loop(goes_on, body, carried)
 
 
@@ -76,6 +88,7 @@ def _table() -> dict[int, Any]:
         operator = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.{name}"), f"{name}_op", None)
         if operator is not None:  # a torch may lack it
             found[id(operator)] = _exchanged(operator, ours)
+    found[id(torch.cond)] = _torch_cond
     return found
 
 

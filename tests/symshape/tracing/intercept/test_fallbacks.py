@@ -235,7 +235,7 @@ def test_ops_by_whatever_is_registered(fn: Any) -> None:
         (lambda x: torch.nested.nested_tensor([x, x]), "nested"),
         (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "quantize"),
         (lambda x: x.to_mkldnn(), "mkldnn"),
-        (lambda x: torch.cond(x.sum() > 0, lambda x: x[:1] + 1, lambda x: x - 1, (x,)), "torch.cond"),
+        (lambda x: torch.cond(x.sum() > 0, lambda x: x[0] + 1, lambda x: x - 1, (x,)), "torch.cond"),
     ],
 )
 def test_what_cannot_be_traced_is_refused_by_us(fn: Any, what: str) -> None:
