@@ -317,6 +317,25 @@ def test_what_is_refused_runs_as_it_is() -> None:
 
 
 # -- what a part may do
+@torch.library.custom_op("symshape_tests::squared", mutates_args=())
+def squared(x: Tensor) -> Tensor:
+    return x * x
+
+
+@squared.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def test_custom_operators() -> None:
+    """Torch notes in an operator where its kernels are when it is first called: no effect of the program's."""
+    local = squared  # reached through the closure
+    fast = compiled(lambda x: cond(x.sum() > 0, lambda: local(x) + 1, lambda: x - 1))
+    for x in (_up(), -_up(5)):
+        assert torch.equal(fast(x), x * x + 1 if x.sum() > 0 else x - 1)
+    assert fast.stats().traces == 1
+
+
 def test_sizes_of_what_it_makes_it_may_change_in_place() -> None:
     def one(a: Tensor) -> Tensor:
         made = a * 2
