@@ -1,8 +1,8 @@
 """Ops without a rule of our own: composites are taken apart; others are inferred by what torch registered for them.
 
-In order: a custom op's ``register_fake``; a Python meta function; a decomposition; a library's kernel for ``Meta``.  Each runs on symbolic tensors with
-recording off, so the graph keeps the op itself and computes what eager computes.  (Private names of torch used here
-were checked on 2.11 to 2.13.)
+In order: a custom op's ``register_fake``; a Python meta function; a decomposition; a library's kernel for ``Meta``.
+Each runs on symbolic tensors with recording off, so the graph keeps the op itself and computes what eager computes.
+(Private names of torch used here were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
