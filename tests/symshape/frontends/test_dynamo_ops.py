@@ -55,6 +55,11 @@ def loop(x: Tensor) -> Tensor:
     return result
 
 
+def of_other_sizes(x: Tensor) -> Tensor:
+    heads, rest = torch.cond(x.sum() > 0, lambda a: (a[:2] * 2, a.sin()), lambda a: (a * 3, a.cos()), (x,))
+    return heads.sum(0) * rest + x.new_zeros(heads.size(0)).sum()
+
+
 def scaled(score: Tensor, *indices: Tensor) -> Tensor:
     return score * 2
 
@@ -64,6 +69,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "solve": lambda x: torch.linalg.solve(positive(x), x),
     "cholesky": lambda x: torch.linalg.cholesky(positive(x)),
     "cond": lambda x: torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos() * 2, (x,)),
+    "cond_of_found": lambda x: torch.cond(x.sum() > 0, lambda a: a[a > 0] * 2, lambda a: a[a < 0] * 3, (x,)),
     "checkpoint": lambda x: checkpoint(dropped, x, use_reentrant=False) * 2,
     "dropout": lambda x: functional.dropout(x, 0.3) + torch.rand(x.size(0), 1),
     "autograd_function": lambda x: Doubled.apply(x) * 2,
@@ -74,6 +80,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 WITHOUT_GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
     "while_loop": loop,
+    "cond_of_other_sizes": of_other_sizes,
     "flex_attention": lambda x: flex_attention(*[x.repeat(1, 4, 4, 4)[:1] * i for i in (1, 2, 3)], score_mod=scaled),
     "item": lambda x: x * x.sum().item(),
     "found": lambda x: x[x > 0] * 2,
