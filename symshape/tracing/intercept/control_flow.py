@@ -6,6 +6,7 @@ the operator; a trace makes a node of it instead.  (Private names, checked on 2.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -29,11 +30,12 @@ def _flows() -> Any:
 
 
 def _exchanged(operator: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator as torch's own code calls it, which has made arguments of all that it needs."""
+    """The operator as torch's own code calls it, or a graph that torch made: with arguments for all that is needed."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1).f_code.co_filename.replace("\\", "/")
-        return (ours if _CALLERS in caller else operator)(*args, **kwargs)
+        known = _CALLERS in caller or any(isinstance(each, torch.fx.GraphModule) for each in args[:3])
+        return (ours if known else operator)(*args, **kwargs)
 
     return call
 
@@ -52,11 +54,20 @@ def _torch_cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> A
 
 
 def _while_loop(goes_on: Any, body: Any, carried: Any, more: Any = (), **unknown: Any) -> Any:
-    if unknown or more:
+    if unknown:
         raise UnsupportedError("while_loop is called with arguments that are not torch's own callers'")
     if is_transformed():
         raise UnsupportedError("while_loop under a transform of torch.func, which torch refuses, too")
-    return _flows().while_loop(goes_on, body, carried)
+    return _flows().while_loop(_with(goes_on, more), _with(body, more), carried)
+
+
+def _with(function: Any, more: Any) -> Any:
+    """A function that is given more than is carried."""
+    return functools.partial(_called, function, tuple(more)) if more else function
+
+
+def _called(function: Any, more: tuple[Any, ...], *carried: Any) -> Any:
+    return function(*carried, *more)
 
 
 def _scan(combine: Any, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
