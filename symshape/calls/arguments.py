@@ -287,6 +287,8 @@ def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
         raise InputError(f"argument {path} is a {type(tensor).__name__}; only plain tensors can be traced")
     if tensor.layout is not torch.strided:
         raise InputError(f"argument {path} has layout {tensor.layout}; only strided tensors can be traced")
+    if tensor.is_nested:
+        raise InputError(f"argument {path} is a nested tensor; only plain tensors can be traced")
     if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
         if tensor.is_quantized:
             raise InputError(f"argument {path} is quantized; only plain tensors can be traced")

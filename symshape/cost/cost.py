@@ -207,7 +207,9 @@ class Cost:
         """The sizes at which values are shown: those given, completed by the example's; None if some are unknown."""
         self.domain.check_names(sizes, frozenset())
         known = {**self.hints, **sizes}
-        return {name: known[name] for name in self.domain.symbols} if self._needed <= known.keys() else None
+        if not self._needed <= known.keys():
+            return None
+        return {name: known[name] for name in self.domain.symbols if name in known}
 
     def notes(self) -> list[str]:
         """What the tables leave out, and how the cost grows with each symbol: sentences."""

@@ -5,12 +5,16 @@ A graph that Inductor cannot compile runs op by op.  (Private names of torch use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import builtins
+import dis
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
 from symshape import events
+from symshape.errors import UnsupportedError
 from symshape.frontends.dynamo_graph import DynamoGraph
 
 Make = Callable[[str, torch.fx.GraphModule], DynamoGraph]
@@ -35,6 +39,30 @@ class InductorCode:
         return "inductor"
 
 
+def check_names(code: Any) -> None:
+    """Of what Inductor compiled: it fails in the middle of a call where its Python code reads a name of nothing.
+
+    (A size of a tensor that a graph does not get, for example, where arguments overlap.)
+
+    Raises:
+        UnsupportedError: it would.
+    """
+    call = getattr(code, "current_callable", None)
+    function = getattr(call, "__func__", call)
+    if isinstance(function, FunctionType):
+        known = function.__globals__.keys() | vars(builtins).keys()
+        unknown = sorted(set(_globals_read(function.__code__)) - known)
+        if unknown:
+            raise UnsupportedError(f"the code that Inductor made reads {unknown[0]}, which it defines nowhere")
+
+
+def _globals_read(code: CodeType) -> Iterator[str]:
+    yield from (each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL")
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _globals_read(each)
+
+
 def compiled_by_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], make: Make) -> Callable[..., Any]:
     """What Inductor makes of a graph of Dynamo's, each part of it in our hands.
 
@@ -47,6 +75,7 @@ def compiled_by_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
         made = make(next((part for part, wanted in parts.items() if wanted), "forward"), graph)
         try:
             code: Any = compile_fx_inner(graph, inputs, **keywords)
+            check_names(code)
         except Exception as error:  # whatever a compiler may raise: the graph still runs op by op
             if not made.entries:
                 raise

@@ -77,11 +77,14 @@ class ControlFlow(LiveCall):
 
 
 class Choice(ControlFlow):
-    """``torch.cond``: the first part where a tensor holds, else the second."""
+    """``torch.cond``: the first part where a tensor or a number holds, else the second.
+
+    An integer that a part returns is answered as a tensor of one.
+    """
 
     def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
         """The results of the part that the one operand chooses."""
-        return self.parts[0 if own[0] else 1](tensors, numbers)
+        return list(map(_as_tensor, self.parts[0 if own[0] else 1](tensors, numbers)))
 
 
 class While(ControlFlow):
@@ -100,14 +103,12 @@ class While(ControlFlow):
             if not goes_on(given, counts)[0]:
                 break
             carried, rounds = body(given, counts), rounds + 1
-        return [
-            torch.scalar_tensor(each, dtype=torch.int64)
-            if not isinstance(each, torch.Tensor)
-            else each
-            if rounds
-            else each.clone()
-            for each in carried
-        ]
+        kept = carried if rounds else [each.clone() if isinstance(each, torch.Tensor) else each for each in carried]
+        return list(map(_as_tensor, kept))
+
+
+def _as_tensor(each: Any) -> torch.Tensor:
+    return each if isinstance(each, torch.Tensor) else torch.scalar_tensor(each, dtype=torch.int64)
 
 
 class Scan(ControlFlow):

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 import attrs
 import torch
 
+from symshape.graph.control_flow import ControlFlow
 from symshape.graph.opaque import LiveCall
 from symshape.graph.steps import Node, Step, Value, written_values
 from symshape.tracing.kept_states import keeps_state
@@ -85,16 +86,20 @@ def made_in(steps: Sequence[Step]) -> set[Value]:
 
 def not_again(inside: Sequence[Step]) -> str:
     """Why steps cannot be left to a function that does them again, in words."""
+    if any(not isinstance(step, Node) or step.bindings for step in inside):
+        return "which reads data"
+    return not_twice(inside)
+
+
+def not_twice(inside: Sequence[Step]) -> str:
+    """Why steps that eager does once more in backward may do something else than steps that are done once, in words."""
+    nodes = [step for step in inside if isinstance(step, Node)]
     made = made_in(inside)
-    outside = {
-        id(value.storage) for step in inside if isinstance(step, Node) for value in step.reads if value not in made
-    }
-    for step in inside:
-        if not isinstance(step, Node) or step.bindings:
-            return "which reads data"
-        op: Any = step.op
-        if isinstance(op, LiveCall) and not keeps_state(step):
+    outside = {id(value.storage) for node in nodes for value in node.reads if value not in made}
+    for node in nodes:
+        op: Any = node.op
+        if isinstance(op, LiveCall) and not isinstance(op, ControlFlow) and not keeps_state(node):
             return "which uses gradients of its own"
-        if any(id(value.storage) in outside for value in written_values(step)):
+        if any(id(value.storage) in outside for value in written_values(node)):
             return "which writes to tensors that it is given"
     return ""

@@ -16,20 +16,22 @@ from torch.utils import _pytree as pytree
 
 from guards.terms import boolean
 from meta_fns import TensorSpec
-from symshape.errors import DataDependentError, SymShapeError, UnsupportedError, refusals_noted
+from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.control_flow import Choice, ControlFlow, While
-from symshape.graph.steps import Node, Step, Value, values_in
+from symshape.graph.steps import Binding, Node, Step, Value
+from symshape.tracing import merging
 from symshape.tracing.gradients import MadeInside, MadeOfParts
 from symshape.tracing.intercept import scans
 from symshape.tracing.levels import LevelsTrace
-from symshape.tracing.parts import EffectError, Part, Parts, PartTrace, around, shares_memory
+from symshape.tracing.merging import Merged, same_layout, same_size
+from symshape.tracing.parts import EffectError, Part, Parts, PartTrace, around, names_in, shares_memory
 from symshape.tracing.rows import RowsTrace, each_spec
-from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.written_out import loops_are_written_out
 from symshape.user_code import user_location
 
 _Function = Callable[..., Any]
+_INTEGERS = (int, torch.SymInt)
 
 
 class FlowTrace(PartTrace, Protocol):
@@ -70,9 +72,9 @@ class ControlFlows:
     # -- the operators
     def cond(self, condition: Any, then: _Function, otherwise: _Function, operands: Sequence[Any]) -> Any:
         """``torch.cond``: one of two functions."""
-        if not isinstance(condition, torch.Tensor):
+        if not isinstance(condition, torch.Tensor) and not self._is_open(condition):
             return (then if condition else otherwise)(*operands)
-        if condition.requires_grad:
+        if isinstance(condition, torch.Tensor) and condition.requires_grad:
             raise UnsupportedError(f"torch.cond chooses by a tensor that requires gradients {self._here()}")
         names = [f"a function that torch.cond may call ({_name(each)})" for each in (then, otherwise)]
         parts = [self.parts.traced(name, each, operands) for name, each in zip(names, (then, otherwise), strict=True)]
@@ -80,22 +82,57 @@ class ControlFlows:
         if first.tree != second.tree:
             self.parts.refuse(first.name, f"returns other containers than {second.name}")
         self._check_memory(parts)
-        specs: list[TensorSpec] = []
-        for one, other in zip(first.leaves, second.leaves, strict=True):
+        found: dict[int, Merged] = {}  # the rest is the same whichever is chosen
+        for place, (one, other) in enumerate(zip(first.leaves, second.leaves, strict=True)):
             if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-                specs.append(self._alike(first, one, second, other))
+                found[place] = self._either(first, one, second, other)
+            elif type(one) in _INTEGERS and type(other) in _INTEGERS:
+                if not merging.equal(self._trace.env, one, other, first.born | second.born):
+                    found[place] = Merged(TensorSpec.contiguous((), torch.int64, torch.device("cpu")))
             elif type(one) is not type(other) or not self._same(one, other):
                 self.parts.refuse(first.name, f"returns {one} where {second.name} returns {other}")
         for part in parts:
-            part.outputs = tuple(values_in(part.outputs))  # the rest is the same whichever is chosen
+            part.outputs = tuple(part.outputs[place] for place in found)
         op = Choice("cond", around(parts), whole=True, draws=_draw(parts))
-        made = iter(self._results(op, (condition,), parts, specs, parts))
-        leaves = [next(made) if isinstance(each, torch.Tensor) else each for each in first.leaves]
+        bindings = [binding for i, each in enumerate(found.values()) for binding in each.bindings(i)]
+        specs = [each.spec for each in found.values()]
+        made = dict(zip(found, self._results(op, (condition,), parts, specs, parts, bindings=bindings), strict=True))
+        leaves = [made.get(place, each) for place, each in enumerate(first.leaves)]
+        leaves = [each if _is_like(of, each) else each.item() for of, each in zip(first.leaves, leaves, strict=True)]
         return pytree.tree_unflatten(leaves, first.tree)
+
+    def both(self, condition: torch.Tensor, then: _Function, otherwise: _Function, operands: Sequence[Any]) -> Any:
+        """``torch.cond`` of examples, each of which has its own condition: both functions, and a choice of each."""
+        if condition.dim() or condition.requires_grad:
+            raise UnsupportedError(f"torch.cond chooses by more than one bool for each example {self._here()}")
+        names = [f"a function that torch.cond calls ({_name(each)})" for each in (then, otherwise)]
+        made = [
+            pytree.tree_flatten(self.parts.together(name, each, operands))
+            for name, each in zip(names, (then, otherwise), strict=True)
+        ]
+        (left, tree), (right, other_tree) = made
+        if tree != other_tree:
+            self.parts.refuse(names[0], f"returns other containers than {names[1]}")
+        leaves: list[Any] = []
+        for one, other in zip(left, right, strict=True):
+            tensors = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
+            if tensors and (one.dtype is not other.dtype or one.dim() != other.dim() or one.shape != other.shape):
+                self.parts.refuse(names[0], f"returns a tensor of other sizes or another dtype than {names[1]}")
+            if not tensors and (type(one) is not type(other) or not self._same(one, other)):
+                self.parts.refuse(names[0], f"returns {one} where {names[1]} returns {other}")
+            leaves.append(torch.where(condition.bool(), one, other) if tensors else one)
+        return pytree.tree_unflatten(leaves, tree)
+
+    def _is_open(self, condition: Any) -> bool:
+        """Whether a condition is one on numbers that only the run tells."""
+        env = self._trace.env
+        if type(condition) is not torch.SymBool or env.hint(condition.node.term) is not None:
+            return False
+        return not env.known(condition.node.term) and not env.known(boolean.not_(condition.node.term))
 
     def while_loop(self, goes_on: _Function, body: _Function, carried: Sequence[Any]) -> Any:
         """``while_loop``: a function as long as another one says so."""
-        if any(not isinstance(each, torch.Tensor) and type(each) not in (int, torch.SymInt) for each in carried):
+        if any(not isinstance(each, torch.Tensor) and type(each) not in _INTEGERS for each in carried):
             raise UnsupportedError(f"while_loop carries something else than tensors and integers {self._here()}")
         own, numbers, given = self._stand_ins(carried)
         names = [f"a function of while_loop's ({_name(each)})" for each in (goes_on, body)]
@@ -112,7 +149,7 @@ class ControlFlows:
         for before, after in zip(given, part.leaves, strict=True):
             if isinstance(before, torch.Tensor):
                 specs.append(self.carried(part, before, after))
-            elif type(after) not in (int, torch.SymInt):
+            elif type(after) not in _INTEGERS:
                 self.parts.refuse(part.name, f"returns {after} where an integer is carried")
             else:
                 specs.append(TensorSpec.contiguous((), torch.int64, torch.device("cpu")))
@@ -212,46 +249,28 @@ class ControlFlows:
         self.parts.fresh(part, after)
         one, other = before._spec.with_(storage_offset=0), after._spec
         one = one if layout else one.with_(strides=other.strides)
-        if one.dtype is not other.dtype or one.device != other.device or not self._same_layout(one, other):
+        if one.dtype is not other.dtype or one.device != other.device or not same_layout(self._trace.env, one, other):
             self.parts.refuse(part.name, f"returns {other} where {one} is carried")
         if not bool(torch.ops.aten.is_non_overlapping_and_dense.default(after)):
             self.parts.refuse(part.name, "carries a tensor with gaps")
         return one  # type: ignore[no-any-return]
 
-    def _alike(self, first: Part, one: torch.Tensor, second: Part, other: torch.Tensor) -> TensorSpec:
+    def _either(self, first: Part, one: torch.Tensor, second: Part, other: torch.Tensor) -> Merged:
         for part, each in ((first, one), (second, other)):
-            self.parts.fresh(part, each)
+            self.parts.fresh(part, each, part.born)
         left, right = (each._spec for each in (one, other))  # type: ignore[attr-defined]
-        if left.dtype is not right.dtype or left.device != right.device or not self._same_layout(left, right):
+        hidden = first.born | second.born
+        found = merging.merged(self._trace.env, left, right, hidden)
+        if found is not None:
+            return found
+        alike = left.dtype is right.dtype and left.device == right.device and same_layout(self._trace.env, left, right)
+        if not alike or hidden & (names_in(left) | names_in(right)):
             self.parts.refuse(first.name, f"returns {left} where {second.name} returns {right}")
-        return left  # type: ignore[no-any-return]
-
-    def _same_layout(self, one: TensorSpec, other: TensorSpec) -> bool:
-        """Whether sizes, strides and offsets are the same; guards are left where that is so in this call alone.
-
-        Strides of a dimension that has size 1 in all calls are an accident.
-        """
-        if len(one.sizes) != len(other.sizes) or not all(map(self._same_size, one.sizes, other.sizes)):
-            return False
-        strides = zip(one.sizes, one.strides, other.strides, strict=True)
-        kept = [(left, right) for size, left, right in strides if not self._is_one(size)]
-        return all(self._same_size(*pair) for pair in (*kept, (one.storage_offset, other.storage_offset)))
-
-    def _is_one(self, size: Any) -> bool:
-        return self._trace.env.known(boolean.eq(size.term, 1)) if type(size) is IntNode else size == 1
-
-    def _same_size(self, left: Any, right: Any) -> bool:
-        terms = [each.term if type(each) is IntNode else each for each in (left, right)]
-        if terms[0] is terms[1] or (type(terms[0]) is type(terms[1]) is int and terms[0] == terms[1]):
-            return True
-        try:
-            return self._trace.env.evaluate(boolean.eq(*terms))
-        except DataDependentError:
-            return False
+        return Merged(left)
 
     def _same(self, one: Any, other: Any) -> bool:
         if isinstance(one, torch.SymInt):
-            return self._same_size(one.node, other.node)
+            return same_size(self._trace.env, one.node, other.node)
         return type(one) in (int, bool, float, str, type(None)) and one == other and str(one) == str(other)
 
     def _tracked(self, parts: Sequence[Part], operands: Sequence[Any]) -> list[torch.Tensor]:
@@ -285,6 +304,7 @@ class ControlFlows:
         specs: Sequence[TensorSpec],
         making: Sequence[Part],
         floating: Sequence[bool] | None = None,
+        bindings: Sequence[Binding] = (),
     ) -> list[Any]:
         """Writes a node down; answers its results, with a history if what it reads has one."""
         trace = self._trace
@@ -297,7 +317,9 @@ class ControlFlows:
         outputs = [trace.new_value(spec) for spec in specs]
         arguments = (*given, *tensors, *numbers.values())
         made: Any = op
-        node = Node(made, arguments, {}, tuple(outputs), False, (), *trace.modes_now(), location=user_location())
+        node = Node(
+            made, arguments, {}, tuple(outputs), False, tuple(bindings), *trace.modes_now(), location=user_location()
+        )
         trace.steps.append(node)
         self._placed.append(_Placed(op, parts, tensors, tuple(numbers)))
         if not tracked:
@@ -337,6 +359,11 @@ class ControlFlows:
 
 class _TrackedError(UnsupportedError):
     """What cannot be where gradients are recorded, neither as a node nor as a loop."""
+
+
+def _is_like(one: Any, other: Any) -> bool:
+    """Whether two results are tensors, or neither is."""
+    return isinstance(one, torch.Tensor) is isinstance(other, torch.Tensor)
 
 
 def _draw(parts: Sequence[Part]) -> bool:

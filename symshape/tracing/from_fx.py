@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
 import torch
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
@@ -238,13 +239,16 @@ class _Reader:
 
     def _opaque(self, node: torch.fx.Node, val: Any, location: Location | None) -> Any:
         """A call of what is no operator: its arguments' leaves in, the tensors of its result out."""
-        if node.meta.get("unbacked_bindings"):
-            raise UnsupportedError(f"the sizes of the results of {node.target} depend on data")
+        told = list(self._bindings(node, val))
+        if any(each.kind != "size" for each in told):
+            raise UnsupportedError(f"{node.target} returns a number that depends on data")
         given, tree = pytree.tree_flatten(self._given((node.args, dict(node.kwargs))))
         tensors: dict[Path, Value] = {}
         result = self._parts(val, (), tensors)
         op: Any = OpaqueCall(node.target, tree, list(tensors))  # type: ignore[arg-type]
-        self._steps.append(Node(op, tuple(given), {}, tuple(tensors.values()), False, location=location))
+        places = {path[0] if path else 0: number for number, path in enumerate(tensors)}
+        bindings = tuple(attrs.evolve(each, output=places[each.output]) for each in told)
+        self._steps.append(Node(op, tuple(given), {}, tuple(tensors.values()), False, bindings, location=location))
         return result
 
     def _parts(self, val: Any, path: Path, tensors: dict[Path, Value]) -> Any:

@@ -42,6 +42,8 @@ class Lifting:
         if found is None:
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
                 raise UnsupportedError(f"the program reads a {type(tensor).__name__}, which cannot be traced")
+            if tensor.is_nested:
+                raise UnsupportedError("the program reads a nested tensor, which cannot be traced")
             if tensor.layout is not torch.strided:
                 raise UnsupportedError(
                     f"the program reads a tensor of layout {tensor.layout}; only strided is supported"

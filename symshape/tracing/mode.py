@@ -32,6 +32,10 @@ class Dispatcher(Protocol):
         """The op's outputs, written down."""
 
 
+_WRITTEN_OUT = frozenset({"flex_attention"})
+"""Operators that take functions and that eager runs as Python code, which calls these functions once each."""
+
+
 class TracingMode(TorchDispatchMode):
     """Sends every ATen op, factories and ops on real parameters included, to the tracer."""
 
@@ -67,6 +71,9 @@ class TracingMode(TorchDispatchMode):
             chosen = args[1] if bool(args[0]) else args[2]
             with self:
                 return chosen(*args[3])
+        if name in _WRITTEN_OUT:  # what eager computes, in operators
+            with self:
+                return func.py_kernels[torch._C.DispatchKey.CompositeExplicitAutograd](*args, **kwargs)
         if name == "scan":
             with self:
                 return loop()(args[0], args[1], args[2], additional_inputs=tuple(args[3]) if len(args) > 3 else ())

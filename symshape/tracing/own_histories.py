@@ -30,6 +30,7 @@ from symshape.tracing.applied import (
     node_for,
     node_of,
     not_again,
+    not_twice,
     outermost,
 )
 from symshape.tracing.gradients import MadeByAutograd, MadeInside, MadeOfParts, reached
@@ -271,7 +272,7 @@ class OwnHistories:
             )
         elif nodes and self._hooks.own:
             what = "gives hooks of its own what autograd saves (torch.autograd.graph.saved_tensors_hooks)"
-        elif nodes and any(changes or not_again(self._trace.steps[slice(*each)]) for each in self._hooks.again):
+        elif nodes and any(changes or not_twice(self._trace.steps[slice(*each)]) for each in self._hooks.again):
             what = "writes to what is outside besides or inside a checkpoint, whose backward writes once more"
         if what:
             raise UnsupportedError(f"the function {what}, which a traced graph would not do for backward; {_ADVICE}")

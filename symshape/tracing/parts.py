@@ -7,7 +7,7 @@ narrower than it could be and never wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol
 
@@ -251,6 +251,26 @@ class Parts:
         self._check(part, inside)
         return part
 
+    def together(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """What a function returns that runs in each call, but may do no more than a part may.
+
+        Raises:
+            UnsupportedError: it does.
+        """
+        trace = self._trace
+        start, lifted = len(trace.steps), len(trace.lifting.lifted)
+        with self._apart(name, function):
+            made = function(*args)
+        self._regions.pop()  # its steps stay
+        inside = [step for step in trace.steps[start:] if isinstance(step, Node)]
+        own = {value for node in inside for value in node.outputs}
+        own |= {each.value for each in list(trace.lifting.lifted.values())[lifted:] if each.constant}
+        around = {id(value.storage) for node in inside for value in node.reads if value not in own}
+        for node in inside:
+            if any(id(value.storage) in around for value in written_values(node)):
+                self.refuse(name, f"writes in place to a tensor that it did not make ({node.op})")
+        return made
+
     @contextmanager
     def _apart(self, name: str, function: Callable[..., Any]) -> Iterator[dict[Value, SymbolicTensor]]:
         """Inside, a part is traced; the tensors that it reads are added to what this gives.
@@ -316,10 +336,10 @@ class Parts:
                 self.refuse(part.name, f"writes in place to a tensor that it did not make ({step.op})")
             if not torch.is_grad_enabled() and (self.grad if step.grad is None else step.grad):
                 self.refuse(part.name, "turns gradients on where they are off")
-            if step.leaves is not None or step.inference is not part.modes[1]:
-                self.refuse(part.name, f"changes sizes in place, or inference mode ({step.op})")
+            if step.inference is not part.modes[1]:
+                self.refuse(part.name, f"changes inference mode ({step.op})")
 
-    def fresh(self, part: Part, leaf: Any, known: Sequence[str] = ()) -> Value:
+    def fresh(self, part: Part, leaf: Any, known: Collection[str] = ()) -> Value:
         """The value of a result that is a tensor on memory of its own; its sizes are made of symbols around the part.
 
         ``known``: and of these.

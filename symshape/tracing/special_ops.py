@@ -14,7 +14,8 @@ from symshape.tracing.lifting import Lifting, outside_modes
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace, outward
 
 aten = torch.ops.aten
-SPECIAL = frozenset((aten.lift_fresh.default, aten._to_copy.default, aten._local_scalar_dense.default))
+_ASSERTIONS = (aten._assert_scalar.default, aten._assert_tensor_metadata.default)
+SPECIAL = frozenset((aten.lift_fresh.default, aten._to_copy.default, aten._local_scalar_dense.default, *_ASSERTIONS))
 """They; and every op of the profiler's."""
 UNANSWERED = object()
 _WHOLE = {
@@ -60,7 +61,37 @@ def special(
                 return args[0]._known.item(), args
             with suppress(Unknown):
                 return outward(trace.contents.item(args[0]._value)), args
+    elif op is aten._assert_scalar.default:  # how torch's graphs say torch._check
+        torch._check(args[0] if isinstance(args[0], (bool, torch.SymBool)) else args[0] != 0, lambda: args[1])
+        return None, args
+    elif op is aten._assert_tensor_metadata.default:
+        _check_metadata(*args, **kwargs)
+        return None, args
     else:  # a label for who watches the program run: the trace has it, the graph needs none
         with outside_modes():
             return op(*args, **kwargs), args
     return UNANSWERED, args
+
+
+def _check_metadata(
+    tensor: torch.Tensor,
+    size: Any = None,
+    stride: Any = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    layout: Any = None,
+) -> None:
+    """What exported programs ask before they cast a tensor.
+
+    Raises:
+        RuntimeError: it is another tensor, as in eager.
+    """
+    for what, wanted in (("dtype", dtype), ("device", device), ("layout", layout)):
+        if wanted is not None and wanted != (found := getattr(tensor, what)):
+            raise RuntimeError(f"Tensor {what} mismatch! Expected: {wanted} Got: {found}")
+    for what, numbers, found in (("sizes", size, tensor.shape), ("strides", stride, tensor.stride())):
+        if numbers is not None:
+            torch._check(len(numbers) == len(found), lambda what=what: f"Tensor {what} mismatch!")
+            for one, other in zip(numbers, found, strict=True):
+                torch._check(one == other, lambda what=what: f"Tensor {what} mismatch!")

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch.autograd import forward_ad
 
 from symshape.calls.modes import Modes
 from symshape.graph.codegen import Run, StepLines
@@ -78,6 +79,47 @@ def without_saving_hooks() -> Iterator[None]:
             saving._push_saved_tensors_default_hooks(*hooks)
 
 
+@contextmanager
+def nothing_left_entered() -> Iterator[None]:
+    """What was entered inside and not left, since an error came between, is left.
+
+    Graphs of Dynamo's enter autocast, ``torch.func``'s transforms and dual levels by one node, and leave by another.
+    (An autocast that is never left keeps casts of weights for ever; private names, checked on 2.11 to 2.13.)
+    """
+    layers, level = torch._C._functorch.get_dynamic_layer_stack_depth(), forward_ad._current_level
+    casts, dual = _autocast_depth(), _is_dual()
+    try:
+        yield
+    finally:
+        if _is_dual() and not dual:
+            torch._C._exit_dual_level(level=0)
+            forward_ad._current_level = level
+        if torch._C._functorch.get_dynamic_layer_stack_depth() > layers:
+            torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(layers)
+        left = _autocast_depth() - casts
+        for _ in range(left):
+            torch.autocast_decrement_nesting()
+        if left > 0 and not casts:
+            torch.clear_autocast_cache()
+
+
+def _is_dual() -> bool:
+    """Whether there is a level of forward-mode gradients; there is one at most."""
+    try:
+        level = torch._C._enter_dual_level()
+    except RuntimeError:
+        return True
+    torch._C._exit_dual_level(level=level)
+    return False
+
+
+def _autocast_depth() -> int:
+    """How many autocasts are entered, one in another."""
+    depth = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return int(depth)
+
+
 def _ask_the_device() -> None:
     """What torch notes when it is first asked for is noted before a trace, which would take it for a change."""
     if torch.cuda.is_initialized():
@@ -88,7 +130,14 @@ def _ask_the_device() -> None:
 def while_tracing() -> Iterator[None]:
     """All of these modes."""
     _ask_the_device()
-    with compiling(), without_dynamo(), without_autocast_cache(), outside_transforms(), without_saving_hooks():
+    with (
+        compiling(),
+        without_dynamo(),
+        without_autocast_cache(),
+        outside_transforms(),
+        without_saving_hooks(),
+        nothing_left_entered(),
+    ):
         yield
 
 

@@ -6,6 +6,7 @@ the operator; a trace makes a node of it instead.  (Private names, checked on 2.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from symshape.errors import UnsupportedError
 from symshape.tracing.intercept.scans import by_levels
+from symshape.tracing.intercept.vmapped_branches import cond_of_examples, is_transformed
 
 _CALLERS = "torch/_higher_order_ops/"
 
@@ -28,23 +30,44 @@ def _flows() -> Any:
 
 
 def _exchanged(operator: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator as torch's own code calls it, which has made arguments of all that it needs."""
+    """The operator as torch's own code calls it, or a graph that torch made: with arguments for all that is needed."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1).f_code.co_filename.replace("\\", "/")
-        return (ours if _CALLERS in caller else operator)(*args, **kwargs)
+        known = _CALLERS in caller or any(isinstance(each, torch.fx.GraphModule) for each in args[:3])
+        return (ours if known else operator)(*args, **kwargs)
 
     return call
 
 
 def _cond(condition: Any, then: Any, otherwise: Any, operands: Any) -> Any:
+    if is_transformed():
+        return cond_of_examples(_flows(), _cond, condition, then, otherwise, operands)
     return _flows().cond(condition, then, otherwise, operands)
 
 
+def _torch_cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    """What a program calls, which takes a bool that only the run tells for one that it knows."""
+    if type(pred) is torch.SymBool and isinstance(operands, (tuple, list)):
+        return _cond(pred, true_fn, false_fn, tuple(operands))
+    return torch.cond(pred, true_fn, false_fn, operands)
+
+
 def _while_loop(goes_on: Any, body: Any, carried: Any, more: Any = (), **unknown: Any) -> Any:
-    if unknown or more:
+    if unknown:
         raise UnsupportedError("while_loop is called with arguments that are not torch's own callers'")
-    return _flows().while_loop(goes_on, body, carried)
+    if is_transformed():
+        raise UnsupportedError("while_loop under a transform of torch.func, which torch refuses, too")
+    return _flows().while_loop(_with(goes_on, more), _with(body, more), carried)
+
+
+def _with(function: Any, more: Any) -> Any:
+    """A function that is given more than is carried."""
+    return functools.partial(_called, function, tuple(more)) if more else function
+
+
+def _called(function: Any, more: tuple[Any, ...], *carried: Any) -> Any:
+    return function(*carried, *more)
 
 
 def _scan(combine: Any, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
@@ -76,6 +99,7 @@ def _table() -> dict[int, Any]:
         operator = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.{name}"), f"{name}_op", None)
         if operator is not None:  # a torch may lack it
             found[id(operator)] = _exchanged(operator, ours)
+    found[id(torch.cond)] = _torch_cond
     return found
 
 

@@ -1,8 +1,8 @@
 """Ops without a rule of our own: composites are taken apart; others are inferred by what torch registered for them.
 
-In order: a custom op's ``register_fake``; a Python meta function; a decomposition.  Each runs on symbolic tensors with
-recording off, so the graph keeps the op itself and computes what eager computes.  (Private names of torch used here
-were checked on 2.11 to 2.13.)
+In order: a custom op's ``register_fake``; a Python meta function; a decomposition; a library's kernel for ``Meta``.
+Each runs on symbolic tensors with recording off, so the graph keeps the op itself and computes what eager computes.
+(Private names of torch used here were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from typing import Any, Protocol
 import torch
 from torch._C import DispatchKey
 from torch._ops import OpOverload
+from torch.utils import _pytree as pytree
 
 from symshape import events
 from symshape.errors import DataDependentError, SymShapeError, UnsupportedError
 from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+
+_TORCHS = ("aten", "prims", "quantized", "mkldnn", "c10d", "symm_mem")
+"""Operators of these are written for torch's own fake tensors where they have nothing but such a kernel."""
 
 
 class Inferrer(Protocol):
@@ -125,14 +130,28 @@ def _implementation(op: OpOverload, unknowns: Any) -> tuple[str, Callable[..., A
     key = DispatchKey.CompositeExplicitAutograd
     kernel = op.py_kernels.get(key)
     if kernel is None and op._schema.name.startswith("aten::_foreach_"):  # in C++: one op a tensor
-        kernel = (
-            functools.partial(op._op_dk, key)
-            if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
-            else None
-        )
+        kernel = functools.partial(op._op_dk, key) if _has_kernel(op, key) else None
         if op._schema.arguments[-1].name == "scalars" and op._overloadname == "Tensor":
             kernel = functools.partial(_with_a_number, op)
+    if kernel is None and op.namespace not in _TORCHS and _has_kernel(op, DispatchKey.Meta):
+        return "meta kernel", functools.partial(_on_meta, op)
     return None if kernel is None else ("composite kernel", kernel)
+
+
+def _has_kernel(op: OpOverload, key: DispatchKey) -> bool:
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key))
+
+
+def _on_meta(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """What a library registered for the key ``Meta``, whose results may be on that device for those of others."""
+    result = op._op_dk(DispatchKey.Meta, *args, **kwargs)
+    devices = {each.device for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)}
+    for leaf in pytree.tree_leaves(result):
+        if type(leaf) is SymbolicTensor and leaf.device.type == "meta" and devices and leaf.device not in devices:
+            if len(devices) > 1:
+                raise UnsupportedError("it makes a meta tensor for arguments on several devices")
+            leaf._spec = leaf._spec.with_(device=next(iter(devices)))
+    return result
 
 
 def _with_a_number(op: OpOverload, *args: Any) -> Any:

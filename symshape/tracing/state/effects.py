@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._library.custom_ops import CustomOpDef
 
 from symshape.tracing.state.changes import holds_symbolic
 from symshape.tracing.state.places import MISSING, items_of
@@ -22,6 +23,8 @@ from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 
 _CONTAINERS = (list, dict, set, deque, bytearray)
+_OPERATORS = (torch._ops.OperatorBase, torch._ops.OpOverloadPacket, CustomOpDef)
+"""Torch notes in them where their kernels are, at their first call (private names, checked on 2.13)."""
 _MOST = 20_000  # objects that a function reaches
 
 
@@ -106,7 +109,9 @@ def _reached(function: Callable[..., Any]) -> Iterator[Any]:
     seen: set[int] = set()
     while waiting and len(seen) < _MOST:
         each = waiting.pop()
-        if id(each) in seen or isinstance(each, (type, types.ModuleType, torch.dtype, str, bytes, int, float)):
+        if id(each) in seen or isinstance(
+            each, (type, types.ModuleType, torch.dtype, str, bytes, int, float, *_OPERATORS)
+        ):
             continue
         seen.add(id(each))
         if isinstance(each, types.FunctionType):

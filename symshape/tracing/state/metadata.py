@@ -79,6 +79,8 @@ def of_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Dtype, device, requires_grad, sizes and strides (or the layout) of a tensor."""
     if tensor.layout is not torch.strided:
         return tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.layout
+    if tensor.is_nested:  # it has no sizes to ask for
+        return tensor.dtype, tensor.device, tensor.requires_grad, tensor.numel(), tensor.layout
     return tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.stride()
 
 

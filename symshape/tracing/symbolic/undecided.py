@@ -10,12 +10,16 @@ import torch
 from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.sets.origin import Origin
-from guards.terms import arithmetic, boolean, printing
+from guards.terms import arithmetic, boolean, fold, printing
 from guards.terms.term import Op, Term, among
 from symshape.errors import DataDependentError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
 from symshape.user_code import user_frame
+
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+_SEQUENCES = (list, tuple)
+_MOST = 64  # items of a list that are looked at
 
 
 class Knowledge(Protocol):
@@ -68,17 +72,20 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
     unbacked = [
         env.symbols[s.name] for s in sorted(asked.symbols, key=lambda s: s.order) if not env.symbols[s.name].backed
     ]
+    said = fold.substitute(
+        asked, _sizes_in_frame(asked)
+    )  # what is printed: a size has a name, what it is made of may not
     words = _names_in_frame(list(asked.symbols))
     for symbol in (env.symbols[each.name] for each in asked.symbols):
         if words[symbol.name] == symbol.name and symbol.backed:
             words[symbol.name] = symbol.sources[0].text()
-    nameless = [symbol for symbol in unbacked if words[symbol.name] == symbol.name]
+    nameless = [each for each in unbacked if words[each.name] == each.name and among(each.term, list(said.symbols))]
     called = {symbol.name: "value" if len(nameless) == 1 else f"value{i}" for i, symbol in enumerate(nameless)}
     words.update((symbol.name, called[symbol.name] + env.readings.get(symbol.name, "")) for symbol in nameless)
-    conditions = [asked, boolean.not_(asked)] if asked.is_bool else []
+    conditions = [(asked, said), (boolean.not_(asked), boolean.not_(said))] if asked.is_bool else []
     suggestions = tuple(
-        f"torch._check({printing.text(condition, words)})"
-        for condition in conditions
+        f"torch._check({printing.text(shown, words)})"
+        for condition, shown in conditions
         if _settles(env, condition, asked)
     )
     question = f"whether {asked}" if asked.is_bool else f"the value of {asked}"
@@ -93,9 +100,10 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
         where = f" at {symbol.birth}" if symbol.birth is not None else ""
         lines.append(f"  Your program has no name for {symbol.name} there. Take that line apart{where}: write")
         read = "" if env.readings.get(symbol.name) else ".item()"
+        besides = " (.item() if that is a tensor)" if read and symbol.description.startswith("the bool") else ""
         name = called[symbol.name]
-        lines.append(f"    {name} = (...){read}  # {_made(symbol)}, and use {name} from there on")
-    lines += _advice(env, asked, words, suggestions)
+        lines.append(f"    {name} = (...){read}  # {_made(symbol)}{besides}, and use {name} from there on")
+    lines += _advice(env, said, words, suggestions)
     return DataDependentError(
         "\n".join(lines), tuple(symbol.name for symbol in unbacked), printing.text(asked), suggestions
     )
@@ -136,14 +144,40 @@ def _range_text(name: str, low: int | None, high: int | None) -> str:
 def _names_in_frame(symbols: list[Term]) -> dict[str, str]:
     """The user's own words for symbols: a local variable that holds one, or the size of a local tensor."""
     found: dict[str, str] = {}
-    frame = user_frame()
-    for name, value in frame.f_locals.items() if frame is not None else ():
-        if not name.isidentifier():
-            continue
+    variables = [each for each in _locals().items() if each[0].isidentifier()]
+    for name, value in sorted(variables, key=lambda each: type(each[1]) in _SEQUENCES):  # what is in lists comes last
         for text, term in _readings(name, value):
             if among(term, symbols):
                 found.setdefault(term.name, text)
     return {symbol.name: found.get(symbol.name, symbol.name) for symbol in symbols}
+
+
+def _sizes_in_frame(asked: Term) -> dict[Term, Term]:
+    """What a question has to do with and a local tensor has as a size, by symbols of that name."""
+    symbols = list(asked.symbols)
+    found: dict[Term, Term] = {}
+    for name, value in _locals().items():
+        if not name.isidentifier() or not isinstance(value, torch.Tensor):
+            continue
+        for text, term in _readings(name, value):
+            if term.op is not Op.SYMBOL and any(among(each, symbols) for each in term.symbols):
+                found.setdefault(term, arithmetic.symbol(text))
+    return found
+
+
+def _locals() -> Mapping[str, Any]:
+    """The variables of the function whose line is asking: a comprehension has none that another line could read."""
+    frame = user_frame()
+    while frame is not None and frame.f_code.co_name in _COMPREHENSIONS:
+        around, code = frame.f_back, frame.f_code
+        outer = code.co_qualname.removesuffix(f".<locals>.{code.co_name}")
+        while around is not None and (around.f_code.co_qualname, around.f_code.co_filename) != (
+            outer,
+            code.co_filename,
+        ):
+            around = around.f_back
+        frame = around
+    return {} if frame is None else frame.f_locals
 
 
 def _readings(name: str, value: Any) -> Iterator[tuple[str, Term]]:
@@ -151,9 +185,16 @@ def _readings(name: str, value: Any) -> Iterator[tuple[str, Term]]:
         term = getattr(value.node, "term", None)
         if isinstance(term, Term):
             yield name, term
+    elif isinstance(value, torch.SymBool):  # what is read of a bool is 1 where it holds
+        term = getattr(value.node, "term", None)
+        symbols = term.symbols if isinstance(term, Term) else ()
+        yield from ((name, symbol) for symbol in symbols if term is boolean.eq(symbol, 1))
     elif isinstance(value, torch.Tensor):
         spec = getattr(value, "_spec", None)
         for d, size in enumerate(spec.sizes if spec is not None else ()):
             term = getattr(size, "term", None)
             if isinstance(term, Term):
                 yield f"{name}.size({d})", term
+    elif type(value) in _SEQUENCES:
+        for i, each in enumerate(value[:_MOST]):
+            yield from _readings(f"{name}[{i}]", each)

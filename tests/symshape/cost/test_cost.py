@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import timeit
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -114,6 +116,19 @@ def test_what_is_viewed_in_place_costs_what_a_view_of_it_does(change: str) -> No
     (changed,) = [node.leaves for node in other.program.graph.nodes if node.leaves is not None]
     value, spec = changed
     assert (spec.sizes, spec.strides) != (value.spec.sizes, value.spec.strides)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: torch.cond(x.sum() > 0, lambda: x[x > 0].sum(), lambda: x.sum()),
+        lambda x: x * torch.cond(x.sum() > 0, lambda: x[:2] * 1, lambda: x * 3).size(0),
+    ],
+)
+def test_unbacked_symbols_that_no_cost_hangs_on(fn: Callable[..., Any]) -> None:
+    cost = symshape.trace(fn, torch.ones(4, 3)).cost()
+    assert "at s0=4, s1=3" in str(cost)
+    assert "u0" not in str(cost.at(s0=4, s1=3))
 
 
 def test_unbacked_symbols_are_asked_for() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -16,6 +17,13 @@ def traces(fn: Any) -> int:
 def same(now: Any, then: Any) -> bool:
     """Whether two tensors agree in values, dtype and strides."""
     return torch.equal(now, then) and now.dtype == then.dtype and now.stride() == then.stride()
+
+
+def nested() -> torch.Tensor:
+    """A nested tensor of no layout that strided or jagged ones have: it answers no question about its sizes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that these are a prototype
+        return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
 
 
 class Scaled(nn.Module):

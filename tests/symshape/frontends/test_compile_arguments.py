@@ -11,7 +11,7 @@ from torch import nn
 
 import symshape
 from symshape import InputError
-from tests.symshape.frontends.calling import same, traces
+from tests.symshape.frontends.calling import nested, same, traces
 
 
 class TestArguments:
@@ -128,11 +128,12 @@ class TestArguments:
         "bad",
         [
             torch.eye(3).to_sparse(),
+            nested(),
             torch.ones(3).as_subclass(type("Mine", (torch.Tensor,), {})),  # type: ignore[arg-type]
             {1, 2},
             bytearray(b"x"),
         ],
-        ids=["sparse", "subclass", "set", "bytearray"],
+        ids=["sparse", "nested", "subclass", "set", "bytearray"],
     )
     def test_arguments_that_cannot_be_traced_are_named(self, bad: Any) -> None:
         f = symshape.compile(lambda x, extra: x * 2, fullgraph=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import types
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from symshape.calls.arguments import INT_KEY
 from symshape.errors import InputError, RunnerError
 from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
+from symshape.frontends.dynamo_inductor import check_names
 
 
 @pytest.fixture(autouse=True)
@@ -199,6 +202,26 @@ def test_inductor_compiles_forward_and_backward() -> None:
     told = {each.origin.part: (each.stats().traces, each.stats().calls) for each in dynamo.alive}
     assert told == {"forward": (1, 2), "backward": (1, 2)}
     assert {entry.runner.describe() for each in dynamo.alive for entry in each.entries} == {"inductor"}
+
+
+@pytest.mark.parametrize("source", ["return made(s17)", "return [made(s17) for _ in args]"])
+def test_code_of_inductors_that_would_fail_runs_op_by_op(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    """On 2.13 its code for ``x.add_(1); return x * y``, x and y overlapping, reads a size that nobody gives it."""
+    space: dict[str, Any] = {"made": print}
+    exec(f"def call(args):\n    {source}", space)
+    code = types.SimpleNamespace(current_callable=space["call"])
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx_inner", lambda *args, **kwargs: code)
+    seen: list[events.Event] = []
+    stop = events.subscribe(seen.append)
+    compiled = torch.compile(lambda x: x.cos() * 2, backend=symshape_backend, options={"runner": "inductor"})
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(x), x.cos() * 2)
+    stop()
+    assert [each.reason for each in seen if isinstance(each, events.RunnerFallback)] == [
+        "UnsupportedError: the code that Inductor made reads s17, which it defines nowhere"
+    ]
+    space["s17"] = 3
+    check_names(code)
 
 
 def test_what_inductor_cannot_compile_runs_op_by_op(monkeypatch: pytest.MonkeyPatch) -> None:

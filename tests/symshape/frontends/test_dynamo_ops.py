@@ -55,6 +55,32 @@ def loop(x: Tensor) -> Tensor:
     return result
 
 
+def of_other_sizes(x: Tensor) -> Tensor:
+    heads, rest = torch.cond(x.sum() > 0, lambda a: (a[:2] * 2, a.sin()), lambda a: (a * 3, a.cos()), (x,))
+    return heads.sum(0) * rest + x.new_zeros(heads.size(0)).sum()
+
+
+def in_examples(x: Tensor) -> Tensor:
+    down = x.sum() > 0
+    result: Tensor = torch.vmap(lambda row: torch.cond(down, torch.sin, torch.cos, (row,)))(x)
+    return result
+
+
+def in_a_dual_level(x: Tensor) -> Tensor:
+    with torch.autograd.forward_ad.dual_level():
+        result: Tensor = torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+    return result
+
+
+def under_autocast(x: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        result: Tensor = torch.cond(x.sum() > 0, torch.sin, torch.cos, (x @ LINEAR.weight,))
+    return result.float()
+
+
+LINEAR = torch.nn.Linear(4, 4)
+
+
 def scaled(score: Tensor, *indices: Tensor) -> Tensor:
     return score * 2
 
@@ -64,6 +90,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "solve": lambda x: torch.linalg.solve(positive(x), x),
     "cholesky": lambda x: torch.linalg.cholesky(positive(x)),
     "cond": lambda x: torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos() * 2, (x,)),
+    "cond_of_found": lambda x: torch.cond(x.sum() > 0, lambda a: a[a > 0] * 2, lambda a: a[a < 0] * 3, (x,)),
     "checkpoint": lambda x: checkpoint(dropped, x, use_reentrant=False) * 2,
     "dropout": lambda x: functional.dropout(x, 0.3) + torch.rand(x.size(0), 1),
     "autograd_function": lambda x: Doubled.apply(x) * 2,
@@ -74,6 +101,8 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 WITHOUT_GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
     "while_loop": loop,
+    "cond_of_other_sizes": of_other_sizes,
+    "cond_in_a_dual_level": in_a_dual_level,
     "flex_attention": lambda x: flex_attention(*[x.repeat(1, 4, 4, 4)[:1] * i for i in (1, 2, 3)], score_mod=scaled),
     "item": lambda x: x * x.sum().item(),
     "found": lambda x: x[x > 0] * 2,
@@ -99,6 +128,25 @@ def test_equal_to_eager_by_one_program(name: str) -> None:
         torch.testing.assert_close(results[0], results[1])
     graphs = [each.stats() for each in dynamo.alive if each.calls]
     assert [(each.traces, each.fallbacks) for each in graphs] == [(1, 0)] * (2 if name in PROGRAMS else 1)
+
+
+@pytest.mark.parametrize("program", [in_examples, in_a_dual_level, under_autocast])
+def test_what_a_refused_graph_entered_is_left(program: Callable[[Tensor], Tensor]) -> None:
+    """The graph enters by one node and leaves by another; a first look at it stops in between, at the cond."""
+    compiled = torch.compile(program, backend=symshape_backend)
+    with torch.no_grad():
+        compiled(torch.rand(3, 4))
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+    with torch.autograd.forward_ad.dual_level():  # there is one at most
+        pass
+    x = torch.rand(3, 4)
+    found = []
+    for _ in range(2):  # casts of weights live as long as the outermost autocast
+        with torch.autocast("cpu", torch.bfloat16):
+            found.append(LINEAR(x))
+        with torch.no_grad():
+            LINEAR.weight.add_(1)
+    assert not torch.equal(*found)
 
 
 def test_an_embedding_that_renormalises_its_weights() -> None:

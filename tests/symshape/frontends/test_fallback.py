@@ -17,7 +17,7 @@ from torch import nn
 
 import symshape
 from symshape import DataDependentError, FallbackWarning, Options, UnsupportedError, events
-from tests.symshape.frontends.calling import same
+from tests.symshape.frontends.calling import nested, same
 
 
 def branches(x: torch.Tensor) -> torch.Tensor:
@@ -297,7 +297,14 @@ class TestErrorsOfTheProgram:
 
 
 @pytest.mark.parametrize(
-    "bad", [torch.eye(3).to_sparse(), torch.ones(3, dtype=torch.complex64).conj(), {1, 2}, bytearray(b"x")]
+    "bad",
+    [
+        torch.eye(3).to_sparse(),
+        nested(),
+        torch.ones(3, dtype=torch.complex64).conj(),
+        {1, 2},
+        bytearray(b"x"),
+    ],
 )
 def test_arguments_that_cannot_be_traced(bad: Any) -> None:
     def f(x: torch.Tensor, extra: Any) -> torch.Tensor:

@@ -150,6 +150,18 @@ def test_a_compiled_program_that_fails_is_a_difference() -> None:
         verified(fails, lambda x: x * 2, torch.ones(3))
 
 
+def test_tensors_without_data() -> None:
+    fast = symshape.compile(lambda x, y: (x + y.size(0), x.mul_(2), y * 2), options=VERIFY)
+    for n in (3, 5):
+        made, written, other = fast(torch.empty(n, 2, device="meta"), torch.ones(n))
+        assert made.is_meta
+        assert made.shape == written.shape == (n, 2)
+        assert torch.equal(other, torch.full((n,), 2.0))
+    assert fast.stats().verified == 2
+    with pytest.raises(VerificationError, match="expected shape"):
+        verified(lambda x: x[1:] * 2, lambda x: x * 2, torch.empty(3, device="meta"))
+
+
 def test_both_may_refuse() -> None:
     def fails(x: torch.Tensor) -> torch.Tensor:
         torch._check((x > 5).nonzero().size(0) >= 1)

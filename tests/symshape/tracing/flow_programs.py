@@ -66,7 +66,7 @@ def _without_gradients(rng: random.Random, depth: int) -> Program:
 
 
 def _cond(rng: random.Random, depth: int) -> Program:
-    condition, one, other, form = rng.choice(_CONDITIONS), _below(rng, depth), _below(rng, depth), rng.randrange(3)
+    condition, one, other, form = rng.choice(_CONDITIONS), _below(rng, depth), _below(rng, depth), rng.randrange(4)
 
     def run(m: Any, x: Tensor, y: Tensor) -> Tensor:
         holds = condition(x, y)
@@ -74,6 +74,11 @@ def _cond(rng: random.Random, depth: int) -> Program:
             found = m.cond(holds, lambda p, q: one(m, p, q).clone(), lambda p, q: other(m, q, p).clone(), (x, y))
         elif form == 1:
             found = m.cond(holds, lambda p: one(m, p, y) + 1, lambda p: other(m, p, x) * 1, (x,))
+        elif form == 2:
+            rows = m.cond(
+                holds, lambda p: one(m, p, y)[(p > 0).any(-1)] * 1, lambda p: torch.cat([other(m, p, x), p]), (x,)
+            )
+            found = x + rows.sum(0) / (rows.size(0) + 1)
         else:
             left, right = m.cond(
                 holds, lambda p: (one(m, p, y) + 1, p.sum(-1)), lambda p: (other(m, p, x) * 1, p.mean(-1)), (x,)

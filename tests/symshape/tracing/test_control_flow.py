@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint
 
 import symshape
 from symshape import UnsupportedError
@@ -225,6 +226,33 @@ def test_gradients_that_the_program_computes_itself() -> None:
     for n in (9, 5, 2):
         x = torch.rand(n, 3, requires_grad=True)
         assert torch.equal(through_levels(x), fast(x))
+
+
+# -- inside of checkpoints
+def branch_of_rows(m: Any, x: Tensor, y: Tensor) -> Any:
+    found = m.cond(x.sum() > 0, lambda a: a[a[:, 0] > 0] * 2, lambda a: LINEAR(a), (x,))
+    return found.sum(0) * y * x.sum().item()
+
+
+@pytest.mark.parametrize("fn", [branch, branches_in_branches, loop, branch_of_rows])
+def test_inside_of_a_checkpoint(fn: Callable[..., Any]) -> None:
+    """Backward of eager's runs it once more, which reads the same data and writes nothing."""
+
+    def whole(m: Any, x: Tensor, y: Tensor) -> Any:
+        return checkpoint(lambda *given: fn(m, *given), x, y, use_reentrant=False)
+
+    fast = compiled(whole)
+    for n in (3, 5, 9):
+        x, y = (torch.randn(n, 3).requires_grad_() for _ in range(2))
+        assert_same_run(whole, fast, (x, y), [*LINEAR.parameters()])
+    assert fast.stats().traces == 1
+
+
+def test_what_writes_inside_of_a_checkpoint_is_refused() -> None:
+    norm = torch.nn.BatchNorm1d(3)
+    fast = compiled(lambda x: checkpoint(lambda a: norm(a) * a.sum().item(), x, use_reentrant=False))
+    with pytest.raises(UnsupportedError, match="inside a checkpoint, whose backward writes once more"):
+        fast(torch.rand(3, 3, requires_grad=True))
 
 
 # -- numbers

@@ -9,6 +9,7 @@ from torch import nn
 import symshape
 from symshape import UnsupportedError
 from tests.symshape.eager import agree, assert_same
+from tests.symshape.frontends.calling import nested
 
 R = torch.randn
 
@@ -90,3 +91,7 @@ def test_what_is_lifted_has_strides() -> None:
     sparse = torch.eye(3).to_sparse()
     with pytest.raises(UnsupportedError, match=r"layout torch\.sparse_coo"):
         symshape.trace(lambda x: sparse @ x, R(3, 3))
+    rows = nested()
+    with pytest.raises(UnsupportedError, match="reads a nested tensor"):
+        symshape.trace(lambda x: (rows * 2, x), R(3, 3))
+    symshape.trace(lambda x: x * 2 if x is not rows else x, R(3, 3))  # looked at, not read

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import symshape
 from symshape import UnsupportedError, events
-from tests.symshape.tracing.flows import Real, compiled
+from tests.symshape.tracing.flows import Real, assert_same_run, compiled
 
 cond = torch.cond
 FACTOR = 2
@@ -248,12 +248,11 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
         lambda x: cond(x.sum() > 0, lambda: (x + 1, x + 2), lambda: (lambda y: (y, y))(x + 1)),
         "two tensors on one memory",
     ),
-    "a size of data": (lambda x: cond(x.sum() > 0, lambda: x[x > 0], lambda: x[x < 0]), "size depends on data"),
-    "other sizes": (lambda x: cond(x.sum() > 0, lambda: x[:1] * 1, lambda: x * 1), "returns float32"),
+    "a loop of a size of data": (_loop(lambda i, a: (i + 1, a[a[:, 0] > 0])), "size depends on data"),
     "other dtypes": (lambda x: cond(x.sum() > 0, lambda: x.double(), lambda: x * 1), "returns float64"),
     "other strides": (lambda x: cond(x.sum() > 0, lambda: x.t() * 1, lambda: x.t().contiguous()), "strides"),
     "other containers": (lambda x: cond(x.sum() > 0, lambda: (x * 1,), lambda: [x * 1]), "other containers"),
-    "other numbers": (lambda x: cond(x.sum() > 0, lambda: (x * 1, 2), lambda: (x * 1, 3)), "returns 2"),
+    "other numbers": (lambda x: cond(x.sum() > 0, lambda: (x * 1, 2.0), lambda: (x * 1, 3.0)), "returns 2.0"),
     "written": (_written, "writes in place to a tensor that it did not make"),
     "an operand written": (
         lambda x: cond(x.sum() > 0, lambda a: a.add_(1) * 1, lambda a: a * 1, (x,)),
@@ -265,8 +264,8 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "inference mode": (_in_inference_mode, "inference mode"),
     "an error": (_raises, "raises ValueError"),
     "a transform": (
-        lambda x: torch.vmap(lambda v: cond(v.sum() > 0, lambda: v * 2, lambda: v * 1))(x),
-        "without storage",
+        lambda x: torch.func.grad(lambda v: cond(v.sum() > 0, lambda: v * 2, lambda: v * 1).sum())(x),
+        "under a transform",
     ),
     "the operator itself": (
         lambda x: torch.ops.higher_order.cond(x.sum() > 0, lambda a: a * 2, lambda a: a * 1, (x,)),
@@ -311,13 +310,51 @@ def test_refused_where_gradients_are_recorded() -> None:
 
 
 def test_what_is_refused_runs_as_it_is() -> None:
-    fast = symshape.compile(lambda x: cond(x.sum() > 0, lambda a: a[:1] * 2, lambda a: a * 1, (x,)))
-    x = -_up()
+    fast = symshape.compile(lambda x: cond(x.sum() > 0, torch.nn.Dropout(), lambda a: a * 1, (x,)))
+    x = (-_up()).requires_grad_()
     with pytest.warns(symshape.FallbackWarning):
         assert torch.equal(fast(x), x)
 
 
 # -- what a part may do
+@torch.library.custom_op("symshape_tests::squared", mutates_args=())
+def squared(x: Tensor) -> Tensor:
+    return x * x
+
+
+@squared.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def test_custom_operators() -> None:
+    """Torch notes in an operator where its kernels are when it is first called: no effect of the program's."""
+    local = squared  # reached through the closure
+    fast = compiled(lambda x: cond(x.sum() > 0, lambda: local(x) + 1, lambda: x - 1))
+    for x in (_up(), -_up(5)):
+        assert torch.equal(fast(x), x * x + 1 if x.sum() > 0 else x - 1)
+    assert fast.stats().traces == 1
+
+
+def test_sizes_of_what_it_makes_it_may_change_in_place() -> None:
+    def one(a: Tensor) -> Tensor:
+        made = a * 2
+        made.unsqueeze_(0).transpose_(1, 2)
+        return made
+
+    def branches(m: Any, x: Tensor) -> Any:
+        return m.cond(x.sum() > 0, one, lambda a: (a + 1).t().unsqueeze_(0), (x,))
+
+    def rounds(m: Any, x: Tensor) -> Any:
+        return m.while_loop(lambda a: a.sum().abs() < 9, lambda a: ((a.t() * 2).t_() + 0,), (x,))
+
+    for fn in (branches, rounds):
+        fast = compiled(fn)
+        for n in (3, 5, 1):
+            for x in (_up(n), -_up(n)):
+                assert_same_run(fn, fast, (x.requires_grad_(),))
+
+
 def test_what_it_makes_it_may_write_to() -> None:
     def fn(x: Tensor) -> Tensor:
         def one() -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 import symshape
 from symshape import RuntimeAssertionError, UnsupportedError, events
@@ -235,7 +236,7 @@ def test_ops_by_whatever_is_registered(fn: Any) -> None:
         (lambda x: torch.nested.nested_tensor([x, x]), "nested"),
         (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "quantize"),
         (lambda x: x.to_mkldnn(), "mkldnn"),
-        (lambda x: torch.cond(x.sum() > 0, lambda x: x[:1] + 1, lambda x: x - 1, (x,)), "torch.cond"),
+        (lambda x: torch.cond(x.sum() > 0, lambda x: x[0] + 1, lambda x: x - 1, (x,)), "torch.cond"),
     ],
 )
 def test_what_cannot_be_traced_is_refused_by_us(fn: Any, what: str) -> None:
@@ -257,6 +258,73 @@ def test_transforms_of_functions() -> None:
         for sizes in ((5, 2), (1, 4)):
             if traced.check(R(sizes)):
                 assert_same(fn, traced, R(sizes))
+
+
+# -- operators of libraries that register kernels for "Meta", and no fake implementation
+LIBRARY = torch.library.Library("symshape_tests_meta", "FRAGMENT")
+
+
+def _registered(schema: str, kernel: Any, meta: Any) -> Any:
+    LIBRARY.define(schema)
+    name = schema.partition("(")[0]
+    LIBRARY.impl(name, kernel, "CPU")
+    if meta is not None:
+        LIBRARY.impl(name, meta, "Meta")
+    return getattr(torch.ops.symshape_tests_meta, name)
+
+
+def _halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[: x.size(0) // 2] * 2, x[x.size(0) // 2 :].t().clone()
+
+
+def _first_four(x: torch.Tensor) -> torch.Tensor:
+    return (x if x.size(0) < 4 else x[:4]).clone()
+
+
+def _doubles(x: torch.Tensor) -> None:
+    x.mul_(2)
+
+
+META = {
+    "as the argument": _registered("doubled(Tensor x) -> Tensor", lambda x: x * 2, torch.empty_like),
+    "on the device of that name": _registered(
+        "narrow(Tensor x) -> Tensor", lambda x: x[:, :2] * 2, lambda x: torch.empty((x.shape[0], 2), device="meta")
+    ),
+    "two": _registered("halves(Tensor x) -> (Tensor, Tensor)", _halves, _halves),
+    "branching": _registered("first_four(Tensor x) -> Tensor", _first_four, _first_four),
+    "writing": _registered("doubles(Tensor(a!) x) -> ()", _doubles, lambda x: None),
+}
+
+
+@pytest.mark.parametrize("name", META)
+def test_kernels_for_meta_tensors(name: str) -> None:
+    op = META[name]
+
+    def fn(x: torch.Tensor) -> Any:
+        y = x * 1
+        made = op(y)
+        return y, [
+            (each + 1, each.device.type) for each in (made if isinstance(made, tuple) else [made]) if made is not None
+        ]
+
+    fast = symshape.compile(fn, fullgraph=True, dynamic=True)
+    for n in (5, 3, 8, 1, 0):
+        x = R(n, 3)
+        for one, other in zip(pytree.tree_leaves(fn(x)), pytree.tree_leaves(fast(x)), strict=True):
+            assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+    assert fast.stats().traces <= 2
+
+
+def test_a_kernel_for_meta_tensors_that_does_not_fit() -> None:
+    def raises(x: torch.Tensor) -> torch.Tensor:
+        raise KeyError("no such thing")
+
+    op = _registered("raises(Tensor x) -> Tensor", lambda x: x * 2, raises)
+    with pytest.raises(UnsupportedError, match="its meta kernel does not run on symbolic sizes: KeyError"):
+        symshape.trace(lambda x: op(x), R(3))
+    op = _registered("no_meta(Tensor x) -> Tensor", lambda x: x * 2, None)
+    with pytest.raises(UnsupportedError, match="no registered fake implementation"):
+        symshape.trace(lambda x: op(x), R(3))
 
 
 # -- lists of tensors

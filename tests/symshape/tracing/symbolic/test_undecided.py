@@ -298,6 +298,50 @@ def test_every_suggestion_settles_its_branch() -> None:
             assert kinds == {"equal", "equal error"}, (question, suggestion)
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (("l = y.tolist()", "return x if sum(l) > 3 else -x"), "torch._check(l[0] + l[1] + l[2] > 3)"),
+        (("l = y.tolist()", "return [x[:k] for k in l if k > 1]"), "torch._check(l[0] >= 2)"),
+        (("l = y.tolist()", "return list(x[:k] for k in l if k > 1)"), "torch._check(l[0] >= 2)"),
+        (
+            ("l = y.tolist()", "for k in l:", "    if k > 1:", "        x = x + k", "return x"),
+            "torch._check(k >= 2)",
+        ),
+        (("k = y[2].item()", "z = x[:k]", "return z.split(2)"), "torch._check((z.size(0) + 1) // 2 == 2)"),
+        (("k = y[2].item()", "z = x[:k]", "return list(z)"), "torch._check(z.size(0) == 4)"),
+        (("z = y, x[x > 0]", "return x if z[1].size(0) > 1 else -x"), "torch._check(z[1].size(0) >= 2)"),
+        (("k = (x > 2).any().item()", "return x if k else -x"), "torch._check(k != 1)"),
+    ],
+)
+def test_what_is_suggested_can_be_written_there(lines: tuple[str, ...], said: str) -> None:
+    """In words that the line before has; values are filled in."""
+
+    def made(written: tuple[str, ...]) -> Any:
+        space: dict[str, Any] = {"torch": torch}
+        exec(compile("\n    ".join(("def fn(x, y):", *written)), "program.py", "exec"), space)
+        return space["fn"]
+
+    x, y = torch.ones(4), torch.tensor([2, 3, 4])
+    for _ in range(4):  # of several numbers, one after the other
+        try:
+            traced = symshape.trace(made(lines), x, y)
+            break
+        except DataDependentError as error:
+            values = [str(error).partition("before that line: ")[2].replace("<its value>", n) for n in "24"]
+            choices = [each for each in (*error.suggestions, *values) if each]
+            assert said in choices or said in lines, choices
+            at = next(i for i, line in enumerate(lines) if any(each in line for each in (" if ", "split", "list(z)")))
+            chosen = said if said in choices else error.suggestions[0]
+            space = " " * (len(lines[at]) - len(lines[at].lstrip()))
+            lines = (*lines[:at], space + chosen, *lines[at:])
+    fn = made(lines)
+    assert said in [line.strip() for line in lines]
+    got, expected = traced(x, y), fn(x, y)
+    got, expected = (each if isinstance(each, (list, tuple)) else [each] for each in (got, expected))
+    assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
+
+
 def test_questions_that_the_facts_settle() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         found = x[x > 0]

@@ -1,0 +1,70 @@
+"""``torch.cond`` under ``torch.vmap``: both functions where each example chooses for itself, else one of them for all.
+
+(Source: torch/_higher_order_ops/cond.py, checked on 2.13; private names of functorch are used here alone.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._C._functorch import TransformType, _add_batch_dim, _remove_batch_dim, is_batchedtensor, maybe_get_level
+from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+from torch._functorch.vmap import vmap_increment_nesting
+from torch.utils import _pytree as pytree
+
+from symshape.errors import UnsupportedError
+
+_Function = Callable[..., Any]
+
+
+def is_transformed() -> bool:
+    """Whether one of ``torch.func``'s transforms is at work."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def cond_of_examples(
+    flows: Any, cond: _Function, condition: Any, then: _Function, otherwise: _Function, ops: Any
+) -> Any:
+    """``cond`` inside of a transform.
+
+    Args:
+        flows: who makes nodes of a trace.
+        cond: the same outside of this transform.
+        condition: what chooses.
+        then: a function of the operands.
+        otherwise: so too.
+        ops: the operands.
+
+    Raises:
+        UnsupportedError: it is none that torch knows how to put such a choice through.
+    """
+    interpreter: Any = retrieve_current_functorch_interpreter()
+    if interpreter.key() != TransformType.Vmap:
+        raise UnsupportedError(f"torch.cond under a transform of torch.func ({interpreter.key().name.lower()})")
+    level = interpreter.level()
+    if isinstance(condition, torch.Tensor) and is_batchedtensor(condition) and maybe_get_level(condition) == level:
+        return flows.both(condition, then, otherwise, ops)
+    number, randomness = interpreter.batch_size(), interpreter.randomness()
+
+    def of_all(function: _Function) -> _Function:
+        def run(*operands: Any) -> Any:
+            with vmap_increment_nesting(number, randomness) as inner:
+                if inner != level:  # what is captured would be of another level
+                    raise UnsupportedError("torch.cond under torch.vmap, whose levels torch numbers otherwise")
+                return pytree.tree_map(unwrapped, function(*operands))
+
+        def unwrapped(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            of_each = is_batchedtensor(leaf) and maybe_get_level(leaf) == level
+            made = _remove_batch_dim(leaf, level, number, 0)
+            return made if of_each else made.clone(memory_format=torch.contiguous_format)
+
+        run.__qualname__ = getattr(function, "__qualname__", type(function).__name__)
+        return run
+
+    with interpreter.lower():
+        made = cond(condition, of_all(then), of_all(otherwise), ops)
+    return pytree.tree_map_only(torch.Tensor, lambda leaf: _add_batch_dim(leaf, 0, level), made)
