@@ -298,7 +298,8 @@ class Compiled(Reports, Warming):
             self._known.ask(program.questions)
             asked = self._known.with_answers(structure, full.leaves)
             branch, gone = self._cache.publish(asked, entry)
-            self._budget.traced(asked, values, entry, self._budget.clock() - start, self._cache.clock)
+            seconds, clock = self._budget.clock() - start, self._cache.clock
+            self._budget.traced(asked, values, entry, seconds, clock, len(full.leaves))
             self._cache.history.because(miss)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))
