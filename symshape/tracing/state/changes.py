@@ -107,7 +107,8 @@ class Changes:
             value, is_leaf=lambda each: (each is not value or not filled) and self.is_kept(each)
         )
         inside = [id(each) for path, each in containers_in(value) if (path or not filled) and not self.is_kept(each)]
-        if any(each in self._stand_ins for each in inside) or not self._are_keys_plain(value):
+        outside = self._stand_ins | self._objects.keys()  # of which a call would make a copy
+        if not outside.isdisjoint(inside) or not self._are_keys_plain(value):
             self.problems.append(text)
             return
         root = id(value) if inside and inside[0] == id(value) else None

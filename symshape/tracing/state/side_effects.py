@@ -137,7 +137,18 @@ def _was_exchanged(recorder: Recorder, namespace: Namespace, key: Any, then: Any
     ours = (
         not recorder.planted.isdisjoint(((owner, key), (owner, ""))) or owner in recorder.stand_ins or namespace.given
     )
-    return not ours and holds_symbolic(then) and not holds_symbolic(now)
+    return not ours and not holds_symbolic(now) and _held_symbolic(recorder, then)
+
+
+def _held_symbolic(recorder: Recorder, value: Any, around: tuple[int, ...] = ()) -> bool:
+    """Whether a value held something of the trace before it changed, but what a variable gave to a container."""
+    if type(value) not in variables.CONTAINERS:
+        return holds_symbolic(value)
+    if (id(value), "") in recorder.planted or id(value) in around:
+        return False
+    noted = next((each.items for each in recorder.containers if each.owner is value), None)
+    items = (value.values() if isinstance(value, dict) else value) if noted is None else noted
+    return any(_held_symbolic(recorder, each, (*around, id(value))) for each in items)
 
 
 def _name(namespace: Namespace, key: Any) -> str:
