@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import sys
 from typing import Any
 
 import torch
@@ -67,6 +69,7 @@ def written_by(
             if (
                 leaf is NOTHING
                 or isinstance(leaf, _CONSTANTS)
+                or _is_member(leaf)
                 or (not isinstance(leaf, torch.Tensor) and changes.is_kept(leaf))
             ):
                 leaves.append(leaf)
@@ -96,6 +99,17 @@ _CONSTANTS: tuple[type, ...] = (type(None), bool, int, float, complex, str, byte
 _CONSTANTS += (Held, At, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
+def _is_member(leaf: Any) -> bool:
+    """Whether a value is one of an enumeration, of which there are no copies, and that a module has by its name."""
+    kind: Any = type(leaf)
+    if not isinstance(leaf, enum.Enum):
+        return False
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is kind
+
+
 def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
     if isinstance(leaf, SymbolicTensor):
         if attributes_of(leaf):
@@ -121,7 +135,7 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
         return term.value if isinstance(term, Term) and term.op is Op.CONST else term
     if isinstance(leaf, torch.SymBool):
         return leaf.node.term
-    if isinstance(leaf, _CONSTANTS) or is_plain_numpys(leaf):
+    if isinstance(leaf, _CONSTANTS) or is_plain_numpys(leaf) or _is_member(leaf):
         return leaf
     raise UnsupportedError(
         f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns tensors, numbers, "
