@@ -6,7 +6,6 @@ DATA = "branches on data; torch.compile breaks the graph there"
 SPARSE = "tensors that are not strided"
 
 KNOWN: dict[str, str] = {
-    "grad_scaler_cpu": DATA,
     "optim_lbfgs": DATA,
     "sparse_inputs": SPARSE,
     "sparse_made_inside": SPARSE,
