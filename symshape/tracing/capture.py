@@ -313,7 +313,7 @@ def _run(
             _undone(recorder, changes, found, tracer),
             recording(recorder),
         ):
-            outcome = records.outcome(result := fn(*args, **kwargs))
+            outcome = records.outcome(result := fn(*args, **kwargs), given.containers)
             found += histories(tracer, (outcome, args, kwargs))
     except Exception as error:
         explain(error, tracer.env.presumed)

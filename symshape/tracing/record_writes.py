@@ -6,7 +6,8 @@ they hold afterwards and did not hold before is written to the caller's own obje
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -29,6 +30,7 @@ from symshape.calls.records import (
     rebuilt,
     taken_apart,
 )
+from symshape.calls.variables import containers_in
 from symshape.errors import UnsupportedError
 
 
@@ -66,13 +68,18 @@ class GivenRecords:
         """The ids of the lists and dictionaries among them."""
         return set(self._held)
 
-    def outcome(self, result: Any) -> Any:
+    def outcome(self, result: Any, others: Collection[int] = ()) -> Any:
         """What was returned, with what was written beside it if there are records.
 
+        Args:
+            result: of the function.
+            others: the ids of the lists and dictionaries among the arguments that are no records.
+
         Raises:
-            UnsupportedError: a record lost an attribute or an item, or is of another class now.
+            UnsupportedError: a record lost an attribute or an item, or is of another class now; the result has one
+                container in two places, and it is neither a list nor a dictionary.
         """
-        outgoing = _Outgoing({key: held.position for key, held in self._held.items()})
+        outgoing = _Outgoing({key: held.position for key, held in self._held.items()}, _shared(result, others))
         returned = outgoing.convert(result, False)
         if self._held:
             writes = [each for held in self._held.values() for each in self._writes(held, outgoing)]
@@ -127,11 +134,29 @@ def _same(then: Any, now: Any) -> bool:
     return then is now or (type(then) in PLAIN and type(then) is type(now) and bool(then == now))
 
 
-class _Outgoing:
-    """Puts stand-ins in the place of records: of those that were given, and of those that the function made."""
+def _shared(result: Any, others: Collection[int]) -> set[int]:
+    """The ids of the lists and dictionaries that are in two places of a result, and that the function made."""
+    found = [each for _, each in containers_in(result) if id(each) not in others]
+    if len(found) < 2:
+        return set()
+    times = Counter(map(id, found))
+    shared = {id(each): type(each) for each in found if times[id(each)] > 1}
+    for kind in shared.values():
+        if kind not in (list, dict):
+            raise UnsupportedError(f"the function returns one {kind.__name__} in two places; return a copy of it")
+    return set(shared)
 
-    def __init__(self, given: dict[int, int]) -> None:
-        self._given = given
+
+class _Outgoing:
+    """Puts stand-ins in the place of records: of those that were given, and of those that the function made.
+
+    Args:
+        given: by id, the positions of those that were given.
+        shared: the ids of lists and dictionaries in two places, which are made once as records are.
+    """
+
+    def __init__(self, given: dict[int, int], shared: set[int]) -> None:
+        self._given, self._shared = given, shared
         self._numbers: dict[int, int] = {}
         self._open: set[int] = set()
         self.kept: list[Any] = []  # so that ids stay theirs
@@ -143,7 +168,7 @@ class _Outgoing:
             return Given(position)
         if inside and is_class(value):
             return Constant(value)
-        if may_be_record(type(value)) or (inside and is_part(value)):
+        if may_be_record(type(value)) or id(value) in self._shared or (inside and is_part(value)):
             return self._made(value)
         return rebuilt(value, {}, lambda each: self.convert(each, inside))
 
