@@ -180,7 +180,7 @@ def take_apart(
             return Call(leaves, tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(leaves), shared)
         except InputError:
             return take_apart(fn, args, kwargs, variables)  # for the argument's name in the message
-    flat, tree = list(_with_paths(whole, ())), pytree.tree_structure(whole)
+    flat, tree = list(with_paths(whole, ())), pytree.tree_structure(whole)
     names = parameter_names(fn, args)
     texts = tuple(_path_text(path, names, variables.names) for path, _ in flat)
     leaves = tuple(owner_of(leaf) for _, leaf in flat)
@@ -188,17 +188,22 @@ def take_apart(
     return Call(leaves, tree, texts, keys, duplicates(leaves), shared)
 
 
-def _with_paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def flat_with_paths(value: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], pytree.TreeSpec]:
+    """``pytree.tree_flatten_with_path``, also of classes that were registered without keys."""
+    return list(with_paths(value, ())), pytree.tree_structure(value)
+
+
+def with_paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """The leaves of a nested value, each with the way to it; torch's own function refuses classes without keys."""
     node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
     if node is None:
         yield path, value
     elif node.flatten_with_keys_fn is not None:
         for key, each in node.flatten_with_keys_fn(value)[0]:
-            yield from _with_paths(each, (*path, key))
+            yield from with_paths(each, (*path, key))
     else:
         for i, each in enumerate(node.flatten_fn(value)[0]):
-            yield from _with_paths(each, (*path, pytree.SequenceKey(i)))
+            yield from with_paths(each, (*path, pytree.SequenceKey(i)))
 
 
 def identity_of(key: LeafKey) -> Same | None:

@@ -123,33 +123,51 @@ def came(value: Any) -> None:
             _kinds[kind] = _FIELDS
 
 
-def take_apart_from_now_on(value: Any) -> bool:
-    """A program writes to an argument, or to what that holds: of data alone, its class is taken apart.
+def take_apart_from_now_on(value: Any, *, result: bool = False) -> bool:
+    """A program writes to an argument, or to what that holds, or makes and returns it: its class is taken apart.
 
-    So are the classes of what it holds.  Answers whether that is new of any of them.
+    So are the classes of what it holds; it must be nothing but data, and a ``result`` must hold a tensor.  Answers
+    whether that is new of any of them.
     """
-    found: set[type] = set()
-    if not _is_all_data(value, found):
+    found = _Objects()
+    if not found.hold(value) or (result and not found.tensor):
         return False
-    _kinds.update(dict.fromkeys(found, _WRITTEN))
-    return bool(found)
+    _kinds.update(dict.fromkeys(found.kinds, _FIELDS if result else _WRITTEN))
+    return bool(found.kinds)
 
 
-def _is_all_data(value: Any, objects: set[type], depth: int = _DEEPEST + 2) -> bool:
-    """Like :func:`_is_data`, but objects of the user's are data where they hold nothing else; adds their classes."""
-    kind = type(value)
-    if isinstance(value, torch.Tensor) or kind in PLAIN or kind in (float, complex):
-        return True
-    if kind not in (list, tuple, dict):
-        if may_be_record(kind):
+class _Objects:
+    """Objects of the user's that hold nothing but data, and objects so.
+
+    Attributes:
+        kinds: their classes.
+        tensor: whether there is a tensor in them.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: set[type] = set()
+        self.tensor = False
+
+    def hold(self, value: Any, depth: int = _DEEPEST + 2) -> bool:
+        """Whether a value is data, or holds nothing else."""
+        kind = type(value)
+        if isinstance(value, torch.Tensor):
+            self.tensor = True
             return True
-        if _kind_of(kind) != _OBJECT or kind in pytree.SUPPORTED_NODES:
-            return False
-        objects.add(kind)
-        inside = contents(value)[1]
-    else:
-        inside = list(value.values()) if kind is dict else value
-    return bool(depth) and len(inside) <= _MOST_INSIDE and all(_is_all_data(e, objects, depth - 1) for e in inside)
+        if kind in PLAIN or kind in _NUMBERS:
+            return True
+        if kind not in (list, tuple, dict):
+            if _kind_of(kind) == _OBJECT and kind not in pytree.SUPPORTED_NODES:
+                self.kinds.add(kind)
+            elif not may_be_record(kind):
+                return False
+            inside = contents(value)[1]
+        else:
+            inside = list(value.values()) if kind is dict else value
+        return bool(depth) and len(inside) <= _MOST_INSIDE and all(self.hold(each, depth - 1) for each in inside)
+
+
+_NUMBERS = (float, complex, torch.SymInt, torch.SymFloat, torch.SymBool, torch.Size)
 
 
 def _number(value: Any) -> Callable[[], int]:

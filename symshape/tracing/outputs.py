@@ -13,6 +13,7 @@ from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from symshape.calls.alike import NOTHING
 from symshape.calls.argument_writes import At, Held
+from symshape.calls.arguments import flat_with_paths
 from symshape.calls.outputs import result_of
 from symshape.calls.variables import Output, Write, containers_in
 from symshape.errors import UnsupportedError
@@ -33,7 +34,7 @@ from symshape.tracing.unused_numbers import see_to_unused
 
 def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
     """The result's leaves for the graph, its specs, and its structure."""
-    flat, tree = pytree.tree_flatten_with_path(result)
+    flat, tree = flat_with_paths(result)
     tree = with_plain_keys(tree)
     outputs: list[Any] = []
     specs: list[Any] = []

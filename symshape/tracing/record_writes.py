@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN
 from symshape.calls.arguments import Call
-from symshape.calls.record_kinds import contents, may_be_record
+from symshape.calls.record_kinds import ReadOtherwise, contents, may_be_record, take_apart_from_now_on
 from symshape.calls.records import (
     Again,
     Constant,
@@ -81,6 +81,8 @@ class GivenRecords:
         """
         outgoing = _Outgoing({key: held.position for key, held in self._held.items()}, _shared(result, others))
         returned = outgoing.convert(result, False)
+        if outgoing.new and any(type(each) in outgoing.new for each in self._call.leaves):
+            raise ReadOtherwise("the function returns an object of a class that an argument has")
         if self._held:
             writes = [each for held in self._held.values() for each in self._writes(held, outgoing)]
             returned = Outcome(returned, writes)
@@ -130,6 +132,11 @@ class GivenRecords:
         return [Write(held.position, kind, tuple(names[i] for i in changed), new)]
 
 
+def _is_node(value: Any) -> bool:
+    """Whether pytree takes a value apart."""
+    return pytree._get_node_type(value) in pytree.SUPPORTED_NODES
+
+
 def _same(then: Any, now: Any) -> bool:
     return then is now or (type(then) in PLAIN and type(then) is type(now) and bool(then == now))
 
@@ -160,6 +167,7 @@ class _Outgoing:
         self._numbers: dict[int, int] = {}
         self._open: set[int] = set()
         self.kept: list[Any] = []  # so that ids stay theirs
+        self.new: set[type] = set()  # classes that are taken apart from now on
 
     def convert(self, value: Any, inside: bool) -> Any:
         """A value as it is returned or written, nested in what pytree knows."""
@@ -168,7 +176,11 @@ class _Outgoing:
             return Given(position)
         if inside and is_class(value):
             return Constant(value)
-        if may_be_record(type(value)) or id(value) in self._shared or (inside and is_part(value)):
+        kind = type(value)
+        if may_be_record(kind) or id(value) in self._shared or (inside and is_part(value)):
+            return self._made(value)
+        if not _is_node(value) and take_apart_from_now_on(value, result=True):
+            self.new.add(kind)
             return self._made(value)
         return rebuilt(value, {}, lambda each: self.convert(each, inside))
 
