@@ -25,6 +25,9 @@ from symshape.errors import InputError
 
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FloatLeaf)
 
+_CALLS = ("__torch_function__", "__torch_dispatch__")
+_OF_PARAMETERS = tuple(getattr(torch.nn.Parameter, each) for each in _CALLS)
+
 CONTIGUOUS, OFFSET, STRIDED = "contiguous", "contiguous with an offset", "strided"
 """The layouts of a tensor argument: what besides its sizes is read."""
 
@@ -257,6 +260,16 @@ def _path_text(path: Sequence[Any], names: Sequence[str], variables: Sequence[st
     else:
         start = str(first.key)
     return str(start) + str(pytree.keystr(tuple(rest)))
+
+
+def computes_as_torchs(kind: type) -> bool:
+    """Whether functions of torch take a tensor of this class as one of torch's own: a parameter of a user's class too.
+
+    That has attributes and methods of its own, and leaves alone what torch asks of a class.
+    """
+    if kind in TENSOR_TYPES:
+        return True
+    return issubclass(kind, torch.nn.Parameter) and tuple(getattr(kind, each) for each in _CALLS) == _OF_PARAMETERS
 
 
 def leaf_key(leaf: Any, path: str) -> LeafKey:
