@@ -329,6 +329,10 @@ def writing(writes: Sequence[Write], results: int, build: Callable[[list[Any]], 
         values: dict[Write, Any] = {}
         for each in writes:
             values[each] = each.value(flat) if each.same is None else values[each.same]
+        if not inner:
+            for each, value in values.items():
+                each.variable.write(value)
+            return build(flat[:results])
         found = {each: variable.writer() for each, variable in inner}
         for each, value in values.items():
             found.get(each, each.variable.write)(value)
