@@ -79,7 +79,8 @@ class GivenRecords:
             UnsupportedError: a record lost an attribute or an item, or is of another class now; the result has one
                 container in two places, and it is neither a list nor a dictionary.
         """
-        outgoing = _Outgoing({key: held.position for key, held in self._held.items()}, _shared(result, others))
+        given = {key: held.position for key, held in self._held.items()}
+        outgoing = _Outgoing(given, _shared(result, others), others)
         returned = outgoing.convert(result, False)
         if outgoing.new and any(type(each) in outgoing.new for each in self._call.leaves):
             raise ReadOtherwise("the function returns an object of a class that an argument has")
@@ -160,10 +161,11 @@ class _Outgoing:
     Args:
         given: by id, the positions of those that were given.
         shared: the ids of lists and dictionaries in two places, which are made once as records are.
+        others: the ids of the lists and dictionaries that were given, and stay what they are.
     """
 
-    def __init__(self, given: dict[int, int], shared: set[int]) -> None:
-        self._given, self._shared = given, shared
+    def __init__(self, given: dict[int, int], shared: set[int], others: Collection[int]) -> None:
+        self._given, self._shared, self._others = given, shared, others
         self._numbers: dict[int, int] = {}
         self._open: set[int] = set()
         self.kept: list[Any] = []  # so that ids stay theirs
@@ -174,6 +176,13 @@ class _Outgoing:
         position = self._given.get(id(value))
         if position is not None:
             return Given(position)
+        if id(value) in self._others:
+            if self._given:
+                raise UnsupportedError(
+                    "the function returns a list or dictionary that is an argument of its own, or writes it to another "
+                    "one; return a copy of it"
+                )
+            return value
         if inside and is_class(value):
             return Constant(value)
         kind = type(value)

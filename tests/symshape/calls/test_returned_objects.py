@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -157,3 +158,41 @@ def test_a_class_that_torch_knows_without_names() -> None:
     for n in (3, 4, 5):
         found = compiled(Pair(torch.ones(n), torch.zeros(n)))
         assert found.one.tolist() == [2.0] * n
+
+
+@dataclasses.dataclass
+class Pair:
+    """Two things that belong together."""
+
+    x: Tensor
+    held: Any
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_list_that_was_given_is_that_list_in_a_new_object(grows: bool) -> None:
+    def fn(x: Tensor, held: list[Any]) -> Any:
+        if grows:
+            held.append(x + 1)
+        return Pair(x * 2, held)
+
+    compiled: Any = symshape.compile(fn, fullgraph=True)
+    for n in (3, 4, 5):
+        held: list[Any] = [2]
+        found = compiled(torch.ones(n), held)
+        assert found.held is held
+        assert len(held) == 1 + grows
+
+
+def test_a_list_that_is_written_to_another_argument_is_that_list() -> None:
+    def fn(pair: Pair, held: list[Any], x: Tensor) -> Tensor:
+        pair.held = held
+        return pair.x + x
+
+    compiled: Any = symshape.compile(fn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", symshape.FallbackWarning)
+        for n in (3, 4, 5):
+            pair, held = Pair(torch.ones(n), None), [1]
+            compiled(pair, held, torch.ones(n))
+            assert pair.held is held
+    assert "an argument of its own" in compiled.explain_fallback()
