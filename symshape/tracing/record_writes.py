@@ -65,8 +65,8 @@ class GivenRecords:
 
     @property
     def containers(self) -> set[int]:
-        """The ids of the lists and dictionaries among them."""
-        return set(self._held)
+        """The ids of the lists and dictionaries among them, and of those that were made and returned or written."""
+        return {*self._held, *self._made}
 
     def outcome(self, result: Any, others: Collection[int] = ()) -> Any:
         """What was returned, with what was written beside it if there are records.
@@ -80,7 +80,8 @@ class GivenRecords:
                 container in two places, and it is neither a list nor a dictionary.
         """
         given = {key: held.position for key, held in self._held.items()}
-        outgoing = _Outgoing(given, _shared(result, others), others)
+        values = [each for held in self._held.values() for each in contents(held.record)[1]]
+        outgoing = _Outgoing(given, _shared(result, values, {*others, *given}), others)
         returned = outgoing.convert(result, False)
         if outgoing.new and any(type(each) in outgoing.new for each in self._call.leaves):
             raise ReadOtherwise("the function returns an object of a class that an argument has")
@@ -142,17 +143,18 @@ def _same(then: Any, now: Any) -> bool:
     return then is now or (type(then) in PLAIN and type(then) is type(now) and bool(then == now))
 
 
-def _shared(result: Any, others: Collection[int]) -> set[int]:
-    """The ids of the lists and dictionaries that are in two places of a result, and that the function made."""
-    found = [each for _, each in containers_in(result) if id(each) not in others]
+def _shared(result: Any, written: Any, others: Collection[int]) -> set[int]:
+    """The ids of the lists and dictionaries that are in two places of what is returned and written, and made there."""
+    returned = [each for _, each in containers_in(result) if id(each) not in others]
+    found = returned + [each for _, each in containers_in(written) if id(each) not in others]
     if len(found) < 2:
         return set()
     times = Counter(map(id, found))
-    shared = {id(each): type(each) for each in found if times[id(each)] > 1}
-    for kind in shared.values():
-        if kind not in (list, dict):
-            raise UnsupportedError(f"the function returns one {kind.__name__} in two places; return a copy of it")
-    return set(shared)
+    for each in returned:
+        if times[id(each)] > 1 and type(each) not in (list, dict):
+            kind = type(each).__name__
+            raise UnsupportedError(f"the function returns one {kind} in two places; return a copy of it")
+    return {id(each) for each in found if times[id(each)] > 1 and type(each) in (list, dict)}
 
 
 class _Outgoing:

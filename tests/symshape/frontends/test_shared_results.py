@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -89,3 +90,50 @@ def test_other_containers_are_refused() -> None:
 
     with pytest.raises(UnsupportedError, match="one deque in two places"):
         symshape.compile(fn, fullgraph=True)(torch.ones(3))
+
+
+@dataclasses.dataclass
+class Holder:
+    """An argument that is written to."""
+
+    x: Tensor
+    held: Any = None
+
+
+def test_one_that_is_returned_and_written_to_an_argument() -> None:
+    def fn(holder: Holder) -> Any:
+        made = [holder.x * 2]
+        holder.held = {"made": made}
+        return made
+
+    compiled: Any = symshape.compile(fn, fullgraph=True)
+    for n in (3, 4, 5):
+        holder = Holder(torch.ones(n))
+        found = compiled(holder)
+        assert holder.held["made"] is found
+
+
+def test_one_that_is_written_to_an_argument_and_kept_is_refused() -> None:
+    kept: dict[str, Any] = {"it": None}
+
+    def fn(holder: Holder) -> Any:
+        holder.held = kept["it"] = [holder.x * 2]
+        return holder.x
+
+    with pytest.raises(UnsupportedError, match="stores a tensor or a size"):
+        symshape.compile(fn, fullgraph=True)(Holder(torch.ones(3)))
+    assert kept == {"it": None}
+
+
+def test_containers_of_an_argument_in_two_of_its_attributes_stay() -> None:
+    queue = collections.deque([1])
+
+    def fn(holder: Holder) -> Any:
+        holder.x = holder.x + 1
+        return holder.x * len(holder.held[0])
+
+    compiled: Any = symshape.compile(fn)
+    for n in (3, 4):
+        holder = Holder(torch.ones(n), [queue, queue])
+        assert compiled(holder).tolist() == [2.0] * n
+        assert holder.held[0] is holder.held[1] is queue
