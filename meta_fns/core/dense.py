@@ -92,28 +92,34 @@ def _should_swap(sizes: Sequence[Size], strides: Sequence[Size], a: int, b: int)
     left, right = strides[a], strides[b]
     if same(left, 0) or same(right, 0):
         return 0
-    order = compare(left, right)
+    order = compare(left, right, sizes[a], sizes[b])
     if order == 0:
         return 1 if larger(sizes[a], sizes[b]) else 0
     return order
 
 
-def compare(a: Size, b: Size) -> int:
+def compare(a: Size, b: Size, size_a: Size, size_b: Size) -> int:
     """-1, 0 or 1 as ``a`` is less than, equal to or greater than ``b``; asks only where it is not provable.
 
-    Two strides where one is provably at least the other count as unequal: they can only meet where a size is 1.
+    They are the strides of two dimensions of these sizes.  One that provably spans the other dimension is the larger:
+    they can only meet where a size is 1.  Others may be equal, where elements share memory, and are asked.
     """
     if type(a) is int and type(b) is int:
         return (a > b) - (a < b)
     if same(a, b):
         return 0
     if known(a >= b):
-        return 1
+        return 1 if _spans(a, b, size_b) or a > b else 0
     if known(a <= b):
-        return -1
+        return -1 if _spans(b, a, size_a) or a < b else 0
     if a < b:
         return -1
     return 1 if a > b else 0
+
+
+def _spans(outer: Size, inner: Size, size: Size) -> bool:
+    """Whether a stride is provably larger (but at 0), or at least what the other dimension spans, of this size."""
+    return known(outer > inner) or known(outer >= inner * at_least_one(size)) or known(outer >= inner * 2)
 
 
 def order_known(a: Size, b: Size) -> int:

@@ -176,7 +176,7 @@ def _outside(sizes: Shape, keys: list[list[Size]], a: int, b: int) -> int:
         left, right = key[a], key[b]
         if same(left, 0) or same(right, 0):
             continue
-        verdict = dense.compare(left, right)
+        verdict = dense.compare(left, right, sizes[a], sizes[b])
         if verdict:
             return verdict
         if dense.larger(sizes[a], sizes[b]):

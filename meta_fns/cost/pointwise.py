@@ -74,3 +74,5 @@ for _operations, _names in _OPERATIONS.items():
     charge_all(CostRule("pointwise", for_each_result(_operations)), _names)
 for _operations, _names in {14: "_fused_adam_ _fused_adamw_", 4: "_fused_sgd_", 6: "_fused_adagrad_"}.items():
     charge_all(CostRule("pointwise", _for_each_parameter(_operations)), _names)  # averages, their root, and the update
+charge_all(CostRule("pointwise", _for_each_parameter(2)), "_amp_foreach_non_finite_check_and_unscale_")
+charge_all(CostRule("pointwise", for_each_result(3)), "_amp_update_scale_")

@@ -40,7 +40,7 @@ def _like_query(query: TensorSpec, sizes: Shape) -> TensorSpec:
     """Fresh, the dimensions in memory ordered as those of the query are."""
     if same_shape(query.sizes, sizes):
         return laid_out_like(query)
-    order = sorted_by_stride(query.strides)
+    order = sorted_by_stride(query.sizes, query.strides)
     strides: list[Size] = [0] * len(sizes)
     stride: Size = 1
     for d in reversed(order):
@@ -49,12 +49,12 @@ def _like_query(query: TensorSpec, sizes: Shape) -> TensorSpec:
     return TensorSpec(sizes, tuple(strides), 0, query.dtype, query.device)
 
 
-def sorted_by_stride(strides: Shape) -> list[int]:
+def sorted_by_stride(sizes: Shape, strides: Shape) -> list[int]:
     """The dimensions by falling stride; equal ones stay as they are."""
     found: list[int] = []
     for d, stride in enumerate(strides):
         at = len(found)
-        while at and dense.compare(strides[found[at - 1]], stride) < 0:
+        while at and dense.compare(strides[found[at - 1]], stride, sizes[found[at - 1]], sizes[d]) < 0:
             at -= 1
         found.insert(at, d)
     return found

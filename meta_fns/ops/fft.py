@@ -26,20 +26,21 @@ _REAL = (torch.float16, torch.float32, torch.float64)
 _MKL: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
 
 
-def _sorted_dims(strides: Shape, dims: Sequence[int], *, keep_last: bool = False) -> list[int]:
+def _sorted_dims(tensor: TensorSpec, dims: Sequence[int], *, keep_last: bool = False) -> list[int]:
     """The dimensions by falling stride (the last one staying if told)."""
     found = list(dims)
     movable = len(found) - keep_last
-    found[:movable] = _by_stride(found[:movable], strides)
+    found[:movable] = _by_stride(found[:movable], tensor)
     return found
 
 
-def _by_stride(dims: Sequence[int], strides: Shape) -> list[int]:
+def _by_stride(dims: Sequence[int], tensor: TensorSpec) -> list[int]:
     """A stable insertion sort by falling stride; asks only where the structure does not tell."""
+    sizes, strides = tensor.sizes, tensor.strides
     found: list[int] = []
     for d in dims:
         at = len(found)
-        while at and dense.compare(strides[found[at - 1]], strides[d]) < 0:
+        while at and dense.compare(strides[found[at - 1]], strides[d], sizes[found[at - 1]], sizes[d]) < 0:
             at -= 1
         found.insert(at, d)
     return found
@@ -72,7 +73,7 @@ def _executed(self: TensorSpec, sizes: Shape, dims: Sequence[int], dtype: torch.
     if self.device.type == "cpu":
         # MKL makes no plan for an empty batch.
         need_nonempty("self", self, [d for d in range(len(sizes)) if d not in dims])
-    batch = _by_stride(_partition(len(sizes), dims), self.strides)
+    batch = _by_stride(_partition(len(sizes), dims), self)
     strides: list[Size] = [0] * len(sizes)
     stride: Size = 1
     for d in reversed(dims):
@@ -103,7 +104,7 @@ def fft_c2c(self: TensorSpec, dim: Sequence[Size], normalization: int, forward: 
         strides = dense.like_strides(self.sizes, self.strides, None)
         return TensorSpec(self.sizes, strides, 0, self.dtype, self.device)
     dims = _need_dims(self, dim)
-    return _executed(self, self.sizes, _sorted_dims(self.strides, dims), self.dtype)
+    return _executed(self, self.sizes, _sorted_dims(self, dims), self.dtype)
 
 
 @rule("aten._fft_r2c.default")
@@ -115,7 +116,7 @@ def fft_r2c(self: TensorSpec, dim: Sequence[int], normalization: int, onesided: 
     sizes = list(self.sizes)
     if onesided:
         sizes[last] = sizes[last] // 2 + 1
-    order = _sorted_dims(self.strides, dims, keep_last=True)
+    order = _sorted_dims(self, dims, keep_last=True)
     return _executed(self, tuple(sizes), order, to_complex(self.dtype))
 
 

@@ -1,7 +1,8 @@
 """Ops on lists of tensors, of optimisers above all: each does to every item what an op on one tensor does.
 
 ``_foreach_add_.List(self, other)`` is ``self[i].add_(other[i])`` for each ``i``, so its rule is made from that of
-``add.Tensor``.  The fused steps of optimisers write into lists of tensors of equal sizes and return nothing.
+``add.Tensor``.  The fused steps of optimisers write into lists of tensors of equal sizes and return nothing; so does
+what unscales gradients for them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch._ops import OpOverload
 
 from meta_fns.core.derived import need_writable, written
 from meta_fns.core.registry import Rule, deriver, lookup, rule
-from meta_fns.core.sizes import same_shape, show
+from meta_fns.core.sizes import check, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 
@@ -177,3 +178,35 @@ def fused_adagrad(
 ) -> None:
     """One step of Adagrad for every parameter."""
     _need_alike(self=self, grads=grads, state_sums=state_sums)
+
+
+# -- gradients that were scaled
+
+
+def _need_number(name: str, spec: TensorSpec, dtype: torch.dtype) -> None:
+    """Raises: ShapeError if it is not of one element; DtypeError if it is of another dtype."""
+    if spec.dtype is not dtype:
+        raise DtypeError(f"{name} must be a tensor of {dtype}, got {spec.dtype}")
+    check(spec.numel() == 1, lambda: f"{name} must be of one element, got sizes {show(spec.sizes)}")
+
+
+@rule("aten._amp_foreach_non_finite_check_and_unscale_.default", name="unscale")
+def unscale(self: Sequence[TensorSpec], found_inf: TensorSpec, inv_scale: TensorSpec) -> None:
+    """Multiplies gradients by a number, and says in another one whether one of them is not finite."""
+    _need_number("inv_scale", inv_scale, torch.float32)
+    _need_number("found_inf", found_inf, torch.float32)
+    for each in self:
+        need_writable(each)
+        if not each.dtype.is_floating_point:
+            raise DtypeError(f"gradients of {each.dtype} cannot be unscaled")
+
+
+@rule("aten._amp_update_scale_.default", name="update scale")
+def update_scale(
+    self: TensorSpec, growth_tracker: TensorSpec, found_inf: TensorSpec, *factors: float, **named: Any
+) -> TensorSpec:
+    """The next scale of gradients, written where the last one was."""
+    _need_number("growth_tracker", growth_tracker, torch.int32)
+    _need_number("current_scale", self, torch.float32)
+    _need_number("found_inf", found_inf, torch.float32)
+    return self

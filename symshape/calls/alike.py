@@ -105,7 +105,8 @@ class Same:
         return self._hash
 
     def __repr__(self) -> str:
-        return f"this {type(self.value).__name__}"
+        value = self.value
+        return str(value) if isinstance(value, enum.Enum) else f"this {type(value).__name__}"
 
 
 class Equal:

@@ -25,6 +25,9 @@ from symshape.errors import InputError
 
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FloatLeaf)
 
+_CALLS = ("__torch_function__", "__torch_dispatch__")
+_OF_PARAMETERS = tuple(getattr(torch.nn.Parameter, each) for each in _CALLS)
+
 CONTIGUOUS, OFFSET, STRIDED = "contiguous", "contiguous with an offset", "strided"
 """The layouts of a tensor argument: what besides its sizes is read."""
 
@@ -180,7 +183,7 @@ def take_apart(
             return Call(leaves, tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(leaves), shared)
         except InputError:
             return take_apart(fn, args, kwargs, variables)  # for the argument's name in the message
-    flat, tree = list(_with_paths(whole, ())), pytree.tree_structure(whole)
+    flat, tree = list(with_paths(whole, ())), pytree.tree_structure(whole)
     names = parameter_names(fn, args)
     texts = tuple(_path_text(path, names, variables.names) for path, _ in flat)
     leaves = tuple(owner_of(leaf) for _, leaf in flat)
@@ -188,17 +191,22 @@ def take_apart(
     return Call(leaves, tree, texts, keys, duplicates(leaves), shared)
 
 
-def _with_paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def flat_with_paths(value: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], pytree.TreeSpec]:
+    """``pytree.tree_flatten_with_path``, also of classes that were registered without keys."""
+    return list(with_paths(value, ())), pytree.tree_structure(value)
+
+
+def with_paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """The leaves of a nested value, each with the way to it; torch's own function refuses classes without keys."""
     node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
     if node is None:
         yield path, value
     elif node.flatten_with_keys_fn is not None:
         for key, each in node.flatten_with_keys_fn(value)[0]:
-            yield from _with_paths(each, (*path, key))
+            yield from with_paths(each, (*path, key))
     else:
         for i, each in enumerate(node.flatten_fn(value)[0]):
-            yield from _with_paths(each, (*path, pytree.SequenceKey(i)))
+            yield from with_paths(each, (*path, pytree.SequenceKey(i)))
 
 
 def identity_of(key: LeafKey) -> Same | None:
@@ -252,6 +260,16 @@ def _path_text(path: Sequence[Any], names: Sequence[str], variables: Sequence[st
     else:
         start = str(first.key)
     return str(start) + str(pytree.keystr(tuple(rest)))
+
+
+def computes_as_torchs(kind: type) -> bool:
+    """Whether functions of torch take a tensor of this class as one of torch's own: a parameter of a user's class too.
+
+    That has attributes and methods of its own, and leaves alone what torch asks of a class.
+    """
+    if kind in TENSOR_TYPES:
+        return True
+    return issubclass(kind, torch.nn.Parameter) and tuple(getattr(kind, each) for each in _CALLS) == _OF_PARAMETERS
 
 
 def leaf_key(leaf: Any, path: str) -> LeafKey:

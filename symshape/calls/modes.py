@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import attrs
 import torch
@@ -10,13 +11,17 @@ from torch.utils._device import DeviceContext
 
 from symshape.errors import UnsupportedError
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 _is_grad_enabled = torch.is_grad_enabled
 _is_inference = torch.is_inference_mode_enabled
 _any_autocast = torch._C._is_any_autocast_enabled
 _default_dtype = torch.get_default_dtype
-_function_modes = torch._C._len_torch_function_stack
+function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+"""How many torch function modes are active."""
 
 
 @attrs.frozen(eq=False)
@@ -59,7 +64,7 @@ _special: dict[tuple[Any, ...], Modes] = {}
 
 def modes() -> Modes:
     """Torch's modes now."""
-    if _any_autocast() or _function_modes():
+    if _any_autocast() or function_modes():
         return _special_modes()
     try:
         return _plain[_is_grad_enabled()][_is_inference()][_default_dtype()]
@@ -78,7 +83,7 @@ IN_LINE = (
 NAMES: dict[str, Any] = {
     "any_autocast": _any_autocast,
     "dtype": _default_dtype,
-    "function_modes": _function_modes,
+    "function_modes": function_modes,
     "grad": _is_grad_enabled,
     "inference": _is_inference,
     "modes": modes,
@@ -106,8 +111,32 @@ def _device() -> str:
     return str(torch.get_default_device())
 
 
+def past_users_modes(run: Callable[[T], R], args: T) -> R:
+    """Runs what has been through the user's torch function modes already: without them, as C++ does.
+
+    Those that set a default device stay, and so does everything inside of a trace, whose modes are ours.
+    """
+    stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    kept = [each for each in stack if type(each) is DeviceContext]
+    if len(kept) == len(stack) or any(type(each).__module__.startswith("symshape.") for each in stack):
+        return run(args)
+    _use(stack, kept)
+    try:
+        return run(args)
+    finally:
+        _use(kept, stack)
+
+
+def _use(old: Sequence[Any], new: Sequence[Any]) -> None:
+    """Puts a stack of torch function modes in the place of the one that is there."""
+    for _ in old:
+        torch._C._pop_torch_function_stack()
+    for each in new:
+        torch._C._push_on_torch_function_stack(each)
+
+
 def _special_modes() -> Modes:
     autocast = tuple((d, torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES if torch.is_autocast_enabled(d))
-    device = _device() if _function_modes() else ""
+    device = _device() if function_modes() else ""
     read = (_is_grad_enabled(), _is_inference(), _default_dtype(), autocast, device)
     return _special.get(read) or _special.setdefault(read, Modes(*read))

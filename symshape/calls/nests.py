@@ -26,7 +26,16 @@ from torch.utils import _pytree as pytree
 from symshape.calls.alike import PLAIN, Nest
 from symshape.calls.compiled import class_version
 from symshape.calls.containers import apart
-from symshape.calls.record_kinds import BETWEEN, METHODS, dictionary_of, is_cache, is_filled, is_record, slots_of
+from symshape.calls.record_kinds import (
+    BETWEEN,
+    METHODS,
+    dictionary_of,
+    is_always_record,
+    is_cache,
+    is_filled,
+    is_record,
+    slots_of,
+)
 from symshape.calls.records import Taken
 
 Flat = Callable[[Sequence[Any], Mapping[str, Any], Sequence[Any]], tuple[Any, ...] | None]
@@ -244,7 +253,7 @@ class _Writer:
             self._lines.append(f"{source} = {name}.__dict__")
             self._keys(source, tuple(held))
             self._items(f"{source}.values()", tuple(held.values()), _Inside(depth))
-        if is_cache(kind):
+        if is_always_record(kind):
             return
         if getattr(kind, "__hash__", None) is None:
             self._check(f"{its_class}.__hash__ is not None")

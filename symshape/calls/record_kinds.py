@@ -2,7 +2,8 @@
 
 Caches of transformers' models always are.  Dataclasses, attrs classes and namespaces are where they hold a tensor or
 have no hash: a frozen configuration is a constant.  Other objects of the user's are known by which object they are, as
-the ``self`` of a method is, until a second one of their class comes and both hold data alone.
+the ``self`` of a method is, until a second one of their class comes and both hold data alone, or until a program writes
+to one that holds data alone.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN, Same, answers_first
+from symshape.errors import UnsupportedError
 
 _BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer")
 """Names of classes in ``transformers.cache_utils``, in any version; those that a version lacks are left out."""
+
+
+class ReadOtherwise(UnsupportedError):
+    """The program writes to an object among its arguments, of a class that is taken apart from now on."""
 
 
 class _Plain:
@@ -30,7 +36,7 @@ class _Plain:
 
 
 _OF_OBJECT = ("__setattr__", "__getattribute__", "__delattr__")
-_CACHE, _FIELDS, _OBJECT, _NONE = "cache", "fields", "object", ""
+_CACHE, _WRITTEN, _FIELDS, _OBJECT, _NONE = "cache", "written", "fields", "object", ""
 _kinds: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 _DEEPEST = 3  # levels of a field at which a tensor is looked for
 _MOST_INSIDE = 64  # items of a field that are looked at for a tensor
@@ -39,7 +45,7 @@ _MOST_INSIDE = 64  # items of a field that are looked at for a tensor
 def may_be_record(kind: type) -> bool:
     """Whether objects of a class may be taken apart: they are nothing but their attributes."""
     found = _kind_of(kind)
-    return found == _CACHE or (found == _FIELDS and kind not in pytree.SUPPORTED_NODES)
+    return found == _CACHE or (found in (_FIELDS, _WRITTEN) and kind not in pytree.SUPPORTED_NODES)
 
 
 def never_taken_apart(kind: type) -> bool:
@@ -52,14 +58,22 @@ def is_cache(kind: type) -> bool:
     return _kind_of(kind) == _CACHE
 
 
+def is_always_record(kind: type) -> bool:
+    """Whether objects of a class are taken apart whatever they hold: caches, and what programs write to."""
+    return _kind_of(kind) in (_CACHE, _WRITTEN)
+
+
 def is_record(value: Any) -> bool:
     """Whether an object is taken apart: a cache, or a layer of one; fields with a tensor in them, or without a hash.
 
     Other objects are constants, known by their parts or by which object they are.  So is the first object of a class of
-    the user's; once another one comes, the objects of that class that hold a tensor are taken apart.
+    the user's; once another one comes, the objects of that class that hold a tensor are taken apart, and once a program
+    has written to one, all of them are.
     """
     kind = type(value)
-    return may_be_record(kind) and (is_cache(kind) or getattr(kind, "__hash__", None) is None or _holds_tensor(value))
+    return may_be_record(kind) and (
+        is_always_record(kind) or getattr(kind, "__hash__", None) is None or _holds_tensor(value)
+    )
 
 
 def _kind_of(kind: type) -> str:
@@ -107,6 +121,53 @@ def came(value: Any) -> None:
         known = first()
         if known is not value and not (type(known) is int and known == id(value)):  # its own ``==`` is not asked
             _kinds[kind] = _FIELDS
+
+
+def take_apart_from_now_on(value: Any, *, result: bool = False) -> bool:
+    """A program writes to an argument, or to what that holds, or makes and returns it: its class is taken apart.
+
+    So are the classes of what it holds; it must be nothing but data, and a ``result`` must hold a tensor.  Answers
+    whether that is new of any of them.
+    """
+    found = _Objects()
+    if not found.hold(value) or (result and not found.tensor):
+        return False
+    _kinds.update(dict.fromkeys(found.kinds, _FIELDS if result else _WRITTEN))
+    return bool(found.kinds)
+
+
+class _Objects:
+    """Objects of the user's that hold nothing but data, and objects so.
+
+    Attributes:
+        kinds: their classes.
+        tensor: whether there is a tensor in them.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: set[type] = set()
+        self.tensor = False
+
+    def hold(self, value: Any, depth: int = _DEEPEST + 2) -> bool:
+        """Whether a value is data, or holds nothing else."""
+        kind = type(value)
+        if isinstance(value, torch.Tensor):
+            self.tensor = True
+            return True
+        if kind in PLAIN or kind in _NUMBERS:
+            return True
+        if kind not in (list, tuple, dict):
+            if _kind_of(kind) == _OBJECT and kind not in pytree.SUPPORTED_NODES:
+                self.kinds.add(kind)
+            elif not may_be_record(kind):
+                return False
+            inside = contents(value)[1]
+        else:
+            inside = list(value.values()) if kind is dict else value
+        return bool(depth) and len(inside) <= _MOST_INSIDE and all(self.hold(each, depth - 1) for each in inside)
+
+
+_NUMBERS = (float, complex, torch.SymInt, torch.SymFloat, torch.SymBool, torch.Size)
 
 
 def _number(value: Any) -> Callable[[], int]:

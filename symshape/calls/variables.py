@@ -8,6 +8,7 @@ traced is written at the end of each of its calls, with the call's own tensors a
 from __future__ import annotations
 
 import collections
+import functools
 import types
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -262,7 +263,11 @@ class Inner:
 
     def write(self, value: Any) -> None:
         """Fills it with what another container of its class holds."""
-        refill(self.read(), value)
+        self.writer()(value)
+
+    def writer(self) -> Callable[[Any], None]:
+        """What fills the container that is there now, wherever it is by then."""
+        return functools.partial(refill, self.read())
 
 
 def refill(container: Any, value: Any) -> None:
@@ -311,18 +316,26 @@ class Write:
 def writing(writes: Sequence[Write], results: int, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """From flat outputs to the result, having written.
 
+    A container that a program fills and then exchanges for another one is filled as it was found.
+
     Args:
         writes: in their order.
         results: how many of the flat outputs are the result's.
         build: nests those.
     """
+    inner = [(each, each.variable) for each in writes if isinstance(each.variable, Inner)]
 
     def build_and_write(flat: list[Any]) -> Any:
         values: dict[Write, Any] = {}
         for each in writes:
             values[each] = each.value(flat) if each.same is None else values[each.same]
+        if not inner:
+            for each, value in values.items():
+                each.variable.write(value)
+            return build(flat[:results])
+        found = {each: variable.writer() for each, variable in inner}
         for each, value in values.items():
-            each.variable.write(value)
+            found.get(each, each.variable.write)(value)
         return build(flat[:results])
 
     return build_and_write

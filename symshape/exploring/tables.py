@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 from guards.sets.guard import Guard
 from guards.sets.sources import spelled
 from meta_fns import TensorSpec
+from symshape.calls.arguments import flat_with_paths
 from symshape.graph.program import Program, Symbol
 from symshape.graph.text import describe_spec
 
@@ -89,7 +90,7 @@ def outputs_table(program: Program) -> Table:
 
 
 def _outputs(specs: object) -> Iterator[tuple[str, str]]:
-    for path, leaf in pytree.tree_flatten_with_path(specs)[0]:
+    for path, leaf in flat_with_paths(specs)[0]:
         shown = describe_spec(leaf) if isinstance(leaf, TensorSpec) else str(leaf)
         yield pytree.keystr(path) or "result", shown
 

@@ -17,6 +17,7 @@ from symshape.calls.call_key import Reading, read
 from symshape.calls.floats import with_leaves
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
+from symshape.calls.record_kinds import ReadOtherwise
 from symshape.calls.variables import writing
 from symshape.cost.units import amount
 from symshape.errors import InputError, UnsupportedError
@@ -269,7 +270,7 @@ class Compiled(Reports, Warming):
         """Traces a program for the call.  Nothing changes if that fails.
 
         Raises:
-            AskAgain: there are more variables now.
+            AskAgain: there are more variables now, or the call is taken apart in another way.
         """
         profilers.refresh()
         start = self._budget.clock()
@@ -285,7 +286,10 @@ class Compiled(Reports, Warming):
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._known.questions)
             with self._layout.traced(full, self._cache), self._presumptions.around():
                 known = self._layout.variables
-                program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known)
+                try:
+                    program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known)
+                except ReadOtherwise as error:
+                    raise AskAgain from error
             recorded(program)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
@@ -294,7 +298,8 @@ class Compiled(Reports, Warming):
             self._known.ask(program.questions)
             asked = self._known.with_answers(structure, full.leaves)
             branch, gone = self._cache.publish(asked, entry)
-            self._budget.traced(asked, values, entry, self._budget.clock() - start, self._cache.clock)
+            seconds, clock = self._budget.clock() - start, self._cache.clock
+            self._budget.traced(asked, values, entry, seconds, clock, len(full.leaves))
             self._cache.history.because(miss)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))

@@ -17,6 +17,7 @@ from guards.sets.guard_set import GuardSet
 from guards.sets.sources import IntArg, Size, Source, StorageOffset
 from guards.terms.generated import generated_function
 from symshape import events
+from symshape.calls.modes import function_modes, past_users_modes
 from symshape.calls.outputs import builder
 from symshape.cost.units import amount
 from symshape.errors import ProgramError, UnsupportedError
@@ -134,7 +135,7 @@ class DynamoGraph:
 
         def serve(args: list[Any]) -> Any:
             self.calls += 1
-            return self._serve(args)
+            return past_users_modes(self._serve, args) if function_modes() else self._serve(args)
 
         serve._boxed_call = True  # type: ignore[attr-defined]  # what AOTAutograd looks for
         return serve
@@ -144,14 +145,13 @@ class DynamoGraph:
 
         def serve(*args: Any) -> Any:
             self.calls += 1
-            return self._serve(list(args))
+            return past_users_modes(self._serve, list(args)) if function_modes() else self._serve(list(args))
 
         return serve
 
     def __call__(self, *args: Any) -> Any:
         """The graph's results."""
-        self.calls += 1
-        return self._serve(list(args))
+        return self.plainly()(*args)
 
     # -- ways to serve a call
     def _first(self, args: list[Any]) -> Any:

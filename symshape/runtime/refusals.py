@@ -8,6 +8,7 @@ does looking whether the state has changed.
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections import OrderedDict
@@ -77,9 +78,19 @@ class Refusal:
         return self.reason if self.place in self.reason else f"{self.reason} (at {self.place})"
 
     def first_line(self) -> str:
-        """The first line of the reason, with its place."""
-        first = self.reason.partition("\n")[0]
+        """The first line of the reason, with what only data tell of it, and its place."""
+        first, _, rest = self.reason.partition("\n")
+        if told := [f"{name} is {what}" for name, what in _UNKNOWN.findall(rest)]:
+            first = f"{first.removesuffix('.')}: {', '.join(told)}"
+        elif granted := _GRANTED.search(rest):
+            first = f"{first.rstrip()} (it took for granted {granted[1]})"
         return first if self.place in first else f"{first} (at {self.place})"
+
+
+_UNKNOWN = re.compile(r"^  (u\d+), (.*?),? was born at ", re.MULTILINE)
+"""The lines of an error that say what a symbol is: see ``tracing/symbolic/undecided.py``."""
+_GRANTED = re.compile(r"^The trace took for granted (what only data tell: .*?)\. A program that fails", re.MULTILINE)
+"""So too of what was presumed: see ``tracing/explained.py``."""
 
 
 class Refusals:

@@ -4,7 +4,8 @@ The first traces of a structure are free (``Options.free_traces``).  What is fre
 sizes apart which the user asked to tell apart: a program that fixes a size which changes, or state that changes.  From
 then on a miss runs the function as it is, and is traced only if that is earned: all such traces together take at most
 ``SHARE`` of the time that calls take, and only sizes are traced that have come for as long as their trace would take,
-or that are tried at distances which double while what was tried serves no other call.
+or that are tried at distances which double while what was tried serves no other call.  So it is after ``GROWN`` traces
+in a row for calls of more leaves each, between which no program served a call: a list among the arguments that grows.
 
 Where the sizes have programs, but none for the state of the world, each miss has compared the state of each program in
 vain.  After ``VAIN`` such misses in a row calls run as they are, unseen, until they have taken ``1 / LOOKS`` times as
@@ -34,6 +35,8 @@ LOOKS, VAIN = 0.05, 4
 """Of the time that calls run as they are: what comparing the state with that of programs may take, after so many."""
 IN_ALL = 8
 """How many times the free traces of one structure all structures of a function may use together."""
+GROWN = 10
+"""Traces in a row, each for a call of more leaves than the one before, after which a new structure is not free."""
 _LONGEST_GAP, _MOST_STRUCTURES, _MOST_SIZES = 4096, 64, 4096
 
 
@@ -144,6 +147,7 @@ class TraceBudget:
         self.by_call: dict[Hashable, Untraced] = {}
         self._left = IN_ALL * free
         self._warned = False
+        self._traces = self._grown = self._leaves = self._served = 0
         self.untraced = 0
         self.served = self.spent = 0.0
 
@@ -160,7 +164,7 @@ class TraceBudget:
             return None
         with self._lock:
             account = self._accounts.get(structure)
-            if self._left > 0 and (account is None or account.free > 0):
+            if self._left > 0 and (not self._grows() if account is None else account.free > 0):
                 return None
             about: Hashable = values
             if account is None:
@@ -174,6 +178,10 @@ class TraceBudget:
                     events.emit(events.TracingPaused(name_of(self._fn), account.reason, account.place))
             return Untraced(account, about)
 
+    def _grows(self) -> bool:
+        """Whether calls of more and more leaves were traced, one after the other, and no program served one since."""
+        return self._grown >= GROWN and self._hits() - 1 == self._served
+
     def _pays(self, account: Account, values: Hashable) -> bool:
         """Whether a call of these integers is to be traced though that is not free: it is wanted, and earned."""
         size = account.sizes.get(values)
@@ -186,8 +194,16 @@ class TraceBudget:
         hits = self._hits() - 1  # the call that is asked about is none
         return SHARE * (self.served + hits * mean) - self.spent
 
-    def traced(self, structure: Hashable, values: tuple[int, ...], entry: Entry, seconds: float, call: int = 0) -> None:
-        """A miss was traced, which took so long; the number of its call."""
+    def traced(
+        self,
+        structure: Hashable,
+        values: tuple[int, ...],
+        entry: Entry,
+        seconds: float,
+        call: int = 0,
+        leaves: int = 0,
+    ) -> None:
+        """A miss was traced, which took so long; the number of its call, and how many leaves that has."""
         if self._free is None:
             return
         with self._lock:
@@ -210,11 +226,14 @@ class TraceBudget:
             account.traces, account.cost, account.misses = account.traces + 1, seconds, 0
             account.next_look, account.looked = 0.0, max(account.looked, call)
             account.last = (*account.last[-1:], weakref.ref(entry))
+            served = self._hits() - 1
+            self._grown = self._grown + 1 if leaves > self._leaves and served == self._served else 0
+            self._traces, self._leaves, self._served = self._traces + 1, leaves, served
 
     def _account(self, structure: Hashable) -> Account:
         found = self._accounts.get(structure)
         if found is None:
-            if self._left <= 0:
+            if self._left <= 0 or self._grows():
                 return self._others
             found = self._accounts[structure] = Account(self._free or 0, self._free or 0)
             if len(self._accounts) > _MOST_STRUCTURES:
@@ -299,6 +318,13 @@ class TraceBudget:
     def _reason(self, account: Account, why: Callable[[], str]) -> tuple[str, str]:
         """Why an account's misses are not traced, in sentences, and the user's line that it comes from."""
         name = name_of(self._fn)
+        if account is self._others:
+            start = (
+                f"{name} was traced {self._traces} times, mostly for arguments that nest in a new way (a list that "
+                f"grows, other keys), which served little more than one call each: calls with arguments that nest in "
+                f"a new way run {name} as it is (eager) from now on"
+            )
+            return f"{start}. {why()}", defined_at(self._fn)
         start = (
             f"{name} was traced {account.traces} times for arguments like these, each time for little more than the "
             f"sizes of one call: calls with new sizes run {name} as it is (eager) from now on"

@@ -233,8 +233,10 @@ class Layout:
         if all(isinstance(each, Number) and each.plain for each in self.variables):  # read as they are, like any state
             return
         last, self._last = self._last, _of_variables(call)
-        different = [path for path, key in self._last.items() if path in last and last[path] != key]
-        different += [path for path in self._last if path not in last]
+        known = {path: key for path, key in self._last.items() if path in last}
+        different = [path for path in self._last if path not in last]  # first what no symbol can follow
+        different += [path for path, key in known.items() if last[path][0] != key[0]]
+        different += [path for path, key in known.items() if last[path][1] != key[1]]
         if last and not different:  # the arguments are others, or the state is: no variable is the reason
             return
         self._traces += 1

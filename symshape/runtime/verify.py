@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from symshape import events
+from symshape.calls.arguments import flat_with_paths
 from symshape.calls.copies import copy_call
 from symshape.calls.generator_states import state_of
 from symshape.errors import VerificationError
@@ -282,8 +283,8 @@ def _different_errors(expected: Exception | None, got: Exception | None) -> list
 
 
 def _different_results(expected: Seen, got: Seen) -> list[str]:
-    ours, tree = pytree.tree_flatten_with_path(got.result)
-    theirs, wanted = pytree.tree_flatten_with_path(expected.result)
+    ours, tree = flat_with_paths(got.result)
+    theirs, wanted = flat_with_paths(expected.result)
     if tree != wanted:
         return [f"the result is {wanted}, but the compiled program's is {tree}"]
     found: list[str] = []

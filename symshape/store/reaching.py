@@ -111,7 +111,9 @@ def _slot(owner: Any, key: Any) -> Any:
 
 
 def _static(owner: Any, key: Any) -> Any:
-    return lookups.static(owner, key) if isinstance(owner, type) and type(key) is str else MISSING
+    if not isinstance(owner, type) or type(key) is not str:
+        return MISSING
+    return owner.__mro__ if key == "__mro__" else lookups.static(owner, key)
 
 
 def _entry(owner: Any, key: Any) -> Any:

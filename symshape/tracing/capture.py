@@ -313,7 +313,7 @@ def _run(
             _undone(recorder, changes, found, tracer),
             recording(recorder),
         ):
-            outcome = records.outcome(result := fn(*args, **kwargs))
+            outcome = records.outcome(result := fn(*args, **kwargs), given.containers)
             found += histories(tracer, (outcome, args, kwargs))
     except Exception as error:
         explain(error, tracer.env.presumed)
@@ -323,9 +323,9 @@ def _run(
     if recorder.serves and not call.has_records:
         outcome, result = _to_arguments(changes[0], given, outcome, result)
     problems += changes[0].problems + given.changes(result) + changes[0].returned(result)
-    problems += fill_or_refuse(changes[0], recorder, tracer) if not problems else []
+    problems = problems or fill_or_refuse(changes[0], recorder, tracer)
     changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
-    side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn))
+    side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn), changes[0].to(call.leaves))
     tracer.own.settle(found, changes[0].changes)
     recorder.refuse_transformed(tracer.lifting.lifted.values())
     return outcome, changes[0]

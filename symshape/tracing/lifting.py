@@ -9,8 +9,11 @@ from contextlib import contextmanager
 import torch
 
 from meta_fns import TensorSpec
+from symshape.calls.arguments import computes_as_torchs
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Lifted, Value
+from symshape.tracing.state.classes import special_methods
+from symshape.tracing.state.hooks import tell
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
 _SMALL_CONSTANT = 256  # elements of a constant whose value is kept for .item()
@@ -41,7 +44,9 @@ class Lifting:
         found = self.lifted.get(id(tensor))
         if found is None:
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-                raise UnsupportedError(f"the program reads a {type(tensor).__name__}, which cannot be traced")
+                if not computes_as_torchs(type(tensor)):
+                    raise UnsupportedError(f"the program reads a {type(tensor).__name__}, which cannot be traced")
+                tell(special_methods, type(tensor))  # it may learn to answer for torch's functions
             if tensor.is_nested:
                 raise UnsupportedError("the program reads a nested tensor, which cannot be traced")
             if tensor.layout is not torch.strided:

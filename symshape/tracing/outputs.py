@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import sys
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from symshape.calls.alike import NOTHING
 from symshape.calls.argument_writes import At, Held
+from symshape.calls.arguments import flat_with_paths
 from symshape.calls.outputs import result_of
 from symshape.calls.variables import Output, Write, containers_in
 from symshape.errors import UnsupportedError
@@ -31,7 +34,7 @@ from symshape.tracing.unused_numbers import see_to_unused
 
 def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
     """The result's leaves for the graph, its specs, and its structure."""
-    flat, tree = pytree.tree_flatten_with_path(result)
+    flat, tree = flat_with_paths(result)
     tree = with_plain_keys(tree)
     outputs: list[Any] = []
     specs: list[Any] = []
@@ -67,6 +70,7 @@ def written_by(
             if (
                 leaf is NOTHING
                 or isinstance(leaf, _CONSTANTS)
+                or _is_member(leaf)
                 or (not isinstance(leaf, torch.Tensor) and changes.is_kept(leaf))
             ):
                 leaves.append(leaf)
@@ -96,6 +100,17 @@ _CONSTANTS: tuple[type, ...] = (type(None), bool, int, float, complex, str, byte
 _CONSTANTS += (Held, At, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
+def _is_member(leaf: Any) -> bool:
+    """Whether a value is one of an enumeration, of which there are no copies, and that a module has by its name."""
+    kind: Any = type(leaf)
+    if not isinstance(leaf, enum.Enum):
+        return False
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is kind
+
+
 def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
     if isinstance(leaf, SymbolicTensor):
         if attributes_of(leaf):
@@ -121,7 +136,7 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
         return term.value if isinstance(term, Term) and term.op is Op.CONST else term
     if isinstance(leaf, torch.SymBool):
         return leaf.node.term
-    if isinstance(leaf, _CONSTANTS) or is_plain_numpys(leaf):
+    if isinstance(leaf, _CONSTANTS) or is_plain_numpys(leaf) or _is_member(leaf):
         return leaf
     raise UnsupportedError(
         f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns tensors, numbers, "

@@ -6,7 +6,8 @@ they hold afterwards and did not hold before is written to the caller's own obje
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -14,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN
 from symshape.calls.arguments import Call
-from symshape.calls.record_kinds import contents, may_be_record
+from symshape.calls.record_kinds import ReadOtherwise, contents, may_be_record, take_apart_from_now_on
 from symshape.calls.records import (
     Again,
     Constant,
@@ -29,6 +30,7 @@ from symshape.calls.records import (
     rebuilt,
     taken_apart,
 )
+from symshape.calls.variables import containers_in
 from symshape.errors import UnsupportedError
 
 
@@ -63,17 +65,26 @@ class GivenRecords:
 
     @property
     def containers(self) -> set[int]:
-        """The ids of the lists and dictionaries among them."""
-        return set(self._held)
+        """The ids of the lists and dictionaries among them, and of those that were made and returned or written."""
+        return {*self._held, *self._made}
 
-    def outcome(self, result: Any) -> Any:
+    def outcome(self, result: Any, others: Collection[int] = ()) -> Any:
         """What was returned, with what was written beside it if there are records.
 
+        Args:
+            result: of the function.
+            others: the ids of the lists and dictionaries among the arguments that are no records.
+
         Raises:
-            UnsupportedError: a record lost an attribute or an item, or is of another class now.
+            UnsupportedError: a record lost an attribute or an item, or is of another class now; the result has one
+                container in two places, and it is neither a list nor a dictionary.
         """
-        outgoing = _Outgoing({key: held.position for key, held in self._held.items()})
+        given = {key: held.position for key, held in self._held.items()}
+        values = [each for held in self._held.values() for each in contents(held.record)[1]]
+        outgoing = _Outgoing(given, _shared(result, values, {*others, *given}), others)
         returned = outgoing.convert(result, False)
+        if outgoing.new and any(type(each) in outgoing.new for each in self._call.leaves):
+            raise ReadOtherwise("the function returns an object of a class that an argument has")
         if self._held:
             writes = [each for held in self._held.values() for each in self._writes(held, outgoing)]
             returned = Outcome(returned, writes)
@@ -123,27 +134,64 @@ class GivenRecords:
         return [Write(held.position, kind, tuple(names[i] for i in changed), new)]
 
 
+def _is_node(value: Any) -> bool:
+    """Whether pytree takes a value apart."""
+    return pytree._get_node_type(value) in pytree.SUPPORTED_NODES
+
+
 def _same(then: Any, now: Any) -> bool:
     return then is now or (type(then) in PLAIN and type(then) is type(now) and bool(then == now))
 
 
-class _Outgoing:
-    """Puts stand-ins in the place of records: of those that were given, and of those that the function made."""
+def _shared(result: Any, written: Any, others: Collection[int]) -> set[int]:
+    """The ids of the lists and dictionaries that are in two places of what is returned and written, and made there."""
+    returned = [each for _, each in containers_in(result) if id(each) not in others]
+    found = returned + [each for _, each in containers_in(written) if id(each) not in others]
+    if len(found) < 2:
+        return set()
+    times = Counter(map(id, found))
+    for each in returned:
+        if times[id(each)] > 1 and type(each) not in (list, dict):
+            kind = type(each).__name__
+            raise UnsupportedError(f"the function returns one {kind} in two places; return a copy of it")
+    return {id(each) for each in found if times[id(each)] > 1 and type(each) in (list, dict)}
 
-    def __init__(self, given: dict[int, int]) -> None:
-        self._given = given
+
+class _Outgoing:
+    """Puts stand-ins in the place of records: of those that were given, and of those that the function made.
+
+    Args:
+        given: by id, the positions of those that were given.
+        shared: the ids of lists and dictionaries in two places, which are made once as records are.
+        others: the ids of the lists and dictionaries that were given, and stay what they are.
+    """
+
+    def __init__(self, given: dict[int, int], shared: set[int], others: Collection[int]) -> None:
+        self._given, self._shared, self._others = given, shared, others
         self._numbers: dict[int, int] = {}
         self._open: set[int] = set()
         self.kept: list[Any] = []  # so that ids stay theirs
+        self.new: set[type] = set()  # classes that are taken apart from now on
 
     def convert(self, value: Any, inside: bool) -> Any:
         """A value as it is returned or written, nested in what pytree knows."""
         position = self._given.get(id(value))
         if position is not None:
             return Given(position)
+        if id(value) in self._others:
+            if self._given:
+                raise UnsupportedError(
+                    "the function returns a list or dictionary that is an argument of its own, or writes it to another "
+                    "one; return a copy of it"
+                )
+            return value
         if inside and is_class(value):
             return Constant(value)
-        if may_be_record(type(value)) or (inside and is_part(value)):
+        kind = type(value)
+        if may_be_record(kind) or id(value) in self._shared or (inside and is_part(value)):
+            return self._made(value)
+        if not _is_node(value) and take_apart_from_now_on(value, result=True):
+            self.new.add(kind)
             return self._made(value)
         return rebuilt(value, {}, lambda each: self.convert(each, inside))
 

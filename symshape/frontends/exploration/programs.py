@@ -12,6 +12,7 @@ from guards.terms.printing import tree_sizes
 from guards.terms.tape import Tape
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
+from symshape.calls.arguments import flat_with_paths
 from symshape.cost.cost import Cost
 from symshape.cost.domain import Domain
 from symshape.cost.peak_memory import PeakMemory
@@ -120,7 +121,7 @@ class _Formulas:
 
 
 def _outputs(program: Program, formulas: _Formulas) -> Iterator[TensorRecord]:
-    for path, leaf in pytree.tree_flatten_with_path(program.output_specs)[0]:
+    for path, leaf in flat_with_paths(program.output_specs)[0]:
         name = pytree.keystr(path) or "result"
         if isinstance(leaf, TensorSpec):
             yield formulas.spec(leaf, "", name)

@@ -12,7 +12,7 @@ import attrs
 import torch
 from torch.overrides import TorchFunctionMode
 
-from symshape.calls.arguments import TENSOR_TYPES
+from symshape.calls.arguments import computes_as_torchs
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Node
 from symshape.tracing.intercept import (
@@ -360,7 +360,7 @@ def _has_torch_function(args: Iterable[Any]) -> bool:
     numbers = any(isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)) for each in args)  # torch.sym_ite
     if not numbers and any(type(mode) is FunctionMode for mode in stack):
         others = [each for each in args if isinstance(each, torch.Tensor) and type(each) is not SymbolicTensor]
-        return any(type(each) not in TENSOR_TYPES for each in others) or any(
+        return any(not computes_as_torchs(type(each)) for each in others) or any(
             type(mode) is not FunctionMode for mode in stack
         )
     return bool(_torch_has_torch_function(args))

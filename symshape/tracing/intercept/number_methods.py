@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from guards.terms import boolean
 from symshape.graph.float_terms import FloatTerm
 from symshape.tracing.intercept import numpy_numbers
 from symshape.tracing.intercept.number_operators import PLAIN, is_ours, of_numpy, operators, plain
@@ -81,10 +82,21 @@ def _format(number: Any, spec: str) -> str:
 
 
 def _hash(number: Any) -> int:
-    """The hash of the number, which a guard fixes, for the program: a key of a dictionary, an item of a set."""
-    if is_ours(number) and (wants_value() or is_optimisers(sys._getframe(1).f_code.co_filename)):
+    """The hash of the number, which a guard fixes, for the program: a key of a dictionary, an item of a set.
+
+    For others only where one has fixed it: an ordered dictionary cannot be looked through without.
+    """
+    if not is_ours(number):
+        return _plain_hash(number)
+    if wants_value() or is_optimisers(sys._getframe(1).f_code.co_filename) or _is_fixed(number):
         return hash(int(number))
     return _plain_hash(number)
+
+
+def _is_fixed(number: Any) -> bool:
+    env, term = number.node.env, number.node.term
+    value = env.hint(term)
+    return value is not None and env.known(boolean.eq(term, value))
 
 
 def _pow(number: Any, other: Any) -> Any:

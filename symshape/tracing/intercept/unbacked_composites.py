@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.arguments import TENSOR_TYPES
+from symshape.calls.arguments import computes_as_torchs
 from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -131,7 +131,7 @@ def _of_data(op: Any) -> Callable[..., Any]:
     plain = getattr(torch, op._schema.name.removeprefix("aten::"))
 
     def answer(input: SymbolicTensor, other: Any, *args: Any, **named: Any) -> Any:  # noqa: A002 - torch's own name
-        if type(other) is not SymbolicTensor and type(other) not in TENSOR_TYPES:
+        if type(other) is not SymbolicTensor and not computes_as_torchs(type(other)):
             return plain(input, other, *args, **named)
         return input._tracer.dispatch(op, (input, other, *args), named)
 

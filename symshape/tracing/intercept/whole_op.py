@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
-from symshape.calls.arguments import TENSOR_TYPES
+from symshape.calls.arguments import computes_as_torchs
 from symshape.errors import UnsupportedError
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
@@ -35,7 +35,7 @@ def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False) -> bool:
         and any(type(each) is SymbolicTensor for each in tensors)
         and all(
             each.device == tensors[0].device
-            and (type(each) is SymbolicTensor or type(each) in TENSOR_TYPES)
+            and (type(each) is SymbolicTensor or computes_as_torchs(type(each)))
             and not torch._C._functorch.is_functorch_wrapped_tensor(each)
             for each in tensors
         )

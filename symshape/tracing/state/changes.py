@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import types
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -57,6 +57,7 @@ class Changes:
         missing: what functions with a memo made.
         given: the ids of lists and dictionaries among the arguments.
         returned_arguments: which leaves of the result stand for which of those.
+        to_objects: whether something was written to an object among the arguments.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -67,6 +68,7 @@ class Changes:
         self.missing: list[Missing] = []
         self.given: set[int] = set()
         self.returned_arguments: dict[int, tuple[Any, ...]] = {}
+        self.to_objects = False
 
     @functools.cached_property
     def _objects(self) -> dict[int, Any]:
@@ -82,6 +84,10 @@ class Changes:
         return (
             ["returns a list or dictionary that is kept outside the function; return a copy of it"] if outside else []
         )
+
+    def to(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """The leaves of a call, where something was written to an object among them and a graph serves calls."""
+        return leaves if self.to_objects and self._recorder.serves else ()
 
     def _are_keys_plain(self, value: Any) -> bool:
         """Whether the keys of every dictionary in a value are the same in each call."""
@@ -101,7 +107,8 @@ class Changes:
             value, is_leaf=lambda each: (each is not value or not filled) and self.is_kept(each)
         )
         inside = [id(each) for path, each in containers_in(value) if (path or not filled) and not self.is_kept(each)]
-        if any(each in self._stand_ins for each in inside) or not self._are_keys_plain(value):
+        outside = self._stand_ins | self._objects.keys()  # of which a call would make a copy
+        if not outside.isdisjoint(inside) or not self._are_keys_plain(value):
             self.problems.append(text)
             return
         root = id(value) if inside and inside[0] == id(value) else None

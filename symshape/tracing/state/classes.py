@@ -46,6 +46,12 @@ def class_entry(recorder: Recorder, home: type, key: str, name: str) -> None:
     touch_member(recorder, found, name)
 
 
+def absent_here(recorder: Recorder, home: type, key: str, name: str) -> None:
+    """An attribute that was looked for in a class, its bases aside, and was not there."""
+    if not trusted.is_machinery(home.__module__) and not lookups.is_of_library(home):
+        recorder.place(Cell(recorder.class_namespace(home).owner, key, MISSING, name))
+
+
 def touch_member(recorder: Recorder, found: Any, name: str) -> None:
     """A method, property or other descriptor of a class."""
     if type(found) is types.FunctionType:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from symshape.tracing.state import compiled, lookups, process_groups, stores, trusted
-from symshape.tracing.state.classes import absent, class_entry, look_up, touch_member
+from symshape.tracing.state.classes import absent, absent_here, class_entry, look_up, special_methods, touch_member
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
 from symshape.tracing.state.reads import Namespace
 from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Member, Recorder
@@ -127,8 +127,11 @@ def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
 
 
 def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
-    """An attribute that was set on a tensor, or a method of tensors."""
+    """An attribute that was set on a tensor, or a method of tensors, or of a class of the user's below them."""
     of_every_tensor(recorder, owner, key)
+    if not trusted.is_machinery((kind := type(owner)).__module__):
+        special_methods(recorder, kind)
+        look_up(recorder, kind, key, kind.__qualname__)
     name = recorder.tensors.get(id(owner), "a tensor")
     before = recorder.namespace(name, owner.__dict__)
     if key in owner.__dict__:
@@ -205,6 +208,8 @@ def of_super(recorder: Recorder, owner: Any, key: str) -> None:
     if (id(start), id(kind), key) in recorder.supers:
         return
     order = kind.__mro__
+    if not trusted.is_machinery(kind.__module__) and not lookups.is_of_library(kind):
+        recorder.attribute(kind, "__mro__", order, f"the bases of {kind.__qualname__}")
     for each in order[order.index(start) + 1 :]:
         if key in each.__dict__:
             if each is torch.nn.Module:
@@ -213,6 +218,7 @@ def of_super(recorder: Recorder, owner: Any, key: str) -> None:
                 recorder.supers[id(start), id(kind), key] = start, kind
             class_entry(recorder, each, key, f"{each.__qualname__}.{key}")
             return
+        absent_here(recorder, each, key, f"{each.__qualname__}.{key}")
 
 
 def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None:

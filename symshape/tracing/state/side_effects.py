@@ -15,6 +15,7 @@ import torch
 
 from symshape.calls import variables
 from symshape.calls.alike import NOTHING
+from symshape.calls.record_kinds import ReadOtherwise, take_apart_from_now_on
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, of_slot, same_order
@@ -125,6 +126,7 @@ def _undo_namespace(
             variable = variables.Entry(owner, key, name)
             if now is MISSING:  # deleting asks whether it is there
                 recorder.place(Cell(owner, key, then, name))
+        found.to_objects |= namespace.given
         shown = name if namespace.name else f"the global {key}"
         found.add(variable, now, _problem(shown, then, now))
 
@@ -135,7 +137,18 @@ def _was_exchanged(recorder: Recorder, namespace: Namespace, key: Any, then: Any
     ours = (
         not recorder.planted.isdisjoint(((owner, key), (owner, ""))) or owner in recorder.stand_ins or namespace.given
     )
-    return not ours and holds_symbolic(then) and not holds_symbolic(now)
+    return not ours and not holds_symbolic(now) and _held_symbolic(recorder, then)
+
+
+def _held_symbolic(recorder: Recorder, value: Any, around: tuple[int, ...] = ()) -> bool:
+    """Whether a value held something of the trace before it changed, but what a variable gave to a container."""
+    if type(value) not in variables.CONTAINERS:
+        return holds_symbolic(value)
+    if (id(value), "") in recorder.planted or id(value) in around:
+        return False
+    noted = next((each.items for each in recorder.containers if each.owner is value), None)
+    items = (value.values() if isinstance(value, dict) else value) if noted is None else noted
+    return any(_held_symbolic(recorder, each, (*around, id(value))) for each in items)
 
 
 def _name(namespace: Namespace, key: Any) -> str:
@@ -150,6 +163,7 @@ def _undo_slot(recorder: Recorder, slot: Attribute, found: Changes, back: list[C
     elif _is_own(recorder, slot.owner, slot.key, now):
         back.append(functools.partial(_put_slot_back, slot))
         given = id(slot.owner) in recorder.given
+        found.to_objects |= given
         variable = None if given else of_slot(slot)
         if now is MISSING and not given:
             recorder.attribute(slot.owner, slot.key, slot.value, slot.name)
@@ -237,11 +251,18 @@ def undo_gradients(tensors: Iterable[torch.Tensor]) -> list[str]:
     return problems
 
 
-def refuse(problems: list[str], name: str) -> None:
+def refuse(problems: list[str], name: str, arguments: Iterable[Any] = ()) -> None:
     """Raises the first problem, if there is one.
+
+    Args:
+        problems: in words.
+        name: of the function.
+        arguments: objects among which are those that were written to, if any were.
 
     Raises:
         UnsupportedError: naming the function and what it does.
+        ReadOtherwise: from now on it need not be refused.
     """
     if problems:
-        raise UnsupportedError(f"{name} {problems[0]}")
+        new = [each for each in arguments if take_apart_from_now_on(each)]
+        raise (ReadOtherwise if new else UnsupportedError)(f"{name} {problems[0]}")

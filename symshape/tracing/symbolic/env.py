@@ -57,6 +57,7 @@ class ShapeEnv:
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
         may_begin_again: whether a run that fails here may be begun anew, in eager.
         for_finite: what holds of a condition where data are finite, if it asks that and nothing else.
+        unscaled: so of a comparison of numbers that tell whether something overflowed as it was unscaled; asserts it.
         data: what is known of floats that come of data.
         presumed: what was taken for granted of data, as what is nearly always so, in words.
         readings: of unbacked symbols, how each is read off what the op returned that it was born in: ``.size(0)``.
@@ -77,6 +78,7 @@ class ShapeEnv:
         self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
         self.may_begin_again: Callable[[], bool] = lambda: False
         self.for_finite: Callable[[Term], bool | None] = lambda condition: None
+        self.unscaled: Callable[[str, Any, Any], bool | None] = lambda relation, left, right: None
         self.presumed: list[str] = []
         self.readings: dict[str, str] = {}
         self.data: Data = NoData()

@@ -8,6 +8,7 @@ import random
 import torch
 
 from meta_fns.core import dense
+from meta_fns.core.iterator import output_strides
 from meta_fns.core.layout import contiguous_strides
 from tests.meta_fns.core.test_layout import tensors
 from tests.meta_fns.eager import odd_sizes, odd_tensor, overlapping
@@ -64,14 +65,39 @@ def test_symbols_of_a_dense_layout_ask_nothing() -> None:
 
 def test_compare_asks_only_what_is_not_provable() -> None:
     env, (a, b) = symbols(2, 3)
-    assert dense.compare(2, 3) == -1
-    assert dense.compare(a, a) == 0
-    assert dense.compare(a + 1, a) == 1
-    assert dense.compare(a, a * 2) == -1  # unequal but at 0, where nothing is addressed
+    assert dense.compare(2, 3, 4, 4) == -1
+    assert dense.compare(a, a, 4, 4) == 0
+    assert dense.compare(a + 1, a, 4, 4) == 1
+    assert dense.compare(a, a * 2, 4, 4) == -1  # unequal but at 0, where nothing is addressed
     assert not env.guards
-    assert dense.compare(a, b) == -1
+    assert dense.compare(a, b, 4, 4) == -1
     assert guards_at(env, 2, 3)
     assert not guards_at(env, 3, 2)
+
+
+def test_compare_asks_whether_strides_are_equal_unless_one_spans_the_other_dimension() -> None:
+    env, (a, b) = symbols(4, 1)
+    env.declare(b.term >= 1, "layout")
+    assert dense.compare(b, 1, 4, 1) == 1  # the other dimension has one element
+    assert dense.compare(a.at_least_one() * 3, 3, 4, a) == 1  # it spans the other dimension
+    assert len(env.guards) == 1
+    assert dense.compare(b, 1, 4, 4) == 0  # elements share memory
+    assert guards_at(env, 4, 1)
+    assert not guards_at(env, 4, 2)
+
+
+def test_strides_that_are_equal_are_ordered_by_sizes() -> None:
+    """Windows that overlap by all but one (a stride of 1 in both dimensions)."""
+    for sizes in ((4, 3), (3, 4), (4, 4)):
+        env, (a, b, stride) = symbols(*sizes, 1)
+        env.declare(stride.term >= 1, "layout")
+        tensor = torch.zeros(8).as_strided(sizes, (1, 1))
+        eager = (tensor * 2).stride()
+        found = output_strides((a, b), [((a, b), (1, stride))])
+        assert tuple(each if type(each) is int else each.hint for each in found) == eager
+        assert guards_at(env, *sizes, 1)
+        assert not guards_at(env, *sizes, 2)
+        assert torch.empty_like(tensor).stride() == dense.like_strides(sizes, (1, 1), None)
 
 
 def test_order_known_never_asks() -> None:

@@ -93,3 +93,58 @@ def test_fused_steps_return_nothing_and_refuse_what_does_not_fit(name: str) -> N
 def test_lists_of_different_lengths_are_refused() -> None:
     with pytest.raises(meta_fns.ShapeError, match="one length"):
         meta_fns.infer(aten._foreach_add.List, [[torch.rand(2)], [torch.rand(2), torch.rand(2)]])
+
+
+def _float(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.ones(sizes, dtype=dtype)
+
+
+_UNSCALED = [
+    ([_float(3), _float(2, 2, dtype=torch.bfloat16)], _float(), _float()),
+    ([], _float(), _float()),
+    ([_float(3)], _float(1), _float(1, 1)),
+    ([_float(3)], _float(2), _float()),
+    ([_float(3)], _float(), _float(2)),
+    ([_float(3)], _float(dtype=torch.float64), _float()),
+    ([_float(3)], _float(), _float(dtype=torch.float64)),
+    ([torch.ones(3, dtype=torch.int32)], _float(), _float()),
+    ([_float(1, 3).expand(2, 3)], _float(), _float()),
+]
+_INT = torch.ones((), dtype=torch.int32)
+_SCALES = [
+    (_float(), _INT, _float()),
+    (_float(1), _INT.reshape(1), _float(1)),
+    (_float(2), _INT, _float()),
+    (_float(), _INT.long(), _float()),
+    (_float(dtype=torch.float64), _INT, _float()),
+    (_float(), _INT, _float(dtype=torch.float64)),
+    (_float(), _INT.expand(2), _float()),
+    (_float(), _INT, _float(2)),
+]
+
+
+@pytest.mark.parametrize("args", _UNSCALED)
+def test_unscaling(args: tuple[Any, ...]) -> None:
+    _as_in_eager(aten._amp_foreach_non_finite_check_and_unscale_.default, args)
+
+
+@pytest.mark.parametrize("args", _SCALES)
+def test_the_next_scale(args: tuple[Any, ...]) -> None:
+    _as_in_eager(aten._amp_update_scale_.default, (*args, 2.0, 0.5, 3))
+
+
+def _as_in_eager(op: Any, args: tuple[Any, ...]) -> None:
+    """The rule answers what eager does, or refuses what that refuses."""
+    try:
+        expected = op(*args)
+    except (RuntimeError, NotImplementedError):
+        with pytest.raises(meta_fns.MetaError):
+            meta_fns.infer(op, args)
+        return
+    found = meta_fns.infer(op, args)
+    assert (found is None) == (expected is None)
+    assert found is None or (tuple(found.sizes), found.strides, found.dtype) == (
+        tuple(expected.shape),
+        expected.stride(),
+        expected.dtype,
+    )

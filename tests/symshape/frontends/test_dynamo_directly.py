@@ -55,6 +55,46 @@ def programs() -> list[Program]:
     return [entry.program for graph in dynamo.alive for entry in graph.entries]
 
 
+class _OneMore(torch.overrides.TorchFunctionMode):
+    """Adds one to each sine and to each product."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        return made + 1 if func is torch.sin or func is torch.Tensor.mul else made
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_mode_of_the_users_sees_a_call_once(grad: bool, before: int) -> None:
+    """Dynamo takes what the mode does into the graph, which the mode sees no more when it runs; nor a backward."""
+
+    def fn(x: Tensor) -> Tensor:
+        return torch.sin(x).mul(x) + torch.zeros(x.size(0))
+
+    compiled = backed(fn)
+    for n in range(3, 3 + before):
+        compiled(torch.rand(n, requires_grad=grad))
+    for n in (6, 7, 4):
+        x = torch.rand(n, requires_grad=grad)
+        twin = x.detach().clone().requires_grad_(grad)
+        with _OneMore() as mode:
+            found, expected = compiled(x), fn(twin)
+            assert torch.overrides._get_current_function_mode_stack() == [mode]
+        if grad:
+            found.sum().backward()
+            expected.sum().backward()
+        assert torch.equal(found, expected)
+        assert grad is False or torch.equal(x.grad, twin.grad)
+
+
+def test_the_default_device_stays_beside_a_mode_of_the_users() -> None:
+    compiled = backed(lambda x: x.sin() + torch.zeros(x.size(0)))
+    for n in (3, 4):
+        with torch.device("meta"), _OneMore():
+            assert compiled(torch.rand(n)).device.type == "meta"
+            assert len(torch.overrides._get_current_function_mode_stack()) == 2
+
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()

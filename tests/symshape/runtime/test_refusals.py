@@ -8,6 +8,7 @@ import attrs
 import pytest
 import torch
 
+import symshape
 from symshape import FallbackWarning, UnsupportedError, events
 from symshape.runtime import refusals as module
 from symshape.runtime.refusals import FREE, FREE_IN_ALL, SHARE, Refusal, Refusals
@@ -190,3 +191,28 @@ def test_what_may_be_the_programs_own_error_is_told_only_if_it_is_not(refusals: 
     finally:
         unsubscribe()
     assert refusals.fallbacks == 2
+
+
+def test_the_first_line_says_what_the_unknown_numbers_are() -> None:
+    reason = (
+        "the program needs to know whether u0 == 1, but that is known only at run time.\n"
+        "  branched at a.py:3 in fn (`if x.any():`)\n"
+        "  u0, the bool read by aten::_local_scalar_dense (1 for True), was born at a.py:3; known: 0 <= u0 <= 1"
+    )
+    assert Refusal(reason, "a.py:3", True).first_line() == (
+        "the program needs to know whether u0 == 1, but that is known only at run time: "
+        "u0 is the bool read by aten::_local_scalar_dense (1 for True) (at a.py:3)"
+    )
+
+
+def test_the_first_line_says_what_was_taken_for_granted() -> None:
+    """Fewer rows than parts that were taken for several each: the program raises what it raises for none."""
+    layer = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 6, [2, 4])
+    compiled: Any = symshape.compile(lambda x, y: layer(x, y).loss)
+    x, y = torch.randn(3, 16), torch.tensor([0, 2, 5])
+    with pytest.warns(FallbackWarning, match="took for granted"):
+        found = compiled(x, y)
+    assert torch.equal(found, layer(x, y).loss)
+    assert compiled.stats().fallbacks == 1
+    said = compiled.explain_fallback()
+    assert "(it took for granted what only data tell: what data select is taken for several elements here" in said

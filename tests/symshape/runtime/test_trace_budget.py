@@ -12,7 +12,7 @@ import torch
 
 import symshape
 from symshape import FallbackWarning, InputError, Options, UnsupportedError, events
-from symshape.runtime.trace_budget import IN_ALL, LOOKS, SHARE, VAIN
+from symshape.runtime.trace_budget import GROWN, IN_ALL, LOOKS, SHARE, VAIN
 from symshape.tracing.state.snapshot import State
 
 FREE = 4
@@ -214,6 +214,36 @@ def test_structures_without_end_share_what_is_free() -> None:
         run(lambda x, n=number: f(x, "a" * n), [3], lambda x, n=number: fn(x, "a" * n))
     assert f.stats().traces <= IN_ALL * FREE + 8
     assert f.stats().untraced > 30
+
+
+def _append(x: torch.Tensor, held: list[torch.Tensor]) -> torch.Tensor:
+    held.append(x.sum())
+    return x + len(held)
+
+
+def test_a_list_among_the_arguments_that_grows_is_not_traced_for_ever() -> None:
+    f = compiled(_append, free=16)
+    held: list[torch.Tensor] = []
+    twin: list[torch.Tensor] = []
+    for number in range(80):
+        run(lambda x: f(x, held), [3 + number % 2], lambda x: _append(x, twin))
+        assert len(held) == len(twin) == number + 1
+    stats = f.stats()
+    assert stats.traces <= GROWN + 4
+    assert stats.traces + stats.untraced + stats.hits == stats.calls == 80
+    assert "a list that grows" in f.report()
+
+
+def test_lists_of_more_lengths_than_that_are_traced_where_they_come_again() -> None:
+    def fn(held: list[torch.Tensor]) -> torch.Tensor:
+        return torch.stack(held).sum(0)
+
+    f = compiled(fn, free=16)
+    for most in (*range(2, 3 * GROWN), 3 * GROWN):  # one more each time, those before it in between
+        for count in (most, most // 2 + 1):
+            held = [torch.ones(3)] * count
+            assert torch.equal(f(held), fn(held))
+    assert f.stats().untraced == 0
 
 
 def test_it_warns_once_with_the_line_and_what_to_do(told: list[events.Event]) -> None:

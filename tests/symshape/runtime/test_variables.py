@@ -172,6 +172,24 @@ def test_what_no_program_can_follow_is_given_up(write: Callable[..., Any], value
     assert stats.traces <= 12
 
 
+def test_what_grows_is_named_and_not_a_counter_beside_it() -> None:
+    owner = _owner(steps=0, losses=[])
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        owner.steps += 1
+        owner.losses.append(x.sum())
+        return x * owner.steps
+
+    compiled = symshape.compile(step)
+
+    def many() -> None:
+        for _ in range(20):
+            compiled(X)
+
+    with pytest.warns(symshape.FallbackWarning, match=r"reads and writes [^,]*losses\[\d+\], which changes"):
+        many()
+
+
 def test_what_was_given_up_is_tried_again_after_a_while() -> None:
     """A list that grows at each call, and then no longer."""
     owner = _owner(value=[], grows=True)

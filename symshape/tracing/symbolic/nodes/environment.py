@@ -103,6 +103,10 @@ class Environment(Protocol):
         """Whether a run that fails here may be begun anew, in eager."""
 
     @property
+    def unscaled(self) -> Callable[[str, Any, Any], bool | None]:
+        """The answer to a comparison of numbers that tell whether gradients overflowed; None: it is another one."""
+
+    @property
     def for_torch(self) -> Any:
         """What torch finds as ``node.shape_env``."""
 

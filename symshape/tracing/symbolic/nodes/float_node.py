@@ -233,6 +233,8 @@ class FloatNode(Node):
             return BoolNode(self.env, found)
         if is_float:
             decided = self.env.data.decide(name, self.term, other_term)
+            if decided is None:
+                decided = self.env.unscaled(name, self.term, other_term)
             if decided is not None:
                 return BoolNode(self.env, boolean.boolean(decided))
         x, y = self.env.specialize_float(self.term), self.env.specialize_float(other_term)

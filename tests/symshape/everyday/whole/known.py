@@ -6,7 +6,6 @@ DATA = "branches on data; torch.compile breaks the graph there"
 SPARSE = "tensors that are not strided"
 
 KNOWN: dict[str, str] = {
-    "grad_scaler_cpu": DATA,
     "optim_lbfgs": DATA,
     "sparse_inputs": SPARSE,
     "sparse_made_inside": SPARSE,
@@ -28,6 +27,14 @@ TRACES: dict[str, int] = {
     "gradient_accumulation": 5,  # every other step, state that the first step makes, and what a step asks of tensors
     "hook_collects_features": 3,
     "kv_cache_by_hand": 3,
+    "lookahead_weights": 3,  # one for each way that they go
+    "lora_merged_at_every_other_call": 3,
+    "curriculum_by_stages": 4,
+    "rollout_buffer": 3,
+    "codebook_by_averages": 3,  # cdist: another kernel from 26 rows on
+    "cache_of_ones_own": 3,  # nothing in it, a part of a larger tensor in it, then tensors
+    "streaming_convolution": 3,
+    "metrics_flushed": 6,  # a list that grows, and the call that empties it
     "plain_object": 3,  # known by which it is until a second one has come
     "slotted_object": 3,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import fractions
 import pickle
@@ -88,3 +89,23 @@ def test_a_truth_of_data_is_unequal_without_being_asked() -> None:
     for x in (torch.ones(3), -torch.ones(4), torch.ones(5)):
         assert compiled(x) == fn(x)
         assert {type(each) for each in compiled(x)} == {bool}
+
+
+def test_an_ordered_dictionary_by_sizes() -> None:
+    """It is looked through by the hashes of its keys, which guards have fixed by then; nothing stays of the trace."""
+    recent: collections.OrderedDict[int, torch.Tensor] = collections.OrderedDict()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        key = x.shape[0] % 3
+        if key in recent:
+            recent.move_to_end(key)
+        recent[key] = x.sum()
+        return x * len(recent)
+
+    compiled = symshape.compile(fn, dynamic=True, fullgraph=True)
+    order: list[int] = []
+    for n in (3, 4, 3, 5, 7, 6):
+        order = [each for each in order if each != n % 3] + [n % 3]
+        assert torch.equal(compiled(torch.ones(n)), torch.full((n,), float(len(order))))
+        assert list(recent) == order
+        assert all(type(each) is int for each in recent)
