@@ -11,6 +11,8 @@ from typing import Any
 
 import attrs
 
+from symshape.exploring.serving_records import ServingRecord
+
 VERSION = 1
 """Of the format; what reads a report checks it."""
 
@@ -95,54 +97,6 @@ class GuardRecord:
     slots: list[int] = attrs.field(factory=list)
     note: str = ""
     implied_by: list[int] = attrs.field(factory=list)
-
-
-@attrs.frozen
-class BucketRecord:
-    """One padded program for a range of sizes.
-
-    Attributes:
-        sizes: its capacities (``<=``) and exact sizes (``=``), in symbols.
-        calls: how many calls go to it; None where these are not counted.
-        waste: what goes into padding, as a part of what the calls cost unpadded; None where that is not known.
-        captures: how often it was captured.
-        milliseconds: how long that took, the last time.
-        bytes: what it takes, beside what it shares.
-        replays: whose kernels a replay was timed with, and its milliseconds; the fastest first.
-        achieved: what of the device the fastest achieves, in words; empty where nobody asked.
-    """
-
-    sizes: str
-    calls: int | None
-    waste: float | None
-    captures: int
-    milliseconds: float
-    bytes: int
-    replays: list[tuple[str, float]] = attrs.field(factory=list)
-    achieved: str = ""
-
-
-@attrs.frozen
-class ServingRecord:
-    """What serves a program, or one piece of it.
-
-    Attributes:
-        part: which piece; empty for the whole program.
-        runner: what runs it.
-        judgement: what the choice between padded and eager calls rests on; empty where nobody left it to be chosen.
-        buckets: one for each range of sizes.
-        notes: what else came of its calls.
-        padding: what came of each symbol: padded, with what repairs, or refused, with the line and what would help.
-        reasons: why it runs as it is, with the user's lines; nothing where it is padded.
-    """
-
-    part: str
-    runner: str
-    judgement: str = ""
-    buckets: list[BucketRecord] = attrs.field(factory=list)
-    notes: list[str] = attrs.field(factory=list)
-    padding: list[str] = attrs.field(factory=list)
-    reasons: list[str] = attrs.field(factory=list)
 
 
 @attrs.frozen

@@ -5,16 +5,8 @@ from __future__ import annotations
 from html import escape
 
 from guards.sets.html import table
-from symshape.cost.units import shown
-from symshape.exploring.records import (
-    BucketRecord,
-    EntryRecord,
-    GuardRecord,
-    ProgramRecord,
-    Report,
-    ServingRecord,
-    Space,
-)
+from symshape.exploring.records import EntryRecord, GuardRecord, ProgramRecord, Report, Space
+from symshape.exploring.serving_records import BucketRecord, ServingRecord
 from symshape.exploring.static_map import map_svg
 
 _MOST = 12  # entries that are shown with their guards
@@ -105,7 +97,7 @@ def _bucket_row(part: ServingRecord, bucket: BucketRecord) -> tuple[str, ...]:
     captured = f"{bucket.captures} times, {bucket.milliseconds:.1f} ms"
     replays = ", ".join(f"{milliseconds:.3g} ms ({kernels})" for kernels, milliseconds in bucket.replays)
     replays += f", {bucket.achieved}" if bucket.achieved else ""
-    return part.part or "all", bucket.sizes, calls, waste, captured, shown(bucket.bytes, "B"), replays
+    return part.part or "all", bucket.sizes, calls, waste, captured, bucket.memory, replays
 
 
 def _as_it_is(part: ServingRecord) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from symshape.cost.peak_memory import PeakMemory
 from symshape.cost.units import shown
 from symshape.errors import SymShapeError
 from symshape.exploring.plain_text import table_text
-from symshape.exploring.records import BucketRecord, ServingRecord
+from symshape.exploring.serving_records import BucketRecord, ServingRecord
 from symshape.exploring.tables import guards_table, inputs_table, outputs_table, symbols_table
 from symshape.frontends.serving import Costs, serving_of
 from symshape.graph.program import Program
@@ -95,7 +95,7 @@ def _bucket(bucket: BucketRecord) -> str:
     """A bucket: its sizes, its calls and their waste, how often it was captured, what it takes."""
     told = "" if bucket.calls is None else f"{bucket.calls} calls, "
     told += "" if bucket.waste is None else f"{bucket.waste:.0%} waste, "
-    captured = f"captured {bucket.captures} times (last {bucket.milliseconds:.1f} ms), {shown(bucket.bytes, 'B')}"
+    captured = f"captured {bucket.captures} times (last {bucket.milliseconds:.1f} ms), {bucket.memory}"
     timed = [f"{milliseconds:.3g} ms with {kernels}'s" for kernels, milliseconds in bucket.replays]
     replays = f", a replay {', '.join(timed)} kernels" if timed else ""
     return f"bucket {bucket.sizes}: {told}{captured}{replays}{f', {bucket.achieved}' if bucket.achieved else ''}"

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from symshape.cost.cost import Cost
 from symshape.cost.devices import DevicePeaks
 from symshape.cost.roofline import Roofline
+from symshape.cost.units import shown
 from symshape.errors import SymShapeError
-from symshape.exploring.records import BucketRecord, ServingRecord
+from symshape.exploring.serving_records import BucketRecord, ServingRecord
 from symshape.runtime.entry import Entry
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.padded import PaddedRunner
@@ -132,7 +133,7 @@ def _bucket(
         waste=waste,
         captures=bucket.captures,
         milliseconds=round(bucket.milliseconds, 3),
-        bytes=bucket.bytes,
+        memory=shown(bucket.bytes, "B"),
         replays=replays,
         achieved=achieved,
     )

@@ -34,7 +34,7 @@ class Serving {
       counts ? h("td", null, h("span", { class: "bar", "aria-hidden": "true" }, barOf(share)), grouped(bucket.calls)) : null,
       counts ? h("td", null, bucket.waste === undefined ? "" : `${Math.round(100 * bucket.waste)} %`) : null,
       h("td", null, `${counted(bucket.captures, "time")}, ${bucket.milliseconds.toFixed(1)} ms`),
-      h("td", null, withUnit(bucket.bytes, "B")),
+      h("td", null, bucket.memory),
       h("td", null, [...bucket.replays.map(([kernels, ms]) => `${Number(ms.toPrecision(3))} ms (${kernels})`), bucket.achieved].filter(Boolean).join(", ")));
   }
 }

@@ -77,8 +77,7 @@ class Bucket:
     ) -> None:
         assert made.padded is not None
         assert made.results is not None
-        self.made = made
-        self._modes = program.modes
+        self.made, self._modes = made, program.modes
         self._padded = made.padded
         self._results = made.results
         self._numbers = made.results.numbers

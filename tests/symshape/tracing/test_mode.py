@@ -59,6 +59,7 @@ MASK = R(5, 5) > 0
         lambda x: torch.nn.functional.linear(x.transpose(0, 1), WEIGHT.reshape(12, 16)[:, :8]),
         lambda x: x.chunk(2)[0] @ WEIGHT.chunk(3)[1].T,
         lambda x: x.reshape(-1, 4).square().clip(0, 1).float_power(2).unflatten(0, (-1, 2)),
+        lambda x: torch.stack([torch.linalg.svdvals(x).sum(), torch.linalg.cond(x[:, :4, :4]).sum()]),
         lambda x: torch.stack([x.sum(), torch.cdist(x[0], x[1]).max(), x.std()]).argsort(),
     ],
 )
