@@ -88,7 +88,9 @@ class Warming:
 
         Args:
             sizes: a plan of :func:`symshape.plan`, or sizes up to which calls are to be served: mappings from symbols,
-                or tuples in the order of the program's symbols.
+                or tuples in the order of the program's symbols.  For a program in pieces, mappings may name sizes that
+                data decide on, too (``u0``, as the report calls them): pieces that have them wait for their first call
+                else.
             progress: shows a bar (with the extra ``cli``).
 
         Raises:
@@ -143,8 +145,10 @@ def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, prog
     made: list[tuple[int, Warmed]] = []
     for entry in warmable:
         own = [caps for each, caps in work if each is entry]
-        for program, runner in _known_parts(entry):
-            runner.prefer([{name: caps[name] for name in program.positions} for caps in own])
+        for program, runner in padded_parts(entry.runner, entry.program):
+            known = [caps for caps in own if program.positions.keys() <= caps.keys()]
+            if known or program.positions.keys() <= entry.program.positions.keys():
+                runner.prefer([{name: caps[name] for name in program.positions} for caps in known])
     with progress_bar("capturing", len(work), shown=progress) as step:
         for entry, caps in work:
             made.append((entry.number, _warmed(entry, caps)))
@@ -154,20 +158,27 @@ def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, prog
     return WarmUp(tuple(made))
 
 
-def _known_parts(entry: Entry) -> list[tuple[Program, PaddedRunner]]:
-    """What is padded of an entry and whose sizes are known before it runs."""
-    names = entry.program.positions.keys()
+def _known_parts(entry: Entry, caps: Mapping[str, int]) -> list[tuple[Program, PaddedRunner]]:
+    """What is padded of an entry and has none but these sizes."""
     parts = padded_parts(entry.runner, entry.program)
-    return [(program, runner) for program, runner in parts if program.positions.keys() <= names]
+    return [(program, runner) for program, runner in parts if program.positions.keys() <= caps.keys()]
+
+
+def _of_data(entry: Entry) -> set[str]:
+    """The sizes in pieces of an entry that are found out when it runs."""
+    parts = padded_parts(entry.runner, entry.program)
+    return {name for program, _ in parts for name in program.positions} - entry.program.positions.keys()
 
 
 def _warmed(entry: Entry, caps: Mapping[str, int]) -> Warmed:
     """What came of making the buckets of an entry for these sizes: one, or one for each of its pieces."""
     found = [
-        runner.warm_up({name: caps[name] for name in program.positions}) for program, runner in _known_parts(entry)
+        runner.warm_up({name: caps[name] for name in program.positions})
+        for program, runner in _known_parts(entry, caps)
     ]
     if not found:
-        return Warmed(caps, reason="its pieces have sizes that are found out when it runs")
+        names = ", ".join(sorted(_of_data(entry)))
+        return Warmed(caps, reason=f"its pieces have sizes that are found out when it runs: name {names}, too")
     sizes = dict(caps)
     for each in found:
         sizes.update(each.sizes)
@@ -195,17 +206,19 @@ def _wanted(sizes: Any, entry: Entry) -> list[dict[str, int]]:
     else:
         raise InputError(f"warm_up needs a plan or a list of sizes of {', '.join(names)}, not {sizes!r}")
     for each in found:
-        if each.keys() != set(names):
+        if not set(names) <= each.keys() <= {*names, *_of_data(entry)}:
+            more = "".join(f" (and, if you like, {name})" for name in sorted(_of_data(entry)))
             raise InputError(
-                f"sizes of {', '.join(names)} are needed, not of {', '.join(each) or 'nothing'}: those are the symbols "
-                f"of entry {entry.number}"
+                f"sizes of {', '.join(names)}{more} are needed, not of {', '.join(each) or 'nothing'}: those are the "
+                f"symbols of entry {entry.number}"
             )
     return list({tuple(each.items()): each for each in found}.values())
 
 
 def _belongs(entry: Entry, caps: Mapping[str, int]) -> bool:
     """Whether an entry has these symbols and would serve a call of these sizes."""
-    if set(entry.program.positions) != caps.keys():
+    names = set(entry.program.positions)
+    if not names <= caps.keys() <= names | _of_data(entry):
         return False
     known = [guard.term for guard in entry.program.guards if {s.name for s in guard.term.symbols} <= caps.keys()]
     try:

@@ -231,6 +231,20 @@ def test_warm_up_and_plans_reach_pieces_whose_sizes_are_known() -> None:
     assert compiled.settle()
 
 
+def test_warm_up_reaches_pieces_whose_sizes_data_decide_on_if_they_are_named() -> None:
+    compiled = symshape.compile(Keeping().eval(), dynamic=True, runner="padded")
+    compiled(torch.randn(2, 9, 16))
+    warm = compiled.warm_up([{"s0": 5, "s1": 30, "s2": 16, "u0": 64}], progress=False)
+    assert [(each.sizes, each.ready) for _, each in warm.made] == [({"s0": 5, "s1": 30, "s2": 16, "u0": 64}, True)]
+    buckets = _last(compiled).buckets
+    assert 64 in [bucket.made.caps.get("u0") for bucket in buckets]
+    x = torch.randn(5, 28, 16)
+    for mine, theirs in zip(compiled(x), compiled.fn(x), strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
+    with pytest.raises(symshape.InputError, match=r"sizes of s0, s1, s2 \(and, if you like, u0\) are needed"):
+        compiled.warm_up([{"s0": 5, "s1": 30, "s2": 16, "u7": 64}], progress=False)
+
+
 def test_programs_in_pieces_are_stored(tmp_path: Any) -> None:
     model, x = Keeping().eval(), torch.randn(2, 9, 16)
     options = Options(store=tmp_path)
