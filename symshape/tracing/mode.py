@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from symshape.errors import UnsupportedError
-from symshape.tracing.intercept.fallbacks import take_apart
+from symshape.tracing.intercept.fallbacks import is_taken_apart, take_apart
 from symshape.tracing.intercept.scans import loop
 from symshape.tracing.op_plans import plan_of
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -55,7 +55,8 @@ class TracingMode(TorchDispatchMode):
         answer = _metadata.get(id(func))
         if answer is not None and type(args[0]) is SymbolicTensor:
             return answer(*args)
-        if plan_of(func).taken_apart:
+        taken_apart = plan_of(func).taken_apart
+        if taken_apart and is_taken_apart(taken_apart, args, kwargs):
             with self:
                 return take_apart(func, args, kwargs or {})
         return self.tracer.dispatch(func, args, kwargs or {})

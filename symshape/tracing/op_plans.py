@@ -38,7 +38,7 @@ class OpPlan:
         names: the names of the arguments.
         is_view: whether any output shares memory.
         keeps_strides: whether outputs only pick and order dimensions of the argument that they view.
-        taken_apart: whether C++ takes it apart before it gets to a mode, except in inference mode.
+        taken_apart: on which devices C++ takes it apart before it gets to a mode, except in inference mode.
         special: whether it is one of the few that the tracer looks at before their rule.
         changes_laziness: whether it conjugates or negates lazily.
         is_mutable: whether it writes to any argument.
@@ -56,7 +56,7 @@ class OpPlan:
     names: tuple[str, ...]
     is_view: bool
     keeps_strides: bool
-    taken_apart: bool
+    taken_apart: frozenset[str]
     special: bool
     changes_laziness: bool
     is_mutable: bool
@@ -88,7 +88,7 @@ def _made(op: OpOverload) -> OpPlan:
         aliasing.names,
         any(owner is not None for owner in aliasing.view_of),
         op in _PICK_AND_ORDER,
-        fallbacks.is_taken_apart(op),
+        fallbacks.taken_apart_on(op),
         op in SPECIAL or op.namespace == "profiler",
         op in _LAZY,
         op._schema.is_mutable,

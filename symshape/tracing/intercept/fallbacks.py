@@ -35,13 +35,26 @@ class Inferrer(Protocol):
         """Ops inside are inferred but not written down."""
 
 
-def is_taken_apart(op: OpOverload) -> bool:
-    """Whether C++ defines the op by others, and takes it apart itself wherever autograd may have to see these.
+_DEVICES = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA}
 
-    In inference mode, where it need not, a mode gets the op whole.
+
+def taken_apart_on(op: OpOverload) -> frozenset[str]:
+    """On which kinds of devices C++ defines the op by others, and takes it apart where autograd may have to see these.
+
+    In inference mode, where it need not, a mode gets the op whole.  It stays whole where the device has a kernel of it.
     """
-    key = "CompositeImplicitAutograd"
-    return op.namespace == "aten" and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+    known = op.namespace == "aten" and torch._C._dispatch_has_kernel(op.name())  # some are Python's alone
+    if not known or not _has_kernel(op, DispatchKey.CompositeImplicitAutograd):
+        return frozenset()
+    return frozenset(kind for kind, key in _DEVICES.items() if not _has_kernel(op, key))
+
+
+def is_taken_apart(kinds: frozenset[str], args: Sequence[Any], kwargs: dict[str, Any] | None) -> bool:
+    """Whether that is so of an op, of which these are the kinds of devices, on these arguments."""
+    if len(kinds) == len(_DEVICES):
+        return True
+    leaves = pytree.tree_leaves((args, kwargs))
+    return next((each.device.type for each in leaves if isinstance(each, torch.Tensor)), "cpu") in kinds
 
 
 def take_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from symshape.tracing.intercept.fallbacks import is_taken_apart, take_apart
+from symshape.tracing.intercept.fallbacks import is_taken_apart, take_apart, taken_apart_on
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 
 aten = torch.ops.aten
@@ -38,7 +38,8 @@ class _ValuesAlone(TorchDispatchMode):
             return func(*args[:2], compute_v=False)
         if func is aten.linalg_eig.default:
             return aten._linalg_eigvals.default(args[0]), args[0]
-        if func not in METADATA and is_taken_apart(func):  # in inference mode
+        kinds = taken_apart_on(func)
+        if kinds and func not in METADATA and is_taken_apart(kinds, args, kwargs):  # in inference mode
             with self:
                 return take_apart(func, args, kwargs or {})
         return func(*args, **kwargs or {})
