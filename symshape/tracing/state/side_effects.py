@@ -29,6 +29,8 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _ADVICE = "a traced function must return its results (or write into a buffer in place)"
 _OF_PYTHON = frozenset({"__abstractmethods__", "_abc_impl", "__annotations__", "__builtins__", "__warningregistry__"})
+_NOTES = _OF_PYTHON | {"__dynamo_disable"}
+"""Names that Python and torch note things under: torch for a function that Dynamo leaves alone, at its first call."""
 
 
 def undo(recorder: Recorder) -> Changes:
@@ -106,7 +108,7 @@ def _undo_namespace(
     ordered = same_order(before, owner)
     for key in [*(key for key in before if key not in owner), *owner]:
         then, now = before.get(key, MISSING), owner.get(key, MISSING)
-        if then is now or key in _OF_PYTHON or isinstance(now, types.ModuleType):
+        if then is now or key in _NOTES or isinstance(now, types.ModuleType):
             continue
         if _was_exchanged(recorder, namespace, key, then, now):
             text = f"has {_name(namespace, key)} exchanged inside of torch; read it in the function before"

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
 from symshape import UnsupportedError
@@ -601,3 +602,19 @@ def test_what_was_written_before_the_dictionary_behind_it_was_read_is_put_back()
     assert type(held.a) is torch.Tensor
     assert torch.equal(held.a, torch.ones(3))
     assert held.by == 2
+
+
+def test_what_torch_notes_on_a_mode_of_the_users_is_no_effect() -> None:
+    """At the first call of its method, which a process has once for each class."""
+
+    class Twice(TorchDispatchMode):
+        def __torch_dispatch__(self, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = fn(*args, **(kwargs or {}))
+            return result * 2 if fn is torch.ops.aten.relu.default else result
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        with Twice():
+            return torch.relu(x)
+
+    x = torch.randn(5)
+    assert torch.equal(symshape.trace(fn, torch.ones(3), dynamic=True)(x), fn(x))
