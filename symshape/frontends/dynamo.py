@@ -32,6 +32,7 @@ from symshape.interrupts import interrupt_in
 from symshape.options import Options, options_of
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.tracing.from_dynamo import retraced
+from symshape.tracing.traced_modes import nothing_left_entered
 
 _MODES: Mapping[str | None, RunnerName] = {
     None: "auto",
@@ -89,9 +90,10 @@ def symshape_backend(
         return direct.plainly()
     parts = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
     try:
-        if runner == "inductor":
-            return compiled_by_inductor(gm, example_inputs, make)
-        return aot_autograd(**{name: compiler(part) for name, part in parts.items()})(gm, example_inputs)
+        with nothing_left_entered():
+            if runner == "inductor":
+                return compiled_by_inductor(gm, example_inputs, make)
+            return aot_autograd(**{name: compiler(part) for name, part in parts.items()})(gm, example_inputs)
     except Exception as error:  # whatever AOTAutograd may raise: the graph as it is can still run
         _let_go(error)
         if fullgraph or isinstance(error, (TorchDynamoException, RunnerError)) or interrupt_in(error) is not None:

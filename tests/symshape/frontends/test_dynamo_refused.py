@@ -58,6 +58,8 @@ def test_it_runs_as_it_is(name: str, runner: str) -> None:
                 assert mine.is_inference() == eager.is_inference()
             assert not torch.is_inference_mode_enabled()
             assert not torch.is_autocast_enabled("cpu")
+            assert torch.autocast_increment_nesting() == 1  # else casts of weights would be kept for ever
+            torch.autocast_decrement_nesting()
             assert torch.is_grad_enabled()
     (graph,) = symshape.backend_report().graphs
     if runner == "inductor" and graph.runner:
