@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -204,20 +204,25 @@ def test_inductor_compiles_forward_and_backward() -> None:
     assert {entry.runner.describe() for each in dynamo.alive for entry in each.entries} == {"inductor"}
 
 
-@pytest.mark.parametrize("source", ["return made(s17)", "return [made(s17) for _ in args]"])
-def test_code_of_inductors_that_would_fail_runs_op_by_op(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
-    """On 2.13 its code for ``x.add_(1); return x * y``, x and y overlapping, reads a size that nobody gives it."""
-    space: dict[str, Any] = {"made": print}
-    exec(f"def call(args):\n    {source}", space)
-    code = types.SimpleNamespace(current_callable=space["call"])
-    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx_inner", lambda *args, **kwargs: code)
+def _reasons(monkeypatch: pytest.MonkeyPatch, compile_inner: Callable[..., object]) -> list[str]:
+    """Why a program is not run by Inductor's code where its inner compiler is this one; the result is right."""
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx_inner", compile_inner)
     seen: list[events.Event] = []
     stop = events.subscribe(seen.append)
     compiled = torch.compile(lambda x: x.cos() * 2, backend=symshape_backend, options={"runner": "inductor"})
     x = torch.randn(3)
     torch.testing.assert_close(compiled(x), x.cos() * 2)
     stop()
-    assert [each.reason for each in seen if isinstance(each, events.RunnerFallback)] == [
+    return [each.reason for each in seen if isinstance(each, events.RunnerFallback)]
+
+
+@pytest.mark.parametrize("source", ["return made(s17)", "return [made(s17) for _ in args]"])
+def test_code_of_inductors_that_would_fail_runs_op_by_op(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    """On 2.13 its code for ``x.add_(1); return x * y``, x and y overlapping, reads a size that nobody gives it."""
+    space: dict[str, Any] = {"made": print}
+    exec(f"def call(args):\n    {source}", space)
+    code = types.SimpleNamespace(current_callable=space["call"])
+    assert _reasons(monkeypatch, lambda *args, **kwargs: code) == [
         "UnsupportedError: the code that Inductor made reads s17, which it defines nowhere"
     ]
     space["s17"] = 3
@@ -228,13 +233,4 @@ def test_what_inductor_cannot_compile_runs_op_by_op(monkeypatch: pytest.MonkeyPa
     def fails(*args: object, **kwargs: object) -> None:
         raise RuntimeError("no compiler today")
 
-    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx_inner", fails)
-    seen: list[events.Event] = []
-    stop = events.subscribe(seen.append)
-    compiled = torch.compile(lambda x: x.cos() * 2, backend=symshape_backend, options={"runner": "inductor"})
-    x = torch.randn(3)
-    torch.testing.assert_close(compiled(x), x.cos() * 2)
-    stop()
-    assert [each.reason for each in seen if isinstance(each, events.RunnerFallback)] == [
-        "RuntimeError: no compiler today"
-    ]
+    assert _reasons(monkeypatch, fails) == ["RuntimeError: no compiler today"]
